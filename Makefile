@@ -1,0 +1,83 @@
+# Every command a person or a machine needs. Each makes the environment first, so the first call on a fresh machine with
+# Python 3.11+ does all the set-up. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# Some shells forbid Python to write bytecode; every import would then compile its module again.
+unexport PYTHONDONTWRITEBYTECODE
+
+BIN := .venv/bin
+PROMPT ?= What is the weather in Oslo? Use your tool.
+
+.PHONY: help
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: env ## run an agent that calls a tool, offline, and list its kept session
+	@echo "run: an agent answers a prompt, calls a tool, and its session is kept and listed"
+	@$(BIN)/windlass run "$(PROMPT)"
+	@$(BIN)/windlass sessions list
+
+.PHONY: test
+test: env parts lint unit others ## run everything: linters, type checkers, layers, tests on each installed Python
+
+.PHONY: env
+env: ## make or renew .venv (PYTHON=... to choose the interpreter)
+	@scripts/env
+
+.PHONY: parts
+parts: env
+	@$(BIN)/python -m scripts.system_parts
+
+.PHONY: lint
+lint: env ## ruff, mypy and basedpyright (both strict), import-linter
+	@echo "lint: ruff"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "lint: run '$(BIN)/ruff format .' to lay these files out"; exit 1; }
+	@echo "lint: mypy, strict"
+	@$(BIN)/mypy --no-error-summary
+	@echo "lint: basedpyright, strict"
+	@$(BIN)/basedpyright --warnings
+	@echo "lint: layers"
+	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
+
+.PHONY: unit
+unit: env ## the tests on the interpreter of .venv, and all branches of windlass.core covered
+	@echo "unit: the tests on $$($(BIN)/python --version), with the branches of windlass.core counted"
+	@$(BIN)/coverage run -m pytest -q -m "not budget"
+	@$(BIN)/coverage report
+	@echo "unit: the budgets, measured without the weight of counting"
+	@$(BIN)/python -m pytest -q -m budget
+
+.PHONY: others
+others: env ## the tests on each other installed Python from 3.11 on
+	@scripts/test-on-others
+
+.PHONY: faults
+faults: env ## the long searches for faults
+	@echo "faults: the tests marked 'faults', in their longest form"
+	@WINDLASS_FAULTS=long $(BIN)/python -m pytest -m faults --timeout=0
+
+.PHONY: bench
+bench: env ## measure, and print the tables of docs/performance.md
+	@echo "bench: CPU time, and ratios to a loop written by hand in the same run"
+	@$(BIN)/python -m bench
+
+.PHONY: docs
+docs: env ## run every example of the documentation and check its links
+	@echo "docs: the examples and links of the documentation"
+	@$(BIN)/python -m pytest -q tests/docs
+
+.PHONY: lock
+lock: env ## resolve the dependencies anew and write constraints.txt
+	@$(BIN)/python -m scripts.lock
+
+.PHONY: clean
+clean: ## remove the environments and what the tools left behind
+	@echo "clean: environments, caches and reports"
+	@rm -rf .venv .venv-3.* .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,79 @@
+"""The parts of the system that tests need beyond Python packages: which they are, and how they are had.
+
+    python -m scripts.system_parts
+
+installs the missing ones where it may (Debian, root), and says elsewhere which tests are left out and how to get them.
+A test names what it needs, `@pytest.mark.needs("ripgrep")`, and tests/conftest.py skips it, or fails it under CI, when
+the part is missing. The table holds what today's tests need and nothing else.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """A program or a server that some tests use."""
+
+    package: str
+    """The Debian package that brings it."""
+
+    present: Callable[[], bool]
+    """Whether it is there."""
+
+
+def on_path(command: str) -> Callable[[], bool]:
+    """A check that a command can be found, as in `Part(package="ripgrep", present=on_path("rg"))`."""
+    return lambda: shutil.which(command) is not None
+
+
+PARTS: dict[str, Part] = {}
+"""By the name that tests use."""
+
+
+def missing(parts: Mapping[str, Part]) -> dict[str, Part]:
+    """Those of the parts that are not there."""
+    return {name: part for name, part in parts.items() if not part.present()}
+
+
+def advice(part: Part) -> str:
+    """How a person gets a part."""
+    return f"Debian and Ubuntu: apt-get install {part.package}"
+
+
+def may_install() -> bool:
+    """Whether this is a Debian-like system and we are its root."""
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def install(parts: Mapping[str, Part]) -> None:
+    """Install the parts with Debian's packages; a failure is told and left to the tests to judge."""
+    packages = sorted({part.package for part in parts.values()})
+    print(f"parts: installing {' '.join(packages)}", flush=True)
+    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
+        done = subprocess.run(
+            ["apt-get", *command],
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            print(f"parts: apt-get {command[0]} failed: {done.stderr.strip()[-500:]}")
+
+
+def main() -> None:
+    """Install what is missing where we may, and say what is missing still."""
+    absent = missing(PARTS)
+    if absent and may_install():
+        install(absent)
+        absent = missing(PARTS)
+    for name, part in absent.items():
+        print(f'parts: {name} is missing, so tests marked needs("{name}") are left out. {advice(part)}')
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Windlass: an agent runtime that keeps every turn.
+
+    from windlass import Agent, tool
+
+Names are imported when they are first used; importing the package runs nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .agent import Agent as Agent
+    from .core.error import AllModelsFailed as AllModelsFailed
+    from .core.error import AuthFailed as AuthFailed
+    from .core.error import BadRequest as BadRequest
+    from .core.error import ConfigError as ConfigError
+    from .core.error import Conflict as Conflict
+    from .core.error import ContextOverflow as ContextOverflow
+    from .core.error import EmptyReply as EmptyReply
+    from .core.error import Fenced as Fenced
+    from .core.error import ModelError as ModelError
+    from .core.error import NotStarted as NotStarted
+    from .core.error import ProviderDown as ProviderDown
+    from .core.error import RateLimited as RateLimited
+    from .core.error import Refused as Refused
+    from .core.error import ReplyCutOff as ReplyCutOff
+    from .core.error import SessionBusy as SessionBusy
+    from .core.error import SessionNotFound as SessionNotFound
+    from .core.error import StoreError as StoreError
+    from .core.error import ToolError as ToolError
+    from .core.error import UnreadableEntry as UnreadableEntry
+    from .core.error import UsageError as UsageError
+    from .core.error import WindlassError as WindlassError
+    from .core.event import Entry as Entry
+    from .core.event import Event as Event
+    from .core.loop import react as react
+    from .core.message import Audio as Audio
+    from .core.message import Document as Document
+    from .core.message import Image as Image
+    from .core.message import Message as Message
+    from .core.message import Status as Status
+    from .core.message import StopReason as StopReason
+    from .core.message import Text as Text
+    from .core.message import Thinking as Thinking
+    from .core.message import ToolCall as ToolCall
+    from .core.message import ToolResult as ToolResult
+    from .core.message import Usage as Usage
+    from .core.message import Video as Video
+    from .core.message import assistant as assistant
+    from .core.message import user as user
+    from .core.model import Model as Model
+    from .core.model import ModelInfo as ModelInfo
+    from .core.model import Price as Price
+    from .core.model import Request as Request
+    from .core.model import Settings as Settings
+    from .core.permission import Grants as Grants
+    from .core.permission import PermissionRequest as PermissionRequest
+    from .core.permission import Permissions as Permissions
+    from .core.permission import Verdict as Verdict
+    from .core.permission import allow as allow
+    from .core.permission import allow_all as allow_all
+    from .core.permission import ask as ask
+    from .core.permission import deny as deny
+    from .core.permission import deny_all as deny_all
+    from .core.proceed import auto_continue as auto_continue
+    from .core.run import Accepted as Accepted
+    from .core.run import Again as Again
+    from .core.run import Outcome as Outcome
+    from .core.run import Run as Run
+    from .core.stop import Halt as Halt
+    from .core.stop import Limits as Limits
+    from .core.stop import Nudge as Nudge
+    from .core.stop import Step as Step
+    from .core.stop import all_of as all_of
+    from .core.stop import any_of as any_of
+    from .core.stop import max_turns as max_turns
+    from .core.stop import mistakes as mistakes
+    from .core.stop import none_of as none_of
+    from .core.stop import repeated_calls as repeated_calls
+    from .core.stop import when_tool_called as when_tool_called
+    from .core.tool import Skip as Skip
+    from .core.tool import Tool as Tool
+    from .core.tool import Toolbox as Toolbox
+    from .core.tool import ToolContext as ToolContext
+    from .core.tool import ToolOutput as ToolOutput
+    from .core.tool import tool as tool
+    from .core.tool import tool_from_schema as tool_from_schema
+    from .core.wrap import after as after
+    from .core.wrap import around as around
+    from .core.wrap import before as before
+    from .core.wrap import failover as failover
+    from .core.wrap import gated as gated
+    from .core.wrap import observed as observed
+    from .core.wrap import retried as retried
+    from .core.wrap import timed as timed
+    from .core.wrap import truncated as truncated
+    from .models import open_model as open_model
+    from .session import Session as Session
+    from .stores import open_store as open_store
+    from .stream import RunStream as RunStream
+    from .tracing.mirror import log_tool_calls as log_tool_calls
+    from .tracing.mirror import mirror_text as mirror_text
+
+_HOMES = {
+    ".agent": "Agent",
+    ".core.error": "AllModelsFailed AuthFailed BadRequest ConfigError Conflict ContextOverflow EmptyReply Fenced ModelError NotStarted ProviderDown RateLimited Refused ReplyCutOff SessionBusy SessionNotFound StoreError ToolError UnreadableEntry UsageError WindlassError",
+    ".core.event": "Entry Event",
+    ".core.loop": "react",
+    ".core.message": "Audio Document Image Message Status StopReason Text Thinking ToolCall ToolResult Usage Video assistant user",
+    ".core.model": "Model ModelInfo Price Request Settings",
+    ".core.permission": "Grants PermissionRequest Permissions Verdict allow allow_all ask deny deny_all",
+    ".core.proceed": "auto_continue",
+    ".core.run": "Accepted Again Outcome Run",
+    ".core.stop": "Halt Limits Nudge Step all_of any_of max_turns mistakes none_of repeated_calls when_tool_called",
+    ".core.tool": "Skip Tool ToolContext ToolOutput Toolbox tool tool_from_schema",
+    ".core.wrap": "after around before failover gated observed retried timed truncated",
+    ".models": "open_model",
+    ".session": "Session",
+    ".stores": "open_store",
+    ".stream": "RunStream",
+    ".tracing.mirror": "log_tool_calls mirror_text",
+}
+"""Where each public name lives."""
+
+_MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+__all__ = ["__version__", *sorted(_MODULES)]  # noqa: PLE0604 - all of them are strings
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULES.get(name)
+    if module is None:
+        message = f"module 'windlass' has no attribute {name!r}"
+        raise AttributeError(message)
+    from importlib import import_module
+
+    value: object = getattr(import_module(module, __name__), name)
+    globals()[name] = value  # so that the next use does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,299 @@
+"""A bounded first-in, first-out buffer between tasks of one event loop, exact about the fate of every item.
+
+Above: `fanout.py` (events to watchers) and whatever hands work from one task to another. Below: asyncio alone.
+
+A buffer belongs to one event loop. Threads may share one only through the methods that never wait (`push`,
+`get_nowait`, `take_all`, `stats`) and under a lock of their own.
+"""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, Literal, TypeVar, get_args
+
+import msgspec
+
+from .error import ConfigError
+
+T = TypeVar("T")
+
+Overflow = Literal["drop_oldest", "drop_newest", "block", "coalesce"]
+"""What a full buffer does with one more item.
+
+- `drop_oldest`: the item that has waited longest makes room.
+- `drop_newest`: the incoming item is dropped.
+- `block`: the incoming item stays with the caller: `push` refuses it, `put` waits for room.
+- `coalesce`: the incoming item is merged into the last one; if they do not merge, as `drop_oldest`.
+"""
+
+Pushed = Literal["kept", "merged", "displaced", "dropped", "refused", "closed"]
+"""What became of a pushed item.
+
+- `kept`: it is in the buffer.
+- `merged`: it is in the buffer as a part of the item before it.
+- `displaced`: it is in the buffer, and the oldest item was dropped for it.
+- `dropped`: it was dropped.
+- `refused`: the buffer is full and its policy is `block`: the caller still has the item and can `await put(item)`.
+- `closed`: the buffer was closed and takes nothing any more: the caller still has the item.
+"""
+
+_OVERFLOWS: Final = get_args(Overflow)
+
+
+class BufferStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The accounts of a buffer. At all times `pushed == delivered + dropped + merged + held`."""
+
+    pushed: int
+    """Items the buffer took charge of."""
+    delivered: int
+    """Items a consumer took."""
+    dropped: int
+    """Items that were displaced by newer ones or dropped on arrival."""
+    merged: int
+    """Items that became a part of the item before them."""
+    held: int
+    """Items in the buffer now."""
+    refused: int
+    """Items that stayed with the caller: `push` found the buffer full or closed, or `put` found it closed."""
+    high_water: int
+    """The most items that were ever held at once."""
+
+
+class Buffer(Generic[T]):
+    """Holds at most `capacity` items; `async for` takes them out in the order they came in."""
+
+    __slots__ = (
+        "_capacity",
+        "_closed",
+        "_coalesce",
+        "_dropped",
+        "_getters",
+        "_high_water",
+        "_items",
+        "_lagged",
+        "_marker",
+        "_merged",
+        "_overflow",
+        "_pushed",
+        "_putters",
+        "_refused",
+    )
+
+    def __init__(
+        self,
+        capacity: int | None,
+        overflow: Overflow = "block",
+        *,
+        coalesce: Callable[[T, T], T | None] | None = None,
+        lagged: Callable[[T, T | None], T | None] | None = None,
+    ) -> None:
+        """Make an empty buffer.
+
+        - `capacity`: the most items held at once; `None` for no bound, when something else limits the producer.
+        - `coalesce`: for the policy of that name, a pure function that merges an item into the one before it, or
+          returns None where they must stay apart. It is asked whenever the consumer is behind, that is whenever
+          an item already waits, not only when the buffer is full: a slow consumer gets fewer and larger items, a
+          quick one gets each item as it came, and the order stays. Merged items grow, so it should return None
+          where the result would be too large.
+        - `lagged`: for policies that drop the oldest, makes the marker that tells a consumer what it missed. It is
+          called as `lagged(lost, marker)` for each lost item, with the marker of those lost just before, if any.
+          The marker is delivered in the place of the lost items and is in none of the accounts; None for none.
+        """
+        check_capacity(capacity)
+        _check_policy(overflow, coalesce, lagged)
+        self._capacity = sys.maxsize if capacity is None else capacity
+        self._overflow: Overflow = overflow
+        self._coalesce = coalesce
+        self._lagged = lagged
+        self._items: deque[T] = deque()
+        self._getters = _Line()
+        self._putters = _Line()
+        self._closed = False
+        self._marker: T | None = None
+        self._pushed = 0
+        self._dropped = 0
+        self._merged = 0
+        self._refused = 0
+        self._high_water = 0
+
+    def push(self, item: T) -> Pushed:
+        """Offer an item without waiting, and tell what became of it."""
+        if self._closed:
+            self._refused += 1
+            return "closed"
+        items = self._items
+        if items and self._coalesce is not None and (whole := self._coalesce(items[-1], item)) is not None:
+            items[-1] = whole
+            self._pushed += 1
+            self._merged += 1
+            return "merged"
+        if len(items) + self._putters.granted >= self._capacity:
+            return self._push_full(item)
+        items.append(item)
+        self._pushed += 1
+        if len(items) > self._high_water:  # noqa: PLR1730 - `max` would double the cost of a push
+            self._high_water = len(items)
+        if self._getters.waiting:
+            self._getters.grant()
+        return "kept"
+
+    async def put(self, item: T) -> Pushed:
+        """Offer an item; under the policy `block`, wait for room, behind those who waited before.
+
+        A cancelled `put` has not put its item. One that waits when the buffer is closed returns `closed`.
+        """
+        full = len(self._items) + self._putters.granted >= self._capacity
+        if full and self._overflow == "block" and not self._closed:
+            await self._putters.wait()
+        return self.push(item)
+
+    async def get(self) -> T:
+        """Take the oldest item, waiting for one behind those who waited before; `anext(buffer)` is the same.
+
+        A cancelled `get` has taken nothing. When the buffer is closed and empty, raises `StopAsyncIteration`.
+        """
+        while len(self._items) <= self._getters.granted:
+            if self._closed:
+                raise StopAsyncIteration
+            await self._getters.wait()
+        return self._take()
+
+    __anext__ = get
+
+    def __aiter__(self) -> "Buffer[T]":
+        return self
+
+    def get_nowait(self) -> T:
+        """Take the oldest item; raises `asyncio.QueueEmpty` if none is there that no waiting task was promised."""
+        if len(self._items) <= self._getters.granted:
+            raise asyncio.QueueEmpty
+        return self._take()
+
+    def take_all(self) -> list[T]:
+        """Take all items that no waiting task was promised, oldest first."""
+        taken: list[T] = []
+        while len(self._items) > self._getters.granted:
+            taken.append(self._take())
+        return taken
+
+    def close(self) -> None:
+        """Take no more items. Those held are still delivered, then iteration ends; a waiting `put` is let go."""
+        self._closed = True
+        self._getters.dismiss()
+        self._putters.dismiss()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called; items may still be held."""
+        return self._closed
+
+    @property
+    def stats(self) -> BufferStats:
+        """The accounts as they are now."""
+        held = len(self._items)
+        return BufferStats(
+            pushed=self._pushed,
+            delivered=self._pushed - self._dropped - self._merged - held,
+            dropped=self._dropped,
+            merged=self._merged,
+            held=held,
+            refused=self._refused,
+            high_water=self._high_water,
+        )
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        bound = "unbounded" if self._capacity == sys.maxsize else f"of {self._capacity}"
+        return f"<Buffer {len(self._items)} {bound}, {self._overflow}{', closed' if self._closed else ''}>"
+
+    def _push_full(self, item: T) -> Pushed:
+        if self._overflow == "block":
+            self._refused += 1
+            return "refused"
+        self._pushed += 1
+        self._dropped += 1
+        if self._overflow == "drop_newest":
+            return "dropped"
+        lost = self._items.popleft()
+        self._items.append(item)
+        if self._lagged is not None:
+            self._marker = self._lagged(lost, self._marker)
+        return "displaced"
+
+    def _take(self) -> T:
+        if self._marker is not None:
+            marker, self._marker = self._marker, None
+            self._getters.grant()  # the item that this consumer came for stays, and is for the next
+            return marker
+        item = self._items.popleft()
+        if self._putters.waiting:
+            self._putters.grant()
+        return item
+
+
+class _Line:
+    """Tasks that wait in order, each for one thing of a kind: an item, or room for one.
+
+    A thing is granted to a task by waking it; until that task runs, the thing is promised to it and nobody else
+    may take it. So nobody is overtaken, and a task that is cancelled at any moment took nothing: its grant goes
+    to the next in line.
+    """
+
+    __slots__ = ("granted", "waiting")
+
+    def __init__(self) -> None:
+        self.granted = 0
+        self.waiting: deque[asyncio.Future[bool]] = deque()
+
+    async def wait(self) -> None:
+        """Return when it is this task's turn, or when the line is dismissed. The caller then acts without awaiting."""
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if turn in self.waiting:
+                self.waiting.remove(turn)
+            elif not turn.cancelled() and turn.result():
+                self.granted -= 1
+                self.grant()
+            raise
+        if turn.result():
+            self.granted -= 1
+
+    def grant(self) -> None:
+        """Wake the first that still waits, if any does."""
+        while self.waiting:
+            turn = self.waiting.popleft()
+            if not turn.done():
+                self.granted += 1
+                turn.set_result(True)
+                return
+
+    def dismiss(self) -> None:
+        """Wake everyone with nothing."""
+        while self.waiting:
+            turn = self.waiting.popleft()
+            if not turn.done():
+                turn.set_result(False)
+
+
+def check_capacity(capacity: object) -> None:
+    """Raise `ConfigError` unless this is a capacity that a buffer can have."""
+    if capacity is None or (isinstance(capacity, int) and not isinstance(capacity, bool) and capacity >= 1):
+        return
+    raise ConfigError(f"a buffer's capacity is {capacity!r}; give a whole number from 1 on, or None for no bound")
+
+
+def _check_policy(overflow: object, coalesce: object, lagged: object) -> None:
+    if overflow not in _OVERFLOWS:
+        raise ConfigError(f"a buffer's overflow policy is {overflow!r}; give one of {', '.join(_OVERFLOWS)}")
+    if overflow == "coalesce" and coalesce is None:
+        raise ConfigError("a buffer with the overflow policy 'coalesce' needs a function that merges: give coalesce=")
+    if overflow != "coalesce" and coalesce is not None:
+        raise ConfigError(f"a buffer with the overflow policy {overflow!r} merges nothing; leave out coalesce=")
+    if overflow not in ("drop_oldest", "coalesce") and lagged is not None:
+        raise ConfigError(f"a buffer with the overflow policy {overflow!r} drops no older items; leave out lagged=")

@@ -1,0 +1,316 @@
+"""One call, from validated arguments to a result. Above: `loop.py`. Below: `tool.py`.
+
+Whatever a tool does (return anything, raise anything, hang, be cancelled by somebody else) becomes a `ToolResult`.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from .error import NotStarted, ToolError
+from .event import ToolStarted
+from .fold import INTERRUPTED, NOT_STARTED
+from .message import Audio, Document, Image, ResultPart, Status, Text, ToolCall, ToolResult, Video
+from .permission import PermissionRequest
+from .plain import clean, to_jsonable, to_text
+from .store import uninterrupted
+from .tool import Arguments, Tool, ToolContext, ToolOutput
+
+if TYPE_CHECKING:
+    from .run import Run
+
+GRACE_SECONDS = 2.0
+"""How long a tool may take to end once it was told to; then it is left behind."""
+RETRY_SECONDS = 0.1
+"""The wait before a tool is tried again; it doubles each time."""
+
+MAY_HAVE_HAPPENED = "It may or may not have taken effect: check before repeating."
+
+
+class Job(Struct, eq=False):
+    """A call on its way to its result."""
+
+    call: ToolCall
+    tool: Tool[..., Any]
+    arguments: Arguments
+    """As they will run, as JSON values."""
+    given: Arguments
+    """The same, validated and converted: what the function gets."""
+    arguments_hash: str
+    attempts: int = 0
+    """Intents that were stored for this call before."""
+    interrupted: bool = False
+    """The run was cancelled while this ran."""
+
+    def needs_permission(self) -> bool:
+        """Whether the tool says that somebody has to agree."""
+        permission = self.tool.permission
+        if isinstance(permission, bool):
+            return permission
+        try:
+            return bool(permission(self.given))
+        except Exception:  # noqa: BLE001 - when the tool cannot tell, somebody has to be asked
+            return True
+
+    def permission_request(self, run: "Run") -> PermissionRequest:
+        """The question whether it may run."""
+        tool = self.tool
+        target = str(tool.target(self.given)) if tool.target is not None else to_text(self.arguments)
+        return PermissionRequest(
+            self.call.call_id,
+            tool.name,
+            tool.action or tool.name,
+            target,
+            self.arguments,
+            self.arguments_hash,
+            self.needs_permission(),
+            run.session_id,
+            run.run_id,
+        )
+
+    def idempotency_key(self, run: "Run") -> str:
+        """The same for every attempt at this call."""
+        return f"{run.session_id}/{run.run_id}/{self.call.call_id}"
+
+    def intent(self, run: "Run") -> ToolStarted:
+        """What is stored before the effect."""
+        return ToolStarted(
+            self.call.call_id,
+            self.tool.name,
+            self.tool.effect,
+            self.arguments_hash,
+            self.idempotency_key(run),
+            self.attempts + 1,
+            run_id=run.run_id,
+            path=run.path,
+        )
+
+
+async def attempt(run: "Run", job: Job) -> ToolResult:
+    """Carry out a call, and again if its tool allows that. Whatever happens becomes a result."""
+    tries = 0
+    while True:
+        tries += 1
+        context: ToolContext[Any] = ToolContext(run, job.call.call_id, job.tool.name, job.idempotency_key(run))
+        try:
+            return result_of(job, await invoke(run, job, context))
+        except _TimedOut as late:
+            return uncertain(job.call, Status.TIMED_OUT, str(late))
+        except asyncio.CancelledError as stop:
+            if _is_ours(run, job):
+                job.interrupted = True
+                return uncertain(job.call, Status.CANCELLED, "The run was cancelled while this ran.")
+            error: BaseException = stop
+        except GeneratorExit as closing:
+            if _current_task() is None:
+                raise  # not the tool's doing: the whole run is being thrown away
+            error = closing
+        except BaseException as raised:  # noqa: BLE001 - SystemExit, KeyboardInterrupt, groups: none may end the run
+            error = raised
+        finally:
+            context.cancelled = True
+        if tries > job.tool.retries or not _may_run_again(job.tool, error):
+            return _failed(run, job, error)
+        await run.clock.sleep(RETRY_SECONDS * 2 ** (tries - 1))
+
+
+async def invoke(run: "Run", job: Job, context: ToolContext[Any]) -> Any:
+    """Call the tool: directly when that is enough, else in a task that can be waited for, or left behind."""
+    seconds = job.tool.timeout_seconds or run.limits.tool_timeout_seconds
+    work = job.tool.call(job.given, context)
+    if seconds is None and job.tool.abortable:
+        return await work
+    task = asyncio.ensure_future(_as_coroutine(work))
+    await _wait(run, job, task, seconds)
+    if not task.done():
+        context.cancelled = True
+        await _tell_to_stop(run, task)
+    if task.done() and not task.cancelled():
+        return task.result()
+    if job.interrupted and job.tool.abortable:
+        raise asyncio.CancelledError
+    if task.done() and seconds is None:
+        return task.result()  # cancelled by somebody else: raises
+    raise _TimedOut(seconds)
+
+
+async def _wait(run: "Run", job: Job, task: "asyncio.Future[Any]", seconds: float | None) -> None:
+    """Until the task is done, its time is up, or a cancel comes and the tool may be aborted."""
+    expired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = None if seconds is None else run.clock.call_later(seconds, lambda: expired.done() or expired.cancel())
+    try:
+        while not task.done() and not expired.done():
+            try:
+                await asyncio.wait((task, expired), return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                job.interrupted = True
+                if job.tool.abortable:
+                    return
+    finally:
+        expired.cancel()
+        if timer is not None:
+            timer.cancel()
+
+
+async def _tell_to_stop(run: "Run", task: "asyncio.Future[Any]") -> None:
+    """Cancel a task and give it a moment. One that does not end is left behind: nobody will hear of it again."""
+    patience: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = run.clock.call_later(GRACE_SECONDS, patience.cancel)
+    task.cancel()
+    await uninterrupted(asyncio.wait((task, patience), return_when=asyncio.FIRST_COMPLETED))
+    timer.cancel()
+    patience.cancel()
+    if not task.done():
+        task.add_done_callback(_forget)
+
+
+def _forget(task: "asyncio.Future[Any]") -> None:
+    if not task.cancelled():
+        task.exception()  # looked at, so that asyncio does not complain about it
+
+
+async def _as_coroutine(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+class _TimedOut(Exception):
+    def __init__(self, seconds: float | None) -> None:
+        super().__init__(f"Timed out after {seconds:g} seconds; it may still be running.")
+
+
+def _is_ours(run: "Run", job: Job) -> bool:
+    """Whether a `CancelledError` is the run's own, and not one that the tool has picked up somewhere."""
+    return job.interrupted or (run.task is not None and run.task.cancelling() > 0)
+
+
+def _current_task() -> "asyncio.Task[Any] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def _may_run_again(tool: Tool[..., Any], error: BaseException) -> bool:
+    return isinstance(error, NotStarted) or (tool.effect in {"read", "idempotent"} and isinstance(error, Exception))
+
+
+async def finish(run: "Run", job: Job, result: ToolResult) -> ToolResult:
+    """Let the tool's hooks see the result, and make its short form."""
+    tool = job.tool
+    if not tool.finish and tool.summary is None:
+        return result
+    try:
+        for hook in tool.finish:
+            changed = hook(job.call, result)
+            if inspect.isawaitable(changed):
+                changed = await changed
+            if changed is not None:
+                result = msgspec.structs.replace(changed, call_id=job.call.call_id, name=job.call.name)
+        if tool.summary is not None and not result.summary and not result.is_error:
+            result = msgspec.structs.replace(result, summary=clean(str(tool.summary(result))))
+    except asyncio.CancelledError:
+        job.interrupted = True
+        return uncertain(job.call, Status.CANCELLED, "The run was cancelled when this had just finished.")
+    except Exception as error:  # noqa: BLE001 - a hook may be there to hide something: without it, nothing is shown
+        run.report(error, f"a finish hook of {tool.name!r}")
+        return error_result(job.call, f"the tool ran, but its result could not be processed: {describe(error)}")
+    return result
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+_PARTS = (Text, Image, Audio, Video, Document)
+
+
+def result_of(job: Job, value: Any) -> ToolResult:
+    """Whatever a tool returned, as a result."""
+    call = job.call
+    if type(value) is str:
+        return ToolResult(call.call_id, call.name, (Text(clean(value)),), terminate=job.tool.terminate)
+    if isinstance(value, ToolResult):
+        return msgspec.structs.replace(value, call_id=call.call_id, name=call.name)
+    if not isinstance(value, ToolOutput):
+        return ToolResult(call.call_id, call.name, content_of(value), terminate=job.tool.terminate)
+    return ToolResult(
+        call.call_id,
+        call.name,
+        content_of(value.content),
+        Status.ERROR if value.is_error else Status.OK,
+        to_jsonable(value.render),
+        clean(value.summary),
+        value.terminate or job.tool.terminate,
+    )
+
+
+def content_of(value: Any) -> tuple[ResultPart, ...]:
+    """Parts as they are; everything else as text."""
+    if isinstance(value, _PARTS):
+        return (value,)
+    if isinstance(value, (list, tuple)) and value and all(isinstance(each, _PARTS) for each in value):
+        return tuple(value)
+    return (Text(to_text(value)),)
+
+
+def error_result(call: ToolCall, text: str) -> ToolResult:
+    """The call failed, or could not even be made."""
+    return ToolResult(call.call_id, call.name, (Text(clean(text)),), Status.ERROR)
+
+
+def denied(call: ToolCall, reason: str) -> ToolResult:
+    """The call may not be made."""
+    return ToolResult(call.call_id, call.name, (Text(clean(reason) or "permission denied"),), Status.DENIED)
+
+
+def uncertain(call: ToolCall, status: Status, text: str) -> ToolResult:
+    """Nobody knows whether it happened."""
+    return ToolResult(call.call_id, call.name, (Text(f"{text} {MAY_HAVE_HAPPENED}"),), status)
+
+
+def unknown(call: ToolCall) -> ToolResult:
+    """A crash came between the intent and the result."""
+    return ToolResult(call.call_id, call.name, (Text(INTERRUPTED),), Status.UNKNOWN)
+
+
+def not_started(call: ToolCall) -> ToolResult:
+    """The run ended before this call's turn came."""
+    return ToolResult(call.call_id, call.name, (Text(NOT_STARTED),), Status.CANCELLED_BEFORE_START)
+
+
+def cut_off(call: ToolCall) -> ToolResult:
+    """The reply broke off, so nobody knows what the call was meant to be."""
+    text = (
+        "This call was not made: the reply was cut off by its length limit, so the arguments may be incomplete. "
+        "Say less at once, or split the work."
+    )
+    return error_result(call, text)
+
+
+def out_of_calls(call: ToolCall, most: int) -> ToolResult:
+    """The run has made all the calls that it may."""
+    return error_result(call, f"This call was not made: the run may make {most} calls, and has made them.")
+
+
+def _failed(run: "Run", job: Job, error: BaseException) -> ToolResult:
+    if not isinstance(error, ToolError):
+        run.report(error, f"tool {job.tool.name!r}")
+    return error_result(job.call, describe(error))
+
+
+def describe(error: BaseException) -> str:
+    """An error as the model is told about it."""
+    if isinstance(error, asyncio.CancelledError):
+        return "the tool was cancelled by something other than this run"
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot even be shown
+        text = "(no readable message)"
+    if isinstance(error, ToolError):
+        return text or type(error).__name__
+    if isinstance(error, BaseExceptionGroup):
+        inner = "; ".join([describe(each) for each in error.exceptions])
+        return f"{type(error).__name__}: {text}: {inner}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,150 @@
+"""Every error that Windlass raises on purpose. Above: everything. Below: nothing.
+
+WindlassError
+├ ConfigError            what the caller described cannot work (also a ValueError)
+├ UsageError             the right thing, at the wrong time or place (also a RuntimeError)
+│ └ SessionBusy            somebody else is driving this session
+├ ModelError             the model could not answer
+│ ├ RateLimited            told to slow down           retryable
+│ ├ ProviderDown           unreachable or failing      retryable
+│ ├ ReplyCutOff            the stream ended too early  retryable
+│ ├ EmptyReply             an answer with nothing      retryable
+│ ├ ContextOverflow        the request is too long
+│ ├ AuthFailed             no key, or a wrong one
+│ ├ BadRequest             the provider refused the request's form
+│ ├ Refused                the provider refused its content
+│ └ AllModelsFailed        every model of a failover failed
+├ ToolError              raised by a tool; its text goes back to the model
+│ └ NotStarted             raised by a tool that is sure that nothing has happened yet
+└ StoreError             the log could not be written or read
+  ├ Conflict               the log has grown since it was read
+  ├ Fenced                 another driver has taken the session over
+  ├ SessionNotFound
+  └ UnreadableEntry        written by a newer version, and too important to skip
+"""
+
+from typing import ClassVar
+
+
+class WindlassError(Exception):
+    """The root: `except WindlassError` catches all that Windlass raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+    """What the command line exits with."""
+    retryable: ClassVar[bool] = False
+    """Whether the same thing may succeed when tried again."""
+
+
+class ConfigError(WindlassError, ValueError):
+    """What the caller described cannot work. Raised where it is described, not when it is run."""
+
+    exit_code = 2
+
+
+class UsageError(WindlassError, RuntimeError):
+    """The right call at the wrong time or place."""
+
+    exit_code = 2
+
+
+class SessionBusy(UsageError):
+    """Somebody else is driving this session; the message says who."""
+
+    exit_code = 75
+    retryable = True
+
+
+class ModelError(WindlassError):
+    """The model could not answer. Foreign errors become one of these at the border, once."""
+
+    exit_code = 69
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+        """How long the provider asked us to wait, if it did."""
+
+
+class RateLimited(ModelError):
+    """The provider told us to slow down."""
+
+    retryable = True
+
+
+class ProviderDown(ModelError):
+    """The provider cannot be reached, or fails on its side."""
+
+    retryable = True
+
+
+class ReplyCutOff(ModelError):
+    """The stream ended before the model said that it had finished."""
+
+    retryable = True
+
+
+class EmptyReply(ModelError):
+    """The model answered with neither text nor calls."""
+
+    retryable = True
+
+
+class ContextOverflow(ModelError):
+    """The request does not fit the model's window."""
+
+
+class AuthFailed(ModelError):
+    """The key is missing, wrong, or not allowed to do this."""
+
+
+class BadRequest(ModelError):
+    """The provider did not accept the form of the request."""
+
+
+class Refused(ModelError):
+    """The provider refused to answer what was asked."""
+
+
+class AllModelsFailed(ModelError):
+    """Every model of a `failover` failed; `attempts` has each name and its error, in order."""
+
+    def __init__(self, attempts: tuple[tuple[str, Exception], ...]) -> None:
+        tried = "; ".join(f"{name}: {type(error).__name__}: {error}" for name, error in attempts)
+        super().__init__(f"all {len(attempts)} models failed: {tried}")
+        self.attempts = attempts
+
+
+class ToolError(WindlassError):
+    """Raise it from a tool to tell the model what went wrong; any other exception works too, this one is not logged."""
+
+
+class NotStarted(ToolError):
+    """Raise it from a tool that is sure that nothing has happened: the call may then be tried again."""
+
+    retryable = True
+
+
+class StoreError(WindlassError):
+    """The log could not be written or read. What was acknowledged before is still there."""
+
+    exit_code = 74
+
+
+class Conflict(StoreError):
+    """The log has grown since this driver read it."""
+
+    retryable = True
+
+
+class Fenced(StoreError):
+    """Another driver has taken this session over: stop, and open it again."""
+
+
+class SessionNotFound(StoreError):
+    """There is no session of this name in the store."""
+
+    exit_code = 66
+
+
+class UnreadableEntry(StoreError):
+    """An entry that must be understood was written by a newer version: upgrade Windlass to drive this session."""

@@ -1,0 +1,469 @@
+"""Everything that happens, as values. Above: whoever watches. Below: `message.py`.
+
+An event is *durable* (kept in the log, in order, before anybody sees it) or passing (shown, then gone). A *critical*
+one must be understood by whoever drives the session; any other unknown kind is kept as it came.
+
+The order of a run is drawn in `docs/concepts/events.md`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from msgspec import Struct
+
+from .message import NO_USAGE, Message, ToolResult, Usage
+
+
+Scope: TypeAlias = Literal["once", "session", "session_target", "forever"]
+"""How far a verdict reaches: this call; this tool and action in this session; the same on the same target only; the
+same tool, action and target in every session."""
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+class Event(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="kind", tag=_snake_case):
+    """Something that happened. The wire name of a kind is the snake case of its class."""
+
+    durable: ClassVar[bool] = False
+    """Whether it is kept in the log."""
+    critical: ClassVar[bool] = False
+    """Whether a driver that does not know this kind must stop."""
+
+    run_id: str = ""
+    """The run in which it happened; empty between runs."""
+    path: str = ""
+    """Where in a tree of agents: empty for the session's own agent, `child`, `child/grandchild` below it."""
+
+
+# -- a run and its turns -----------------------------------------------------------------------------------------------
+
+
+class SessionOpened(Event):
+    """The log was read."""
+
+    session_id: str
+    entries: int
+    """How many there were."""
+
+
+class RunStarted(Event):
+    """A run begins. Stored together with the message that it answers."""
+
+    durable = True
+    critical = True
+
+    agent: str = ""
+    """The agent's name."""
+    options: Mapping[str, Any] = {}
+    """What was asked of this run in particular, so that `resume` can go on in the same way."""
+    input_id: str = ""
+    """The caller's own name for this input."""
+
+
+class RunResumed(Event):
+    """A run that had been interrupted goes on."""
+
+    durable = True
+
+
+class RunEnded(Event):
+    """A run is over, however it went."""
+
+    durable = True
+    critical = True
+
+    status: str
+    """One of the statuses of an `Outcome`."""
+    reason: str = ""
+    """Why, when it is not simply done."""
+    error: str = ""
+    """What went wrong, when it failed."""
+    usage: Usage = NO_USAGE
+    """What the whole run used."""
+    cost_usd: float | None = None
+    """What it cost, when the model's price is known."""
+    turns: int = 0
+    """How many turns the model had."""
+
+
+class TurnStarted(Event):
+    """The model is about to be asked."""
+
+    turn: int
+
+
+class TurnEnded(Event):
+    """A reply has come, and its calls are settled."""
+
+    turn: int
+    usage: Usage = NO_USAGE
+    """What the run has used up to here."""
+
+
+class CancelRequested(Event):
+    """Somebody asked the run to stop."""
+
+    mode: Literal["now", "after_tools", "after_turn"] = "now"
+
+
+class ErrorRaised(Event):
+    """Something went wrong that did not end the run, or is about to."""
+
+    error: str
+    """The name of the error's class."""
+    message: str
+    where: str = ""
+    """Which part: `model`, `permission`, `shape`, …"""
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+class ModelRequested(Event):
+    """A request goes out."""
+
+    durable = True
+
+    turn: int
+    attempt: int = 1
+    """Counts the requests for this same turn, also over crashes."""
+    model: str = ""
+    provider: str = ""
+    settings: Mapping[str, Any] = {}
+    prefix: str = ""
+    """A hash of instructions and tools: when it changes, the provider's cache starts anew."""
+    messages: int = 0
+    """How many messages were sent."""
+    reserved_usd: float = 0.0
+    """Money set aside for the answer."""
+
+
+class TextDelta(Event):
+    """More words."""
+
+    text: str
+
+
+class ThinkingDelta(Event):
+    """More thinking."""
+
+    text: str = ""
+    signature: str = ""
+    """The provider's proof, which comes at the end of a block."""
+    data: str = ""
+    """The encrypted form of a block."""
+    details: Mapping[str, Any] = {}
+    """What has to be sent back with the block."""
+    index: int = 0
+    """Which block."""
+
+
+class ToolCallDelta(Event):
+    """A piece of a call: its name and id once, its arguments bit by bit."""
+
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    signature: str = ""
+    index: int = 0
+    """Which call of the reply."""
+
+
+class UsageReported(Event):
+    """Tokens used so far by the request that is under way."""
+
+    usage: Usage
+
+
+class ReplyFinished(Event):
+    """The last thing that a model's stream says."""
+
+    stop: Any = None
+    """A `StopReason`; `None` means what the parts suggest."""
+    usage: Usage | None = None
+    """`None` when the provider did not tell."""
+    model: str = ""
+    provider: str = ""
+    message: Message | None = None
+    """The whole reply, when the deltas alone do not say everything; otherwise they are put together."""
+
+
+class RetryScheduled(Event):
+    """A request failed and will be sent again after a wait."""
+
+    attempt: int
+    """The attempt that failed."""
+    max_attempts: int
+    delay_seconds: float
+    error: str
+    message: str
+
+
+class FailedOver(Event):
+    """A model failed before it said anything; the next one is asked."""
+
+    failed: str
+    next: str
+    error: str
+    message: str
+
+
+class ReplyDiscarded(Event):
+    """What has been shown of a reply is not part of the conversation: it was cut off, cancelled or tried again."""
+
+    durable = True
+
+    turn: int
+    reason: str
+    partial: Message | None = None
+    """What had come up to then."""
+
+
+class MessageAdded(Event):
+    """The transcript has grown by a message. (Results of tools come as `ToolFinished`.)"""
+
+    durable = True
+    critical = True
+
+    message: Message
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+class PermissionAsked(Event):
+    """Somebody is being asked whether calls may be made: one question for the whole batch."""
+
+    ask_id: str
+    calls: tuple[Mapping[str, Any], ...]
+    """Each call's `call_id`, `tool`, `action`, `target` and `arguments`."""
+
+
+class PermissionDecided(Event):
+    """A call was allowed or denied, and why."""
+
+    durable = True
+
+    call_id: str
+    tool: str
+    action: str
+    target: str
+    arguments_hash: str
+    """The arguments that this is about; no others."""
+    allow: bool
+    reason: str = ""
+    scope: Scope = "once"
+
+
+class ToolStarted(Event):
+    """The intent: stored before the effect begins. A call without one has never started."""
+
+    durable = True
+    critical = True
+
+    call_id: str
+    name: str
+    effect: str
+    """What a crash from here on would mean: `read`, `idempotent`, `at_most_once` or `ask`."""
+    arguments_hash: str
+    idempotency_key: str
+    attempt: int = 1
+
+
+class ToolProgress(Event):
+    """A tool tells how far it is."""
+
+    call_id: str
+    name: str
+    data: Any
+
+
+class ToolFinished(Event):
+    """A call has its one result."""
+
+    durable = True
+    critical = True
+
+    call_id: str
+    name: str
+    result: ToolResult
+    duration_seconds: float = 0.0
+
+
+class ToolsChanged(Event):
+    """The set of tools changed while the run was going."""
+
+    durable = True
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+# -- what steps in -----------------------------------------------------------------------------------------------------
+
+
+class GuardrailTripped(Event):
+    """The model goes in circles: it is told so, and in the end stopped."""
+
+    durable = True
+
+    guardrail: str
+    """`repeat`, `mistakes`, or the name of your own."""
+    count: int
+    action: Literal["nudge", "halt"]
+
+
+class AutoContinued(Event):
+    """The model announced something and stopped; it was told to go on."""
+
+    durable = True
+
+    count: int
+
+
+class HookInvoked(Event):
+    """A `/name` in a message called a handler."""
+
+    name: str
+
+
+class SkillLoaded(Event):
+    """A skill's text came into the conversation."""
+
+    durable = True
+
+    name: str
+    source: Literal["user", "model", "code"] = "user"
+    arguments: str = ""
+
+
+class SubagentStarted(Event):
+    """Another agent was given a task."""
+
+    durable = True
+
+    call_id: str
+    name: str
+    prompt: str
+
+
+class SubagentFinished(Event):
+    """Another agent is done with its task; comes exactly once for each start."""
+
+    durable = True
+
+    call_id: str
+    name: str
+    status: str
+    message: str = ""
+
+
+class CompactionStarted(Event):
+    """The older part of the conversation is being summed up."""
+
+    durable = True
+
+    cause: str
+    tokens: int = 0
+
+
+class Compacted(Event):
+    """From here on the model sees the summary instead of what came before; the log keeps everything."""
+
+    durable = True
+    critical = True
+
+    summary: Message
+    upto: int
+    """How many messages of the transcript it stands for."""
+    tokens: int = 0
+
+
+class ViewChanged(Event):
+    """What is sent first in every request has changed."""
+
+    durable = True
+
+    cause: str
+    """`compaction`, `instructions`, `tools`, `model`, …"""
+
+
+class SessionConfigured(Event):
+    """The session's own settings were changed."""
+
+    durable = True
+    critical = True
+
+    changes: Mapping[str, Any]
+
+
+class Custom(Event):
+    """Anything that an extension wants in the log."""
+
+    durable = True
+
+    name: str
+    data: Any = None
+
+
+class Unknown(Event):
+    """A kind written by a newer version, kept as it came."""
+
+    durable = True
+
+    name: str
+    body: Any = None
+
+
+# -- those who watch ---------------------------------------------------------------------------------------------------
+
+
+class Lagged(Event):
+    """This watcher fell behind and missed passing events; what lasts can be read from the log."""
+
+    missed: int
+    after: int | None = None
+    """Entries of the log after this number were missed, and can be read from there; `None` when all were passing."""
+
+
+class WatcherDropped(Event):
+    """A watcher raised an error and gets no more events."""
+
+    name: str
+    error: str
+
+
+ModelEvent: TypeAlias = (
+    TextDelta
+    | ThinkingDelta
+    | ToolCallDelta
+    | UsageReported
+    | RetryScheduled
+    | FailedOver
+    | ErrorRaised
+    | ReplyFinished
+)
+"""What a model's stream is made of. It ends with one `ReplyFinished`; a stream that does not was cut off."""
+
+
+class Entry(Struct, frozen=True):
+    """An event with its place: what the log keeps and what watchers receive."""
+
+    seq: int
+    """Its number in the session's log, from 1; 0 when it is passing."""
+    at: float
+    """When, in seconds since 1970. For people: order is by `seq`."""
+    event: Event
+    id: str = ""
+    """Names the entry, so that a repeated append can be recognised."""
+
+
+def _kinds(parent: type[Event]) -> dict[str, type[Event]]:
+    return {str(kind.__struct_config__.tag): kind for kind in parent.__subclasses__()}
+
+
+EVENTS: Mapping[str, type[Event]] = _kinds(Event)
+"""Every kind by its wire name."""

@@ -1,0 +1,238 @@
+"""From events to what they amount to. Above: the loop and whoever opens a session. Below: `event.py`, `message.py`.
+
+The same fold makes the state of a running session, event by event, and of one that is read from its log, so the two
+cannot differ. Nothing here asks for time, chance or the outside world.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, overload
+
+from .event import (
+    Entry,
+    Event,
+    MessageAdded,
+    ModelRequested,
+    PermissionDecided,
+    RunEnded,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from .message import NO_USAGE, Message, Status, Text, ToolCall, ToolResult, tool_message
+
+
+class View(Sequence[Message]):
+    """The first messages of a transcript. A transcript only grows, so a view never changes, and costs nothing."""
+
+    __slots__ = ("_length", "_messages")
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = messages
+        self._length = len(messages)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Message]:
+        messages = self._messages
+        return map(messages.__getitem__, range(self._length))
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Message]: ...
+    def __getitem__(self, place: int | slice) -> Message | list[Message]:
+        if isinstance(place, slice):
+            return [self._messages[each] for each in range(*place.indices(self._length))]
+        return self._messages[range(self._length)[place]]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (View, list, tuple)):
+            return len(self) == len(other) and all(one == another for one, another in zip(self, other, strict=True))
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment] # equal to lists, which have none either
+
+    def __repr__(self) -> str:
+        return f"View({list(self)!r})"
+
+
+class State:
+    """What the log of a session amounts to."""
+
+    __slots__ = (
+        "_messages",
+        "attempts",
+        "call_ids",
+        "decided",
+        "ended",
+        "first",
+        "latest",
+        "open_calls",
+        "remembered",
+        "reply",
+        "results",
+        "run",
+        "started",
+        "tool_calls",
+        "turns",
+        "usage",
+    )
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self.call_ids: set[str] = set()
+        """Every call id there has been."""
+        self.run: RunStarted | None = None
+        """The run that is going on, or the last one."""
+        self.ended: RunEnded | None = None
+        """How that run ended; `None` while it has not."""
+        self.first = 0
+        """Where in the transcript that run begins."""
+        self.turns = 0
+        """Turns of that run."""
+        self.attempts = 0
+        """Requests sent for the turn that has no reply yet."""
+        self.tool_calls = 0
+        """Calls that were started in that run."""
+        self.usage = NO_USAGE
+        """What that run has used."""
+        self.reply: Message | None = None
+        """The reply whose calls are not all settled."""
+        self.open_calls: dict[str, ToolCall] = {}
+        """All the calls of that reply, in order."""
+        self.results: dict[str, ToolResult] = {}
+        """The results that there are, for those calls."""
+        self.started: dict[str, ToolStarted] = {}
+        """The calls that have an intent and no result."""
+        self.latest: ToolResult | None = None
+        """The result that came last."""
+        self.decided: dict[str, PermissionDecided] = {}
+        """What was decided about those calls."""
+        self.remembered: list[PermissionDecided] = []
+        """What was decided for longer than one call."""
+
+    @property
+    def messages(self) -> View:
+        """The transcript: valid at any time, for calls enter it together with their results."""
+        return View(self._messages)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a run was begun and not ended."""
+        return self.run is not None and self.ended is None
+
+    @property
+    def unsettled(self) -> list[ToolCall]:
+        """The calls of the last reply that have no result."""
+        return [call for call_id, call in self.open_calls.items() if call_id not in self.results]
+
+    def apply(self, event: Event) -> None:
+        """Take one more event into account."""
+        change = _CHANGES.get(type(event))
+        if change is not None and not event.path:
+            change(self, event)
+
+    def _run_started(self, event: RunStarted) -> None:
+        self.run, self.ended = event, None
+        self.first = len(self._messages)
+        self.turns = self.attempts = self.tool_calls = 0
+        self.usage = NO_USAGE
+
+    def _run_ended(self, event: RunEnded) -> None:
+        self.ended = event
+
+    def _model_requested(self, event: ModelRequested) -> None:
+        self.turns = event.turn
+        self.attempts = event.attempt
+
+    def _message_added(self, event: MessageAdded) -> None:
+        message = event.message
+        if message.role != "assistant":
+            self._messages.append(message)
+            return
+        self.attempts = 0
+        if message.usage is not None:
+            self.usage += message.usage
+        calls = message.tool_calls
+        if not calls:
+            self._messages.append(message)
+            return
+        self.reply = message
+        for call in calls:
+            self.open_calls[call.call_id] = call
+            self.call_ids.add(call.call_id)
+
+    def _tool_started(self, event: ToolStarted) -> None:
+        self.started[event.call_id] = event
+        self.tool_calls += 1
+
+    def _tool_finished(self, event: ToolFinished) -> None:
+        call_id = event.call_id
+        self.started.pop(call_id, None)
+        self.decided.pop(call_id, None)
+        self.latest = event.result
+        if call_id not in self.open_calls:
+            return
+        self.results[call_id] = event.result
+        if len(self.results) == len(self.open_calls) and self.reply is not None:
+            results = [self.results[each] for each in self.open_calls]
+            self._messages.append(self.reply)
+            self._messages.append(tool_message(results))
+            self.reply = None
+            self.open_calls.clear()
+            self.results.clear()
+
+    def _permission_decided(self, event: PermissionDecided) -> None:
+        self.decided[event.call_id] = event
+        if event.scope != "once":
+            self.remembered.append(event)
+
+
+_CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
+    RunStarted: State._run_started,  # noqa: SLF001 - the table of this class's own methods
+    RunEnded: State._run_ended,  # noqa: SLF001
+    ModelRequested: State._model_requested,  # noqa: SLF001
+    MessageAdded: State._message_added,  # noqa: SLF001
+    ToolStarted: State._tool_started,  # noqa: SLF001
+    ToolFinished: State._tool_finished,  # noqa: SLF001
+    PermissionDecided: State._permission_decided,  # noqa: SLF001
+}
+
+
+def fold(entries: Iterable[Entry]) -> State:
+    """The state that a log amounts to."""
+    state = State()
+    for entry in entries:
+        state.apply(entry.event)
+    return state
+
+
+INTERRUPTED = (
+    "The runtime stopped while this ran. It may or may not have taken effect. Check the state before repeating."
+)
+NOT_STARTED = "This call was not started: the run ended before its turn came. It had no effect."
+
+
+def repairs(state: State) -> list[Event]:
+    """What has to be added to a log whose last run was cut off, so that a new message can follow.
+
+    A call that was started becomes *unknown*, one that was not says so, and the run is closed. Repairing twice finds
+    nothing the second time.
+    """
+    run_id = state.run.run_id if state.run else ""
+    events: list[Event] = []
+    for call in state.unsettled:
+        started = call.call_id in state.started
+        events.append(_settled(call.call_id, call.name, run_id, started=started))
+    loose = [start for call_id, start in state.started.items() if call_id not in state.open_calls]
+    events += [_settled(start.call_id, start.name, start.run_id, started=True) for start in loose]
+    if state.interrupted:
+        ended = RunEnded("failed", "interrupted", "the process ended", state.usage, turns=state.turns, run_id=run_id)
+        events.append(ended)
+    return events
+
+
+def _settled(call_id: str, name: str, run_id: str, *, started: bool) -> ToolFinished:
+    status, text = (Status.UNKNOWN, INTERRUPTED) if started else (Status.CANCELLED_BEFORE_START, NOT_STARTED)
+    return ToolFinished(call_id, name, ToolResult(call_id, name, (Text(text),), status), run_id=run_id)

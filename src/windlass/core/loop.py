@@ -1,0 +1,442 @@
+"""The loop. Read this first, from top to bottom.
+
+    execute       a run, from its first event to its last
+      react       a turn, its calls, again, until there is a reason to stop
+        turn      ask the model, keep its reply
+        act       give every call of the reply exactly one result
+          prepare   resolve the tool, parse, hooks, validate
+          permit    one question for the whole batch
+          carry_out intents by wave, then the effects, some of them at once
+          settle    one effect, one result
+
+What must last is stored by `run.emit` before the loop goes on: a reply before any of its calls, an intent before its
+effect, a result before the next question. So a crash anywhere leaves a log from which the same loop can go on: `react`
+begins with the calls that the log left open. Everything else (permissions, limits, retries, compaction, tracing) is
+behind a function that the run holds; the loop sees none of it.
+"""
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from . import faults
+from .effect import Job, attempt, cut_off, denied, error_result, finish, not_started, out_of_calls, unknown
+from .error import EmptyReply, ModelError, ReplyCutOff, StoreError
+from .event import (
+    Event,
+    FailedOver,
+    GuardrailTripped,
+    MessageAdded,
+    ModelEvent,
+    PermissionAsked,
+    ReplyDiscarded,
+    ReplyFinished,
+    RetryScheduled,
+    RunEnded,
+    TextDelta,
+    ToolFinished,
+    ToolsChanged,
+    TurnEnded,
+    TurnStarted,
+)
+from .message import Message, Status, StopReason, ToolCall, ToolResult, user
+from .model import Request, assemble, sound
+from .permission import NO_ANSWER, NOBODY_TO_ASK, PermissionRequest, Permissions, Verdict, decision_of
+from .run import Accepted, Engine, Outcome, Run
+from .schema import Invalid, arguments_hash, parse_object
+from .stop import Halt, Step, holds
+from .store import uninterrupted
+from .tool import Skip
+
+BREATH = 64
+"""Deltas after which a stream that never waits lets others run, so that it can be watched and cancelled."""
+
+
+async def execute(run: Run, engine: Engine) -> Outcome[Any]:
+    """A run, from its first event to its last, whatever happens in between."""
+    run.task = asyncio.current_task()
+    timer = run.start_timer()
+    try:
+        outcome = await engine(run)
+    except asyncio.CancelledError:
+        outcome = run.interruption()
+    except StoreError:
+        raise  # what cannot be recorded cannot be concluded: opening the session again will repair it
+    except Exception as error:  # noqa: BLE001 - whatever went wrong becomes an outcome that keeps the work
+        outcome = run.failure(error)
+    finally:
+        if timer is not None:
+            timer.cancel()
+    try:
+        await run.emit(ended(run, outcome), sync=True)
+    except asyncio.CancelledError:
+        pass  # it is stored, and the run is over: there is nothing left to cancel
+    return outcome
+
+
+async def react(run: Run) -> Outcome[Any]:
+    """Reason and act: the engine that all others are built around."""
+    while True:
+        reply = run.state.reply  # the log may have left calls open: then they come first
+        if reply is None:
+            if limit := run.exhausted():
+                return run.outcome("limit", limit)
+            reply = await turn(run)
+        outcome = await (after_calls(run, reply) if run.state.open_calls else after_answer(run, reply))
+        run.show(TurnEnded(run.state.turns, run.state.usage, run_id=run.run_id, path=run.path))
+        if outcome is not None:
+            return outcome
+
+
+# -- one turn of the model ---------------------------------------------------------------------------------------------
+
+
+async def turn(run: Run) -> Message:
+    """Ask the model, show its words as they come, and keep its reply."""
+    if changed := run.take_tool_changes():
+        await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
+    request = await run.request()
+    requested = run.requested(request)
+    run.show(TurnStarted(requested.turn, run_id=run.run_id, path=run.path))
+    await run.emit(requested)
+    faults.point("loop.requested")
+    reply = sound(await listen(run, request), run.state.call_ids)
+    if not reply.text.strip() and not reply.tool_calls:
+        await discard(run, "empty", reply)
+        message = f"{run.info.name} answered with neither text nor calls (it stopped because of {reply.stop!s})"
+        raise EmptyReply(message)
+    faults.point("loop.replied")
+    await run.emit(MessageAdded(reply, run_id=run.run_id, path=run.path))
+    faults.point("loop.reply_stored")
+    return reply
+
+
+async def listen(run: Run, request: Request) -> Message:
+    """Everything that the model says, put together. A reply that breaks off is told as discarded, never kept."""
+    heard: list[ModelEvent] = []
+    finished: ReplyFinished | None = None
+    stream = run.model.stream(request)
+    try:
+        async for event in stream:
+            kind = type(event)
+            if kind is ReplyFinished:
+                finished = event
+            elif kind is RetryScheduled or kind is FailedOver:
+                if heard:
+                    await discard(run, kind.__name__, assemble(heard))
+                    heard.clear()
+                run.show(stamped(run, event))
+            else:
+                heard.append(event)
+                if run.fanout.watched:
+                    run.show(stamped(run, event))
+                    if run.fanout.congested:
+                        await run.fanout.room()
+                if not len(heard) % BREATH:
+                    await asyncio.sleep(0)
+        if finished is None:
+            message = f"the reply of {run.info.name} broke off before it was finished"
+            raise ReplyCutOff(message)
+    except BaseException as error:
+        await close(stream)
+        if heard:
+            run.partial = assemble(heard)
+            await discard(run, type(error).__name__, run.partial)
+        raise
+    return assemble(heard, finished)
+
+
+def stamped(run: Run, event: ModelEvent) -> Event:
+    """A model's event as an event of this run."""
+    if type(event) is TextDelta:
+        return TextDelta(event.text, run_id=run.run_id, path=run.path)
+    if not isinstance(event, Event):
+        message = f"{run.info.name} said {event!r}, which is no event: a model yields deltas and one ReplyFinished"
+        raise ModelError(message)
+    return msgspec.structs.replace(event, run_id=run.run_id, path=run.path)
+
+
+async def close(stream: AsyncIterator[ModelEvent]) -> None:
+    """Let go of a stream that was left early."""
+    aclose = getattr(stream, "aclose", None)
+    if aclose is not None:
+        await aclose()
+
+
+async def discard(run: Run, reason: str, partial: Message) -> None:
+    """Tell that what was shown of a reply is not part of the conversation."""
+    await run.emit(ReplyDiscarded(run.state.turns, reason, partial, run_id=run.run_id, path=run.path))
+
+
+# -- what follows a reply ----------------------------------------------------------------------------------------------
+
+
+async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
+    """A reply without calls ends the run, unless somebody has more to say. `None` means: go on."""
+    if run.mailbox.cancel is not None:
+        return run.outcome("cancelled", "cancelled")
+    if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
+        return run.outcome("stopped", str(reply.stop))
+    if run.exhausted():
+        return run.outcome("done")
+    if await inject(run, run.mailbox.take_steering()):
+        return None
+    for accept in run.accept:
+        verdict = accept(run, reply)
+        if inspect.isawaitable(verdict):
+            verdict = await verdict
+        if not isinstance(verdict, Accepted):
+            if verdict.event is not None:
+                await run.emit(stamped(run, verdict.event))
+            await inject(run, [user(verdict.feedback, origin=verdict.origin)])
+            return None
+    if await inject(run, run.mailbox.take_follow_ups()):
+        return None
+    return run.outcome("done")
+
+
+async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
+    """Carry out the calls of the reply, then see whether to go on. Steering outranks every reason to stop."""
+    results = await act(run, reply)
+    if run.mailbox.cancel is not None:
+        return run.outcome("cancelled", "cancelled")
+    if run.exhausted():
+        return None
+    if await inject(run, run.mailbox.take_steering()):
+        return None
+    if terminated(results):
+        return run.outcome("stopped", "terminated")
+    step = Step(run.state.turns, reply, results, run.messages)
+    if run.stop is not None and await holds(run.stop, step):
+        return run.outcome("stopped", "stop_condition")
+    return await guard(run, step)
+
+
+def terminated(results: Sequence[ToolResult]) -> bool:
+    """Whether every call that was carried out asks for the end, and none of them failed."""
+    ran = [result for result in results if result.status is not Status.DENIED]
+    return bool(ran) and all(result.terminate and not result.is_error for result in ran)
+
+
+async def guard(run: Run, step: Step) -> Outcome[Any] | None:
+    """Tell a model that goes in circles, and stop it in the end."""
+    for guardrail in run.guardrails:
+        verdict = guardrail(step)
+        if verdict is None:
+            continue
+        name, halts = guardrail.__name__, isinstance(verdict, Halt)
+        action = "halt" if halts else "nudge"
+        await run.emit(GuardrailTripped(name, verdict.count, action, run_id=run.run_id, path=run.path))
+        if halts:
+            return run.outcome("stopped", name)
+        await inject(run, [user(verdict.text, origin="guardrail")])
+    return None
+
+
+async def inject(run: Run, messages: Sequence[Message]) -> bool:
+    """Add messages to the conversation; says whether there were any."""
+    if not messages:
+        return False
+    await run.emit(*[MessageAdded(each, run_id=run.run_id, path=run.path) for each in messages])
+    return True
+
+
+# -- the calls of a reply ----------------------------------------------------------------------------------------------
+
+
+async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
+    """Give every call of the stored reply exactly one result, in the order of the calls, whatever happens."""
+    try:
+        if reply.stop is StopReason.LENGTH:
+            await answer(run, [cut_off(call) for call in run.state.unsettled])
+        else:
+            await carry_out(run, await permit(run, await prepare(run, run.state.unsettled)))
+    except asyncio.CancelledError:
+        await answer(run, [not_started(call) for call in run.state.unsettled])
+        raise
+    return run.messages[-1].tool_results
+
+
+def direct(call: ToolCall) -> Engine:
+    """The engine of a call that no model has asked for: prepared, gated and logged like any other."""
+
+    async def engine(run: Run) -> Outcome[Any]:
+        try:
+            await carry_out(run, await permit(run, await prepare(run, [call])))
+        except asyncio.CancelledError:
+            if run.state.latest is None or run.state.latest.call_id != call.call_id:
+                await answer(run, [not_started(call)])
+            raise
+        return run.outcome("done")
+
+    return engine
+
+
+async def answer(run: Run, results: Sequence[ToolResult], *decisions: Event) -> None:
+    """Store the results of calls that are not carried out, after the decisions that led to them."""
+    if results or decisions:
+        await run.emit(*decisions, *[finished(run, result) for result in results])
+
+
+def finished(run: Run, result: ToolResult, seconds: float = 0.0) -> ToolFinished:
+    """The event that settles a call."""
+    return ToolFinished(result.call_id, result.name, result, seconds, run_id=run.run_id, path=run.path)
+
+
+async def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
+    """The calls that can run. What the model got wrong goes back to it as a result."""
+    jobs: list[Job] = []
+    refused: list[ToolResult] = []
+    most = run.limits.max_tool_calls
+    for call in calls:
+        job = await prepared(run, call)
+        if isinstance(job, ToolResult):
+            refused.append(job)
+        elif most is not None and run.state.tool_calls + len(jobs) >= most:
+            refused.append(out_of_calls(call, most))
+        else:
+            jobs.append(job)
+    await answer(run, refused)
+    return jobs
+
+
+async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
+    """Resolve the tool, parse the arguments, let hooks see them, validate what will run."""
+    tool = run.toolbox.get(call.name)
+    if tool is None:
+        return error_result(call, f"there is no tool {call.name!r}; {run.toolbox.advice(call.name)}")
+    before = run.state.started.get(call.call_id)
+    if before is not None and before.effect in {"at_most_once", "ask"}:
+        return unknown(call)
+    try:
+        arguments = parse_object(call.arguments)
+        for hook in tool.prepare:
+            changed = hook(call, arguments)
+            if inspect.isawaitable(changed):
+                changed = await changed
+            if isinstance(changed, Skip):
+                return denied(call, changed.reason)
+            arguments = arguments if changed is None else changed
+        given = tool.parameters.parse(arguments)
+    except Invalid as problem:
+        return error_result(call, f"invalid arguments for {call.name!r}: {problem}")
+    except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
+        run.report(error, f"a prepare hook of {call.name!r}")
+        return error_result(call, f"a hook of {call.name!r} failed: {error}")
+    return Job(call, tool, arguments, given, arguments_hash(arguments), before.attempt if before else 0)
+
+
+async def permit(run: Run, jobs: list[Job]) -> list[Job]:
+    """The jobs that may run: one question for all of them. A missing answer is a no, and so is an error."""
+    if run.gate is None and not any(job.needs_permission() for job in jobs):
+        return jobs
+    asked = [job for job in jobs if not allowed_before(run, job)]
+    requests = [job.permission_request(run) for job in asked]
+    verdicts = await ask(run, requests)
+    refused: list[ToolResult] = []
+    decisions: list[Event] = []
+    for job, request, verdict in zip(asked, requests, verdicts, strict=True):
+        decisions.append(decision_of(request, verdict, run.path))
+        if not verdict.allow:
+            refused.append(denied(job.call, verdict.reason))
+    await answer(run, refused, *decisions)
+    no = {result.call_id for result in refused}
+    return [job for job in jobs if job.call.call_id not in no]
+
+
+def allowed_before(run: Run, job: Job) -> bool:
+    """Whether this very call, with these very arguments, was allowed before a crash."""
+    decision = run.state.decided.get(job.call.call_id)
+    return decision is not None and decision.allow and decision.arguments_hash == job.arguments_hash
+
+
+async def ask(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+    """One verdict for each request."""
+    if run.gate is None:
+        return [Verdict(allow=True) if not each.required else NOBODY_TO_ASK for each in requests]
+    if isinstance(run.gate, Permissions) and (questions := run.gate.questions(requests)):
+        calls = tuple([msgspec.to_builtins(each) for each in questions])
+        run.show(PermissionAsked(f"{run.run_id}-{run.log.head}", calls, run_id=run.run_id, path=run.path))
+    try:
+        verdicts = list(await run.gate(requests))[: len(requests)]
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong with a gate, nothing passes it
+        run.report(error, "the permission gate")
+        verdicts = [Verdict(allow=False, reason=f"permission denied: asking failed ({error})")] * len(requests)
+    return verdicts + [NO_ANSWER] * (len(requests) - len(verdicts))
+
+
+async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
+    """Run the jobs, up to the limit at a time. A tool that is not parallel has the floor to itself."""
+    waiting = deque(jobs)
+    running: dict[asyncio.Task[None], Job] = {}
+    try:
+        while waiting or running:
+            wave = next_wave(waiting, running.values(), run.limits.max_parallel_tools)
+            if wave:
+                await intend(run, wave)
+            if len(wave) == 1 and not running and (not waiting or not wave[0].tool.parallel):
+                await settle(run, wave[0])  # alone: a task of its own would only cost time
+                continue
+            running |= {asyncio.ensure_future(settle(run, job)): job for job in wave}
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                del running[task]
+                task.result()
+    except BaseException:
+        for task, job in running.items():
+            job.interrupted = True
+            task.cancel()
+        if running:
+            await uninterrupted(asyncio.wait(running))
+        raise
+
+
+def next_wave(waiting: deque[Job], running: Collection[Job], limit: int) -> list[Job]:
+    """The jobs that get their place now, in the order of the calls."""
+    wave: list[Job] = []
+    while waiting and len(running) + len(wave) < limit:
+        alone = not waiting[0].tool.parallel
+        if alone and (running or wave):
+            break
+        wave.append(waiting.popleft())
+        if alone:
+            break
+    return [] if any(not job.tool.parallel for job in running) else wave
+
+
+async def intend(run: Run, wave: Sequence[Job]) -> None:
+    """Store that these effects are about to begin. Unless all of them only read, not even a power cut may forget it."""
+    faults.point("loop.before_intent")
+    barrier = any(job.tool.effect != "read" for job in wave)
+    await run.emit(*[job.intent(run) for job in wave], sync=barrier)
+    faults.point("loop.intent_stored")
+
+
+async def settle(run: Run, job: Job) -> None:
+    """One effect, one result: it is stored even when the run is being cancelled."""
+    began = run.clock.monotonic()
+    result = await attempt(run, job)
+    faults.point("loop.effect_done")
+    result = await finish(run, job, result)
+    await run.emit(finished(run, result, run.clock.monotonic() - began))
+    faults.point("loop.result_stored")
+    if job.interrupted:
+        raise asyncio.CancelledError
+
+
+def ended(run: Run, outcome: Outcome[Any]) -> RunEnded:
+    """The last event of a run."""
+    return RunEnded(
+        outcome.status,
+        outcome.reason,
+        str(outcome.error or ""),
+        outcome.usage,
+        outcome.cost_usd,
+        outcome.steps,
+        run_id=run.run_id,
+        path=run.path,
+    )

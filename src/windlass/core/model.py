@@ -1,0 +1,202 @@
+"""Who answers: the seam to a model. Above: the loop and every wrapper. Below: `event.py`, `message.py`.
+
+A model is anything with `stream(request)`. Streaming is the only path: an endpoint that cannot stream says the same
+events at once. Whatever differs between providers stays behind this seam.
+"""
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import msgspec
+from msgspec import Struct
+
+from .event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from .message import Message, Part, StopReason, Text, Thinking, ToolCall, Usage
+from .plain import clean
+
+
+class ToolSpec(Struct, frozen=True):
+    """What a model is told about a tool."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """A JSON Schema."""
+
+
+class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """How to answer. `None` leaves it to the provider."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    stop_sequences: tuple[str, ...] = ()
+    seed: int | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    reasoning_tokens: int | None = None
+    """A budget for thinking, where a provider takes one."""
+    tool_choice: str | None = None
+    """`auto`, `none`, `required`, or the name of a tool."""
+    parallel_tool_calls: bool | None = None
+    extra_body: Mapping[str, Any] = {}
+    """Sent to the provider as it is."""
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """One question to a model."""
+
+    messages: Sequence[Message]
+    """The conversation. It never changes afterwards, however long the session gets."""
+    instructions: str = ""
+    """What used to be called the system prompt."""
+    tools: Sequence[ToolSpec] = ()
+    settings: Settings = Settings()
+    session_id: str = ""
+    """For providers that cache by it."""
+
+
+class Price(Struct, frozen=True, kw_only=True):
+    """What a model costs, in US dollars for a million tokens."""
+
+    input_usd: float
+    output_usd: float
+    cache_read_usd: float | None = None
+    """`None`: the same as input."""
+    cache_write_usd: float | None = None
+    """`None`: the same as input."""
+
+    def cost_usd(self, usage: Usage) -> float:
+        """The price of `usage`."""
+        fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
+        read = self.input_usd if self.cache_read_usd is None else self.cache_read_usd
+        write = self.input_usd if self.cache_write_usd is None else self.cache_write_usd
+        return (
+            fresh * self.input_usd
+            + usage.cache_read_tokens * read
+            + usage.cache_write_tokens * write
+            + usage.output_tokens * self.output_usd
+        ) / 1_000_000
+
+
+class ModelInfo(Struct, frozen=True):
+    """Facts about a model."""
+
+    name: str
+    provider: str = ""
+    price: Price | None = None
+    """`None` when unknown; a limit in money then refuses to start."""
+    context_tokens: int | None = None
+    """How much it can read at once."""
+
+
+class Model(Protocol):
+    """Answers a request with a stream of events."""
+
+    def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        """Deltas, then one `ReplyFinished`.
+
+        Raises a `ModelError`, classified, when the model cannot answer. Ends promptly when cancelled or closed.
+        Must not keep or change the request.
+        """
+        ...
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A model that can say what it is."""
+
+    @property
+    def info(self) -> ModelInfo: ...
+
+
+def info_of(model: Model) -> ModelInfo:
+    """What is known about a model."""
+    return model.info if isinstance(model, Described) else ModelInfo(type(model).__name__)
+
+
+def assemble(events: Sequence[ModelEvent], finished: ReplyFinished | None = None) -> Message:
+    """The message that a stream has told, or what there is of it when it was cut off."""
+    if finished is not None and finished.message is not None:
+        return finished.message
+    parts = _parts(events, finished or ReplyFinished())
+    if finished is None:
+        return Message("assistant", parts, stop=StopReason.CANCELLED)
+    stop = finished.stop or (StopReason.TOOL_USE if _has_call(parts) else StopReason.STOP)
+    return Message("assistant", parts, "", finished.provider, finished.model, stop, finished.usage)
+
+
+def _has_call(parts: Sequence[Part]) -> bool:
+    return any(type(part) is ToolCall for part in parts)
+
+
+def _parts(events: Sequence[ModelEvent], finished: ReplyFinished) -> tuple[Part, ...]:
+    """Neighbouring deltas of a kind become one part; calls and blocks of thinking are told apart by their index."""
+    if len(events) == 1 and type(events[0]) is TextDelta:
+        return (Text(events[0].text),)
+    blocks: list[list[Any]] = []
+    last: tuple[type, int] | None = None
+    for event in events:
+        kind = type(event)
+        if kind is not TextDelta and kind is not ThinkingDelta and kind is not ToolCallDelta:
+            continue
+        key = (kind, getattr(event, "index", 0))
+        if key != last:
+            blocks.append([])
+            last = key
+        blocks[-1].append(event)
+    return tuple([_part(block, finished) for block in blocks])
+
+
+def _part(block: list[Any], finished: ReplyFinished) -> Part:
+    match block[0]:
+        case TextDelta():
+            return Text("".join([delta.text for delta in block]))
+        case ToolCallDelta():
+            return ToolCall(
+                _first(block, "call_id"),
+                _first(block, "name"),
+                "".join([delta.arguments for delta in block]),
+                _first(block, "signature"),
+            )
+        case _:
+            details: dict[str, Any] = {}
+            for delta in block:
+                details.update(delta.details)
+            return Thinking(
+                "".join([delta.text for delta in block]),
+                "".join([delta.signature for delta in block]),
+                "".join([delta.data for delta in block]),
+                finished.provider,
+                finished.model,
+                details,
+            )
+
+
+def _first(block: list[Any], field: str) -> str:
+    return next((value for value in (getattr(delta, field) for delta in block) if value), "")
+
+
+_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
+
+
+def sound(reply: Message, taken: set[str]) -> Message:
+    """The reply as it may be kept: text that can be encoded, and calls whose ids are well formed and used once."""
+    parts, seen, changed = [], set[str](), False
+    for part in reply.parts:
+        kept = part
+        if type(part) is ToolCall:
+            if not _CALL_ID(part.call_id) or part.call_id in taken or part.call_id in seen:
+                kept = ToolCall(
+                    f"call_{len(taken) + len(seen) + 1}_{len(parts)}",
+                    part.name,
+                    part.arguments,
+                    part.signature,
+                    part.call_id,
+                )
+            seen.add(kept.call_id)
+        elif type(part) is Text and (cleaned := clean(part.text)) is not part.text:
+            kept = Text(cleaned, part.signature)
+        changed = changed or kept is not part
+        parts.append(kept)
+    return msgspec.structs.replace(reply, parts=tuple(parts)) if changed else reply

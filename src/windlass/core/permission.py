@@ -1,0 +1,233 @@
+"""What may be done: requests, verdicts, rules, and what was decided before. Above: the loop. Below: nothing.
+
+A gate is one function: it is given every call of a reply that may run and answers each. The strictest rule that
+matches a call decides: deny, then ask, then allow. Without a matching rule a call of a tool that needs permission is
+asked about, and any other is allowed. When nobody can be asked, asking is denying.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from .error import ConfigError
+from .event import PermissionDecided, Scope
+
+Policy: TypeAlias = Literal["allow", "deny", "ask"]
+
+
+class PermissionRequest(Struct, frozen=True):
+    """May this call be made?"""
+
+    call_id: str
+    tool: str
+    action: str
+    """What kind of thing is done; the tool's name when it does not say."""
+    target: str
+    """To what: a path, an address, a command line; the arguments when the tool does not say."""
+    arguments: Mapping[str, Any]
+    """The arguments that will run, final."""
+    arguments_hash: str
+    """The verdict holds for these arguments only."""
+    required: bool
+    """Whether the tool says that it needs permission."""
+    session_id: str = ""
+    run_id: str = ""
+
+
+class Verdict(Struct, frozen=True):
+    """Yes or no, and why."""
+
+    allow: bool
+    reason: str = ""
+    """Shown to the model when denied."""
+    scope: Scope = "once"
+    """Remember it this far."""
+
+
+Gate: TypeAlias = Callable[[Sequence[PermissionRequest]], Awaitable[Sequence[Verdict]]]
+"""Answers each request of a batch, in order. A missing answer is a no, and so is an error."""
+
+Handler: TypeAlias = Callable[[Sequence[PermissionRequest]], Awaitable[Sequence[Verdict]]]
+"""Asks a person (or whoever decides) about the calls that no rule settles: one question for the whole batch."""
+
+
+class Rule(Struct, frozen=True):
+    """A policy for the calls that match all its patterns (`*`, `?`, `[…]`)."""
+
+    policy: Policy
+    tool: str = "*"
+    action: str = "*"
+    target: str = "*"
+
+    def matches(self, request: PermissionRequest) -> bool:
+        """Whether this rule is about that call."""
+        return (
+            fnmatchcase(request.tool, self.tool)
+            and fnmatchcase(request.action, self.action)
+            and fnmatchcase(request.target, self.target)
+        )
+
+    def __str__(self) -> str:
+        narrowed = [
+            f"{name}={value!r}" for name, value in (("action", self.action), ("target", self.target)) if value != "*"
+        ]
+        return f"{self.policy}({', '.join([repr(self.tool), *narrowed])})"
+
+
+def allow(tool: str = "*", *, action: str = "*", target: str = "*") -> Rule:
+    """Calls that need no question."""
+    return Rule("allow", tool, action, target)
+
+
+def deny(tool: str = "*", *, action: str = "*", target: str = "*") -> Rule:
+    """Calls that are never made."""
+    return Rule("deny", tool, action, target)
+
+
+def ask(tool: str = "*", *, action: str = "*", target: str = "*") -> Rule:
+    """Calls that somebody has to agree to, even if the tool does not ask for it."""
+    return Rule("ask", tool, action, target)
+
+
+def decision_of(request: PermissionRequest, verdict: Verdict, path: str = "") -> PermissionDecided:
+    """The event that keeps a verdict; it is stored before the effect that it allows."""
+    return PermissionDecided(
+        request.call_id,
+        request.tool,
+        request.action,
+        request.target,
+        request.arguments_hash,
+        verdict.allow,
+        verdict.reason,
+        verdict.scope,
+        run_id=request.run_id,
+        path=path,
+    )
+
+
+class Grant(Struct, frozen=True):
+    """A verdict that is remembered, allow or deny."""
+
+    scope: Scope
+    allow: bool
+    tool: str
+    action: str
+    target: str = ""
+    session_id: str = ""
+    reason: str = ""
+
+    @property
+    def grant_id(self) -> str:
+        """Names it, to revoke it by."""
+        key = "\0".join((self.scope, self.tool, self.action, self.target, self.session_id))
+        return f"grant_{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()[:16]}"
+
+    @classmethod
+    def of_decision(cls, decision: PermissionDecided, session_id: str) -> "Grant":
+        """What a decision in the log says for later calls."""
+        scope: Scope = decision.scope
+        target = "" if scope == "session" else decision.target
+        owner = "" if scope == "forever" else session_id
+        return cls(scope, decision.allow, decision.tool, decision.action, target, owner, decision.reason)
+
+    def covers(self, request: PermissionRequest) -> bool:
+        """Whether it settles that call."""
+        if (self.tool, self.action) != (request.tool, request.action):
+            return False
+        if self.scope != "forever" and self.session_id != request.session_id:
+            return False
+        return self.scope == "session" or self.target == request.target
+
+
+class Grants:
+    """The verdicts that were given for longer than one call. They can be listed and taken back."""
+
+    def __init__(self, grants: Iterable[Grant] = ()) -> None:
+        self._grants = {grant.grant_id: grant for grant in grants}
+
+    def remember(self, grant: Grant) -> None:
+        """Keep it; it replaces an older one for the same thing."""
+        self._grants[grant.grant_id] = grant
+
+    def find(self, request: PermissionRequest) -> Grant | None:
+        """The remembered verdict for a call. A denial outranks a permission."""
+        found = [grant for grant in self._grants.values() if grant.covers(request)]
+        return min(found, key=lambda grant: grant.allow, default=None)
+
+    def revoke(self, grant_id: str) -> bool:
+        """Forget one; `False` when there is none of that name."""
+        return self._grants.pop(grant_id, None) is not None
+
+    def __iter__(self) -> Iterable[Grant]:
+        return iter(tuple(self._grants.values()))
+
+
+class Permissions:
+    """The gate that we ship: rules, what was decided before, and somebody to ask."""
+
+    def __init__(self, *rules: Rule, handler: Handler | None = None, grants: Grants | None = None) -> None:
+        for rule in rules:
+            if not isinstance(rule, Rule):
+                message = f"{rule!r} is not a rule: use allow(…), deny(…) or ask(…)"
+                raise ConfigError(message)
+        self.rules = rules
+        self.handler = handler
+        self.grants = grants if grants is not None else Grants()
+
+    async def __call__(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+        verdicts = [self.settled(request) for request in requests]
+        open_places = [place for place, verdict in enumerate(verdicts) if verdict is None]
+        if open_places:
+            answers = await self._ask([requests[place] for place in open_places])
+            for place, answer in zip(open_places, answers, strict=True):
+                verdicts[place] = answer
+        return [verdict or NO_ANSWER for verdict in verdicts]
+
+    def settled(self, request: PermissionRequest) -> Verdict | None:
+        """The verdict that rules and remembered grants give, with the rule as its reason; `None` means: ask."""
+        matching = {rule.policy: rule for rule in reversed(self.rules) if rule.matches(request)}
+        if rule := matching.get("deny"):
+            return Verdict(allow=False, reason=f"denied by the rule {rule}")
+        if "ask" not in matching:
+            if rule := matching.get("allow"):
+                return Verdict(allow=True, reason=f"allowed by the rule {rule}")
+            if not request.required:
+                return Verdict(allow=True, reason="the tool needs no permission")
+        if grant := self.grants.find(request):
+            word = "allowed" if grant.allow else "denied"
+            return Verdict(allow=grant.allow, reason=grant.reason or f"{word} before, for {grant.scope}")
+        return None
+
+    def questions(self, requests: Sequence[PermissionRequest]) -> list[PermissionRequest]:
+        """The requests about which somebody will be asked."""
+        return [each for each in requests if self.settled(each) is None] if self.handler else []
+
+    async def _ask(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+        if self.handler is None:
+            return [NOBODY_TO_ASK] * len(requests)
+        answers = list(await self.handler(requests))[: len(requests)]
+        answers += [NO_ANSWER] * (len(requests) - len(answers))
+        for request, answer in zip(requests, answers, strict=True):
+            if answer.scope != "once":
+                self.grants.remember(Grant.of_decision(decision_of(request, answer), request.session_id))
+        return answers
+
+
+NO_ANSWER = Verdict(allow=False, reason="permission denied: no answer was given")
+NOBODY_TO_ASK = Verdict(
+    allow=False,
+    reason="permission denied: this tool needs permission and nobody can be asked; do not try it again in this run",
+)
+
+
+async def allow_all(requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+    """A gate that lets everything through."""
+    return [Verdict(allow=True, reason="everything is allowed")] * len(requests)
+
+
+async def deny_all(requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+    """A gate that lets nothing through, not even tools that need no permission."""
+    return [Verdict(allow=False, reason="permission denied: no tool may be used")] * len(requests)

@@ -1,0 +1,404 @@
+"""One run: everything that the loop and an engine need, in one place. Above: `loop.py`, engines. Below: the rest.
+
+A `Run` is put together by the session, lives as long as one run, and is the face that authors of engines see. The
+loop reads from it and tells it what happened; it holds no logic of its own.
+"""
+
+import asyncio
+import hashlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from .clock import Clock, Timer
+from .error import UsageError, WindlassError
+from .event import CancelRequested, Entry, ErrorRaised, Event, ModelRequested, ToolProgress
+from .fanout import Fanout
+from .fold import State, View
+from .message import Message, Usage
+from .model import Model, Request, Settings, ToolSpec, info_of
+from .permission import Gate
+from .plain import to_jsonable
+from .stop import Guardrail, Limits, StopCondition
+from .store import Log
+from .tool import Tool, Toolbox
+
+logger = logging.getLogger("windlass")
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 5.0
+"""How long a cancelled run may take to end before it is left behind."""
+
+OutcomeStatus: TypeAlias = Literal["done", "stopped", "limit", "waiting", "cancelled", "failed", "parked"]
+CancelMode: TypeAlias = Literal["now", "after_tools", "after_turn"]
+"""At once; when the calls that run have their results; or when the model has answered those."""
+DrainMode: TypeAlias = Literal["one", "all"]
+
+Shape: TypeAlias = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
+"""What the model sees of a conversation. A pure view: what it returns is sent, and never kept."""
+
+
+class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
+    """How a run ended, with all its work. A limit, a cancel or a failure is an outcome too, never a loss."""
+
+    status: OutcomeStatus
+    """`done`, or one of the other ways to end."""
+    reason: str = ""
+    """Why it ended, when not simply done: `max_turns`, `token_budget`, `max_cost`, `timeout`, `max_tool_calls`,
+    `stop_condition`, `terminated`, `repeat`, `mistakes`, `length`, `content_filter`, the name of an error, …"""
+    text: str = ""
+    """The words of the last message of the model."""
+    message: Message | None = None
+    """The last message of the model; when it was cut off, what had come of it."""
+    new_messages: Sequence[Message] = ()
+    """What this run has added to the conversation, the prompt included."""
+    messages: Sequence[Message] = ()
+    """The whole conversation."""
+    output: T | None = None
+    """The validated output, when a type was asked for."""
+    usage: Usage = Usage()
+    """Tokens of this run."""
+    cost_usd: float | None = None
+    """What they cost; `None` when the model's price is not known."""
+    steps: int = 0
+    """How many turns the model had."""
+    run_id: str = ""
+    session_id: str = ""
+    error: Exception | None = None
+    """What went wrong, when the status is `failed`."""
+
+    def unwrap(self) -> "Outcome[T]":
+        """This outcome if the run got to its end; raises the error of one that failed, and a `UsageError` otherwise."""
+        if self.error is not None:
+            raise self.error
+        if self.status not in {"done", "stopped"}:
+            message = f"the run ended with status {self.status!r} ({self.reason or 'no reason given'})"
+            raise UsageError(message)
+        return self
+
+
+class Accepted(Struct, frozen=True):
+    """The reply may stand."""
+
+
+class Again(Struct, frozen=True):
+    """The model has to go on; it is told this."""
+
+    feedback: str
+    origin: str = "feedback"
+    """What the message is marked with."""
+    event: Event | None = None
+    """Something for the log beside it."""
+
+
+Accept: TypeAlias = Callable[["Run", Message], "Accepted | Again | Awaitable[Accepted | Again]"]
+"""Asked about a reply that calls no tool: is this the end? Output types, guards and graders are all of this kind."""
+
+Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
+"""How a run thinks. `react` is the one we ship in core; others wrap it."""
+
+
+class Mailbox:
+    """What arrives from outside while a run is going."""
+
+    __slots__ = ("cancel", "follow_up_mode", "follow_ups", "steering", "steering_mode")
+
+    def __init__(self, steering_mode: DrainMode = "one", follow_up_mode: DrainMode = "one") -> None:
+        self.steering: deque[Message] = deque()
+        """Messages that come between the turns."""
+        self.follow_ups: deque[Message] = deque()
+        """Messages that come when the run would end."""
+        self.steering_mode = steering_mode
+        """Whether one or all of them are handed over at a time."""
+        self.follow_up_mode = follow_up_mode
+        self.cancel: CancelMode | None = None
+        """How the run was asked to stop, if it was."""
+
+    def take_steering(self) -> list[Message]:
+        """What the model is to be told now."""
+        return _drain(self.steering, self.steering_mode)
+
+    def take_follow_ups(self) -> list[Message]:
+        """What the model is to be told instead of ending."""
+        return _drain(self.follow_ups, self.follow_up_mode)
+
+
+def _drain(queue: deque[Message], mode: DrainMode) -> list[Message]:
+    taken = [queue.popleft() for _ in range(len(queue) if mode == "all" else min(1, len(queue)))]
+    return taken
+
+
+class Run:
+    """One run of an agent. What it can do is in its fields, what has happened is in `state`."""
+
+    __slots__ = (
+        "_interrupted_by",
+        "_loop",
+        "_prefix",
+        "_settings",
+        "_thread",
+        "_tool_changes",
+        "accept",
+        "agent_name",
+        "clock",
+        "deps",
+        "fanout",
+        "gate",
+        "guardrails",
+        "info",
+        "instructions",
+        "left_behind",
+        "limits",
+        "log",
+        "mailbox",
+        "model",
+        "partial",
+        "path",
+        "run_id",
+        "scratch",
+        "session_id",
+        "settings",
+        "shape",
+        "state",
+        "stop",
+        "task",
+        "toolbox",
+    )
+
+    def __init__(  # noqa: PLR0913 - this is the one place where everything comes together
+        self,
+        *,
+        session_id: str,
+        run_id: str,
+        model: Model,
+        log: Log,
+        state: State,
+        fanout: Fanout[Entry],
+        clock: Clock,
+        toolbox: Toolbox,
+        mailbox: Mailbox,
+        agent_name: str = "",
+        instructions: str = "",
+        settings: Settings = Settings(),
+        limits: Limits = Limits(),
+        gate: Gate | None = None,
+        stop: StopCondition | None = None,
+        guardrails: Sequence[Guardrail] = (),
+        accept: Sequence[Accept] = (),
+        shape: Shape | None = None,
+        deps: Any = None,
+    ) -> None:
+        self.session_id = session_id
+        self.run_id = run_id
+        self.path = ""
+        self.agent_name = agent_name
+        self.model = model
+        self.info = info_of(model)
+        self.log = log
+        self.state = state
+        self.fanout = fanout
+        self.clock = clock
+        self.toolbox = toolbox if limits.allowed_tools is None else toolbox.only(limits.allowed_tools)
+        self.mailbox = mailbox
+        self.instructions = instructions
+        self.settings = settings
+        self.limits = limits
+        self.gate = gate
+        self.stop = stop
+        self.guardrails = guardrails
+        self.accept = accept
+        self.shape = shape
+        self.deps = deps
+        self.scratch: dict[str, Any] = {}
+        self.partial: Message | None = None
+        """What had come of a reply that was cut off."""
+        self.task: asyncio.Task[Any] | None = None
+        """The task in which the loop runs; cancelling the run is cancelling it."""
+        self._interrupted_by = ""
+        self._loop = asyncio.get_running_loop()
+        self.left_behind: asyncio.Future[None] = self._loop.create_future()
+        """Done when the run was cancelled, did not end, and is not waited for any longer."""
+        self._thread = threading.get_ident()
+        self._settings: dict[str, Any] = msgspec.to_builtins(settings)
+        self._prefix: tuple[str, Sequence[ToolSpec], str] = ("", (), "")
+        self._tool_changes: list[Tool[..., Any]] = []
+
+    # -- what has happened ---------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> View:
+        """The transcript so far."""
+        return self.state.messages
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the run has cost; `None` when the price is not known."""
+        price = self.info.price
+        return None if price is None else price.cost_usd(self.state.usage)
+
+    async def emit(self, *events: Event, sync: bool = False) -> None:
+        """Store events, then show them. With `sync`, they survive the loss of power before this returns.
+
+        A cancel that arrives meanwhile is raised only when they are stored and shown.
+        """
+        entries, cancelled = await self.log.append(events, sync=sync)
+        state, fanout = self.state, self.fanout
+        for entry in entries:
+            state.apply(entry.event)
+            fanout.publish(entry)
+        if fanout.congested:
+            await fanout.room()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    def show(self, event: Event) -> None:
+        """Show a passing event to whoever watches."""
+        if self.fanout.watched:
+            self.fanout.publish(Entry(0, self.clock.now(), event))
+
+    def progress(self, call_id: str, name: str, data: Any) -> None:
+        """Show how far a tool is. May be called from any thread."""
+        event = ToolProgress(call_id, name, to_jsonable(data), run_id=self.run_id, path=self.path)
+        if threading.get_ident() == self._thread:
+            self.show(event)
+        else:
+            self._loop.call_soon_threadsafe(self.show, event)
+
+    def report(self, error: BaseException, where: str) -> None:
+        """Show an error that does not end the run, and log it."""
+        logger.warning(
+            "%s failed in run %s of session %s: %r", where, self.run_id, self.session_id, error, exc_info=error
+        )
+        self.show(ErrorRaised(type(error).__name__, str(error), where, run_id=self.run_id, path=self.path))
+
+    # -- what comes next -----------------------------------------------------------------------------------------------
+
+    async def request(self) -> Request:
+        """What the model is asked now."""
+        messages: Sequence[Message] = self.state.messages
+        if self.shape is not None:
+            messages = await self.shape(messages)
+        return Request(
+            messages=messages,
+            instructions=self.instructions,
+            tools=self.toolbox.specs,
+            settings=self.settings,
+            session_id=self.session_id,
+        )
+
+    def requested(self, request: Request) -> ModelRequested:
+        """The record of a request, made before it is sent."""
+        state, info = self.state, self.info
+        again = state.attempts > 0
+        return ModelRequested(
+            state.turns if again else state.turns + 1,
+            state.attempts + 1,
+            info.name,
+            info.provider,
+            self._settings,
+            self._prefix_hash(request),
+            len(request.messages),
+            run_id=self.run_id,
+            path=self.path,
+        )
+
+    def _prefix_hash(self, request: Request) -> str:
+        """Hashed again only when it is not the very same instructions and tools as before."""
+        instructions, tools, known = self._prefix
+        if instructions is request.instructions and tools is request.tools and known:
+            return known
+        content = msgspec.json.encode((request.instructions, request.tools))
+        known = hashlib.sha256(content).hexdigest()[:16]
+        self._prefix = (request.instructions, request.tools, known)
+        return known
+
+    def add_tools(self, tools: Iterable[Tool[..., Any]]) -> None:
+        """Offer more tools from the next turn on. May be called from any thread."""
+        added = tuple(tools)
+        self.toolbox = self.toolbox.plus(added)
+        self._tool_changes.extend(added)
+
+    def take_tool_changes(self) -> tuple[str, ...]:
+        """The names of the tools that came since this was last asked."""
+        changes, self._tool_changes = self._tool_changes, []
+        return tuple([each.name for each in changes])
+
+    # -- how it ends ---------------------------------------------------------------------------------------------------
+
+    def exhausted(self) -> str:
+        """The limit that keeps the model from being asked again, or nothing."""
+        limits, state = self.limits, self.state
+        if limits.max_turns is not None and state.turns >= limits.max_turns and not state.attempts:
+            return "max_turns"
+        if limits.token_budget is not None and state.usage.total_tokens >= limits.token_budget:
+            return "token_budget"
+        if limits.max_cost_usd is not None and (self.cost_usd or 0.0) >= limits.max_cost_usd:
+            return "max_cost"
+        if limits.max_tool_calls is not None and state.tool_calls >= limits.max_tool_calls:
+            return "max_tool_calls"
+        return ""
+
+    def start_timer(self) -> Timer | None:
+        """Begin to count the time that this run may take."""
+        seconds = self.limits.timeout_seconds
+        return None if seconds is None else self.clock.call_later(seconds, lambda: self.interrupt("timeout"))
+
+    def cancel(self, mode: CancelMode = "now") -> None:
+        """Ask the run to stop. Finished results are kept, and every other call gets a result that says so."""
+        self.mailbox.cancel = mode
+        self.show(CancelRequested(mode, run_id=self.run_id, path=self.path))
+        if mode == "now":
+            self.interrupt("cancelled")
+
+    def interrupt(self, reason: str) -> None:
+        """End the run from outside, now."""
+        if self.task is not None and not self.task.done():
+            self._interrupted_by = self._interrupted_by or reason
+            self.task.cancel()
+            self.clock.call_later(PATIENCE_SECONDS, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        """Leave behind a run that ignores its cancel; but never while something runs that must not be aborted."""
+        tools = [self.toolbox.get(start.name) for start in self.state.started.values()]
+        if any(tool is not None and not tool.abortable for tool in tools):
+            self.clock.call_later(PATIENCE_SECONDS, self._lose_patience)
+        elif not self.left_behind.done():
+            self.left_behind.set_result(None)
+
+    def interruption(self) -> Outcome[Any]:
+        """The outcome of a run whose task was cancelled."""
+        if self._interrupted_by == "timeout":
+            return self.outcome("limit", "timeout")
+        return self.outcome("cancelled", self._interrupted_by or "cancelled")
+
+    def failure(self, error: Exception) -> Outcome[Any]:
+        """The outcome of a run that something went wrong with."""
+        if not isinstance(error, WindlassError):
+            logger.error("run %s of session %s failed", self.run_id, self.session_id, exc_info=error)
+        return self.outcome("failed", type(error).__name__, error)
+
+    def outcome(self, status: OutcomeStatus, reason: str = "", error: Exception | None = None) -> Outcome[Any]:
+        """How it stands now."""
+        messages = self.state.messages
+        new = messages[self.state.first :]
+        last = self.partial or next((each for each in reversed(new) if each.role == "assistant"), None)
+        return Outcome(
+            status=status,
+            reason=reason,
+            text=last.text if last else "",
+            message=last,
+            new_messages=new,
+            messages=messages,
+            usage=self.state.usage,
+            cost_usd=self.cost_usd,
+            steps=self.state.turns,
+            run_id=self.run_id,
+            session_id=self.session_id,
+            error=error,
+        )

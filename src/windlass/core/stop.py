@@ -1,0 +1,193 @@
+"""When a run ends: limits, stop conditions, guardrails. Plain functions of what has happened.
+
+Above: the loop asks them at fixed points. Below: `message.py`. None of them raises to end a run: each end is an
+`Outcome` that keeps the work.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from .error import ConfigError
+from .message import Message, Status, ToolResult
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What a run may use. `None` is no limit. Hitting one ends the run with status `limit`."""
+
+    max_turns: int | None = 50
+    """Replies of the model."""
+    token_budget: int | None = None
+    """Input and output tokens of the whole run."""
+    max_cost_usd: float | None = None
+    """Money; needs a model whose price is known."""
+    timeout_seconds: float | None = None
+    """Wall-clock time of the run."""
+    max_tool_calls: int | None = None
+    """Calls that are carried out; further ones are refused."""
+    max_parallel_tools: int = 8
+    """Calls of one reply that run at the same time."""
+    tool_timeout_seconds: float | None = None
+    """For each call of a tool that has no timeout of its own."""
+    allowed_tools: tuple[str, ...] | None = None
+    """Only these tools are offered and run."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, (int, float)) and value <= 0:
+                message = f"{name}={value!r} must be above zero; use None for no limit"
+                raise ConfigError(message)
+
+
+class Step(Struct, frozen=True):
+    """One turn that called tools, as conditions and guardrails see it."""
+
+    turn: int
+    """From 1."""
+    reply: Message
+    results: Sequence[ToolResult]
+    """One for each call, in the order of the calls."""
+    messages: Sequence[Message]
+    """The transcript up to here."""
+
+
+StopCondition: TypeAlias = Callable[[Step], bool | Awaitable[bool]]
+"""Asked after each turn that called tools, unless somebody has just steered the run. `True` ends it."""
+
+
+async def holds(condition: StopCondition, step: Step) -> bool:
+    """Whether the condition holds, be it a plain or an async function."""
+    answer = condition(step)
+    return await answer if inspect.isawaitable(answer) else bool(answer)
+
+
+def max_turns(count: int) -> StopCondition:
+    """Stop after `count` turns. (As a limit, `Limits(max_turns=…)` also counts turns without tools.)"""
+    return lambda step: step.turn >= count
+
+
+def when_tool_called(*names: str) -> StopCondition:
+    """Stop once one of these tools was called, however the call ended."""
+    if not names:
+        message = "when_tool_called() needs the name of at least one tool"
+        raise ConfigError(message)
+    return lambda step: any(result.name in names for result in step.results)
+
+
+def any_of(*conditions: StopCondition) -> StopCondition:
+    """Stop when one of them holds; with none, never."""
+
+    async def condition(step: Step) -> bool:
+        for each in conditions:
+            if await holds(each, step):
+                return True
+        return False
+
+    return condition
+
+
+def all_of(*conditions: StopCondition) -> StopCondition:
+    """Stop when all of them hold; with none, never."""
+
+    async def condition(step: Step) -> bool:
+        for each in conditions:
+            if not await holds(each, step):
+                return False
+        return bool(conditions)
+
+    return condition
+
+
+def none_of(*conditions: StopCondition) -> StopCondition:
+    """Stop when none of them holds: the negation."""
+
+    async def condition(step: Step) -> bool:
+        for each in conditions:
+            if await holds(each, step):
+                return False
+        return True
+
+    return condition
+
+
+class Nudge(Struct, frozen=True):
+    """Tell the model something and go on."""
+
+    text: str
+    count: int = 0
+
+
+class Halt(Struct, frozen=True):
+    """End the run."""
+
+    count: int = 0
+
+
+Guardrail: TypeAlias = Callable[[Step], Nudge | Halt | None]
+"""Watches one run for going in circles; asked after each turn that called tools, so it may count."""
+
+
+def repeated_calls(*, nudge_at: int = 3, halt_at: int = 5) -> Callable[[], Guardrail]:
+    """The same single call, turn after turn: a word to the model, and in the end a stop."""
+    _check_thresholds("repeated_calls", nudge_at, halt_at)
+
+    def start() -> Guardrail:
+        previous, streak = ("", ""), 0
+
+        def repeat(step: Step) -> Nudge | Halt | None:
+            nonlocal previous, streak
+            calls = step.reply.tool_calls
+            key = (calls[0].name, "".join(calls[0].arguments.split())) if len(calls) == 1 else ("", "")
+            streak = streak + 1 if key == previous and key[0] else 1
+            previous = key
+            return _escalate(streak, nudge_at, halt_at, _REPEAT)
+
+        return repeat
+
+    return start
+
+
+def mistakes(*, nudge_at: int = 3, halt_at: int = 6) -> Callable[[], Guardrail]:
+    """Turn after turn in which every call fails: a word to the model, and in the end a stop."""
+    _check_thresholds("mistakes", nudge_at, halt_at)
+
+    def start() -> Guardrail:
+        streak = 0
+
+        def mistakes(step: Step) -> Nudge | Halt | None:
+            nonlocal streak
+            failed = all(result.status is not Status.OK for result in step.results)
+            streak = streak + 1 if failed else 0
+            return _escalate(streak, nudge_at, halt_at, _MISTAKES)
+
+        return mistakes
+
+    return start
+
+
+_REPEAT = (
+    "You have made the same call {count} times in a row. It will not give another result: "
+    "use what you have, or try something else."
+)
+_MISTAKES = (
+    "Every call of the last {count} turns failed. Read the errors, and change your approach or say what is missing."
+)
+
+
+def _escalate(streak: int, nudge_at: int, halt_at: int, text: str) -> Nudge | Halt | None:
+    if streak >= halt_at:
+        return Halt(streak)
+    return Nudge(text.format(count=streak), streak) if streak == nudge_at else None
+
+
+def _check_thresholds(name: str, nudge_at: int, halt_at: int) -> None:
+    if not 0 < nudge_at < halt_at:
+        message = f"{name}(nudge_at={nudge_at!r}, halt_at={halt_at!r}): the nudge has to come before the halt"
+        raise ConfigError(message)
+
+
+GUARDRAILS: tuple[Callable[[], Guardrail], ...] = (repeated_calls(), mistakes())
+"""What every run has unless it is told otherwise."""

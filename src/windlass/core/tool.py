@@ -1,0 +1,373 @@
+"""What can be done: tools, what they are given, and the box they come in. Above: the loop. Below: `schema.py`.
+
+A tool is a value: a description for the model, how to parse its arguments, and one async function to call. Wrappers
+(`wrap.py`) make a new tool from an old one.
+"""
+
+import difflib
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+import msgspec
+from msgspec import Struct
+
+from . import schema
+from .docstring import parse_docstring
+from .error import ConfigError
+from .message import ToolCall, ToolResult
+from .model import ToolSpec
+from .thread import THREADS
+
+if TYPE_CHECKING:
+    from .run import Run
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+D = TypeVar("D")
+
+Effect: TypeAlias = Literal["read", "idempotent", "at_most_once", "ask"]
+"""What running a call twice would mean. `read`: nothing changes. `idempotent`: the receiver knows our key, and twice is
+once. `at_most_once`: never run again, and after a crash the result is *unknown*. `ask`: as before, and a person settles
+it."""
+
+_NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+
+class ToolOutput(Struct, frozen=True):
+    """What a tool returns when text alone will not do."""
+
+    content: Any = ""
+    """For the model: text, parts, or any value that JSON can hold."""
+    render: Any = None
+    """For a screen; the model never sees it."""
+    summary: str = ""
+    """A short form that may stand for the content in later turns."""
+    terminate: bool = False
+    """End the run after this turn, if every call of the turn says so."""
+    is_error: bool = False
+    """The call failed, and the content says how."""
+
+
+class Skip(Struct, frozen=True):
+    """Returned by a *prepare* hook: do not make this call, and tell the model this instead."""
+
+    reason: str = "skipped by a hook"
+
+
+Arguments: TypeAlias = dict[str, Any]
+Prepare: TypeAlias = Callable[[ToolCall, Arguments], "Arguments | Skip | None | Awaitable[Arguments | Skip | None]"]
+"""Sees a call before it is validated and gated. Returns other arguments, a `Skip`, or nothing to leave it as it is."""
+Finish: TypeAlias = Callable[[ToolCall, ToolResult], "ToolResult | None | Awaitable[ToolResult | None]"]
+"""Sees the result before it is stored. Returns another, or nothing to leave it as it is."""
+
+
+class ToolContext(Generic[D]):
+    """What a tool may ask for, by annotating a parameter with it. One for each call."""
+
+    __slots__ = ("_run", "call_id", "cancelled", "idempotency_key", "name")
+
+    def __init__(self, run: "Run", call_id: str, name: str, idempotency_key: str) -> None:
+        self._run = run
+        self.call_id = call_id
+        """The call that is being carried out."""
+        self.name = name
+        """The tool that was called."""
+        self.idempotency_key = idempotency_key
+        """The same for every attempt at this call, also after a crash: hand it to the receiver."""
+        self.cancelled = False
+        """Becomes true when nobody waits for the result any more. A plain function should look at it now and then."""
+
+    @property
+    def deps(self) -> D:
+        """What the agent was given as `deps`."""
+        return cast("D", self._run.deps)
+
+    @property
+    def session_id(self) -> str:
+        """The session in which this happens."""
+        return self._run.session_id
+
+    @property
+    def run_id(self) -> str:
+        """The run in which this happens."""
+        return self._run.run_id
+
+    @property
+    def turn(self) -> int:
+        """The turn in which this happens, from 1."""
+        return self._run.state.turns
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """A place for tools of this run to leave things for each other. Not kept in the log."""
+        return self._run.scratch
+
+    def emit(self, data: Any) -> None:
+        """Tell watchers how far it is. Works from a thread too."""
+        self._run.progress(self.call_id, self.name, data)
+
+    def add_tools(self, *tools: "Tool[..., Any]") -> None:
+        """Offer more tools from the next turn on."""
+        self._run.add_tools(tools)
+
+
+class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
+    """Something that a model can ask for."""
+
+    name: str
+    """Letters, digits, `_` and `-`; at most 64."""
+    description: str
+    """What the model is told."""
+    parameters: schema.Parameters
+    """How arguments are described and validated."""
+    call: Callable[[Arguments, ToolContext[Any]], Awaitable[Any]]
+    """Carries it out, given validated arguments. The one function that wrappers wrap."""
+    function: Callable[..., Any] | None = None
+    """The function that it was made from."""
+    effect: Effect = "at_most_once"
+    """What running a call twice would mean."""
+    permission: bool | Callable[[Arguments], bool] = False
+    """Whether somebody has to agree first; or a function of the arguments that says so."""
+    action: str = ""
+    """What kind of thing it does, for permission rules; its name when empty."""
+    target: Callable[[Arguments], str] | None = None
+    """To what it does it, for permission rules; the arguments as JSON when `None`."""
+    parallel: bool = True
+    """`False`: nothing else runs while this does."""
+    abortable: bool = True
+    """`False`: once started, a cancel waits for it."""
+    timeout_seconds: float | None = None
+    """Give up waiting after this long."""
+    retries: int = 0
+    """Try again after an error. Only for tools that may run twice, or when the tool raises `NotStarted`."""
+    terminate: bool = False
+    """End the run after a turn in which only such tools ran, and well."""
+    summary: Callable[[ToolResult], str] | None = None
+    """Makes the short form of a result."""
+    prompt: str = ""
+    """A line for the instructions on how to use it."""
+    prepare: tuple[Prepare, ...] = ()
+    """Hooks before validation, in order."""
+    finish: tuple[Finish, ...] = ()
+    """Hooks after the effect, in order."""
+    context_parameter: str | None = None
+    """The parameter of the function that wants the `ToolContext`."""
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.name) <= 64 or self.name.strip(_NAME):  # noqa: PLR2004 - the length that providers take
+            message = f"a tool cannot be called {self.name!r}: use 1 to 64 letters, digits, '_' or '-'"
+            raise ConfigError(message)
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told."""
+        return ToolSpec(self.name, self.description, self.parameters.json_schema)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The function itself, called as if it were not a tool."""
+        if self.function is None:
+            message = f"tool {self.name!r} was not made from a function: call it through an agent or `session.call`"
+            raise ConfigError(message)
+        return cast("R", self.function(*args, **kwargs))
+
+    def __get__(self, instance: object, owner: type | None = None) -> "Tool[..., R]":
+        """A method marked with `@tool` becomes a tool bound to its object."""
+        if instance is None or self.function is None:
+            return self
+        bound = functools.partial(self.function, instance)
+        return msgspec.structs.replace(self, function=bound, call=_caller(bound, self.context_parameter))
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
+
+
+class ToolOptions(TypedDict, total=False):
+    """What `@tool(...)` takes; each is a field of `Tool`."""
+
+    effect: Effect
+    permission: bool | Callable[[Arguments], bool]
+    action: str
+    target: Callable[[Arguments], str] | str | None
+    parallel: bool
+    abortable: bool
+    timeout_seconds: float | None
+    retries: int
+    terminate: bool
+    summary: Callable[[ToolResult], str] | None
+    prompt: str
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *, name: str = "", description: str = "", **options: Unpack[ToolOptions]
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: Callable[P, R] | None = None, /, *, name: str = "", description: str = "", **options: Unpack[ToolOptions]
+) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
+    """Make a tool of a function: its name, description and parameters come from the function itself.
+
+    Works on `async def` (runs on the event loop), on plain functions (run on a thread) and on methods (bound to their
+    object). The docstring describes the tool and, in Google, NumPy or Sphinx style, its parameters; so does
+    `Annotated[int, "how many"]`. A parameter annotated with `ToolContext` is given the context of the call.
+    """
+
+    def make(function: Callable[P, R]) -> Tool[P, R]:
+        return _from_function(function, name, description, options)
+
+    return make if function is None else make(function)
+
+
+def tool_from_schema(
+    name: str,
+    description: str,
+    parameters: Mapping[str, Any],
+    function: Callable[..., Any],
+    **options: Unpack[ToolOptions],
+) -> Tool[..., Any]:
+    """A tool from a raw JSON Schema.
+
+    `function` is given the validated arguments as one dict, and the `ToolContext` if it takes a second parameter.
+    """
+    _check_function(function)
+    takes_context = len(inspect.signature(function).parameters) > 1
+
+    def with_dict(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
+        given = (arguments, context) if takes_context else (arguments,)
+        return function(*given) if _is_async(function) else THREADS.run(function, given, {})
+
+    checked = schema.from_json_schema(dict(parameters))
+    return Tool(name=name, description=description, parameters=checked, call=with_dict, **_fields(options))
+
+
+def _from_function(function: Callable[P, R], name: str, description: str, options: ToolOptions) -> Tool[P, R]:
+    _check_function(function)
+    parameters, context = schema.from_function(function, skip=("self", "cls"), context_type=ToolContext)
+    return Tool(
+        name=name or function.__name__,
+        description=description or parse_docstring(inspect.getdoc(function) or "").description,
+        parameters=parameters,
+        call=_caller(function, context),
+        function=function,
+        context_parameter=context,
+        **_fields(options),
+    )
+
+
+def _caller(function: Callable[..., Any], context_parameter: str | None) -> Callable[..., Awaitable[Any]]:
+    """The one async function of a tool, with as few layers as the function allows."""
+    is_async = _is_async(function)
+
+    def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
+        if context_parameter is not None:
+            arguments = {**arguments, context_parameter: context}
+        return function(**arguments) if is_async else THREADS.run(function, (), arguments)
+
+    return call
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    inner = function.func if isinstance(function, functools.partial) else function
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))
+
+
+def _check_function(function: object) -> None:
+    if not callable(function) or isinstance(function, type):
+        message = f"{function!r} cannot be a tool: give a function or a method, plain or async"
+        raise ConfigError(message)
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        message = (
+            f"{function!r} yields, and a tool returns: return the whole result, and tell progress with ToolContext.emit"
+        )
+        raise ConfigError(message)
+
+
+def _fields(options: ToolOptions) -> dict[str, Any]:
+    """Options as fields; `target="path"` is short for the argument of that name."""
+    target = options.get("target")
+    if not isinstance(target, str):
+        return dict(options)
+    return {**options, "target": lambda arguments: str(arguments.get(target, ""))}
+
+
+class Toolbox:
+    """Tools by name. A name is there once."""
+
+    __slots__ = ("_specs", "_tools")
+
+    def __init__(self, tools: Iterable[Tool[..., Any]] = ()) -> None:
+        self._tools: dict[str, Tool[..., Any]] = {}
+        self._specs: tuple[ToolSpec, ...] | None = None
+        for each in tools:
+            if not isinstance(each, Tool):
+                raise ConfigError(_not_a_tool(each))
+            if each.name in self._tools:
+                message = f"two tools are called {each.name!r}: give one of them another name with @tool(name=…)"
+                raise ConfigError(message)
+            self._tools[each.name] = each
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is told, in the order of listing; the same object until the tools change."""
+        if self._specs is None:
+            self._specs = tuple([each.spec for each in self._tools.values()])
+        return self._specs
+
+    def get(self, name: str) -> Tool[..., Any] | None:
+        """The tool of that name."""
+        return self._tools.get(name)
+
+    def plus(self, tools: Iterable[Tool[..., Any]]) -> "Toolbox":
+        """A box with more tools."""
+        return Toolbox([*self, *tools])
+
+    def only(self, names: Iterable[str]) -> "Toolbox":
+        """A box with only these; a name that is not there is an error that lists what is."""
+        chosen = tuple(names)
+        for name in chosen:
+            if name not in self._tools:
+                message = f"there is no tool {name!r}; {self.advice(name)}"
+                raise ConfigError(message)
+        return Toolbox([each for each in self if each.name in chosen])
+
+    def advice(self, name: str) -> str:
+        """What to call instead of a tool that does not exist."""
+        if not self._tools:
+            return "there are no tools"
+        near = difflib.get_close_matches(name.lower(), {known.lower(): known for known in self._tools}, 3, 0.5)
+        names = [known for known in self._tools if known.lower() in near]
+        hint = f"did you mean {' or '.join(map(repr, names))}? " if names else ""
+        return f"{hint}available: {', '.join(self._tools)}"
+
+    def __iter__(self) -> Iterator[Tool[..., Any]]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __repr__(self) -> str:
+        return f"Toolbox({', '.join(self._tools)})"
+
+
+def _not_a_tool(value: object) -> str:
+    if callable(value):
+        return f"{value!r} is not a tool yet: mark it with @tool"
+    return f"{value!r} is not a tool: use @tool on a function, or tool_from_schema(…)"

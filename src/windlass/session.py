@@ -1,0 +1,346 @@
+"""A conversation that is kept, and the one place where a run is put together. Above: callers. Below: `core`.
+
+Opening takes the lease and folds the log; what a crash left behind is repaired, and the repair is appended. One run goes
+on at a time; a second one waits for its turn.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import msgspec
+
+from .core.clock import new_id
+from .core.effect import not_started, uncertain
+from .core.error import ConfigError, SessionNotFound, UsageError
+from .core.event import Entry, Event, MessageAdded, RunResumed, RunStarted, SessionOpened
+from .core.fanout import Fanout, Subscription
+from .core.fold import State, fold, repairs
+from .core.loop import direct, ended, execute, finished
+from .core.message import Content, Message, Status, Text, ToolCall, ToolResult, parts_of
+from .core.model import Model, Settings, info_of
+from .core.permission import Gate, Grant, Permissions
+from .core.plain import clean, to_text
+from .core.run import CancelMode, Engine, Mailbox, Outcome, Run
+from .core.stop import Limits
+from .core.store import Lease, Log, Store, uninterrupted
+from .core.tool import Tool, Toolbox
+from .models import open_model
+from .stream import RunStream, coalesce, lagged, watcher_dropped
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+logger = logging.getLogger("windlass")
+
+DRAIN_SECONDS = 1.0
+"""How long the end of a run waits for watchers to catch up."""
+
+_driving: ContextVar[frozenset[tuple[int, str]]] = ContextVar("windlass_driving", default=frozenset())
+"""The sessions that the current task is a part of: a tool must not wait for its own session."""
+
+
+class Overrides(TypedDict, total=False):
+    """What may differ from the agent for one run."""
+
+    model: Model | str
+    instructions: str
+    tools: Sequence[Tool[..., Any]]
+    limits: Limits
+    settings: Settings
+    permission: Gate | None
+    engine: Engine
+    deps: Any
+
+
+class Session:
+    """One conversation. Cheap to make; nothing is opened before it is used."""
+
+    def __init__(self, agent: "Agent[Any]", session_id: str, store: Store) -> None:
+        self.agent = agent
+        self.session_id = session_id
+        self.store = store
+        self.mailbox = Mailbox(agent.steering_mode, agent.follow_up_mode)
+        """What waits to be told to the model. It may be filled before a run begins."""
+        self._state = State()
+        self._head = 0
+        self._run: Run | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turnstile: asyncio.Lock
+        self._fanout: Fanout[Entry]
+
+    # -- talking -------------------------------------------------------------------------------------------------------
+
+    async def run(self, prompt: Content | Message, **overrides: Unpack[Overrides]) -> Outcome[Any]:
+        """Answer a prompt, and return when the run has ended. Cancelling this call cancels the run."""
+        return await self._uncancelled(self._begin(_as_message(prompt), new_id(), overrides))
+
+    def stream(
+        self, prompt: Content | Message, *, backpressure: bool = False, **overrides: Unpack[Overrides]
+    ) -> RunStream:
+        """Answer a prompt, and tell each event as it happens.
+
+        Leaving the iteration early does not cancel the run. With `backpressure` a slow reader slows the run;
+        otherwise it gets fewer and larger deltas, and never misses anything that lasts without being told.
+        """
+        message, run_id = _as_message(prompt), new_id()
+        return RunStream(self, run_id, lambda: self._begin(message, run_id, overrides), backpressure=backpressure)
+
+    async def resume(self, **overrides: Unpack[Overrides]) -> Outcome[Any]:
+        """Go on with a run that was cut off: by a crash, a kill, a power cut.
+
+        Calls that had finished keep their results. Calls that had been started are settled by their `effect`; those
+        that had not are made now.
+        """
+        return await self._uncancelled(self._resume(overrides))
+
+    async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides]) -> ToolResult:
+        """Call a tool without a model: gated and logged like any other call."""
+        call = ToolCall(new_id(), tool, to_text(arguments))
+        outcome = await self._uncancelled(self._perform(new_id(), {**overrides, "engine": direct(call)}, ()))
+        result = self._state.latest
+        if result is None or result.call_id != call.call_id:
+            raise outcome.error or UsageError(f"the call of {tool!r} was cancelled before it began")
+        return result
+
+    async def steer(self, content: Content | Message) -> None:
+        """Tell the model something between two turns; without a run, at the beginning of the next one."""
+        self.mailbox.steering.append(_as_message(content, "steering"))
+
+    async def follow_up(self, content: Content | Message) -> None:
+        """Tell the model something when the run would otherwise end."""
+        self.mailbox.follow_ups.append(_as_message(content, "follow_up"))
+
+    async def cancel(self, mode: CancelMode = "now") -> bool:
+        """Stop the run that is going: at once, after the calls that run, or after the turn. Says whether there was one."""
+        if mode not in {"now", "after_tools", "after_turn"}:
+            message = f"cancel mode {mode!r} is not known: use 'now', 'after_tools' or 'after_turn'"
+            raise ConfigError(message)
+        if self._run is None:
+            return False
+        self._run.cancel(mode)
+        return True
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    async def messages(self) -> Sequence[Message]:
+        """The conversation as it is kept."""
+        return fold(await self.store.read(self.session_id)).messages
+
+    async def watch(self, *, after: int = 0) -> AsyncIterator[Entry]:
+        """Every entry of the log after that number, then everything that happens from now on."""
+        subscription = self.subscribe()
+        try:
+            for entry in await self.store.read(self.session_id, after=after):
+                after = entry.seq
+                yield entry
+            async for entry in subscription:
+                if entry.seq == 0 or entry.seq > after:
+                    yield entry
+        finally:
+            subscription.close()
+
+    def subscribe(self, *, backpressure: bool = False) -> Subscription[Entry]:
+        """Everything that happens from now on, as entries. Close it when done."""
+        self._settle_in()
+        return self._fanout.subscribe(backpressure=backpressure)
+
+    async def aclose(self) -> None:
+        """Let watchers finish. The session itself stays where it is kept."""
+        if self._loop is asyncio.get_running_loop():
+            await self._fanout.aclose(DRAIN_SECONDS)
+            self._loop = None
+
+    # -- one run -------------------------------------------------------------------------------------------------------
+
+    async def _begin(self, message: Message, run_id: str, overrides: Overrides) -> Outcome[Any]:
+        started = RunStarted(self.agent.name, _recorded(overrides), run_id=run_id)
+        return await self._perform(run_id, overrides, (started, MessageAdded(message, run_id=run_id)))
+
+    async def _resume(self, overrides: Overrides) -> Outcome[Any]:
+        return await self._perform("", overrides, None)
+
+    async def _perform(self, run_id: str, overrides: Overrides, opening: Sequence[Event] | None) -> Outcome[Any]:
+        """Open the session, store how the run begins, drive it to its end, and let go."""
+        key = (id(self.store), self.session_id)
+        if key in _driving.get():
+            message = f"a tool of session {self.session_id!r} cannot run its own session: it would wait for itself"
+            raise UsageError(message)
+        self._settle_in()
+        async with self._turnstile:
+            token = _driving.set(_driving.get() | {key})
+            lease = await self.store.acquire(self.session_id)
+            try:
+                return await self._drive(run_id, overrides, opening, lease)
+            finally:
+                _driving.reset(token)
+                self._run = None
+                await uninterrupted(self.store.release(lease))
+
+    async def _drive(
+        self, run_id: str, overrides: Overrides, opening: Sequence[Event] | None, lease: Lease
+    ) -> Outcome[Any]:
+        await self._catch_up()
+        if opening is None:
+            before = self._interrupted_run()
+            run_id, overrides = before.run_id, {**_restored(before.options), **overrides}
+            opening = (RunResumed(run_id=run_id),)
+        else:
+            opening = (*repairs(self._state), *opening)
+        self._run = run = self._build(run_id, overrides, lease)
+        run.show(SessionOpened(self.session_id, self._head, run_id=run_id))
+        if opening:
+            await run.emit(*opening, sync=True)
+        names = {"session_id": self.session_id, "run_id": run_id}
+        logger.info("run %s of session %s begins", run_id, self.session_id, extra=names)
+        outcome = await self._finish(run, overrides.get("engine", self.agent.engine))
+        logger.info("run %s of session %s: %s %s", run_id, self.session_id, outcome.status, outcome.reason, extra=names)
+        self._head = run.log.head
+        await self._fanout.drain(DRAIN_SECONDS)
+        return outcome
+
+    async def _finish(self, run: Run, engine: Engine) -> Outcome[Any]:
+        """Drive the run in a task of its own, which can be cancelled, and left behind if it does not even end then."""
+        task = asyncio.ensure_future(execute(run, engine))
+        run.task = task
+        await asyncio.wait((task, run.left_behind), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        return await _wind_up(run)
+
+    async def _catch_up(self) -> None:
+        """Take into account what has come into the log since we last looked."""
+        for entry in await self.store.read(self.session_id, after=self._head):
+            self._state.apply(entry.event)
+            self._head = entry.seq
+
+    def _interrupted_run(self) -> RunStarted:
+        before = self._state.run
+        if before is None:
+            message = f"there is no session {self.session_id!r} to resume: use run() to begin it"
+            raise SessionNotFound(message)
+        if not self._state.interrupted:
+            status = self._state.ended.status if self._state.ended else ""
+            message = f"session {self.session_id!r} has nothing to resume: its last run ended with status {status!r}"
+            raise UsageError(message)
+        return before
+
+    def _build(self, run_id: str, overrides: Overrides, lease: Lease) -> Run:
+        """Everything that a run needs, stacked in this one place."""
+        agent = self.agent
+        model = open_model(overrides["model"]) if "model" in overrides else agent.model
+        limits = overrides.get("limits", agent.limits)
+        if limits.max_cost_usd is not None and info_of(model).price is None:
+            message = f"max_cost_usd={limits.max_cost_usd} needs a price, and that of {info_of(model).name!r} is not known"
+            raise ConfigError(message)
+        return Run(
+            session_id=self.session_id,
+            run_id=run_id,
+            agent_name=agent.name,
+            model=model,
+            log=Log(self.store, lease, self._head, agent.clock),
+            state=self._state,
+            fanout=self._fanout,
+            clock=agent.clock,
+            toolbox=Toolbox(overrides["tools"]) if "tools" in overrides else agent.toolbox,
+            mailbox=self.mailbox,
+            instructions=overrides.get("instructions", agent.instructions),
+            settings=overrides.get("settings", agent.settings),
+            limits=limits,
+            gate=self._gate(overrides.get("permission", agent.permission)),
+            stop=agent.stop,
+            guardrails=[start() for start in agent.guardrails],
+            accept=agent.accept,
+            shape=agent.shape,
+            deps=overrides.get("deps", agent.deps),
+        )
+
+    def _gate(self, gate: Gate | None) -> Gate | None:
+        """The gate, knowing what was decided earlier in this session."""
+        if isinstance(gate, Permissions):
+            for each in self._state.remembered:
+                gate.grants.remember(Grant.of_decision(each, self.session_id))
+        return gate
+
+    def _settle_in(self) -> None:
+        """Belong to the running event loop. A session outlives a loop: `run_sync`, or `asyncio.run` twice."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            self._turnstile = asyncio.Lock()
+            self._fanout = Fanout(coalesce=coalesce, lagged=lagged, on_dropped=self._report_dropped)
+            for watcher in self.agent.watchers:
+                self._fanout.add(watcher)
+
+    def _report_dropped(self, name: str, error: BaseException) -> None:
+        self._fanout.publish(Entry(0, self.agent.clock.now(), watcher_dropped(name, error)))
+
+    async def _uncancelled(self, work: Awaitable[Outcome[Any]]) -> Outcome[Any]:
+        """Wait for a run. A cancel of the waiting becomes a cancel of the run, which ends in good order first."""
+        task = asyncio.ensure_future(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if self._run is None:
+                task.cancel()
+            else:
+                self._run.cancel("now")
+            await uninterrupted(asyncio.wait((task,)))
+            raise
+
+    def __repr__(self) -> str:
+        return f"Session({self.session_id!r})"
+
+
+async def _wind_up(run: Run) -> Outcome[Any]:
+    """End a run whose task does not: its log is taken from it, and every open call says so."""
+    run.log = run.log.taken_over()
+    results = [
+        uncertain(call, Status.CANCELLED, "The run was cancelled, and this did not stop; it may still be running.")
+        if call.call_id in run.state.started
+        else not_started(call)
+        for call in run.state.unsettled
+    ]
+    outcome = run.interruption()
+    await run.emit(*[finished(run, each) for each in results], ended(run, outcome), sync=True)
+    return outcome
+
+
+def _as_message(content: Content | Message, origin: str = "") -> Message:
+    """What callers pass, as a message that can be kept and sent."""
+    if isinstance(content, Message):
+        if content.role != "user":
+            message = f"a message with role {content.role!r} cannot be sent to an agent: only 'user' messages can"
+            raise ConfigError(message)
+        return content
+    try:
+        parts = parts_of(content)
+    except TypeError:
+        parts = ()
+    if not parts or not all(isinstance(part, msgspec.Struct) for part in parts):
+        message = f"{content!r} cannot be sent to an agent: give text, a part such as Image(…), or a list of them"
+        raise ConfigError(message)
+    if all(isinstance(part, Text) and not part.text.strip() for part in parts):
+        message = "the prompt is empty: say something"
+        raise ConfigError(message)
+    cleaned = tuple([Text(clean(part.text)) if isinstance(part, Text) else part for part in parts])
+    return Message("user", cleaned, origin)
+
+
+def _recorded(overrides: Overrides) -> dict[str, Any]:
+    """What `resume` has to know of the overrides; whatever is code has to be given again."""
+    kept: dict[str, Any] = {name: overrides[name] for name in ("instructions",) if name in overrides}
+    kept |= {name: msgspec.to_builtins(overrides[name]) for name in ("limits", "settings") if name in overrides}
+    if isinstance(overrides.get("model"), str):
+        kept["model"] = overrides["model"]
+    return kept
+
+
+def _restored(options: Any) -> Overrides:
+    restored: dict[str, Any] = dict(options)
+    for name, kind in (("limits", Limits), ("settings", Settings)):
+        if name in restored:
+            restored[name] = msgspec.convert(restored[name], kind)
+    return restored  # type: ignore[return-value]

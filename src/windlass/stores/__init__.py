@@ -1,0 +1,54 @@
+"""Where sessions are kept, chosen by a string or an object. Above: the assembly. Below: `core/store.py`, the seam.
+
+- `open_store("memory:")`: gone with the process.
+- `open_store("sqlite:~/.windlass/sessions.db")`: one file, which several processes may share.
+- `open_store(MyStore())`: anything that keeps the contract, which is `windlass.testing.contracts.check_store`.
+"""
+
+import os
+
+from windlass.core.error import ConfigError
+from windlass.core.store import Store
+
+_KNOWN = "'memory:' and 'sqlite:PATH'"
+
+
+def open_store(spec: str | Store) -> Store:
+    """The store that a string names; an object is taken as it is. Opens nothing yet: that happens at first use."""
+    if not isinstance(spec, str):
+        return _checked(spec)
+    scheme, colon, rest = spec.partition(":")
+    if colon and scheme == "memory":
+        return _memory(rest)
+    if colon and scheme == "sqlite":
+        return _sqlite(rest)
+    message = f"there is no store called {spec!r}: use one of {_KNOWN}, or an object that is a store"
+    raise ConfigError(message)
+
+
+def _checked(store: Store) -> Store:
+    missing = [name for name in ("acquire", "append", "read", "list") if not callable(getattr(store, name, None))]
+    if missing:
+        message = f"{store!r} is no store, it has no {missing[0]!r}: pass one of {_KNOWN}, or an object that is a store"
+        raise ConfigError(message)
+    return store
+
+
+def _memory(rest: str) -> Store:
+    if rest:
+        message = f"a store in memory has no name, but 'memory:{rest}' gives it one: write 'memory:'"
+        raise ConfigError(message)
+    from .memory import MemoryStore
+
+    return MemoryStore()
+
+
+def _sqlite(rest: str) -> Store:
+    if rest.startswith("//"):  # the form of an address: three slashes and an absolute path
+        if not rest.startswith("///"):
+            message = f"'sqlite:{rest}' names a host, and the store is a file: write 'sqlite:PATH'"
+            raise ConfigError(message)
+        rest = "/" + rest.lstrip("/")
+    from .sqlite import SqliteStore
+
+    return SqliteStore(os.path.expanduser(rest))  # noqa: PTH111 - pathlib is slow to import

@@ -1,0 +1,110 @@
+"""A run as an async iterator: push in the core, pull at the edge. Above: callers. Below: `core/fanout.py`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from .core.error import UsageError
+from .core.event import Entry, Event, Lagged, TextDelta, ThinkingDelta, ToolCallDelta, WatcherDropped
+from .core.run import CancelMode, Outcome
+
+if TYPE_CHECKING:
+    from .session import Session
+
+MERGED_CHARACTERS = 64 * 1024
+"""Deltas that wait are merged up to this length."""
+
+
+class RunStream:
+    """The events of one run, and its outcome.
+
+    The run begins when the iteration does, or when the outcome is asked for. It does not need to be watched to its end.
+    """
+
+    def __init__(
+        self, session: "Session", run_id: str, begin: Callable[[], Awaitable[Outcome[Any]]], *, backpressure: bool
+    ) -> None:
+        self.run_id = run_id
+        self._session = session
+        self._begin = begin
+        self._backpressure = backpressure
+        self._task: asyncio.Future[Outcome[Any]] | None = None
+        self._iterated = False
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        if self._iterated:
+            message = "this stream has been read already: session.watch() tells a kept session's events again"
+            raise UsageError(message)
+        self._iterated = True
+        return self._events()
+
+    async def outcome(self) -> Outcome[Any]:
+        """How the run ends. Waits for it; cancelling the waiting leaves the run alone."""
+        return await asyncio.shield(self._started())
+
+    async def cancel(self, mode: CancelMode = "now") -> bool:
+        """Stop the run."""
+        return await self._session.cancel(mode)
+
+    def _started(self) -> "asyncio.Future[Outcome[Any]]":
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._begin())
+        return self._task
+
+    async def _events(self) -> AsyncIterator[Event]:
+        subscription = self._session.subscribe(backpressure=self._backpressure)
+        task = self._started()
+        task.add_done_callback(lambda _: subscription.close())
+        try:
+            async for entry in subscription:
+                if entry.event.run_id == self.run_id or isinstance(entry.event, (Lagged, WatcherDropped)):
+                    yield entry.event
+            task.result()  # an error that ended it before it could be recorded is raised here
+        finally:
+            subscription.close()
+
+
+def coalesce(earlier: Entry, later: Entry) -> Entry | None:
+    """Two deltas of the same thing as one; anything else stays apart."""
+    one, two = earlier.event, later.event
+    if type(one) is not type(two) or one.run_id != two.run_id or one.path != two.path:
+        return None
+    merged: Event
+    if isinstance(one, TextDelta) and isinstance(two, TextDelta):
+        if len(one.text) > MERGED_CHARACTERS:
+            return None
+        merged = TextDelta(one.text + two.text, run_id=one.run_id, path=one.path)
+    elif isinstance(one, ThinkingDelta) and isinstance(two, ThinkingDelta):
+        if one.index != two.index or one.signature or one.data or two.signature or two.data:
+            return None
+        merged = ThinkingDelta(one.text + two.text, index=one.index, run_id=one.run_id, path=one.path)
+    elif isinstance(one, ToolCallDelta) and isinstance(two, ToolCallDelta):
+        if one.index != two.index or two.call_id not in {"", one.call_id}:
+            return None
+        merged = ToolCallDelta(
+            one.call_id,
+            one.name + two.name,
+            one.arguments + two.arguments,
+            one.signature + two.signature,
+            one.index,
+            run_id=one.run_id,
+            path=one.path,
+        )
+    else:
+        return None
+    return Entry(0, later.at, merged)
+
+
+def lagged(lost: Entry, marker: Entry | None) -> Entry:
+    """The marker that tells a watcher what it missed."""
+    before = marker.event if marker is not None else None
+    missed = before.missed if isinstance(before, Lagged) else 0
+    after = before.after if isinstance(before, Lagged) else None
+    if after is None and lost.seq:
+        after = lost.seq - 1
+    return Entry(0, lost.at, Lagged(missed + 1, after))
+
+
+def watcher_dropped(name: str, error: BaseException) -> WatcherDropped:
+    """What the other watchers are told about one that raised."""
+    return WatcherDropped(name, f"{type(error).__name__}: {error}")

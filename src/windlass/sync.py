@@ -1,0 +1,60 @@
+"""Async work for callers that are not: one event loop on a background thread, for the whole process.
+
+Above: `run_sync`. Below: asyncio. One loop for all calls means that whatever is bound to a loop (connections, pools,
+locks) stays usable from one call to the next, and from any number of threads.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from .core.error import UsageError
+
+T = TypeVar("T")
+
+
+class _Background:
+    """The loop and its thread. Made at the first call, and anew in a forked child, where the thread did not come along."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._process != os.getpid():
+                self._process = os.getpid()
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="windlass-loop", daemon=True).start()
+            return self._loop
+
+
+_background = _Background()
+
+
+def wait_for(work: Callable[[], Awaitable[T]]) -> T:
+    """Do async work on the background loop and wait for it. An interrupt (Ctrl-C) cancels it first."""
+    if _inside_a_loop():
+        message = "run_sync cannot be used inside a running event loop (a notebook, an async function): use `await agent.run(…)`"
+        raise UsageError(message)
+
+    async def coroutine() -> T:
+        return await work()
+
+    future = asyncio.run_coroutine_threadsafe(coroutine(), _background.loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _inside_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,53 @@
+"""scripts/environment.py: what an environment asks for, when it is made again, and what a failure says."""
+
+import pytest
+
+from scripts import environment
+
+PROJECT = {"dependency-groups": {"test": ["pytest>=8"], "dev": [{"include-group": "test"}, "ruff"]}}
+
+
+def test_a_group_brings_the_groups_it_includes():
+    assert environment.group_requirements(PROJECT, "dev") == ["pytest>=8", "ruff"]
+
+
+def test_an_unknown_group_is_refused_with_the_known_ones():
+    with pytest.raises(environment.SetupError, match=r"no dependency group 'dve'; it has dev, test"):
+        environment.group_requirements(PROJECT, "dve")
+
+
+def test_an_environment_holds_what_we_import_what_builds_us_and_the_group():
+    names = {name.split(">")[0] for name in environment.requirements(["test"])}
+    assert {"msgspec", "hatchling", "editables", "pytest"} <= names
+    assert "ruff" not in names
+
+
+def test_the_fingerprint_differs_by_group_and_by_nothing_else():
+    assert environment.fingerprint(["test"]) == environment.fingerprint(["test"])
+    assert environment.fingerprint(["test"]) != environment.fingerprint(["dev"])
+
+
+def test_a_failed_command_shows_its_end_and_its_exit_code():
+    with pytest.raises(environment.SetupError, match=r"exit code 3:\n  sh -c .*\nno such index"):
+        environment.run("sh", "-c", "echo no such index >&2; exit 3")
+
+
+def test_an_environment_that_is_as_it_should_be_is_left_alone(tmp_path, monkeypatch):
+    (tmp_path / ".windlass-stamp").write_text(environment.fingerprint(["test"]))
+    monkeypatch.setattr(environment, "install", lambda *_: pytest.fail("made again"))
+    assert environment.main(str(tmp_path), "test") == 0
+
+
+def test_a_failed_installation_says_what_to_do():
+    with pytest.raises(environment.SetupError, match="Is the package index reachable"):
+        environment.run("sh", "-c", "exit 1", "install")
+
+
+def test_a_failure_is_told_and_leaves_no_stamp(tmp_path, monkeypatch, capsys):
+    def fail(*_):
+        raise environment.SetupError("pip said no")
+
+    monkeypatch.setattr(environment, "install", fail)
+    assert environment.main(str(tmp_path), "test") == 1
+    assert capsys.readouterr().err == "env: pip said no\n"
+    assert not (tmp_path / ".windlass-stamp").exists()
