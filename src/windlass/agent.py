@@ -5,10 +5,7 @@ is kept.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar, Unpack
-
-import msgspec
-from msgspec import Struct
+from typing import Any, Generic, NoReturn, TypeVar, Unpack
 
 from .core.clock import SYSTEM_CLOCK, Clock, new_id
 from .core.error import ConfigError
@@ -30,66 +27,131 @@ from .sync import wait_for
 
 D = TypeVar("D")
 
+_set = object.__setattr__
+_DEFAULT_LIMITS = Limits()
+_DEFAULT_SETTINGS = Settings()
 
-class _Answering(Struct, frozen=True, eq=False):
-    model: Model | str
-    """Who answers: `"provider:model"`, or any object with `stream`."""
 
+class Agent(Generic[D]):
+    """Who answers, with what, under which rules. It does not change; `replace` makes another one."""
 
-class Agent(_Answering, Generic[D], frozen=True, kw_only=True, eq=False):
-    """Who answers, with what, under which rules."""
+    __slots__ = (
+        "accept",
+        "clock",
+        "deps",
+        "description",
+        "engine",
+        "follow_up_mode",
+        "guardrails",
+        "instructions",
+        "limits",
+        "model",
+        "name",
+        "permission",
+        "settings",
+        "shape",
+        "steering_mode",
+        "stop",
+        "store",
+        "toolbox",
+        "tools",
+        "watchers",
+    )
 
-    name: str = "agent"
-    """What it is called in events, logs and as a tool."""
-    description: str = ""
-    """What it is good for, told to other agents."""
-    instructions: str = ""
-    """What it is told before every conversation."""
-    tools: Sequence[Tool[..., Any]] = ()
-    """What it can do."""
-    store: Store | str = "memory:"
-    """Where its sessions are kept: `"memory:"`, `"sqlite:PATH"`, or any store."""
-    permission: Gate | None = None
-    """Who decides about calls. `None`: tools that need permission are denied."""
-    limits: Limits = Limits()
-    """What a run may use."""
-    settings: Settings = Settings()
-    """How the model is to answer."""
-    stop: StopCondition | None = None
-    """Ends a run after a turn with calls."""
-    guardrails: Sequence[Callable[[], Guardrail]] = GUARDRAILS
-    """What keeps a run from going in circles; `()` for nothing."""
-    accept: Sequence[Accept] = ()
-    """Asked whether a reply without calls may stand."""
-    shape: Shape | None = None
-    """What the model sees of the conversation."""
-    engine: Engine = react
-    """How it thinks."""
-    deps: D | None = None
-    """Handed to tools as `ToolContext.deps`."""
-    watchers: Sequence[Watcher[Entry]] = ()
-    """Who is told what happens, in every session."""
-    steering_mode: DrainMode = "one"
-    """Whether waiting steering messages are handed over one at a time or all at once."""
-    follow_up_mode: DrainMode = "one"
-    """The same for follow-ups."""
-    clock: Clock = SYSTEM_CLOCK
-    """Where its time comes from."""
-    toolbox: Toolbox = msgspec.UNSET  # type: ignore[assignment] # made from `tools`
+    def __init__(
+        self,
+        model: Model | str,
+        *,
+        name: str = "agent",
+        description: str = "",
+        instructions: str = "",
+        tools: Sequence[Tool[..., Any]] = (),
+        store: Store | str = "memory:",
+        permission: Gate | None = None,
+        limits: Limits = _DEFAULT_LIMITS,
+        settings: Settings = _DEFAULT_SETTINGS,
+        stop: StopCondition | None = None,
+        guardrails: Sequence[Callable[[], Guardrail]] = GUARDRAILS,
+        accept: Sequence[Accept] = (),
+        shape: Shape | None = None,
+        engine: Engine = react,
+        deps: D = None,  # type: ignore[assignment] # an agent without deps is an Agent[None]
+        watchers: Sequence[Watcher[Entry]] = (),
+        steering_mode: DrainMode = "one",
+        follow_up_mode: DrainMode = "one",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Describe an agent.
 
-    def __post_init__(self) -> None:
-        force = msgspec.structs.force_setattr
-        force(self, "model", open_model(self.model))
-        force(self, "store", open_store(self.store))
-        force(self, "toolbox", Toolbox(self.tools))
-        _check(self)
+        Args:
+            model: Who answers: `"provider:model"`, or any object with `stream`.
+            name: What it is called in events, logs and as a tool.
+            description: What it is good for, told to other agents.
+            instructions: What it is told before every conversation.
+            tools: What it can do.
+            store: Where its sessions are kept: `"memory:"`, `"sqlite:PATH"`, or any store.
+            permission: Who decides about calls. Without one, tools that need permission are denied.
+            limits: What a run may use.
+            settings: How the model is to answer.
+            stop: Ends a run after a turn with calls.
+            guardrails: What keeps a run from going in circles; `()` for nothing.
+            accept: Asked, in order, whether a reply without calls may stand.
+            shape: What the model sees of the conversation.
+            engine: How it thinks.
+            deps: Handed to tools as `ToolContext.deps`.
+            watchers: Who is told what happens, in every session.
+            steering_mode: Whether waiting steering messages are handed over one at a time or all at once.
+            follow_up_mode: The same for follow-ups.
+            clock: Where its time comes from.
+        """
+        _set(self, "model", open_model(model))
+        _set(self, "name", name)
+        _set(self, "description", description)
+        _set(self, "instructions", instructions)
+        _set(self, "tools", tuple(tools))
+        _set(self, "toolbox", Toolbox(tools))
+        _set(self, "store", open_store(store))
+        _set(self, "permission", permission)
+        _set(self, "limits", limits)
+        _set(self, "settings", settings)
+        _set(self, "stop", stop)
+        _set(self, "guardrails", guardrails)
+        _set(self, "accept", accept)
+        _set(self, "shape", shape)
+        _set(self, "engine", engine)
+        _set(self, "deps", deps)
+        _set(self, "watchers", watchers)
+        _set(self, "steering_mode", steering_mode)
+        _set(self, "follow_up_mode", follow_up_mode)
+        _set(self, "clock", clock)
+        self._check()
+
+    model: Model
+    name: str
+    description: str
+    instructions: str
+    tools: tuple[Tool[..., Any], ...]
+    toolbox: Toolbox
+    store: Store
+    permission: Gate | None
+    limits: Limits
+    settings: Settings
+    stop: StopCondition | None
+    guardrails: Sequence[Callable[[], Guardrail]]
+    accept: Sequence[Accept]
+    shape: Shape | None
+    engine: Engine
+    deps: D
+    watchers: Sequence[Watcher[Entry]]
+    steering_mode: DrainMode
+    follow_up_mode: DrainMode
+    clock: Clock
 
     def session(self, session_id: str | None = None, *, store: Store | str | None = None) -> Session:
         """A conversation that is kept under a name. Opening one that exists goes on with it."""
         if session_id is not None and (not isinstance(session_id, str) or not session_id.strip()):
-            message = f"a session cannot be called {session_id!r}: give it a name, or None for a new one"
-            raise ConfigError(message)
-        return Session(self, session_id or new_id(), open_store(self.store if store is None else store))
+            raise ConfigError(f"a session cannot be called {session_id!r}: give it a name, or None for a new one")
+        return Session(self, session_id or new_id(), self.store if store is None else open_store(store))
 
     async def run(self, prompt: Content | Message, **overrides: Unpack[Overrides]) -> Outcome[Any]:
         """Answer one prompt in a session of its own."""
@@ -107,6 +169,11 @@ class Agent(_Answering, Generic[D], frozen=True, kw_only=True, eq=False):
         """Answer one prompt in a session of its own, and tell each event as it happens."""
         return self.session().stream(prompt, **overrides)
 
+    def replace(self, **changes: Any) -> "Agent[Any]":
+        """Another agent, which differs in what is given."""
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "toolbox"}
+        return Agent(**{**fields, **changes})
+
     async def __aenter__(self) -> "Agent[D]":
         """Keep what the agent needs open until the block ends."""
         return self
@@ -114,17 +181,25 @@ class Agent(_Answering, Generic[D], frozen=True, kw_only=True, eq=False):
     async def __aexit__(self, *_: object) -> None:
         await self.store.aclose()
 
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise ConfigError(f"an agent does not change: use agent.replace({name}={value!r}) to make another one")
 
-def _check(agent: Agent[Any]) -> None:
-    """Say where it is described what cannot work when it is run."""
-    for field, kind in (("limits", Limits), ("settings", Settings)):
-        if not isinstance(getattr(agent, field), kind):
-            message = f"Agent({field}={getattr(agent, field)!r}): give a {kind.__name__}(…)"
-            raise ConfigError(message)
-    for field in ("engine", "permission", "stop", "shape"):
-        value = getattr(agent, field)
-        if value is not None and not callable(value):
-            message = f"Agent({field}={value!r}) has to be a function"
-            raise ConfigError(message)
-    if agent.limits.allowed_tools is not None:
-        agent.toolbox.only(agent.limits.allowed_tools)
+    def __delattr__(self, name: str) -> NoReturn:
+        raise ConfigError(f"an agent does not change: {name} cannot be taken from it")
+
+    def __repr__(self) -> str:
+        return f"Agent({self.model!r}, name={self.name!r}, tools={self.toolbox!r})"
+
+    def _check(self) -> None:
+        """Say here, where it is described, what could not work when it is run."""
+        if not isinstance(self.limits, Limits):
+            raise ConfigError(f"Agent(limits={self.limits!r}): give a Limits(…)")
+        if not isinstance(self.settings, Settings):
+            raise ConfigError(f"Agent(settings={self.settings!r}): give a Settings(…)")
+        if not callable(self.engine):
+            raise ConfigError(f"Agent(engine={self.engine!r}): give an async function of a Run, such as react")
+        for name, value in (("permission", self.permission), ("stop", self.stop), ("shape", self.shape)):
+            if value is not None and not callable(value):
+                raise ConfigError(f"Agent({name}={value!r}): give a function")
+        if self.limits.allowed_tools is not None:
+            self.toolbox.only(self.limits.allowed_tools)

@@ -1,12 +1,12 @@
 """A conversation that is kept, and the one place where a run is put together. Above: callers. Below: `core`.
 
-Opening takes the lease and folds the log; what a crash left behind is repaired, and the repair is appended. One run goes
-on at a time; a second one waits for its turn.
+Opening takes the lease and folds the log; what a crash left behind is repaired, and the repair is appended. One run
+goes on at a time; a second one waits for its turn.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -114,7 +114,7 @@ class Session:
         self.mailbox.follow_ups.append(_as_message(content, "follow_up"))
 
     async def cancel(self, mode: CancelMode = "now") -> bool:
-        """Stop the run that is going: at once, after the calls that run, or after the turn. Says whether there was one."""
+        """Stop the run that is going: now, after the calls that run, or after the turn. Says whether there was one."""
         if mode not in {"now", "after_tools", "after_turn"}:
             message = f"cancel mode {mode!r} is not known: use 'now', 'after_tools' or 'after_turn'"
             raise ConfigError(message)
@@ -233,8 +233,7 @@ class Session:
         model = open_model(overrides["model"]) if "model" in overrides else agent.model
         limits = overrides.get("limits", agent.limits)
         if limits.max_cost_usd is not None and info_of(model).price is None:
-            message = f"max_cost_usd={limits.max_cost_usd} needs a price, and that of {info_of(model).name!r} is not known"
-            raise ConfigError(message)
+            raise ConfigError(f"max_cost_usd needs a model whose price is known, and {info_of(model).name!r} has none")
         return Run(
             session_id=self.session_id,
             run_id=run_id,
@@ -331,16 +330,21 @@ def _as_message(content: Content | Message, origin: str = "") -> Message:
 
 def _recorded(overrides: Overrides) -> dict[str, Any]:
     """What `resume` has to know of the overrides; whatever is code has to be given again."""
-    kept: dict[str, Any] = {name: overrides[name] for name in ("instructions",) if name in overrides}
-    kept |= {name: msgspec.to_builtins(overrides[name]) for name in ("limits", "settings") if name in overrides}
-    if isinstance(overrides.get("model"), str):
-        kept["model"] = overrides["model"]
-    return kept
+    names = ("instructions", "limits", "settings", "model")
+    given = {name: value for name, value in overrides.items() if name in names}
+    if not isinstance(given.get("model"), str):
+        given.pop("model", None)
+    return msgspec.to_builtins(given)
 
 
-def _restored(options: Any) -> Overrides:
-    restored: dict[str, Any] = dict(options)
-    for name, kind in (("limits", Limits), ("settings", Settings)):
-        if name in restored:
-            restored[name] = msgspec.convert(restored[name], kind)
-    return restored  # type: ignore[return-value]
+def _restored(options: Mapping[str, Any]) -> Overrides:
+    return msgspec.convert(options, _Kept)
+
+
+class _Kept(TypedDict, total=False):
+    """The overrides that are data."""
+
+    instructions: str
+    limits: Limits
+    settings: Settings
+    model: str

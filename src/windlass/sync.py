@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class _Background:
-    """The loop and its thread. Made at the first call, and anew in a forked child, where the thread did not come along."""
+    """The loop and its thread. Made at the first call, and anew in a forked child: threads do not come along."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,8 +38,9 @@ _background = _Background()
 def wait_for(work: Callable[[], Awaitable[T]]) -> T:
     """Do async work on the background loop and wait for it. An interrupt (Ctrl-C) cancels it first."""
     if _inside_a_loop():
-        message = "run_sync cannot be used inside a running event loop (a notebook, an async function): use `await agent.run(…)`"
-        raise UsageError(message)
+        raise UsageError(
+            "run_sync does not work inside a running event loop (a notebook, say): use `await agent.run(…)`"
+        )
 
     async def coroutine() -> T:
         return await work()

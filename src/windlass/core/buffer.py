@@ -34,7 +34,8 @@ Pushed = Literal["kept", "merged", "displaced", "dropped", "refused", "closed"]
 - `merged`: it is in the buffer as a part of the item before it.
 - `displaced`: it is in the buffer, and the oldest item was dropped for it.
 - `dropped`: it was dropped.
-- `refused`: the buffer is full and its policy is `block`: the caller still has the item and can `await put(item)`.
+- `refused`: the policy is `block`, and there is no room, or others wait for it: the caller still has the item and can
+  `await put(item)`.
 - `closed`: the buffer was closed and takes nothing any more: the caller still has the item.
 """
 
@@ -128,25 +129,25 @@ class Buffer(Generic[T]):
             self._pushed += 1
             self._merged += 1
             return "merged"
-        if len(items) + self._putters.granted >= self._capacity:
+        if len(items) >= self._capacity or self._putters.granted:
             return self._push_full(item)
-        items.append(item)
-        self._pushed += 1
-        if len(items) > self._high_water:  # noqa: PLR1730 - `max` would double the cost of a push
-            self._high_water = len(items)
-        if self._getters.waiting:
-            self._getters.grant()
-        return "kept"
+        return self._keep(item)
 
     async def put(self, item: T) -> Pushed:
         """Offer an item; under the policy `block`, wait for room, behind those who waited before.
 
         A cancelled `put` has not put its item. One that waits when the buffer is closed returns `closed`.
         """
-        full = len(self._items) + self._putters.granted >= self._capacity
-        if full and self._overflow == "block" and not self._closed:
-            await self._putters.wait()
-        return self.push(item)
+        room = len(self._items) < self._capacity and not self._putters.granted
+        if self._overflow != "block" or self._closed or room:
+            return self.push(item)
+        await self._putters.wait()
+        if self._closed:
+            return self.push(item)
+        self._keep(item)
+        while self._putters.waiting and len(self._items) + self._putters.granted < self._capacity:
+            self._putters.grant()  # someone waited behind this one where there was room for both
+        return "kept"
 
     async def get(self) -> T:
         """Take the oldest item, waiting for one behind those who waited before; `anext(buffer)` is the same.
@@ -209,6 +210,15 @@ class Buffer(Generic[T]):
         bound = "unbounded" if self._capacity == sys.maxsize else f"of {self._capacity}"
         return f"<Buffer {len(self._items)} {bound}, {self._overflow}{', closed' if self._closed else ''}>"
 
+    def _keep(self, item: T) -> Pushed:
+        self._items.append(item)
+        self._pushed += 1
+        if len(self._items) > self._high_water:  # noqa: PLR1730 - `max` would double the cost of a push
+            self._high_water = len(self._items)
+        if self._getters.waiting:
+            self._getters.grant()
+        return "kept"
+
     def _push_full(self, item: T) -> Pushed:
         if self._overflow == "block":
             self._refused += 1
@@ -237,9 +247,9 @@ class Buffer(Generic[T]):
 class _Line:
     """Tasks that wait in order, each for one thing of a kind: an item, or room for one.
 
-    A thing is granted to a task by waking it; until that task runs, the thing is promised to it and nobody else
-    may take it. So nobody is overtaken, and a task that is cancelled at any moment took nothing: its grant goes
-    to the next in line.
+    A thing is granted to a task by waking it; until that task runs, the thing is promised to it, and nobody else
+    may take the last one. So a woken task never finds nothing, and one that is cancelled at any moment took
+    nothing: its grant goes to the next in line.
     """
 
     __slots__ = ("granted", "waiting")

@@ -41,9 +41,13 @@ class SystemClock:
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
-    sleep = staticmethod(asyncio.sleep)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
 
     def call_later(self, seconds: float, action: Callable[[], object]) -> Timer:
+        """Call `action` on the running loop after `seconds`."""
         return asyncio.get_running_loop().call_later(seconds, action)
 
 

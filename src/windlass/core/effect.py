@@ -5,8 +5,8 @@ Whatever a tool does (return anything, raise anything, hang, be cancelled by som
 
 import asyncio
 import inspect
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -72,10 +72,6 @@ class Job(Struct, eq=False):
             run.run_id,
         )
 
-    def idempotency_key(self, run: "Run") -> str:
-        """The same for every attempt at this call."""
-        return f"{run.session_id}/{run.run_id}/{self.call.call_id}"
-
     def intent(self, run: "Run") -> ToolStarted:
         """What is stored before the effect."""
         return ToolStarted(
@@ -83,7 +79,7 @@ class Job(Struct, eq=False):
             self.tool.name,
             self.tool.effect,
             self.arguments_hash,
-            self.idempotency_key(run),
+            run.idempotency_key(self.call.call_id),
             self.attempts + 1,
             run_id=run.run_id,
             path=run.path,
@@ -95,9 +91,12 @@ async def attempt(run: "Run", job: Job) -> ToolResult:
     tries = 0
     while True:
         tries += 1
-        context: ToolContext[Any] = ToolContext(run, job.call.call_id, job.tool.name, job.idempotency_key(run))
+        context: ToolContext[Any] = ToolContext(run, job.call.call_id, job.tool.name)
         try:
-            return result_of(job, await invoke(run, job, context))
+            seconds = job.tool.timeout_seconds or run.limits.tool_timeout_seconds
+            if seconds is None and job.tool.abortable:
+                return result_of(job, await job.tool.call(job.given, context))
+            return result_of(job, await supervised(run, job, context, seconds))
         except _TimedOut as late:
             return uncertain(job.call, Status.TIMED_OUT, str(late))
         except asyncio.CancelledError as stop:
@@ -118,13 +117,9 @@ async def attempt(run: "Run", job: Job) -> ToolResult:
         await run.clock.sleep(RETRY_SECONDS * 2 ** (tries - 1))
 
 
-async def invoke(run: "Run", job: Job, context: ToolContext[Any]) -> Any:
-    """Call the tool: directly when that is enough, else in a task that can be waited for, or left behind."""
-    seconds = job.tool.timeout_seconds or run.limits.tool_timeout_seconds
-    work = job.tool.call(job.given, context)
-    if seconds is None and job.tool.abortable:
-        return await work
-    task = asyncio.ensure_future(_as_coroutine(work))
+async def supervised(run: "Run", job: Job, context: ToolContext[Any], seconds: float | None) -> Any:
+    """Call the tool in a task of its own, which a cancel can be made to wait for, and which can be left behind."""
+    task = asyncio.ensure_future(_as_coroutine(job.tool.call(job.given, context)))
     await _wait(run, job, task, seconds)
     if not task.done():
         context.cancelled = True
@@ -201,8 +196,6 @@ def _may_run_again(tool: Tool[..., Any], error: BaseException) -> bool:
 async def finish(run: "Run", job: Job, result: ToolResult) -> ToolResult:
     """Let the tool's hooks see the result, and make its short form."""
     tool = job.tool
-    if not tool.finish and tool.summary is None:
-        return result
     try:
         for hook in tool.finish:
             changed = hook(job.call, result)
@@ -250,8 +243,10 @@ def content_of(value: Any) -> tuple[ResultPart, ...]:
     """Parts as they are; everything else as text."""
     if isinstance(value, _PARTS):
         return (value,)
-    if isinstance(value, (list, tuple)) and value and all(isinstance(each, _PARTS) for each in value):
-        return tuple(value)
+    if isinstance(value, (list, tuple)):
+        parts = cast("Sequence[Any]", value)
+        if parts and all(isinstance(each, _PARTS) for each in parts):
+            return tuple(parts)
     return (Text(to_text(value)),)
 
 
@@ -311,6 +306,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, ToolError):
         return text or type(error).__name__
     if isinstance(error, BaseExceptionGroup):
-        inner = "; ".join([describe(each) for each in error.exceptions])
-        return f"{type(error).__name__}: {text}: {inner}"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        text = f"{text}: {'; '.join([describe(each) for each in group.exceptions])}"
+    name = error.__class__.__name__
+    return f"{name}: {text}" if text else name

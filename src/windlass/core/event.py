@@ -41,7 +41,7 @@ class Event(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="ki
 # -- a run and its turns -----------------------------------------------------------------------------------------------
 
 
-class SessionOpened(Event):
+class SessionOpened(Event, frozen=True):
     """The log was read."""
 
     session_id: str
@@ -49,7 +49,7 @@ class SessionOpened(Event):
     """How many there were."""
 
 
-class RunStarted(Event):
+class RunStarted(Event, frozen=True):
     """A run begins. Stored together with the message that it answers."""
 
     durable = True
@@ -63,13 +63,13 @@ class RunStarted(Event):
     """The caller's own name for this input."""
 
 
-class RunResumed(Event):
+class RunResumed(Event, frozen=True):
     """A run that had been interrupted goes on."""
 
     durable = True
 
 
-class RunEnded(Event):
+class RunEnded(Event, frozen=True):
     """A run is over, however it went."""
 
     durable = True
@@ -89,13 +89,13 @@ class RunEnded(Event):
     """How many turns the model had."""
 
 
-class TurnStarted(Event):
+class TurnStarted(Event, frozen=True):
     """The model is about to be asked."""
 
     turn: int
 
 
-class TurnEnded(Event):
+class TurnEnded(Event, frozen=True):
     """A reply has come, and its calls are settled."""
 
     turn: int
@@ -103,13 +103,13 @@ class TurnEnded(Event):
     """What the run has used up to here."""
 
 
-class CancelRequested(Event):
+class CancelRequested(Event, frozen=True):
     """Somebody asked the run to stop."""
 
     mode: Literal["now", "after_tools", "after_turn"] = "now"
 
 
-class ErrorRaised(Event):
+class ErrorRaised(Event, frozen=True):
     """Something went wrong that did not end the run, or is about to."""
 
     error: str
@@ -122,7 +122,7 @@ class ErrorRaised(Event):
 # -- the model ---------------------------------------------------------------------------------------------------------
 
 
-class ModelRequested(Event):
+class ModelRequested(Event, frozen=True):
     """A request goes out."""
 
     durable = True
@@ -141,13 +141,13 @@ class ModelRequested(Event):
     """Money set aside for the answer."""
 
 
-class TextDelta(Event):
+class TextDelta(Event, frozen=True):
     """More words."""
 
     text: str
 
 
-class ThinkingDelta(Event):
+class ThinkingDelta(Event, frozen=True):
     """More thinking."""
 
     text: str = ""
@@ -161,7 +161,7 @@ class ThinkingDelta(Event):
     """Which block."""
 
 
-class ToolCallDelta(Event):
+class ToolCallDelta(Event, frozen=True):
     """A piece of a call: its name and id once, its arguments bit by bit."""
 
     call_id: str = ""
@@ -172,13 +172,13 @@ class ToolCallDelta(Event):
     """Which call of the reply."""
 
 
-class UsageReported(Event):
+class UsageReported(Event, frozen=True):
     """Tokens used so far by the request that is under way."""
 
     usage: Usage
 
 
-class ReplyFinished(Event):
+class ReplyFinished(Event, frozen=True):
     """The last thing that a model's stream says."""
 
     stop: Any = None
@@ -191,7 +191,7 @@ class ReplyFinished(Event):
     """The whole reply, when the deltas alone do not say everything; otherwise they are put together."""
 
 
-class RetryScheduled(Event):
+class RetryScheduled(Event, frozen=True):
     """A request failed and will be sent again after a wait."""
 
     attempt: int
@@ -202,7 +202,7 @@ class RetryScheduled(Event):
     message: str
 
 
-class FailedOver(Event):
+class FailedOver(Event, frozen=True):
     """A model failed before it said anything; the next one is asked."""
 
     failed: str
@@ -211,7 +211,7 @@ class FailedOver(Event):
     message: str
 
 
-class ReplyDiscarded(Event):
+class ReplyDiscarded(Event, frozen=True):
     """What has been shown of a reply is not part of the conversation: it was cut off, cancelled or tried again."""
 
     durable = True
@@ -222,7 +222,7 @@ class ReplyDiscarded(Event):
     """What had come up to then."""
 
 
-class MessageAdded(Event):
+class MessageAdded(Event, frozen=True):
     """The transcript has grown by a message. (Results of tools come as `ToolFinished`.)"""
 
     durable = True
@@ -234,7 +234,7 @@ class MessageAdded(Event):
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
-class PermissionAsked(Event):
+class PermissionAsked(Event, frozen=True):
     """Somebody is being asked whether calls may be made: one question for the whole batch."""
 
     ask_id: str
@@ -242,7 +242,7 @@ class PermissionAsked(Event):
     """Each call's `call_id`, `tool`, `action`, `target` and `arguments`."""
 
 
-class PermissionDecided(Event):
+class PermissionDecided(Event, frozen=True):
     """A call was allowed or denied, and why."""
 
     durable = True
@@ -258,7 +258,7 @@ class PermissionDecided(Event):
     scope: Scope = "once"
 
 
-class ToolStarted(Event):
+class ToolStarted(Event, frozen=True):
     """The intent: stored before the effect begins. A call without one has never started."""
 
     durable = True
@@ -273,7 +273,7 @@ class ToolStarted(Event):
     attempt: int = 1
 
 
-class ToolProgress(Event):
+class ToolProgress(Event, frozen=True):
     """A tool tells how far it is."""
 
     call_id: str
@@ -281,7 +281,7 @@ class ToolProgress(Event):
     data: Any
 
 
-class ToolFinished(Event):
+class ToolFinished(Event, frozen=True):
     """A call has its one result."""
 
     durable = True
@@ -293,7 +293,7 @@ class ToolFinished(Event):
     duration_seconds: float = 0.0
 
 
-class ToolsChanged(Event):
+class ToolsChanged(Event, frozen=True):
     """The set of tools changed while the run was going."""
 
     durable = True
@@ -305,7 +305,7 @@ class ToolsChanged(Event):
 # -- what steps in -----------------------------------------------------------------------------------------------------
 
 
-class GuardrailTripped(Event):
+class GuardrailTripped(Event, frozen=True):
     """The model goes in circles: it is told so, and in the end stopped."""
 
     durable = True
@@ -316,7 +316,7 @@ class GuardrailTripped(Event):
     action: Literal["nudge", "halt"]
 
 
-class AutoContinued(Event):
+class AutoContinued(Event, frozen=True):
     """The model announced something and stopped; it was told to go on."""
 
     durable = True
@@ -324,13 +324,13 @@ class AutoContinued(Event):
     count: int
 
 
-class HookInvoked(Event):
+class HookInvoked(Event, frozen=True):
     """A `/name` in a message called a handler."""
 
     name: str
 
 
-class SkillLoaded(Event):
+class SkillLoaded(Event, frozen=True):
     """A skill's text came into the conversation."""
 
     durable = True
@@ -340,7 +340,7 @@ class SkillLoaded(Event):
     arguments: str = ""
 
 
-class SubagentStarted(Event):
+class SubagentStarted(Event, frozen=True):
     """Another agent was given a task."""
 
     durable = True
@@ -350,7 +350,7 @@ class SubagentStarted(Event):
     prompt: str
 
 
-class SubagentFinished(Event):
+class SubagentFinished(Event, frozen=True):
     """Another agent is done with its task; comes exactly once for each start."""
 
     durable = True
@@ -361,7 +361,7 @@ class SubagentFinished(Event):
     message: str = ""
 
 
-class CompactionStarted(Event):
+class CompactionStarted(Event, frozen=True):
     """The older part of the conversation is being summed up."""
 
     durable = True
@@ -370,7 +370,7 @@ class CompactionStarted(Event):
     tokens: int = 0
 
 
-class Compacted(Event):
+class Compacted(Event, frozen=True):
     """From here on the model sees the summary instead of what came before; the log keeps everything."""
 
     durable = True
@@ -382,7 +382,7 @@ class Compacted(Event):
     tokens: int = 0
 
 
-class ViewChanged(Event):
+class ViewChanged(Event, frozen=True):
     """What is sent first in every request has changed."""
 
     durable = True
@@ -391,7 +391,7 @@ class ViewChanged(Event):
     """`compaction`, `instructions`, `tools`, `model`, …"""
 
 
-class SessionConfigured(Event):
+class SessionConfigured(Event, frozen=True):
     """The session's own settings were changed."""
 
     durable = True
@@ -400,7 +400,7 @@ class SessionConfigured(Event):
     changes: Mapping[str, Any]
 
 
-class Custom(Event):
+class Custom(Event, frozen=True):
     """Anything that an extension wants in the log."""
 
     durable = True
@@ -409,7 +409,7 @@ class Custom(Event):
     data: Any = None
 
 
-class Unknown(Event):
+class Unknown(Event, frozen=True):
     """A kind written by a newer version, kept as it came."""
 
     durable = True
@@ -421,7 +421,7 @@ class Unknown(Event):
 # -- those who watch ---------------------------------------------------------------------------------------------------
 
 
-class Lagged(Event):
+class Lagged(Event, frozen=True):
     """This watcher fell behind and missed passing events; what lasts can be read from the log."""
 
     missed: int
@@ -429,7 +429,7 @@ class Lagged(Event):
     """Entries of the log after this number were missed, and can be read from there; `None` when all were passing."""
 
 
-class WatcherDropped(Event):
+class WatcherDropped(Event, frozen=True):
     """A watcher raised an error and gets no more events."""
 
     name: str

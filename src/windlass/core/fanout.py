@@ -62,6 +62,8 @@ class Fanout(Generic[T]):
         self._on_dropped = on_dropped
         # Replaced, never changed: `publish` walks over it while watchers come and go.
         self._pushes: tuple[Callable[[T], object], ...] = ()
+        self.watched = False
+        """Whether anybody is there to be told. A plain attribute, for publishers that look at it for every event."""
         self._pushes_lock = threading.Lock()
         self._feeds: dict[Feed[T], None] = {}
         self._subscriptions: dict[Subscription[T], None] = {}
@@ -112,11 +114,6 @@ class Fanout(Generic[T]):
         return subscription
 
     @property
-    def watched(self) -> bool:
-        """Whether anybody is there to be told."""
-        return bool(self._pushes)
-
-    @property
     def congested(self) -> bool:
         """Whether a subscription with backpressure is full: the publisher should then `await room()`."""
         return bool(self._congestion.full)
@@ -154,6 +151,7 @@ class Fanout(Generic[T]):
         """
         self._closed = True
         self._pushes = ()
+        self.watched = False
         for subscription in tuple(self._subscriptions):
             subscription.close()
         try:
@@ -179,12 +177,14 @@ class Fanout(Generic[T]):
     def _join(self, push: Callable[[T], object]) -> None:
         with self._pushes_lock:
             self._pushes = (*self._pushes, push)
+            self.watched = True
 
     def _leave(self, push: Callable[[T], object]) -> bool:
         """Whether it was still there."""
         with self._pushes_lock:
             before = self._pushes
             self._pushes = tuple(other for other in before if other != push)
+            self.watched = bool(self._pushes)
             return len(self._pushes) < len(before)
 
     def _unsubscribe(self, subscription: "Subscription[T]") -> None:

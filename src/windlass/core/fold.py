@@ -5,7 +5,7 @@ cannot differ. Nothing here asks for time, chance or the outside world.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from .event import (
     Entry,
@@ -18,7 +18,7 @@ from .event import (
     ToolFinished,
     ToolStarted,
 )
-from .message import NO_USAGE, Message, Status, Text, ToolCall, ToolResult, tool_message
+from .message import NO_USAGE, Message, Status, Text, ToolCall, ToolResult
 
 
 class View(Sequence[Message]):
@@ -47,9 +47,9 @@ class View(Sequence[Message]):
         return self._messages[range(self._length)[place]]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, (View, list, tuple)):
-            return len(self) == len(other) and all(one == another for one, another in zip(self, other, strict=True))
-        return NotImplemented
+        if not isinstance(other, (View, list, tuple)):
+            return NotImplemented
+        return list(self) == list(cast("Sequence[Any]", other))
 
     __hash__ = None  # type: ignore[assignment] # equal to lists, which have none either
 
@@ -68,6 +68,7 @@ class State:
         "ended",
         "first",
         "latest",
+        "latest_results",
         "open_calls",
         "remembered",
         "reply",
@@ -107,6 +108,8 @@ class State:
         """The calls that have an intent and no result."""
         self.latest: ToolResult | None = None
         """The result that came last."""
+        self.latest_results: tuple[ToolResult, ...] = ()
+        """The results of the last reply whose calls were all settled."""
         self.decided: dict[str, PermissionDecided] = {}
         """What was decided about those calls."""
         self.remembered: list[PermissionDecided] = []
@@ -133,20 +136,24 @@ class State:
         if change is not None and not event.path:
             change(self, event)
 
-    def _run_started(self, event: RunStarted) -> None:
+    def run_started(self, event: RunStarted) -> None:
+        """A run begins: its counters do too."""
         self.run, self.ended = event, None
         self.first = len(self._messages)
         self.turns = self.attempts = self.tool_calls = 0
         self.usage = NO_USAGE
 
-    def _run_ended(self, event: RunEnded) -> None:
+    def run_ended(self, event: RunEnded) -> None:
+        """The run is over."""
         self.ended = event
 
-    def _model_requested(self, event: ModelRequested) -> None:
+    def model_requested(self, event: ModelRequested) -> None:
+        """A turn begins, or is tried again."""
         self.turns = event.turn
         self.attempts = event.attempt
 
-    def _message_added(self, event: MessageAdded) -> None:
+    def message_added(self, event: MessageAdded) -> None:
+        """The transcript grows; a reply with calls waits for their results."""
         message = event.message
         if message.role != "assistant":
             self._messages.append(message)
@@ -163,11 +170,13 @@ class State:
             self.open_calls[call.call_id] = call
             self.call_ids.add(call.call_id)
 
-    def _tool_started(self, event: ToolStarted) -> None:
+    def tool_started(self, event: ToolStarted) -> None:
+        """A call has an intent."""
         self.started[event.call_id] = event
         self.tool_calls += 1
 
-    def _tool_finished(self, event: ToolFinished) -> None:
+    def tool_finished(self, event: ToolFinished) -> None:
+        """A call has its result; the last one completes the turn."""
         call_id = event.call_id
         self.started.pop(call_id, None)
         self.decided.pop(call_id, None)
@@ -176,27 +185,28 @@ class State:
             return
         self.results[call_id] = event.result
         if len(self.results) == len(self.open_calls) and self.reply is not None:
-            results = [self.results[each] for each in self.open_calls]
+            self.latest_results = tuple([self.results[each] for each in self.open_calls])
             self._messages.append(self.reply)
-            self._messages.append(tool_message(results))
+            self._messages.append(Message("tool", self.latest_results))
             self.reply = None
             self.open_calls.clear()
             self.results.clear()
 
-    def _permission_decided(self, event: PermissionDecided) -> None:
+    def permission_decided(self, event: PermissionDecided) -> None:
+        """A verdict holds for its call, and perhaps for more."""
         self.decided[event.call_id] = event
         if event.scope != "once":
             self.remembered.append(event)
 
 
 _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
-    RunStarted: State._run_started,  # noqa: SLF001 - the table of this class's own methods
-    RunEnded: State._run_ended,  # noqa: SLF001
-    ModelRequested: State._model_requested,  # noqa: SLF001
-    MessageAdded: State._message_added,  # noqa: SLF001
-    ToolStarted: State._tool_started,  # noqa: SLF001
-    ToolFinished: State._tool_finished,  # noqa: SLF001
-    PermissionDecided: State._permission_decided,  # noqa: SLF001
+    RunStarted: State.run_started,
+    RunEnded: State.run_ended,
+    ModelRequested: State.model_requested,
+    MessageAdded: State.message_added,
+    ToolStarted: State.tool_started,
+    ToolFinished: State.tool_finished,
+    PermissionDecided: State.permission_decided,
 }
 
 

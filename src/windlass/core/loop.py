@@ -19,6 +19,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -44,7 +45,7 @@ from .event import (
     TurnStarted,
 )
 from .message import Message, Status, StopReason, ToolCall, ToolResult, user
-from .model import Request, assemble, sound
+from .model import Request, assemble, is_empty, sound
 from .permission import NO_ANSWER, NOBODY_TO_ASK, PermissionRequest, Permissions, Verdict, decision_of
 from .run import Accepted, Engine, Outcome, Run
 from .schema import Invalid, arguments_hash, parse_object
@@ -71,10 +72,8 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     finally:
         if timer is not None:
             timer.cancel()
-    try:
+    with suppress(asyncio.CancelledError):  # it is stored, and the run is over: there is nothing left to cancel
         await run.emit(ended(run, outcome), sync=True)
-    except asyncio.CancelledError:
-        pass  # it is stored, and the run is over: there is nothing left to cancel
     return outcome
 
 
@@ -99,13 +98,14 @@ async def turn(run: Run) -> Message:
     """Ask the model, show its words as they come, and keep its reply."""
     if changed := run.take_tool_changes():
         await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
-    request = await run.request()
+    messages = run.messages
+    request = run.request(messages if run.shape is None else await run.shape(messages))
     requested = run.requested(request)
     run.show(TurnStarted(requested.turn, run_id=run.run_id, path=run.path))
     await run.emit(requested)
     faults.point("loop.requested")
     reply = sound(await listen(run, request), run.state.call_ids)
-    if not reply.text.strip() and not reply.tool_calls:
+    if is_empty(reply):
         await discard(run, "empty", reply)
         message = f"{run.info.name} answered with neither text nor calls (it stopped because of {reply.stop!s})"
         raise EmptyReply(message)
@@ -122,12 +122,11 @@ async def listen(run: Run, request: Request) -> Message:
     stream = run.model.stream(request)
     try:
         async for event in stream:
-            kind = type(event)
-            if kind is ReplyFinished:
+            if type(event) is ReplyFinished:
                 finished = event
-            elif kind is RetryScheduled or kind is FailedOver:
+            elif type(event) is RetryScheduled or type(event) is FailedOver:
                 if heard:
-                    await discard(run, kind.__name__, assemble(heard))
+                    await discard(run, type(event).__name__, assemble(heard))
                     heard.clear()
                 run.show(stamped(run, event))
             else:
@@ -150,8 +149,8 @@ async def listen(run: Run, request: Request) -> Message:
     return assemble(heard, finished)
 
 
-def stamped(run: Run, event: ModelEvent) -> Event:
-    """A model's event as an event of this run."""
+def stamped(run: Run, event: Event) -> Event:
+    """An event as one of this run."""
     if type(event) is TextDelta:
         return TextDelta(event.text, run_id=run.run_id, path=run.path)
     if not isinstance(event, Event):
@@ -183,7 +182,8 @@ async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
         return run.outcome("stopped", str(reply.stop))
     if run.exhausted():
         return run.outcome("done")
-    if await inject(run, run.mailbox.take_steering()):
+    if run.mailbox.steering:
+        await inject(run, run.mailbox.take_steering())
         return None
     for accept in run.accept:
         verdict = accept(run, reply)
@@ -194,23 +194,26 @@ async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
                 await run.emit(stamped(run, verdict.event))
             await inject(run, [user(verdict.feedback, origin=verdict.origin)])
             return None
-    if await inject(run, run.mailbox.take_follow_ups()):
+    if run.mailbox.follow_ups:
+        await inject(run, run.mailbox.take_follow_ups())
         return None
     return run.outcome("done")
 
 
 async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
     """Carry out the calls of the reply, then see whether to go on. Steering outranks every reason to stop."""
+    calls = tuple(run.state.open_calls.values())
     results = await act(run, reply)
     if run.mailbox.cancel is not None:
         return run.outcome("cancelled", "cancelled")
     if run.exhausted():
         return None
-    if await inject(run, run.mailbox.take_steering()):
+    if run.mailbox.steering:
+        await inject(run, run.mailbox.take_steering())
         return None
     if terminated(results):
         return run.outcome("stopped", "terminated")
-    step = Step(run.state.turns, reply, results, run.messages)
+    step = Step(run.state.turns, reply, calls, results, run.messages)
     if run.stop is not None and await holds(run.stop, step):
         return run.outcome("stopped", "stop_condition")
     return await guard(run, step)
@@ -219,7 +222,7 @@ async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
 def terminated(results: Sequence[ToolResult]) -> bool:
     """Whether every call that was carried out asks for the end, and none of them failed."""
     ran = [result for result in results if result.status is not Status.DENIED]
-    return bool(ran) and all(result.terminate and not result.is_error for result in ran)
+    return bool(ran) and all([result.terminate and result.status is Status.OK for result in ran])
 
 
 async def guard(run: Run, step: Step) -> Outcome[Any] | None:
@@ -228,21 +231,18 @@ async def guard(run: Run, step: Step) -> Outcome[Any] | None:
         verdict = guardrail(step)
         if verdict is None:
             continue
-        name, halts = guardrail.__name__, isinstance(verdict, Halt)
-        action = "halt" if halts else "nudge"
-        await run.emit(GuardrailTripped(name, verdict.count, action, run_id=run.run_id, path=run.path))
-        if halts:
+        name = guardrail.__name__
+        if isinstance(verdict, Halt):
+            await run.emit(GuardrailTripped(name, verdict.count, "halt", run_id=run.run_id, path=run.path))
             return run.outcome("stopped", name)
+        await run.emit(GuardrailTripped(name, verdict.count, "nudge", run_id=run.run_id, path=run.path))
         await inject(run, [user(verdict.text, origin="guardrail")])
     return None
 
 
-async def inject(run: Run, messages: Sequence[Message]) -> bool:
-    """Add messages to the conversation; says whether there were any."""
-    if not messages:
-        return False
+async def inject(run: Run, messages: Sequence[Message]) -> None:
+    """Add messages to the conversation, which therefore goes on."""
     await run.emit(*[MessageAdded(each, run_id=run.run_id, path=run.path) for each in messages])
-    return True
 
 
 # -- the calls of a reply ----------------------------------------------------------------------------------------------
@@ -254,11 +254,15 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
         if reply.stop is StopReason.LENGTH:
             await answer(run, [cut_off(call) for call in run.state.unsettled])
         else:
-            await carry_out(run, await permit(run, await prepare(run, run.state.unsettled)))
+            jobs = await prepare(run, run.state.unsettled)
+            if run.gate is not None or any([job.needs_permission() for job in jobs]):
+                jobs = await permit(run, jobs)
+            await carry_out(run, jobs)
     except asyncio.CancelledError:
-        await answer(run, [not_started(call) for call in run.state.unsettled])
+        if unsettled := run.state.unsettled:
+            await answer(run, [not_started(call) for call in unsettled])
         raise
-    return run.messages[-1].tool_results
+    return run.state.latest_results
 
 
 def direct(call: ToolCall) -> Engine:
@@ -266,7 +270,8 @@ def direct(call: ToolCall) -> Engine:
 
     async def engine(run: Run) -> Outcome[Any]:
         try:
-            await carry_out(run, await permit(run, await prepare(run, [call])))
+            jobs = await prepare(run, [call])
+            await carry_out(run, await permit(run, jobs) if jobs else jobs)
         except asyncio.CancelledError:
             if run.state.latest is None or run.state.latest.call_id != call.call_id:
                 await answer(run, [not_started(call)])
@@ -278,8 +283,7 @@ def direct(call: ToolCall) -> Engine:
 
 async def answer(run: Run, results: Sequence[ToolResult], *decisions: Event) -> None:
     """Store the results of calls that are not carried out, after the decisions that led to them."""
-    if results or decisions:
-        await run.emit(*decisions, *[finished(run, result) for result in results])
+    await run.emit(*decisions, *[finished(run, result) for result in results])
 
 
 def finished(run: Run, result: ToolResult, seconds: float = 0.0) -> ToolFinished:
@@ -300,7 +304,8 @@ async def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
             refused.append(out_of_calls(call, most))
         else:
             jobs.append(job)
-    await answer(run, refused)
+    if refused:
+        await answer(run, refused)
     return jobs
 
 
@@ -332,8 +337,6 @@ async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
 
 async def permit(run: Run, jobs: list[Job]) -> list[Job]:
     """The jobs that may run: one question for all of them. A missing answer is a no, and so is an error."""
-    if run.gate is None and not any(job.needs_permission() for job in jobs):
-        return jobs
     asked = [job for job in jobs if not allowed_before(run, job)]
     requests = [job.permission_request(run) for job in asked]
     verdicts = await ask(run, requests)
@@ -371,6 +374,10 @@ async def ask(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[Verdi
 
 async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
     """Run the jobs, up to the limit at a time. A tool that is not parallel has the floor to itself."""
+    if len(jobs) == 1:  # alone: a task of its own would only cost time
+        await intend(run, jobs)
+        await settle(run, jobs[0])
+        return
     waiting = deque(jobs)
     running: dict[asyncio.Task[None], Job] = {}
     try:
@@ -378,9 +385,6 @@ async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
             wave = next_wave(waiting, running.values(), run.limits.max_parallel_tools)
             if wave:
                 await intend(run, wave)
-            if len(wave) == 1 and not running and (not waiting or not wave[0].tool.parallel):
-                await settle(run, wave[0])  # alone: a task of its own would only cost time
-                continue
             running |= {asyncio.ensure_future(settle(run, job)): job for job in wave}
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -411,7 +415,7 @@ def next_wave(waiting: deque[Job], running: Collection[Job], limit: int) -> list
 async def intend(run: Run, wave: Sequence[Job]) -> None:
     """Store that these effects are about to begin. Unless all of them only read, not even a power cut may forget it."""
     faults.point("loop.before_intent")
-    barrier = any(job.tool.effect != "read" for job in wave)
+    barrier = any([job.tool.effect != "read" for job in wave])
     await run.emit(*[job.intent(run) for job in wave], sync=barrier)
     faults.point("loop.intent_stored")
 
@@ -421,7 +425,8 @@ async def settle(run: Run, job: Job) -> None:
     began = run.clock.monotonic()
     result = await attempt(run, job)
     faults.point("loop.effect_done")
-    result = await finish(run, job, result)
+    if job.tool.finish or job.tool.summary is not None:
+        result = await finish(run, job, result)
     await run.emit(finished(run, result, run.clock.monotonic() - began))
     faults.point("loop.result_stored")
     if job.interrupted:

@@ -6,6 +6,7 @@ events at once. Whatever differs between providers stays behind this seam.
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
+from operator import is_
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -122,18 +123,14 @@ def assemble(events: Sequence[ModelEvent], finished: ReplyFinished | None = None
     parts = _parts(events, finished or ReplyFinished())
     if finished is None:
         return Message("assistant", parts, stop=StopReason.CANCELLED)
-    stop = finished.stop or (StopReason.TOOL_USE if _has_call(parts) else StopReason.STOP)
+    stop = finished.stop or (StopReason.TOOL_USE if any(type(each) is ToolCall for each in parts) else StopReason.STOP)
     return Message("assistant", parts, "", finished.provider, finished.model, stop, finished.usage)
-
-
-def _has_call(parts: Sequence[Part]) -> bool:
-    return any(type(part) is ToolCall for part in parts)
 
 
 def _parts(events: Sequence[ModelEvent], finished: ReplyFinished) -> tuple[Part, ...]:
     """Neighbouring deltas of a kind become one part; calls and blocks of thinking are told apart by their index."""
-    if len(events) == 1 and type(events[0]) is TextDelta:
-        return (Text(events[0].text),)
+    if len(events) == 1:
+        return _only_part(events[0], finished)
     blocks: list[list[Any]] = []
     last: tuple[type, int] | None = None
     for event in events:
@@ -146,6 +143,14 @@ def _parts(events: Sequence[ModelEvent], finished: ReplyFinished) -> tuple[Part,
             last = key
         blocks[-1].append(event)
     return tuple([_part(block, finished) for block in blocks])
+
+
+def _only_part(event: ModelEvent, finished: ReplyFinished) -> tuple[Part, ...]:
+    if type(event) is ToolCallDelta:
+        return (ToolCall(event.call_id, event.name, event.arguments, event.signature),)
+    if type(event) is TextDelta or type(event) is ThinkingDelta:
+        return (_part([event], finished),)
+    return ()
 
 
 def _part(block: list[Any], finished: ReplyFinished) -> Part:
@@ -182,21 +187,31 @@ _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 
 def sound(reply: Message, taken: set[str]) -> Message:
     """The reply as it may be kept: text that can be encoded, and calls whose ids are well formed and used once."""
-    parts, seen, changed = [], set[str](), False
+    seen: set[str] = set()
+    parts = [_sound_part(part, place, taken, seen) for place, part in enumerate(reply.parts)]
+    if all(map(is_, parts, reply.parts)):
+        return reply
+    return msgspec.structs.replace(reply, parts=tuple(parts))
+
+
+def _sound_part(part: Part, place: int, taken: set[str], seen: set[str]) -> Part:
+    if type(part) is Text:
+        text = clean(part.text)
+        return part if text is part.text else Text(text, part.signature)
+    if type(part) is not ToolCall:
+        return part
+    if part.call_id in taken or part.call_id in seen or not _CALL_ID(part.call_id):
+        own_id = f"call_{len(taken) + place + 1}"
+        while own_id in taken or own_id in seen:
+            own_id += "x"
+        part = ToolCall(own_id, part.name, part.arguments, part.signature, part.call_id)
+    seen.add(part.call_id)
+    return part
+
+
+def is_empty(reply: Message) -> bool:
+    """Whether a reply has neither words nor calls."""
     for part in reply.parts:
-        kept = part
-        if type(part) is ToolCall:
-            if not _CALL_ID(part.call_id) or part.call_id in taken or part.call_id in seen:
-                kept = ToolCall(
-                    f"call_{len(taken) + len(seen) + 1}_{len(parts)}",
-                    part.name,
-                    part.arguments,
-                    part.signature,
-                    part.call_id,
-                )
-            seen.add(kept.call_id)
-        elif type(part) is Text and (cleaned := clean(part.text)) is not part.text:
-            kept = Text(cleaned, part.signature)
-        changed = changed or kept is not part
-        parts.append(kept)
-    return msgspec.structs.replace(reply, parts=tuple(parts)) if changed else reply
+        if type(part) is ToolCall or (type(part) is Text and part.text.strip()):
+            return False
+    return True

@@ -34,6 +34,7 @@ _TOO_MANY = f"<cut: more than {MAX_VALUES} values>"
 _LARGEST_INT = 2**63 - 1
 
 _encode = msgspec.json.Encoder().encode
+_type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
 
 
 def to_text(value: Any) -> str:
@@ -92,7 +93,7 @@ class _Walk:
 
     def plain(self, value: Any, depth: int) -> Any:
         """One value and all that is in it."""
-        kind = type(value)
+        kind = _type_of(value)
         if kind is str:
             self.left -= len(value) // TEXT_PER_VALUE
             return value if value.isascii() else clean(value)
@@ -162,8 +163,25 @@ _Converter: TypeAlias = Callable[[_Walk, Any, int], Any]
 
 
 def _mapping(walk: _Walk, value: Mapping[Any, Any], depth: int) -> Any:
-    pairs = list(dict.items(value)) if isinstance(value, dict) else _pairs(value)
-    return walk.mapping(pairs, depth)
+    return walk.mapping(_pairs(value), depth)
+
+
+# The built-in ways to look into a dict, a list and a tuple: a subclass with an endless __iter__ cannot keep us.
+_Dict: Any = dict
+_List: Any = list
+_Tuple: Any = tuple
+
+
+def _dict(walk: _Walk, value: dict[Any, Any], depth: int) -> Any:
+    return walk.mapping(list(_Dict.items(value)), depth)
+
+
+def _list(walk: _Walk, value: list[Any], depth: int) -> Any:
+    return walk.items(_List.__iter__(value), depth)
+
+
+def _tuple(walk: _Walk, value: tuple[Any, ...], depth: int) -> Any:
+    return walk.items(_Tuple.__iter__(value), depth)
 
 
 def _pairs(value: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
@@ -172,10 +190,6 @@ def _pairs(value: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _sequence(walk: _Walk, value: Iterable[Any], depth: int) -> Any:
-    # The built-in way to look into a list, so that a subclass with an endless __iter__ cannot keep us.
-    for builtin in (list, tuple):
-        if isinstance(value, builtin):
-            return walk.items(builtin.__iter__(value), depth)
     return walk.items(value, depth)
 
 
@@ -256,6 +270,9 @@ _FAMILIES: tuple[tuple[type | tuple[type, ...], _Converter], ...] = (
     ((int, float), _number),
     ((bytes, bytearray, memoryview, msgspec.Raw), _bytes),
     (msgspec.Struct, _struct),
+    (dict, _dict),
+    (list, _list),
+    (tuple, _tuple),
     (Mapping, _mapping),
     ((Sequence, MappingView), _sequence),
     (AbstractSet, _set),
@@ -314,6 +331,6 @@ def _unserialisable(value: Any) -> str:
 
 
 def _kind_name(value: Any) -> str:
-    kind = type(value)
+    kind = _type_of(value)
     # As `type` itself would answer: a metaclass may answer something else, or raise.
     return clean(f"{type.__dict__['__module__'].__get__(kind)}.{type.__dict__['__qualname__'].__get__(kind)}")

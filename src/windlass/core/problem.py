@@ -35,9 +35,9 @@ class Invalid(Exception):
     """What the model got wrong. It goes back to the model; it is no error of the program."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        super().__init__()
         self.problems = tuple(problems)
         """All of them."""
+        super().__init__(self.problems)
 
     def __str__(self) -> str:
         told = [_bounded(clean(str(problem)), LONGEST_PROBLEM) for problem in self.problems[:MOST_PROBLEMS]]
@@ -166,7 +166,7 @@ def _wanted_types(error: Any, depth: int) -> list[str]:
     """The types that the value at this depth should have had, if that is what the error is about."""
     if error.kind.name != "type" or len(error.instance_path) != depth:
         return []
-    return [_TYPES.get(name, name) for name in error.kind.as_dict()["types"]]
+    return [_typed(name) for name in error.kind.as_dict()["types"]]
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
@@ -204,6 +204,10 @@ _TYPES = {
 _TYPE_NAME = re.compile(r"`(\w+)`")
 
 
+def _typed(name: str) -> str:
+    return _TYPES.get(name, name)
+
+
 def _limit(text: str) -> Callable[[Mapping[str, Any], Any], str]:
     return lambda details, value: f"{text.format(shown(details['limit']))}, got {shown(value)}"
 
@@ -221,9 +225,7 @@ def _pattern(details: Mapping[str, Any], value: Any) -> str:
 
 
 _WORDS: dict[str, Callable[[Mapping[str, Any], Any], str]] = {
-    "type": lambda details, value: (
-        f"expected {_or([_TYPES.get(name, name) for name in details['types']])}, got {shown(value)}"
-    ),
+    "type": lambda details, value: f"expected {_or(map(_typed, details['types']))}, got {shown(value)}",
     "enum": _one_of,
     "const": lambda details, value: f"expected {shown(details['expected_value'])}, got {shown(value)}",
     "minimum": _limit("must be at least {}"),
@@ -235,7 +237,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any], Any], str]] = {
     "minItems": _limit("must have at least {} items"),
     "maxItems": _limit("must have at most {} items"),
     "pattern": _pattern,
-    "format": lambda details, value: f"is no valid {details['format']}: {shown(value)}",
+    "format": lambda details, value: f"expected a valid {details['format']}, got {shown(value)}",
     "uniqueItems": lambda _, value: f"must not hold the same item twice: {shown(value)}",
 }
 """What we say instead of jsonschema-rs, by keyword of the schema."""

@@ -114,24 +114,23 @@ class Mailbox:
         """Messages that come between the turns."""
         self.follow_ups: deque[Message] = deque()
         """Messages that come when the run would end."""
-        self.steering_mode = steering_mode
+        self.steering_mode: DrainMode = steering_mode
         """Whether one or all of them are handed over at a time."""
-        self.follow_up_mode = follow_up_mode
+        self.follow_up_mode: DrainMode = follow_up_mode
         self.cancel: CancelMode | None = None
         """How the run was asked to stop, if it was."""
 
     def take_steering(self) -> list[Message]:
         """What the model is to be told now."""
-        return _drain(self.steering, self.steering_mode)
+        return _drain(self.steering, self.steering_mode) if self.steering else []
 
     def take_follow_ups(self) -> list[Message]:
         """What the model is to be told instead of ending."""
-        return _drain(self.follow_ups, self.follow_up_mode)
+        return _drain(self.follow_ups, self.follow_up_mode) if self.follow_ups else []
 
 
 def _drain(queue: deque[Message], mode: DrainMode) -> list[Message]:
-    taken = [queue.popleft() for _ in range(len(queue) if mode == "all" else min(1, len(queue)))]
-    return taken
+    return [queue.popleft() for _ in range(len(queue) if mode == "all" else 1)]
 
 
 class Run:
@@ -247,13 +246,17 @@ class Run:
 
         A cancel that arrives meanwhile is raised only when they are stored and shown.
         """
-        entries, cancelled = await self.log.append(events, sync=sync)
-        state, fanout = self.state, self.fanout
+        cancelled = False
+        entries = self.log.append_now(events, sync=sync)
+        if entries is None:
+            entries, cancelled = await self.log.append(events, sync=sync)
         for entry in entries:
-            state.apply(entry.event)
-            fanout.publish(entry)
-        if fanout.congested:
-            await fanout.room()
+            self.state.apply(entry.event)
+        if self.fanout.watched:
+            for entry in entries:
+                self.fanout.publish(entry)
+            if self.fanout.congested:
+                await self.fanout.room()
         if cancelled:
             raise asyncio.CancelledError
 
@@ -279,11 +282,8 @@ class Run:
 
     # -- what comes next -----------------------------------------------------------------------------------------------
 
-    async def request(self) -> Request:
+    def request(self, messages: Sequence[Message]) -> Request:
         """What the model is asked now."""
-        messages: Sequence[Message] = self.state.messages
-        if self.shape is not None:
-            messages = await self.shape(messages)
         return Request(
             messages=messages,
             instructions=self.instructions,
@@ -318,6 +318,10 @@ class Run:
         self._prefix = (request.instructions, request.tools, known)
         return known
 
+    def idempotency_key(self, call_id: str) -> str:
+        """The same for every attempt at a call, also after a crash."""
+        return f"{self.session_id}/{self.run_id}/{call_id}"
+
     def add_tools(self, tools: Iterable[Tool[..., Any]]) -> None:
         """Offer more tools from the next turn on. May be called from any thread."""
         added = tuple(tools)
@@ -326,6 +330,8 @@ class Run:
 
     def take_tool_changes(self) -> tuple[str, ...]:
         """The names of the tools that came since this was last asked."""
+        if not self._tool_changes:
+            return ()
         changes, self._tool_changes = self._tool_changes, []
         return tuple([each.name for each in changes])
 

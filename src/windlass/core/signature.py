@@ -95,12 +95,16 @@ def _innermost(function: Any) -> Any:
             return function
 
 
+_REFUSED = {
+    "VAR_POSITIONAL": "takes any number of values: use a list, such as `values: list[str]`",
+    "VAR_KEYWORD": "takes any keyword: name each parameter, or take a `dict[str, Any]`",
+    "POSITIONAL_ONLY": "is positional only, and tools are called by keyword: remove the `/`",
+}
+"""Kinds of parameters that a model cannot fill in, and what to do instead."""
+
+
 def _check_kind(parameter: inspect.Parameter, where: str) -> None:
-    advice = {
-        parameter.VAR_POSITIONAL: "takes any number of values: use a list, such as `values: list[str]`",
-        parameter.VAR_KEYWORD: "takes any keyword: name each parameter, or take a `dict[str, Any]`",
-        parameter.POSITIONAL_ONLY: "is positional only, and tools are called by keyword: remove the `/`",
-    }.get(parameter.kind)
+    advice = _REFUSED.get(parameter.kind.name)
     if advice:
         message = f"{where} {advice}"
         raise ConfigError(message)
@@ -150,7 +154,7 @@ def _local_names(function: Any) -> dict[str, Any]:
     if not isinstance(function, types.FunctionType):
         return names
     code = function.__code__
-    frame = sys._getframe().f_back  # noqa: SLF001 - the only way to see where a function is being defined
+    frame = sys._getframe().f_back  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no other way to see where it is defined
     while frame is not None:
         if any(constant is code for constant in frame.f_code.co_consts):
             names = {**frame.f_locals, **names}

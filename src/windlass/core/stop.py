@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from .error import ConfigError
-from .message import Message, Status, ToolResult
+from .message import Message, Status, ToolCall, ToolResult
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -48,6 +48,8 @@ class Step(Struct, frozen=True):
     turn: int
     """From 1."""
     reply: Message
+    calls: Sequence[ToolCall]
+    """What the reply called, in order."""
     results: Sequence[ToolResult]
     """One for each call, in the order of the calls."""
     messages: Sequence[Message]
@@ -139,11 +141,11 @@ def repeated_calls(*, nudge_at: int = 3, halt_at: int = 5) -> Callable[[], Guard
 
         def repeat(step: Step) -> Nudge | Halt | None:
             nonlocal previous, streak
-            calls = step.reply.tool_calls
+            calls = step.calls
             key = (calls[0].name, "".join(calls[0].arguments.split())) if len(calls) == 1 else ("", "")
             streak = streak + 1 if key == previous and key[0] else 1
             previous = key
-            return _escalate(streak, nudge_at, halt_at, _REPEAT)
+            return None if streak < nudge_at else _escalate(streak, nudge_at, halt_at, _REPEAT)
 
         return repeat
 
@@ -159,9 +161,9 @@ def mistakes(*, nudge_at: int = 3, halt_at: int = 6) -> Callable[[], Guardrail]:
 
         def mistakes(step: Step) -> Nudge | Halt | None:
             nonlocal streak
-            failed = all(result.status is not Status.OK for result in step.results)
+            failed = all([result.status is not Status.OK for result in step.results])
             streak = streak + 1 if failed else 0
-            return _escalate(streak, nudge_at, halt_at, _MISTAKES)
+            return None if streak < nudge_at else _escalate(streak, nudge_at, halt_at, _MISTAKES)
 
         return mistakes
 

@@ -90,7 +90,7 @@ class Log:
         """The number of the last entry."""
         self._clock = clock
         self._immediate = store.append_now if isinstance(store, Immediate) else None
-        self._writer = new_id()
+        self._writer = new_id()[-16:]
         self._retired = False
 
     def taken_over(self) -> "Log":
@@ -98,21 +98,31 @@ class Log:
         self._retired = True
         return Log(self.store, self.lease, self.head, self._clock)
 
+    def append_now(self, events: Sequence[Event], *, sync: bool) -> list[Entry] | None:
+        """Store events without waiting; `None` when that is not possible, and then nothing was done."""
+        if self._immediate is None:
+            return None
+        entries = self._numbered(events)
+        if not self._immediate(self.lease, entries, sync=sync):
+            return None
+        self.head = entries[-1].seq
+        return entries
+
     async def append(self, events: Sequence[Event], *, sync: bool) -> tuple[list[Entry], bool]:
         """Store events; also says whether a cancel came meanwhile. The entries are stored in either case."""
+        entries = self._numbered(events)
+        _, cancelled = await uninterrupted(self.store.append(self.lease, entries, sync=sync))
+        self.head += len(entries)
+        return entries, cancelled
+
+    def _numbered(self, events: Sequence[Event]) -> list[Entry]:
         if self._retired:
             message = f"this run of session {self.lease.session_id!r} was ended from outside: nothing more can be added"
             raise Fenced(message)
-        at = self._clock.now()
-        head = self.head
-        entries = [
-            Entry(head + place, at, event, f"{self._writer}-{head + place}") for place, event in enumerate(events, 1)
-        ]
-        cancelled = False
-        if self._immediate is None or not self._immediate(self.lease, entries, sync=sync):
-            _, cancelled = await uninterrupted(self.store.append(self.lease, entries, sync=sync))
-        self.head = head + len(entries)
-        return entries, cancelled
+        at, head, writer = self._clock.now(), self.head, self._writer
+        if len(events) == 1:
+            return [Entry(head + 1, at, events[0], f"{writer}-{head + 1}")]
+        return [Entry(head + place, at, event, f"{writer}-{head + place}") for place, event in enumerate(events, 1)]
 
 
 async def uninterrupted(work: Awaitable[T]) -> tuple[T, bool]:

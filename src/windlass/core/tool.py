@@ -78,18 +78,21 @@ Finish: TypeAlias = Callable[[ToolCall, ToolResult], "ToolResult | None | Awaita
 class ToolContext(Generic[D]):
     """What a tool may ask for, by annotating a parameter with it. One for each call."""
 
-    __slots__ = ("_run", "call_id", "cancelled", "idempotency_key", "name")
+    __slots__ = ("_run", "call_id", "cancelled", "name")
 
-    def __init__(self, run: "Run", call_id: str, name: str, idempotency_key: str) -> None:
+    def __init__(self, run: "Run", call_id: str, name: str) -> None:
         self._run = run
         self.call_id = call_id
         """The call that is being carried out."""
         self.name = name
         """The tool that was called."""
-        self.idempotency_key = idempotency_key
-        """The same for every attempt at this call, also after a crash: hand it to the receiver."""
         self.cancelled = False
         """Becomes true when nobody waits for the result any more. A plain function should look at it now and then."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt at this call, also after a crash: hand it to the receiver."""
+        return self._run.idempotency_key(self.call_id)
 
     @property
     def deps(self) -> D:

@@ -4,7 +4,7 @@ A number alone does not name a process, because numbers are used again. It count
 process started, and only on the machine (and in the container) where that number was given.
 """
 
-# ruff: noqa: PTH - os.path costs nothing to import, and pathlib costs a start its milliseconds
+# ruff: noqa: PTH110, PTH115, PTH123 - os.path costs nothing to import, pathlib costs every start milliseconds
 import functools
 import os
 import socket

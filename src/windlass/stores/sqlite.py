@@ -6,7 +6,7 @@ loops of this process, and with other processes.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -43,7 +43,7 @@ RETURNING key"""
 _ADD: Final = "INSERT INTO entry(session, seq, id, kind, critical, version, at, body) VALUES(?, ?, ?, ?, ?, ?, ?, ?)"
 _COMPARE: Final = "SELECT seq, id FROM entry WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq"
 _READ: Final = """
-SELECT seq, at, entry.id, critical, version, body FROM entry JOIN session ON session = key
+SELECT seq, at, coalesce(entry.id, ''), critical, version, body FROM entry JOIN session ON session = key
 WHERE tenant = '' AND session.id = ? AND seq > ? ORDER BY seq"""
 _LIST: Final = """
 SELECT id, head, created_at, updated_at, title FROM session
@@ -82,7 +82,7 @@ class SqliteStore:
         """Give the lease back; one that was lost already is not an error."""
         writer = self._opened()
         self._leases.discard(lease)
-        await writer.write(partial(_give_back, lease, writer.leases))
+        await _to_the_end(writer.write(partial(_give_back, lease, writer.leases)))
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         """Add entries, numbered from the log's end, all or none."""
@@ -103,18 +103,20 @@ class SqliteStore:
         """The entries numbered above `after`, in order; none for a session that is not there."""
         check_session_id(session_id)
         check_count("after", after)
-        return await self._opened().read(partial(_read, session_id, after))
+        rows = partial(_rows, _READ, (session_id, after))
+        return await self._opened().read(rows, lambda found: [_entry(session_id, row) for row in found])
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
         """Sessions whose id begins with `prefix`, the most recently used first."""
         check_page(prefix, limit, offset)
-        return await self._opened().read(partial(_list, prefix, limit, offset))
+        rows = partial(_rows, _LIST, (prefix, limit, offset))
+        return await self._opened().read(rows, lambda found: [SessionInfo(*row) for row in found])
 
     async def delete(self, session_id: str) -> None:
         """Forget a session; one that is not there is not an error. Raises `SessionBusy` while it is being driven."""
         check_session_id(session_id)
         writer = self._opened()
-        await writer.write(partial(_delete, session_id, writer.leases), sync=True)
+        await _to_the_end(writer.write(partial(_delete, session_id, writer.leases), sync=True))
 
     async def aclose(self) -> None:
         """Give back the leases that are out, and let go of the file. The next use opens it again."""
@@ -122,9 +124,11 @@ class SqliteStore:
         if writer is None or writer.is_inherited:
             return
         leases, self._leases = self._leases, set()
-        for lease in leases:
-            await writer.write(partial(_give_back, lease, writer.leases))
-        await writer.leave(self)
+        try:
+            for lease in leases:
+                await _to_the_end(writer.write(partial(_give_back, lease, writer.leases)))
+        finally:
+            await _to_the_end(writer.leave(self))
 
     def _opened(self) -> "Writer":
         writer = self._writer
@@ -135,6 +139,13 @@ class SqliteStore:
             writer.join(self)
         writer.check_process()
         return writer
+
+
+async def _to_the_end(work: Awaitable[None]) -> None:
+    """Await what must not be left undone, and only then obey a cancel."""
+    _, cancelled = await uninterrupted(work)
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 # -- what is done inside a transaction ---------------------------------------------------------------------------------
@@ -206,17 +217,12 @@ def _check_repeated(lease: Lease, rows: Sequence[_Row], connection: Connection) 
             f"session {lease.session_id!r} ends at entry {head}, and entries from {rows[0][0]} on were to be added: "
             "read it again, and go on from its end"
         )
-    # They may have been written without a sync, and this append may be a barrier: a commit that changes nothing would
-    # not reach the disk.
-    connection.execute("UPDATE session SET head = head WHERE key = ?", (key,))
+    # They may have been written without a sync, and this may be a barrier: a commit that changes nothing syncs nothing.
+    connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'repeated'")
 
 
-def _list(prefix: str, limit: int, offset: int, connection: Connection) -> list[SessionInfo]:
-    return [SessionInfo(*row) for row in connection.execute(_LIST, (prefix, limit, offset)).fetchall()]
-
-
-def _read(session_id: str, after: int, connection: Connection) -> list[Entry]:
-    return [_entry(session_id, row) for row in connection.execute(_READ, (session_id, after)).fetchall()]
+def _rows(statement: str, values: tuple[str | int, ...], connection: Connection) -> list[tuple[Any, ...]]:
+    return connection.execute(statement, values).fetchall()
 
 
 def _entry(session_id: str, row: tuple[Any, ...]) -> Entry:
@@ -227,4 +233,4 @@ def _entry(session_id: str, row: tuple[Any, ...]) -> Entry:
         raise StoreError(
             f"entry {seq} of session {session_id!r} is damaged ({error}): restore a backup, or delete the session"
         ) from error
-    return Entry(seq, at, event, entry_id or "")
+    return Entry(seq, at, event, entry_id)

@@ -4,6 +4,7 @@ Below: apsw and `place.py`.
 A file that is not ours is refused and left as it is.
 """
 
+import os
 import time
 from typing import Final, cast
 
@@ -21,12 +22,14 @@ FORMAT: Final = 1
 APPLICATION_ID: Final = 0x574E444C
 """Marks the file as ours, for us and for `file(1)`: the letters WNDL."""
 
+_SMALLEST: Final = 512  # bytes of a page, and so of a database
+
 # Rows are large, so the tables keep their rowid. `tenant` stands before every id, and is empty in a file of one's own.
-# meta.fence is the highest fence of any deleted session: one that is made anew under an old id goes on from there, so
-# that no forgotten lease ever fits it.
+# In meta, `fence` is the highest fence of any deleted session: one that is made anew under an old id goes on from
+# there, so that no forgotten lease ever fits it. `repeated` counts appends that were already there.
 _SCHEMA: Final = f"""
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-INSERT INTO meta VALUES('fence', 0);
+INSERT INTO meta VALUES('fence', 0), ('repeated', 0);
 CREATE TABLE session(
     key INTEGER PRIMARY KEY,
     tenant TEXT NOT NULL DEFAULT '',
@@ -56,6 +59,11 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {FORMAT};
 """
 
+# One statement, so that a file which another process is making is seen either empty or made.
+_STAMP: Final = """
+SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+FROM pragma_application_id, pragma_user_version"""
+
 # fullfsync is for macOS, where a sync without it ends at the drive's own memory.
 _PRAGMAS: Final = """
 PRAGMA synchronous = NORMAL;
@@ -72,9 +80,9 @@ _ADVICE: Final[dict[type[apsw.Error], str]] = {
     apsw.BusyError: f"another process kept it locked for {BUSY_SECONDS} s: end that process, or try again",
     apsw.FullError: "the disk is full, and nothing of this was stored: make room, then go on",
     apsw.IOError: "the disk reported an error: check the disk and its free space, then open the store again",
-    apsw.ReadOnlyError: "it cannot be written: check the permissions of the file and its folder, and the mount",
-    apsw.CantOpenError: "it cannot be opened: check the permissions of the file and its folder",
-    apsw.PermissionsError: "it cannot be opened: check the permissions of the file and its folder",
+    apsw.ReadOnlyError: "it cannot be written: check the permissions of the file and its folder, and the disk",
+    apsw.CantOpenError: "it cannot be opened: check the permissions of the file and its folder, and the disk",
+    apsw.PermissionsError: "it cannot be opened: check the permissions of the file and its folder, and the disk",
     apsw.CorruptError: "it is damaged: keep a copy, then restore a backup or try `sqlite3 FILE .recover`",
     apsw.NotADBError: "it is no SQLite database, and has been left as it is: choose another path",
     apsw.TooBigError: "an entry is larger than SQLite can hold (1 GB): keep such data in a file of its own",
@@ -94,11 +102,18 @@ def connect(path: str) -> Connection:
     check_place(path)
     try:
         make_file(path)
+        _check_size(path)
         return _opened(path)
     except apsw.Error as error:
         raise store_error(error, path) from error
     except OSError as error:
         raise StoreError(f"the store {path!r} cannot be made: {error.strerror}; choose another path") from error
+
+
+def _check_size(path: str) -> None:
+    """SQLite takes a file of one byte for an empty one, and would overwrite it."""
+    if 0 < os.stat(path).st_size < _SMALLEST:  # noqa: PTH116 - pathlib costs every start milliseconds
+        raise apsw.NotADBError("it is too small to be one")
 
 
 def _opened(path: str) -> Connection:
@@ -129,8 +144,7 @@ def close(connection: Connection) -> None:
 
 def _check_format(connection: Connection, path: str) -> bool:
     """Whether the file holds our tables; `False` when it is empty. Anything else is refused."""
-    application, version = connection.pragma("application_id"), connection.pragma("user_version")
-    parts = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    application, version, parts = connection.execute(_STAMP).get
     if (application, version, parts) == (0, 0, 0):
         return False
     if application != APPLICATION_ID:

@@ -22,6 +22,7 @@ from windlass.core.store import Lease
 from .sqlite_connection import Connection
 from .sqlite_file import BUSY_SECONDS, close, connect, store_error
 
+S = TypeVar("S")
 T = TypeVar("T")
 Job = Callable[[Connection], T]
 
@@ -90,9 +91,9 @@ class Writer:
         """Do the job in a transaction. With `sync` it survives the loss of power, and with it all before it."""
         return await asyncio.wrap_future(self._submit(lambda: self._perform(_synced(job) if sync else _written(job))))
 
-    async def read(self, job: Job[T]) -> T:
-        """Do a job that changes nothing."""
-        return await asyncio.wrap_future(self._submit(lambda: self._perform(job)))
+    async def read(self, job: Job[S], finish: Callable[[S], T]) -> T:
+        """Do a job that changes nothing; what it found is finished after others may write again."""
+        return await asyncio.wrap_future(self._submit(lambda: finish(self._perform(job))))
 
     def _submit(self, work: Callable[[], T]) -> "Future[T]":
         with self._thread_lock:

@@ -80,8 +80,9 @@ class ScriptedModel:
         return _live([self._ended()])
 
     def _ended(self) -> ScriptEnded:
+        replies = "1 reply" if len(self._players) == 1 else f"{len(self._players)} replies"
         return ScriptEnded(
-            f"ScriptedModel {self.info.name!r} has {len(self._players)} replies and was asked {self._asked} times: "
+            f"ScriptedModel {self.info.name!r} has {replies}, and this is request {self._asked}: "
             f"script another reply, or pass repeat_last=True"
         )
 

@@ -41,6 +41,8 @@ from windlass.core.plain import clean, to_jsonable
 
 _WIDTH = 72
 """Characters of a text that are shown."""
+_ERROR_WIDTH = 400
+"""Of the error that ended a run, more: it is what one looks for."""
 
 _UNSTABLE = ("_id", "_hash", "_key")
 """How the names of fields end that differ from run to run."""
@@ -224,7 +226,7 @@ class _Tree:
 
 def _ending(event: RunEnded) -> str:
     why = f", {event.reason}" if event.reason else ""
-    return f"{event.status}{why}{f' {_quoted(event.error)}' if event.error else ''}"
+    return f"{event.status}{why}{f' {_quoted(event.error, _ERROR_WIDTH)}' if event.error else ''}"
 
 
 def _fields(event: Event, *, durations: bool) -> str:
@@ -241,10 +243,10 @@ def _as_json(value: Any) -> str:
     return _shortened(msgspec.json.encode(to_jsonable(value)).decode())
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: str, width: int = _WIDTH) -> str:
     """The beginning of a text, on one line."""
-    return msgspec.json.encode(clean(_shortened(text))).decode()
+    return msgspec.json.encode(clean(_shortened(text, width))).decode()
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
+def _shortened(text: str, width: int = _WIDTH) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -1,4 +1,4 @@
-"""Two small watchers: the words as they come, and one log line for each call. Above: callers. Below: `core/event.py`."""
+"""Two small watchers: the words as they come, and one log line for each call. Above: callers. Below: `core`."""
 
 import logging
 from collections.abc import Callable

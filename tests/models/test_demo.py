@@ -1,0 +1,128 @@
+"""The demonstration model calls a tool that fits, tells what came back, and never pretends to be more than it is."""
+
+import pytest
+
+from windlass.core.error import ConfigError
+from windlass.core.event import ReplyFinished, TextDelta
+from windlass.core.message import Status, StopReason, Text, ToolCall, ToolResult, assistant, tool_message, user
+from windlass.core.model import ModelInfo, Price, Request, Settings, ToolSpec, assemble, info_of
+from windlass.models.demo import DemoModel
+from windlass.testing import check_model
+
+WEATHER = ToolSpec(
+    "weather",
+    "Today's weather for a city.",
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
+SHELL = ToolSpec(
+    "shell",
+    "Run a command.",
+    {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+)
+ASKED = user("What is the weather in Oslo? Use your tool.")
+
+
+async def listen(request):
+    return [event async for event in DemoModel().stream(request)]
+
+
+async def reply_to(*messages, tools=(SHELL, WEATHER), **settings):
+    *events, finished = await listen(Request(messages=messages, tools=tools, settings=Settings(**settings)))
+    return assemble(events, finished)
+
+
+def answered(*results):
+    return assistant([ToolCall(result.call_id, result.name) for result in results]), tool_message(results)
+
+
+async def test_it_keeps_the_contract_of_a_model():
+    await check_model(DemoModel)
+
+
+async def test_it_calls_the_tool_that_shares_words_with_the_message():
+    reply = await reply_to(ASKED)
+    assert reply.tool_calls == (ToolCall("demo_1", "weather", '{"city":"Oslo"}'),)
+    assert reply.stop is StopReason.TOOL_USE
+
+
+async def test_it_tells_what_the_tool_said_and_that_it_is_a_demonstration():
+    reply = await reply_to(ASKED, *answered(ToolResult("c1", "weather", (Text("Rain, 7 degrees."),))))
+    assert reply.text == "The tool weather says: Rain, 7 degrees. (Told by the offline demonstration model.)"
+    assert (reply.tool_calls, reply.stop) == ((), StopReason.STOP)
+
+
+async def test_it_tells_that_a_tool_failed_was_silent_or_said_very_much():
+    reply = await reply_to(
+        ASKED,
+        *answered(
+            ToolResult("c1", "weather", (Text("no network"),), Status.ERROR),
+            ToolResult("c2", "shell"),
+            ToolResult("c3", "shell", (Text("x" * 5000),)),
+        ),
+    )
+    assert "The tool weather did not succeed (error): no network" in reply.text
+    assert "The tool shell is done and says nothing." in reply.text
+    assert len(reply.text) < 700
+
+
+async def test_a_new_message_of_the_person_is_a_new_question():
+    before = answered(ToolResult("c1", "weather", (Text("Rain."),)))
+    reply = await reply_to(ASKED, *before, assistant("Rain."), user("And the weather in Bergen?"))
+    assert reply.tool_calls == (ToolCall("demo_5", "weather", '{"city":"Bergen"}'),)
+
+
+async def test_without_a_tool_that_fits_it_says_what_it_is_and_how_to_choose_a_real_model():
+    for tools in ((), (SHELL, WEATHER)):
+        reply = await reply_to(user("Who was Ada Lovelace?"), tools=tools)
+        assert "I am the offline demonstration model of Windlass" in reply.text
+        assert 'Agent("provider:model")' in reply.text
+
+
+async def test_without_a_message_it_says_what_it_is():
+    assert "demonstration model" in (await reply_to()).text
+
+
+async def test_it_says_which_argument_it_misses_rather_than_invent_one():
+    reply = await reply_to(user("What about the weather?"))
+    assert reply.tool_calls == ()
+    assert "The tool weather seems to fit, but I found nothing in your message to use as city." in reply.text
+
+
+async def test_it_does_as_it_is_told_about_tools():
+    assert (await reply_to(ASKED, tool_choice="none")).tool_calls == ()
+    assert (await reply_to(ASKED, tool_choice="auto")).tool_calls[0].name == "weather"
+    assert (await reply_to(user("Do `ls`"), tool_choice="required")).tool_calls[0].name == "shell"
+    assert (await reply_to(ASKED, tool_choice="shell")).tool_calls[0].name == "shell"
+    assert (await reply_to(ASKED, tool_choice="absent")).tool_calls == ()
+
+
+async def test_it_speaks_word_by_word():
+    events = await listen(Request(messages=(user("Hello"),)))
+    words = [event.text for event in events if isinstance(event, TextDelta)]
+    assert words[:3] == ["I ", "am ", "the "]
+    assert len(words) == len("".join(words).split())
+
+
+async def test_the_same_request_always_gets_the_same_reply():
+    request = Request(messages=(ASKED,), tools=(WEATHER,))
+    assert await listen(request) == await listen(request)
+
+
+async def test_its_usage_is_an_estimate_and_costs_nothing():
+    finished = (await listen(Request(messages=(user("Hello"),), instructions="Be brief.")))[-1]
+    assert isinstance(finished, ReplyFinished)
+    assert finished.usage is not None
+    assert finished.usage.precision == "estimated"
+    assert finished.usage.input_tokens > 0
+    assert finished.usage.output_tokens > 0
+    assert info_of(DemoModel()) == ModelInfo("words", "demo", Price(input_usd=0.0, output_usd=0.0))
+
+
+async def test_half_a_character_in_a_message_does_not_trip_it():
+    reply = await reply_to(user("weather in `Os\ud800lo`"))
+    assert reply.tool_calls[0].arguments == '{"city":"Os\N{REPLACEMENT CHARACTER}lo"}'
+
+
+def test_there_is_only_one_demonstration_model():
+    with pytest.raises(ConfigError, match="no demonstration model 'genius'"):
+        DemoModel("genius")

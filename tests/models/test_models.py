@@ -1,0 +1,95 @@
+"""Models are opened by name, or are what they are."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from windlass import models
+from windlass.core.error import ConfigError
+from windlass.core.model import info_of
+from windlass.models import open_model, providers, register
+from windlass.models.demo import DemoModel
+from windlass.testing import ScriptedModel
+
+
+@pytest.fixture(autouse=True)
+def _registry_as_before(monkeypatch):
+    monkeypatch.setattr(models, "_factories", dict(models._factories))
+
+
+@pytest.mark.parametrize("name", ["demo", "demo:", "demo:words"])
+def test_the_demonstration_model_is_opened_by_name(name):
+    assert isinstance(open_model(name), DemoModel)
+
+
+def test_a_model_is_itself():
+    model = ScriptedModel("hi")
+    assert open_model(model) is model
+
+
+def test_a_registered_provider_opens_its_models_by_what_follows_the_first_colon():
+    opened = []
+
+    def factory(name):
+        opened.append(name)
+        return ScriptedModel(name=name)
+
+    register("mine", factory)
+    assert info_of(open_model("mine:large:latest")).name == "large:latest"
+    open_model("mine")
+    assert opened == ["large:latest", ""]
+    assert providers() == ["demo", "mine"]
+
+
+def test_a_provider_in_use_is_replaced_only_on_purpose():
+    with pytest.raises(ConfigError, match="replace=True"):
+        register("demo", lambda _: ScriptedModel())
+    register("demo", lambda _: ScriptedModel(), replace=True)
+    assert isinstance(open_model("demo"), ScriptedModel)
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ("nobody:large", "no model provider 'nobody' .in 'nobody:large'.; there is demo"),
+        ("", "no model provider ''"),
+        (":words", "no model provider ''"),
+        ("Demo", "no model provider 'Demo'"),
+        ("demo:genius", "no demonstration model 'genius'; use 'demo' or 'demo:words'"),
+        (None, "None is no model: give a name"),
+        (42, "42 is no model"),
+        (b"demo", "b'demo' is no model"),
+        (DemoModel, "DemoModel'> is no model"),
+        (object(), "is no model"),
+    ],
+)
+def test_what_is_no_model_is_refused_with_advice(spec, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        open_model(spec)
+
+
+def test_a_provider_that_opens_something_else_is_named():
+    factory: Any = str
+    register("odd", factory)
+    with pytest.raises(ConfigError, match=r"'odd' opened 'odd:thing' as 'thing', which has no stream"):
+        open_model("odd:thing")
+
+
+@pytest.mark.parametrize(
+    ("provider", "factory"),
+    [("", ScriptedModel), ("a:b", ScriptedModel), (" a", ScriptedModel), (None, ScriptedModel), ("a", "no function")],
+)
+def test_what_cannot_be_registered_is_refused(provider, factory):
+    with pytest.raises(ConfigError, match=r"register\("):
+        register(provider, factory)
+
+
+def test_a_provider_is_imported_when_a_model_of_it_is_opened():
+    code = (
+        "import sys, windlass.models as m; loaded = lambda: 'windlass.models.demo' in sys.modules; "
+        "print(loaded()); m.open_model('demo'); print(loaded())"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert result.stdout.split() == ["False", "True"]

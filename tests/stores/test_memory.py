@@ -1,0 +1,48 @@
+"""The store in memory: its contract, and what is its own."""
+
+import threading
+
+from windlass.core.event import Custom, Entry
+from windlass.core.store import Immediate
+from windlass.stores.memory import MemoryStore
+from windlass.testing.contracts import check_store
+
+
+async def test_it_keeps_the_contract():
+    await check_store(MemoryStore)
+
+
+async def test_it_keeps_the_contract_when_it_is_shared_by_all():
+    store = MemoryStore()
+    await check_store(lambda: store)
+
+
+async def test_entries_are_kept_as_they_are():
+    store = MemoryStore()
+    lease = await store.acquire("s")
+    entry = Entry(1, 0.0, Custom("data", {"value": object()}), "e-1")
+    await store.append(lease, [entry], sync=True)
+    assert (await store.read("s"))[0] is entry
+
+
+async def test_an_append_never_has_to_wait():
+    store = MemoryStore()
+    assert isinstance(store, Immediate)
+    lease = await store.acquire("s")
+    assert store.append_now(lease, [Entry(1, 0.0, Custom("a"), "e-1")], sync=True)
+
+
+async def test_appends_from_several_threads_lose_nothing():
+    store = MemoryStore()
+    leases = [await store.acquire(f"s{number}") for number in range(4)]
+
+    def grow(lease):
+        for seq in range(1, 501):
+            store.append_now(lease, [Entry(seq, 0.0, Custom("a"), f"{lease.session_id}-{seq}")], sync=False)
+
+    threads = [threading.Thread(target=grow, args=(lease,)) for lease in leases]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [info.entries for info in await store.list()] == [500] * 4
