@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import msgspec
 
@@ -334,11 +334,12 @@ def _recorded(overrides: Overrides) -> dict[str, Any]:
     given = {name: value for name, value in overrides.items() if name in names}
     if not isinstance(given.get("model"), str):
         given.pop("model", None)
-    return msgspec.to_builtins(given)
+    kept: dict[str, Any] = msgspec.to_builtins(given)
+    return kept
 
 
 def _restored(options: Mapping[str, Any]) -> Overrides:
-    return msgspec.convert(options, _Kept)
+    return cast("Overrides", msgspec.convert(options, _Kept))
 
 
 class _Kept(TypedDict, total=False):

@@ -114,7 +114,7 @@ def test_no_text_says_nothing(text):
     [
         "Args: they are explained elsewhere.",
         "Args:\n\nnothing here",
-        "Args:\n    They are explained elsewhere.\n    city: no more a list",
+        "Do.\n\nArgs:\n    They are explained elsewhere.\n    city: no more a list",
         "Parameters\nare explained elsewhere",
         "---",
         "Heading\n-------\nText.",
@@ -164,7 +164,7 @@ def test_what_is_written_in_a_style_is_read_from_it(write, summary, parameters):
 
 
 pieces = st.sampled_from(
-    [":param a: b", ":param", ":type x: y", "Args:", "Parameters", "-----", "a : int", "a: b", "    a (b): c", "\n", "  ", "x"]
+    [":param a: b", ":param", ":type x: y", "Args:", "Parameters", "-----", "a : int", "a: b", "  a (b): c", "\n", "x"]
 )
 
 

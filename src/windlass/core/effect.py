@@ -299,14 +299,14 @@ def describe(error: BaseException) -> str:
     """An error as the model is told about it."""
     if isinstance(error, asyncio.CancelledError):
         return "the tool was cancelled by something other than this run"
+    kind = type(error).__name__
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - an error that cannot even be shown
         text = "(no readable message)"
     if isinstance(error, ToolError):
-        return text or type(error).__name__
+        return text or kind
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         text = f"{text}: {'; '.join([describe(each) for each in group.exceptions])}"
-    name = error.__class__.__name__
-    return f"{name}: {text}" if text else name
+    return f"{kind}: {text}" if text else kind

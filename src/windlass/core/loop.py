@@ -107,8 +107,7 @@ async def turn(run: Run) -> Message:
     reply = sound(await listen(run, request), run.state.call_ids)
     if is_empty(reply):
         await discard(run, "empty", reply)
-        message = f"{run.info.name} answered with neither text nor calls (it stopped because of {reply.stop!s})"
-        raise EmptyReply(message)
+        raise EmptyReply(f"{run.info.name} answered with neither text nor calls (it stopped because of {reply.stop!s})")
     faults.point("loop.replied")
     await run.emit(MessageAdded(reply, run_id=run.run_id, path=run.path))
     faults.point("loop.reply_stored")
@@ -137,16 +136,21 @@ async def listen(run: Run, request: Request) -> Message:
                         await run.fanout.room()
                 if not len(heard) % BREATH:
                     await asyncio.sleep(0)
-        if finished is None:
-            message = f"the reply of {run.info.name} broke off before it was finished"
-            raise ReplyCutOff(message)
     except BaseException as error:
         await close(stream)
-        if heard:
-            run.partial = assemble(heard)
-            await discard(run, type(error).__name__, run.partial)
+        await broken_off(run, heard, type(error).__name__)
         raise
+    if finished is None:
+        await broken_off(run, heard, ReplyCutOff.__name__)
+        raise ReplyCutOff(f"the reply of {run.info.name} broke off before it was finished")
     return assemble(heard, finished)
+
+
+async def broken_off(run: Run, heard: Sequence[ModelEvent], reason: str) -> None:
+    """Keep what had come of a reply, to be looked at; it is no part of the conversation."""
+    if heard:
+        run.partial = assemble(heard)
+        await discard(run, reason, run.partial)
 
 
 def stamped(run: Run, event: Event) -> Event:
@@ -154,8 +158,9 @@ def stamped(run: Run, event: Event) -> Event:
     if type(event) is TextDelta:
         return TextDelta(event.text, run_id=run.run_id, path=run.path)
     if not isinstance(event, Event):
-        message = f"{run.info.name} said {event!r}, which is no event: a model yields deltas and one ReplyFinished"
-        raise ModelError(message)
+        raise ModelError(
+            f"{run.info.name} said {event!r}, which is no event: a model yields deltas and one ReplyFinished"
+        )
     return msgspec.structs.replace(event, run_id=run.run_id, path=run.path)
 
 
@@ -222,7 +227,7 @@ async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
 def terminated(results: Sequence[ToolResult]) -> bool:
     """Whether every call that was carried out asks for the end, and none of them failed."""
     ran = [result for result in results if result.status is not Status.DENIED]
-    return bool(ran) and all([result.terminate and result.status is Status.OK for result in ran])
+    return bool(ran) and not [result for result in ran if result.is_error or not result.terminate]
 
 
 async def guard(run: Run, step: Step) -> Outcome[Any] | None:
@@ -255,7 +260,7 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
             await answer(run, [cut_off(call) for call in run.state.unsettled])
         else:
             jobs = await prepare(run, run.state.unsettled)
-            if run.gate is not None or any([job.needs_permission() for job in jobs]):
+            if run.gate is not None or [job for job in jobs if job.needs_permission()]:
                 jobs = await permit(run, jobs)
             await carry_out(run, jobs)
     except asyncio.CancelledError:
@@ -415,8 +420,8 @@ def next_wave(waiting: deque[Job], running: Collection[Job], limit: int) -> list
 async def intend(run: Run, wave: Sequence[Job]) -> None:
     """Store that these effects are about to begin. Unless all of them only read, not even a power cut may forget it."""
     faults.point("loop.before_intent")
-    barrier = any([job.tool.effect != "read" for job in wave])
-    await run.emit(*[job.intent(run) for job in wave], sync=barrier)
+    effects = {job.tool.effect for job in wave}
+    await run.emit(*[job.intent(run) for job in wave], sync=effects != {"read"})
     faults.point("loop.intent_stored")
 
 

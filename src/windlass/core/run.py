@@ -133,6 +133,10 @@ def _drain(queue: deque[Message], mode: DrainMode) -> list[Message]:
     return [queue.popleft() for _ in range(len(queue) if mode == "all" else 1)]
 
 
+_NO_SETTINGS = Settings()
+_NO_LIMITS = Limits()
+
+
 class Run:
     """One run of an agent. What it can do is in its fields, what has happened is in `state`."""
 
@@ -170,7 +174,7 @@ class Run:
         "toolbox",
     )
 
-    def __init__(  # noqa: PLR0913 - this is the one place where everything comes together
+    def __init__(
         self,
         *,
         session_id: str,
@@ -184,8 +188,8 @@ class Run:
         mailbox: Mailbox,
         agent_name: str = "",
         instructions: str = "",
-        settings: Settings = Settings(),
-        limits: Limits = Limits(),
+        settings: Settings = _NO_SETTINGS,
+        limits: Limits = _NO_LIMITS,
         gate: Gate | None = None,
         stop: StopCondition | None = None,
         guardrails: Sequence[Guardrail] = (),
