@@ -177,6 +177,7 @@ class Session:
             finally:
                 _driving.reset(token)
                 self._run = None
+                self.mailbox.cancel = None  # it was meant for this run
                 await uninterrupted(self.store.release(lease))
 
     async def _drive(

@@ -71,15 +71,15 @@ def coalesce(earlier: Entry, later: Entry) -> Entry | None:
         return None
     merged: Event
     if isinstance(one, TextDelta) and isinstance(two, TextDelta):
-        if len(one.text) > MERGED_CHARACTERS:
+        if _is_long(one.text):
             return None
         merged = TextDelta(one.text + two.text, run_id=one.run_id, path=one.path)
     elif isinstance(one, ThinkingDelta) and isinstance(two, ThinkingDelta):
-        if one.index != two.index or one.signature or one.data or two.signature or two.data:
+        if one.index != two.index or one.signature or one.data or two.signature or two.data or _is_long(one.text):
             return None
         merged = ThinkingDelta(one.text + two.text, index=one.index, run_id=one.run_id, path=one.path)
     elif isinstance(one, ToolCallDelta) and isinstance(two, ToolCallDelta):
-        if one.index != two.index or two.call_id not in {"", one.call_id}:
+        if one.index != two.index or two.call_id not in {"", one.call_id} or _is_long(one.arguments):
             return None
         merged = ToolCallDelta(
             one.call_id,
@@ -93,6 +93,10 @@ def coalesce(earlier: Entry, later: Entry) -> Entry | None:
     else:
         return None
     return Entry(0, later.at, merged)
+
+
+def _is_long(text: str) -> bool:
+    return len(text) > MERGED_CHARACTERS
 
 
 def lagged(lost: Entry, marker: Entry | None) -> Entry:

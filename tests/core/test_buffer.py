@@ -61,11 +61,11 @@ def test_a_full_buffer_that_blocks_leaves_the_item_with_the_caller():
     assert buffer.stats == BufferStats(pushed=1, delivered=0, dropped=0, merged=0, held=1, refused=1, high_water=1)
 
 
-def test_items_merge_as_soon_as_one_waits_for_the_consumer():
-    buffer = Buffer[str](8, "coalesce", coalesce=join_words)
-    assert [buffer.push(item) for item in ("a", "b", "1", "c", "d")] == ["kept", "merged", "kept", "kept", "merged"]
-    assert buffer.take_all() == ["ab", "1", "cd"]
-    assert buffer.push("e") == "kept"
+def test_items_merge_into_the_last_one_once_the_buffer_is_full():
+    buffer = Buffer[str](3, "coalesce", coalesce=join_words)
+    assert [buffer.push(item) for item in ("a", "b", "c", "d", "e")] == ["kept", "kept", "kept", "merged", "merged"]
+    assert buffer.take_all() == ["a", "b", "cde"]
+    assert buffer.push("f") == "kept"
     assert buffer.stats == BufferStats(pushed=6, delivered=3, dropped=0, merged=2, held=1, refused=0, high_water=3)
 
 

@@ -139,8 +139,8 @@ def test_a_section_in_the_middle_of_a_google_docstring_leaves_no_gap():
     assert docstring == Docstring("Do.", "Do.\n\nNotes.", {"a": "one"})
 
 
-words = st.from_regex(r"[a-z]{1,8}(?: [a-z]{1,8}){0,5}", fullmatch=True)
-names = st.from_regex(r"[a-z_]{1,8}", fullmatch=True)
+names = st.text("abcxyz_", min_size=1, max_size=8)
+words = st.lists(names, min_size=1, max_size=6).map(" ".join)
 described = st.dictionaries(names, words, min_size=1, max_size=5)
 
 

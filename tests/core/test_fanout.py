@@ -203,17 +203,17 @@ async def test_a_watcher_that_blocks_loses_the_oldest_events_and_is_told():
     await fanout.aclose()
 
 
-async def test_events_merge_for_a_watcher_that_is_behind():
-    fanout = Fanout[str](coalesce=join_words)
+async def test_events_merge_for_a_watcher_whose_buffer_is_full():
+    fanout = Fanout[str](capacity=2, coalesce=join_words)
     gate = Gate()
     fanout.add(gate)
     fanout.publish("0")
     assert gate.reached.wait(SECONDS)
-    for event in ("a", "b", "1", "c"):
+    for event in ("a", "b", "c", "d"):
         fanout.publish(event)
     gate.opened.set()
     await fanout.drain(SECONDS)
-    assert gate.passed == ["0", "ab", "1", "c"]
+    assert gate.passed == ["0", "a", "bcd"]
     await fanout.aclose()
 
 

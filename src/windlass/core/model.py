@@ -6,7 +6,7 @@ events at once. Whatever differs between providers stays behind this seam.
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from operator import is_
+from itertools import count
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -187,26 +187,39 @@ _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 
 def sound(reply: Message, taken: set[str]) -> Message:
     """The reply as it may be kept: text that can be encoded, and calls whose ids are well formed and used once."""
-    seen: set[str] = set()
-    parts = [_sound_part(part, place, taken, seen) for place, part in enumerate(reply.parts)]
-    if all(map(is_, parts, reply.parts)):
-        return reply
-    return msgspec.structs.replace(reply, parts=tuple(parts))
+    ids: set[str] = set()
+    for part in reply.parts:
+        if type(part) is ToolCall:
+            if not _is_sound(part, taken) or part.call_id in ids:
+                break
+            ids.add(part.call_id)
+        elif type(part) is not Text or clean(part.text) is not part.text:
+            break
+    else:
+        return reply  # nearly always
+    ids = set(taken)
+    return msgspec.structs.replace(reply, parts=tuple([_sound_part(part, ids) for part in reply.parts]))
 
 
-def _sound_part(part: Part, place: int, taken: set[str], seen: set[str]) -> Part:
-    if type(part) is Text:
-        text = clean(part.text)
-        return part if text is part.text else Text(text, part.signature)
-    if type(part) is not ToolCall:
+def _is_sound(call: ToolCall, taken: set[str]) -> bool:
+    if call.call_id in taken or not _CALL_ID(call.call_id):
+        return False
+    return clean(call.name) is call.name and clean(call.arguments) is call.arguments
+
+
+def _sound_part(part: Part, taken: set[str]) -> Part:
+    if isinstance(part, Text):
+        return Text(clean(part.text), part.signature)
+    if isinstance(part, Thinking):
+        return msgspec.structs.replace(part, text=clean(part.text))
+    if not isinstance(part, ToolCall):
         return part
-    if part.call_id in taken or part.call_id in seen or not _CALL_ID(part.call_id):
-        own_id = f"call_{len(taken) + place + 1}"
-        while own_id in taken or own_id in seen:
-            own_id += "x"
-        part = ToolCall(own_id, part.name, part.arguments, part.signature, part.call_id)
-    seen.add(part.call_id)
-    return part
+    call_id = part.call_id
+    if not _is_sound(part, taken):
+        call_id = next(name for number in count(len(taken) + 1) if (name := f"call_{number}") not in taken)
+    taken.add(call_id)
+    provider_call_id = "" if call_id == part.call_id else part.call_id
+    return ToolCall(call_id, clean(part.name), clean(part.arguments), part.signature, clean(provider_call_id))
 
 
 def is_empty(reply: Message) -> bool:

@@ -238,6 +238,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any], Any], str]] = {
     "maxItems": _limit("must have at most {} items"),
     "pattern": _pattern,
     "format": lambda details, value: f"expected a valid {details['format']}, got {shown(value)}",
+    "falseSchema": lambda _, value: f"nothing is allowed here, got {shown(value)}",
     "uniqueItems": lambda _, value: f"must not hold the same item twice: {shown(value)}",
 }
 """What we say instead of jsonschema-rs, by keyword of the schema."""

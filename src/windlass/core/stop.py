@@ -137,13 +137,14 @@ def repeated_calls(*, nudge_at: int = 3, halt_at: int = 5) -> Callable[[], Guard
     _check_thresholds("repeated_calls", nudge_at, halt_at)
 
     def start() -> Guardrail:
-        previous, streak = ("", ""), 0
+        previous: tuple[str, str] | None = None
+        streak = 0
 
         def repeat(step: Step) -> Nudge | Halt | None:
             nonlocal previous, streak
             calls = step.calls
-            key = (calls[0].name, "".join(calls[0].arguments.split())) if len(calls) == 1 else ("", "")
-            streak = streak + 1 if key == previous and key[0] else 1
+            key = (calls[0].name, "".join(calls[0].arguments.split())) if len(calls) == 1 else None
+            streak = streak + 1 if key is not None and key == previous else 1
             previous = key
             return None if streak < nudge_at else _escalate(streak, nudge_at, halt_at, _REPEAT)
 
@@ -161,8 +162,8 @@ def mistakes(*, nudge_at: int = 3, halt_at: int = 6) -> Callable[[], Guardrail]:
 
         def mistakes(step: Step) -> Nudge | Halt | None:
             nonlocal streak
-            failed = all([result.status is not Status.OK for result in step.results])
-            streak = streak + 1 if failed else 0
+            succeeded = [result for result in step.results if result.status is Status.OK]
+            streak = 0 if succeeded else streak + 1
             return None if streak < nudge_at else _escalate(streak, nudge_at, halt_at, _MISTAKES)
 
         return mistakes

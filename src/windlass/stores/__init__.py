@@ -22,22 +22,19 @@ def open_store(spec: str | Store) -> Store:
         return _memory(rest)
     if colon and scheme == "sqlite":
         return _sqlite(rest)
-    message = f"there is no store called {spec!r}: use one of {_KNOWN}, or an object that is a store"
-    raise ConfigError(message)
+    raise ConfigError(f"there is no store called {spec!r}: use one of {_KNOWN}, or an object that is a store")
 
 
 def _checked(store: Store) -> Store:
-    missing = [name for name in ("acquire", "append", "read", "list") if not callable(getattr(store, name, None))]
-    if missing:
-        message = f"{store!r} is no store, it has no {missing[0]!r}: pass one of {_KNOWN}, or an object that is a store"
-        raise ConfigError(message)
+    methods = ("acquire", "append", "read", "list")
+    if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in methods):
+        raise ConfigError(f"{store!r} is no store: use one of {_KNOWN}, or an object that is a store")
     return store
 
 
 def _memory(rest: str) -> Store:
     if rest:
-        message = f"a store in memory has no name, but 'memory:{rest}' gives it one: write 'memory:'"
-        raise ConfigError(message)
+        raise ConfigError(f"a store in memory has no name, but 'memory:{rest}' gives it one: write 'memory:'")
     from .memory import MemoryStore
 
     return MemoryStore()
@@ -46,8 +43,7 @@ def _memory(rest: str) -> Store:
 def _sqlite(rest: str) -> Store:
     if rest.startswith("//"):  # the form of an address: three slashes and an absolute path
         if not rest.startswith("///"):
-            message = f"'sqlite:{rest}' names a host, and the store is a file: write 'sqlite:PATH'"
-            raise ConfigError(message)
+            raise ConfigError(f"'sqlite:{rest}' names a host, and the store is a file: write 'sqlite:PATH'")
         rest = "/" + rest.lstrip("/")
     from .sqlite import SqliteStore
 

@@ -13,14 +13,11 @@ _LARGEST: Final = 2**63 - 1
 def check_session_id(session_id: str, *, what: str = "a session id") -> None:
     """Refuse ids that not every store could keep: they would be lost when a session is moved."""
     if not isinstance(session_id, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not all typed
-        message = f"{what} must be a string, and {session_id!r} is not"
-        raise ConfigError(message)
+        raise ConfigError(f"{what} must be a string, and {session_id!r} is not")
     if not session_id and what == "a session id":
-        message = "a session id must not be empty: leave it out to get a new one, or pass a name"
-        raise ConfigError(message)
+        raise ConfigError("a session id must not be empty: leave it out to get a new one, or pass a name")
     if "\0" in session_id or any("\ud800" <= character <= "\udfff" for character in session_id):
-        message = f"{what} must be text that UTF-8 can hold, without NUL, and {session_id!r} is not"
-        raise ConfigError(message)
+        raise ConfigError(f"{what} must be text that UTF-8 can hold, without NUL, and {session_id!r} is not")
 
 
 def check_page(prefix: str, limit: int, offset: int) -> None:
@@ -33,8 +30,7 @@ def check_page(prefix: str, limit: int, offset: int) -> None:
 def check_count(name: str, value: int) -> None:
     """Refuse what counts nothing."""
     if type(value) is not int or not 0 <= value <= _LARGEST:
-        message = f"{name}={value!r} is not possible: pass a whole number from 0"
-        raise ConfigError(message)
+        raise ConfigError(f"{name}={value!r} is not possible: pass a whole number from 0")
 
 
 def title_of(entries: Sequence[Entry]) -> str:

@@ -1,0 +1,117 @@
+"""Arithmetic from text, without running it as code. Above: `basics.py`. Below: the standard library.
+
+The text is parsed, and only numbers, operators and a few functions are followed. Every number on the way is bounded, so
+that no short text costs more than a moment.
+"""
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from windlass.core.error import ToolError
+
+Number: TypeAlias = int | float
+
+MOST_CHARACTERS: Final = 500
+"""Of an expression."""
+MOST_BITS: Final = 4096
+"""Of a whole number: a little over 1,200 digits."""
+
+
+def _power(number: Number, exponent: Number) -> Any:
+    """A power, unless it can be seen beforehand that it is too large."""
+    whole = isinstance(number, int) and isinstance(exponent, int) and abs(number) > 1
+    if whole and int(number).bit_length() * exponent > MOST_BITS:
+        raise OverflowError
+    return number**exponent
+
+
+def _rounded(number: Number) -> int:
+    """To a whole number only: a second argument of `round` could ask for a billion digits."""
+    return round(number)
+
+
+_CONSTANTS: Final[Mapping[str, Number]] = {"e": math.e, "pi": math.pi}
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "abs": abs,
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "max": max,
+    "min": min,
+    "round": _rounded,
+    "sqrt": math.sqrt,
+}
+_SIGNS: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: _power,
+}
+
+_LOOKALIKES: Final = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "^": "**"})  # noqa: RUF001 - typed by people
+_NUMBER: Final = r"(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?!\w)"
+_NAME: Final = rf"(?:{'|'.join([*_FUNCTIONS, *_CONSTANTS])})(?!\w)"
+_TOKENS: Final = re.compile(rf"(?:\s|{_NUMBER}|{_NAME}|[-+*/%(),])*")
+_KNOWN: Final = f"numbers, + - * / // % **, parentheses, {', '.join([*_FUNCTIONS, *_CONSTANTS])}"
+
+
+def evaluate(expression: str) -> Number:
+    """The value of an expression such as `(17 + 4) * 2`. Raises `ToolError` saying what cannot be worked out."""
+    if len(expression) > MOST_CHARACTERS:
+        raise ToolError(
+            f"the expression has {len(expression)} characters, and {MOST_CHARACTERS} are the most: split it"
+        )
+    text = expression.translate(_LOOKALIKES).strip()
+    understood = _TOKENS.match(text)
+    if understood is None or understood.end() < len(text):
+        rest = text[understood.end() :] if understood else text
+        raise ToolError(f"{expression!r} is not arithmetic from {rest[:20]!r} on: use {_KNOWN}")
+    try:
+        return _value(ast.parse(text, mode="eval").body)
+    except ZeroDivisionError:
+        message = f"{expression!r} divides by zero"
+    except OverflowError:
+        message = f"{expression!r} becomes too large to work out"
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise ToolError(f"{expression!r} cannot be worked out ({error}): use {_KNOWN}")
+
+
+def written(number: Number) -> str:
+    """A number as people write it: `5` for 5.0, and no trace of binary fractions."""
+    if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:  # noqa: PLR2004 - exact up to there
+        number = int(number)
+    return str(number) if isinstance(number, int) else f"{number:.15g}"
+
+
+def _value(node: ast.expr) -> Number:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return _bounded(number)
+        case ast.Name(id=name) if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        case ast.UnaryOp(op=sign, operand=operand) if type(sign) in _SIGNS:
+            return _SIGNS[type(sign)](_value(operand))  # type: ignore[no-any-return]
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+            return _bounded(_OPERATORS[type(sign)](_value(left), _value(right)))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            return _bounded(_FUNCTIONS[name](*[_value(each) for each in arguments]))
+        case _:
+            raise ValueError(f"{ast.unparse(node)!r} is no number")
+
+
+def _bounded(number: Any) -> Number:
+    """The number, if it is one that can be gone on with."""
+    if isinstance(number, complex):
+        raise ValueError("it has no real result")  # noqa: TRY004 - it is the value that has no meaning here
+    too_large = number.bit_length() > MOST_BITS if isinstance(number, int) else not math.isfinite(number)
+    if too_large:
+        raise OverflowError
+    checked: Number = number
+    return checked

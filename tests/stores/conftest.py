@@ -1,0 +1,29 @@
+"""A file for sessions, and a store in it."""
+
+import pytest
+
+from windlass.stores.sqlite import SqliteStore
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "sessions.db"
+
+
+@pytest.fixture
+async def store_at():
+    """Makes stores that are closed when the test is over."""
+    made = []
+
+    def make(path) -> SqliteStore:
+        made.append(SqliteStore(path))
+        return made[-1]
+
+    yield make
+    for store in made:
+        await store.aclose()
+
+
+@pytest.fixture
+def store(store_at, path):
+    return store_at(path)

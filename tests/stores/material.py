@@ -1,0 +1,36 @@
+"""What the tests of the SQLite store share: entries to append, and others who use the same file."""
+
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import apsw
+
+from tests.architecture.source import ROOT
+from windlass.core.event import Custom, Entry
+
+
+def entries(first: int, count: int = 1) -> list[Entry]:
+    return [Entry(seq, 1.0, Custom("data", seq), f"e-{seq}") for seq in range(first, first + count)]
+
+
+@contextmanager
+def child(*arguments):
+    """One of the programs in children.py."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.stores.children", *map(str, arguments)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def another_connection(path):
+    """As another process would have it."""
+    connection = apsw.Connection(str(path))
+    try:
+        yield connection
+    finally:
+        connection.close()

@@ -1,0 +1,198 @@
+"""What is there after a process was killed, a disk was full, a file was taken away."""
+
+import itertools
+import subprocess
+import time
+
+import apsw
+import pytest
+
+from tests.stores.material import another_connection, child, entries
+from windlass.core import faults
+from windlass.core.error import StoreError
+from windlass.core.event import Custom, Entry
+from windlass.stores.sqlite import SqliteStore
+
+
+@pytest.fixture
+def syncs():
+    """The files that SQLite syncs, in order."""
+    synced = []
+    system = apsw.vfs_names()[0]
+
+    class Files(apsw.VFS):
+        def __init__(self):
+            super().__init__("counted", system, makedefault=True)
+
+        def xOpen(self, name, flags):  # noqa: N802 - apsw's name
+            return File(system, name, flags)
+
+    class File(apsw.VFSFile):
+        def __init__(self, system, name, flags):
+            whole = name.filename() if isinstance(name, apsw.URIFilename) else name
+            self.ending = whole.rpartition("sessions.db")[2]
+            super().__init__(system, name, flags)
+
+        def xSync(self, flags):  # noqa: N802 - apsw's name
+            synced.append(self.ending)
+            super().xSync(flags)
+
+    files = Files()
+    yield synced
+    files.unregister()
+
+
+async def test_a_barrier_is_synced_with_all_before_it_and_a_plain_append_is_not(path, syncs):
+    store = SqliteStore(path)
+    lease = await store.acquire("s")
+    syncs.clear()
+    await store.append(lease, entries(1), sync=False)
+    assert store.append_now(lease, entries(2), sync=False)
+    assert syncs == []
+    await store.append(lease, entries(3), sync=True)
+    assert syncs == ["-wal"]
+    await store.append(lease, entries(4), sync=False)
+    assert syncs == ["-wal"]
+    await store.append(lease, entries(4), sync=True)  # there already, but not yet for certain
+    assert syncs == ["-wal", "-wal"]
+    await store.release(lease)
+    await store.delete("s")
+    assert syncs == ["-wal", "-wal", "-wal"]
+    await store.aclose()
+
+
+@pytest.fixture
+def armed():
+    """Arms fault points for one test."""
+    yield faults.arm
+    faults.disarm()
+
+
+async def append(store, lease, batch, *, sync):
+    """As a driver does it."""
+    if not store.append_now(lease, batch, sync=sync):
+        await store.append(lease, batch, sync=sync)
+
+
+@pytest.mark.parametrize("immediate", [True, False])
+async def test_an_append_that_fails_before_the_commit_leaves_nothing(store, armed, immediate):
+    lease = await store.acquire("s")
+    armed({"store.append.before_commit": "raise@1"})
+    with pytest.raises(faults.FaultInjected):
+        await append(store, lease, entries(1), sync=not immediate)
+    assert await store.read("s") == []
+    await store.append(lease, entries(1), sync=True)
+
+
+@pytest.mark.parametrize("immediate", [True, False])
+async def test_an_append_that_fails_after_the_commit_can_be_repeated(store, armed, immediate):
+    lease = await store.acquire("s")
+    armed({"store.append.after_commit": "raise@1"})
+    with pytest.raises(faults.FaultInjected):
+        await append(store, lease, entries(1), sync=not immediate)
+    assert await store.read("s") == entries(1)
+    await store.append(lease, entries(1), sync=True)
+    assert await store.read("s") == entries(1)
+
+
+def test_whatever_was_acknowledged_survives_kill_9(path):
+    """Twenty drivers, each killed while it appends, at random times and on both sides of a commit."""
+    seed = str(time.time_ns())
+    with child("kill_rounds", path, 20, seed) as process:
+        output, errors = process.communicate(timeout=50)
+    assert process.returncode == 0, f"seed {seed}: {errors}"
+    acknowledged = int(output)
+    assert acknowledged > 20
+    with another_connection(path) as connection:
+        assert connection.pragma("integrity_check") == "ok"
+        stored, head = connection.execute("SELECT count(*), max(head) FROM entry JOIN session ON session = key").get
+    assert stored == head >= acknowledged, f"seed {seed}"
+
+
+def test_a_forked_child_may_not_use_the_store_but_one_of_its_own(path):
+    with child("fork", path) as process:
+        output, errors = process.communicate(timeout=30)
+    assert output.split() == ["0", "2"], errors
+    with another_connection(path) as connection:
+        assert connection.pragma("integrity_check") == "ok"
+
+
+async def test_a_full_database_takes_nothing_and_goes_on_when_there_is_room(path, store):
+    lease = await store.acquire("s")
+    connection = store._writer._connection
+    connection.execute("PRAGMA max_page_count = 40")
+    large = [Entry(seq, 1.0, Custom("data", "x" * 100_000), f"e-{seq}") for seq in (1, 2)]
+    for append in (store.append(lease, large, sync=True), store.append(lease, large, sync=False)):
+        with pytest.raises(StoreError, match=r"the disk is full.*make room"):
+            await append
+    with pytest.raises(StoreError, match="the disk is full"):
+        store.append_now(lease, large, sync=False)
+    assert await store.read("s") == []
+    assert connection.execute("PRAGMA synchronous").get == 1
+    connection.execute("PRAGMA max_page_count = 10000")
+    await store.append(lease, large, sync=True)
+    assert await store.read("s") == large
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of half a megabyte."""
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", place]
+    mounted = subprocess.run(command, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"only who may mount can try a full disk: {mounted.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def remount(place, option):
+    subprocess.run(["mount", "-o", f"remount,{option}", place], check=True)
+
+
+async def test_on_a_full_disk_what_was_acknowledged_stays(small_disk):
+    store = SqliteStore(small_disk / "sessions.db")
+    lease = await store.acquire("s")
+    acknowledged = []
+
+    async def append_for_ever():
+        for seq in itertools.count(1):
+            batch = [Entry(seq, 1.0, Custom("data", "x" * 2000), f"e-{seq}")]
+            await append(store, lease, batch, sync=seq % 3 == 0)
+            acknowledged.extend(batch)
+
+    with pytest.raises(StoreError, match="disk"):
+        await append_for_ever()
+    assert len(acknowledged) > 10
+    assert await store.read("s") == acknowledged
+    remount(small_disk, "size=4m")
+    more = entries(len(acknowledged) + 1)
+    await store.append(lease, more, sync=True)
+    assert await store.read("s") == [*acknowledged, *more]
+    await store.aclose()
+
+
+async def test_on_a_disk_that_can_only_be_read_a_store_is_refused(small_disk, store_at):
+    path = small_disk / "sessions.db"
+    store = store_at(path)
+    await store.acquire("s")
+    await store.aclose()
+    remount(small_disk, "ro")
+    with pytest.raises(StoreError, match="cannot be opened: check the permissions"):
+        await store_at(path).acquire("s")
+    with pytest.raises(StoreError, match="choose another path"):
+        await store_at(small_disk / "new.db").acquire("s")
+
+
+@pytest.mark.parametrize("fate", ["deleted", "replaced"])
+async def test_a_file_that_is_taken_away_is_not_written_on(path, store, fate):
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=True)
+    for place in path.parent.iterdir():
+        place.unlink()
+    if fate == "replaced":
+        path.touch()
+    with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
+        await store.append(lease, entries(2), sync=True)
+    assert await store.read("s") == []
