@@ -34,7 +34,6 @@ def _assert_answers(calls: Sequence[ToolCall], message: Message, where: str) -> 
     asked = [(call.call_id, call.name) for call in calls]
     answered = [(result.call_id, result.name) for result in message.tool_results]
     assert answered == asked, f"{where} answers {answered}, and {asked} was asked"
-    assert all(result.content for result in message.tool_results), f"{where} holds an empty result"
 
 
 def _assert_ids(calls: Sequence[ToolCall], seen: set[str], where: str) -> None:

@@ -145,17 +145,22 @@ class TaskFeed(Feed[T]):
 
     async def _watch(self) -> None:
         handled = 0
-        async for event in self._buffer:
+        buffer = self._buffer
+        async for first in buffer:
+            event = first
+            self._handling = True
+            while not self._retired:
+                await self._watcher(event)
+                handled += 1
+                if not handled % _EVENTS_PER_TURN:
+                    await asyncio.sleep(0)
+                if not len(buffer):
+                    break
+                event = buffer.get_nowait()
+            self._handling = False
             if self._retired:
                 return
-            self._handling = True
-            await self._watcher(event)
-            self._handling = False
-            if not len(self._buffer):
-                self._settle()
-            handled += 1
-            if not handled % _EVENTS_PER_TURN:
-                await asyncio.sleep(0)
+            self._settle()
 
 
 class ThreadFeed(Feed[T]):

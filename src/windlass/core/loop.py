@@ -20,7 +20,7 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -38,7 +38,6 @@ from .event import (
     ReplyFinished,
     RetryScheduled,
     RunEnded,
-    TextDelta,
     ToolFinished,
     ToolsChanged,
     TurnEnded,
@@ -127,11 +126,13 @@ async def listen(run: Run, request: Request) -> Message:
                 if heard:
                     await discard(run, type(event).__name__, assemble(heard))
                     heard.clear()
-                run.show(stamped(run, event))
+                run.relay(event)
+            elif not isinstance(event, Event):
+                refuse(run, event)
             else:
                 heard.append(event)
                 if run.fanout.watched:
-                    run.show(stamped(run, event))
+                    run.relay(event)
                     if run.fanout.congested:
                         await run.fanout.room()
                 if not len(heard) % BREATH:
@@ -153,15 +154,9 @@ async def broken_off(run: Run, heard: Sequence[ModelEvent], reason: str) -> None
         await discard(run, reason, run.partial)
 
 
-def stamped(run: Run, event: Event) -> Event:
-    """An event as one of this run."""
-    if type(event) is TextDelta:
-        return TextDelta(event.text, run_id=run.run_id, path=run.path)
-    if not isinstance(event, Event):
-        raise ModelError(
-            f"{run.info.name} said {event!r}, which is no event: a model yields deltas and one ReplyFinished"
-        )
-    return msgspec.structs.replace(event, run_id=run.run_id, path=run.path)
+def refuse(run: Run, event: object) -> NoReturn:
+    """Whoever wrote this model has to know."""
+    raise ModelError(f"{run.info.name} said {event!r}, which is no event: a model yields deltas and one ReplyFinished")
 
 
 async def close(stream: AsyncIterator[ModelEvent]) -> None:
@@ -196,7 +191,7 @@ async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
             verdict = await verdict
         if not isinstance(verdict, Accepted):
             if verdict.event is not None:
-                await run.emit(stamped(run, verdict.event))
+                await run.emit(run.stamped(verdict.event))
             await inject(run, [user(verdict.feedback, origin=verdict.origin)])
             return None
     if run.mailbox.follow_ups:

@@ -1,17 +1,19 @@
 """What is said: parts, messages, usage. Pure values; identity and order belong to the log.
 
-Above: everything. Below: msgspec. Everything here survives a round trip through JSON unchanged.
+Above: everything. Below: `error.py`. Everything here survives a round trip through JSON unchanged.
 
 A transcript is a list of messages. A `user` message holds text and media, an `assistant` message text, thinking
 and tool calls, and each assistant message with calls is followed by one `tool` message that holds exactly one
 result for each call, in the order of the calls.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+
+from .error import ConfigError
 
 
 class Text(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
@@ -150,6 +152,9 @@ class StopReason(StrEnum):
     ERROR = "error"
 
 
+Precision: TypeAlias = Literal["exact", "estimated", "partial"]
+
+
 class Usage(Struct, frozen=True, omit_defaults=True):
     """Tokens, counted by the provider (or estimated, and then it says so)."""
 
@@ -163,7 +168,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     """Of the input: written to the provider's cache."""
     reasoning_tokens: int = 0
     """Of the output: spent on thinking."""
-    precision: Literal["exact", "estimated", "partial"] = "exact"
+    precision: Precision = "exact"
     """`partial` when a stream was cut off before it told, `estimated` when we counted ourselves."""
 
     @property
@@ -182,13 +187,11 @@ class Usage(Struct, frozen=True, omit_defaults=True):
         )
 
 
-_PRECISIONS: tuple[Literal["exact", "estimated", "partial"], ...] = ("exact", "estimated", "partial")
+_COARSENESS: dict[Precision, int] = {"exact": 0, "estimated": 1, "partial": 2}
 
 
-def _coarser(
-    one: Literal["exact", "estimated", "partial"], other: Literal["exact", "estimated", "partial"]
-) -> Literal["exact", "estimated", "partial"]:
-    return one if one == other else max(one, other, key=_PRECISIONS.index)
+def _coarser(one: Precision, other: Precision) -> Precision:
+    return one if _COARSENESS[one] >= _COARSENESS[other] else other
 
 
 NO_USAGE = Usage()
@@ -265,7 +268,12 @@ def parts_of(content: Content) -> tuple[Part, ...]:
         return (Text(content),)
     if isinstance(content, PART_TYPES):
         return (content,)
-    return tuple([Text(item) if isinstance(item, str) else item for item in content])
+    if isinstance(content, Iterable) and not isinstance(content, Mapping):
+        parts = tuple([Text(item) if isinstance(item, str) else item for item in content])
+        if all(isinstance(part, PART_TYPES) for part in parts):
+            return parts
+    message = f"{content!r} cannot be put into a message: give text, a part such as Image(…), or a list of them"
+    raise ConfigError(message)
 
 
 PART_TYPES = (Text, Thinking, Image, Audio, Video, Document, ToolCall, ToolResult)

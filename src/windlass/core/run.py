@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from .clock import Clock, Timer
 from .error import UsageError, WindlassError
-from .event import CancelRequested, Entry, ErrorRaised, Event, ModelRequested, ToolProgress
+from .event import CancelRequested, Entry, ErrorRaised, Event, ModelEvent, ModelRequested, TextDelta, ToolProgress
 from .fanout import Fanout
 from .fold import State, View
 from .message import Message, Usage
@@ -268,6 +268,18 @@ class Run:
         """Show a passing event to whoever watches."""
         if self.fanout.watched:
             self.fanout.publish(Entry(0, self.clock.now(), event))
+
+    def relay(self, event: ModelEvent) -> None:
+        """Show something that the model said, as an event of this run."""
+        if type(event) is TextDelta:
+            shown: Event = TextDelta(event.text, run_id=self.run_id, path=self.path)
+        else:
+            shown = self.stamped(event)
+        self.fanout.publish(Entry(0, self.clock.now(), shown))
+
+    def stamped(self, event: Event) -> Event:
+        """The event as one of this run."""
+        return msgspec.structs.replace(event, run_id=self.run_id, path=self.path)
 
     def progress(self, call_id: str, name: str, data: Any) -> None:
         """Show how far a tool is. May be called from any thread."""

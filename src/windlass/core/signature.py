@@ -145,7 +145,8 @@ class _Names:
         """Whether it is `ToolContext[Deps]` as a string, with a `Deps` that only the type checker knows."""
         if self.context_type is None or not isinstance(annotation, str):
             return False
-        return re.fullmatch(rf"(?:\w+\.)*{self.context_type.__name__}(?:\[.*\])?(?: \| None)?", annotation) is not None
+        name = rf"(?:\w+\.)*{self.context_type.__name__}(?:\[.*\])?(?: \| None)?"
+        return re.fullmatch(name, annotation.strip("'\"")) is not None
 
 
 def _local_names(function: Any) -> dict[str, Any]:

@@ -6,7 +6,6 @@ that no short text costs more than a moment.
 
 import ast
 import math
-import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -21,16 +20,8 @@ MOST_BITS: Final = 4096
 """Of a whole number: a little over 1,200 digits."""
 
 
-def _power(number: Number, exponent: Number) -> Any:
-    """A power, unless it can be seen beforehand that it is too large."""
-    whole = isinstance(number, int) and isinstance(exponent, int) and abs(number) > 1
-    if whole and int(number).bit_length() * exponent > MOST_BITS:
-        raise OverflowError
-    return number**exponent
-
-
-def _rounded(number: Number) -> int:
-    """To a whole number only: a second argument of `round` could ask for a billion digits."""
+def _to_whole(number: Number) -> int:
+    """`round` without its second argument, which could ask for a billion digits."""
     return round(number)
 
 
@@ -41,21 +32,11 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "floor": math.floor,
     "max": max,
     "min": min,
-    "round": _rounded,
+    "round": _to_whole,
     "sqrt": math.sqrt,
 }
-_SIGNS: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
-_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: _power,
-}
 
-_LOOKALIKES: Final = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "^": "**"})  # noqa: RUF001 - typed by people
+_LOOKALIKES: Final = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "^": "**"})  # noqa: RUF001 - people type them
 _NUMBER: Final = r"(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?!\w)"
 _NAME: Final = rf"(?:{'|'.join([*_FUNCTIONS, *_CONSTANTS])})(?!\w)"
 _TOKENS: Final = re.compile(rf"(?:\s|{_NUMBER}|{_NAME}|[-+*/%(),])*")
@@ -65,22 +46,24 @@ _KNOWN: Final = f"numbers, + - * / // % **, parentheses, {', '.join([*_FUNCTIONS
 def evaluate(expression: str) -> Number:
     """The value of an expression such as `(17 + 4) * 2`. Raises `ToolError` saying what cannot be worked out."""
     if len(expression) > MOST_CHARACTERS:
-        raise ToolError(
-            f"the expression has {len(expression)} characters, and {MOST_CHARACTERS} are the most: split it"
-        )
+        problem = f"it has {len(expression)} characters, and {MOST_CHARACTERS} are the most: split it"
+        raise ToolError(f"{expression[:20]!r}… cannot be calculated: {problem}")
     text = expression.translate(_LOOKALIKES).strip()
     understood = _TOKENS.match(text)
-    if understood is None or understood.end() < len(text):
-        rest = text[understood.end() :] if understood else text
+    rest = text[understood.end() :] if understood else text
+    if rest:
         raise ToolError(f"{expression!r} is not arithmetic from {rest[:20]!r} on: use {_KNOWN}")
     try:
         return _value(ast.parse(text, mode="eval").body)
     except ZeroDivisionError:
-        message = f"{expression!r} divides by zero"
+        problem = "it divides by zero"
     except OverflowError:
-        message = f"{expression!r} becomes too large to work out"
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise ToolError(f"{expression!r} cannot be worked out ({error}): use {_KNOWN}")
+        problem = "it becomes too large"
+    except SyntaxError as error:
+        problem = f"{error.msg}; use {_KNOWN}"
+    except (ValueError, TypeError, RecursionError, MemoryError) as error:
+        problem = f"{error}; use {_KNOWN}"
+    raise ToolError(f"{expression!r} cannot be calculated: {problem}")
 
 
 def written(number: Number) -> str:
@@ -96,20 +79,48 @@ def _value(node: ast.expr) -> Number:
             return _bounded(number)
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
-        case ast.UnaryOp(op=sign, operand=operand) if type(sign) in _SIGNS:
-            return _SIGNS[type(sign)](_value(operand))  # type: ignore[no-any-return]
-        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
-            return _bounded(_OPERATORS[type(sign)](_value(left), _value(right)))
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _value(operand)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+        case ast.BinOp(left=left, op=sign, right=right):
+            return _bounded(_combined(_value(left), sign, _value(right)))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             return _bounded(_FUNCTIONS[name](*[_value(each) for each in arguments]))
         case _:
             raise ValueError(f"{ast.unparse(node)!r} is no number")
 
 
+def _combined(left: Number, sign: ast.operator, right: Number) -> Any:
+    match sign:
+        case ast.Add():
+            return left + right
+        case ast.Sub():
+            return left - right
+        case ast.Mult():
+            return left * right
+        case ast.Div():
+            return left / right
+        case ast.FloorDiv():
+            return left // right
+        case ast.Mod():
+            return left % right
+        case _:  # the pattern of tokens leaves only this one
+            return _power(left, right)
+
+
+def _power(number: Number, exponent: Number) -> Any:
+    """A power, unless it can be seen beforehand that it is too large."""
+    if isinstance(number, int) and isinstance(exponent, int) and abs(number) > 1:
+        if number.bit_length() * exponent > MOST_BITS:
+            raise OverflowError
+    return number**exponent
+
+
 def _bounded(number: Any) -> Number:
     """The number, if it is one that can be gone on with."""
     if isinstance(number, complex):
-        raise ValueError("it has no real result")  # noqa: TRY004 - it is the value that has no meaning here
+        raise ValueError("it has no real result")  # noqa: TRY004 - its type only shows it
     too_large = number.bit_length() > MOST_BITS if isinstance(number, int) else not math.isfinite(number)
     if too_large:
         raise OverflowError

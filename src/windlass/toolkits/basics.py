@@ -53,7 +53,7 @@ def time_in(zone: str, at: float) -> str:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         import difflib
 
-        near = difflib.get_close_matches(zone, zoneinfo.available_timezones(), 3, 0.5)
+        near = difflib.get_close_matches(zone[:60], zoneinfo.available_timezones(), 3, 0.5)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "write it like 'Europe/Oslo'"
-        raise ToolError(f"there is no time zone {zone!r}: {hint}") from error
+        raise ToolError(f"there is no time zone {zone[:60]!r}: {hint}") from error
     return there.strftime("%A, %Y-%m-%d %H:%M:%S %Z (UTC%z)")

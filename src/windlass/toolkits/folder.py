@@ -86,9 +86,7 @@ class Folder:
             raise ToolError(f"{path!r} lies outside the working folder: use a path below it")
         steps = os.path.relpath(real, self._root).split(os.sep)
         if any(step.startswith(".") for step in steps):
-            raise ToolError(
-                f"{path!r} is hidden, or the folder itself: use a file whose name does not begin with a dot"
-            )
+            raise ToolError(f"{path!r} is hidden, or no file at all: use one whose name has no dot in front")
         return steps
 
 
