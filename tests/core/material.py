@@ -1,6 +1,9 @@
 """Values for hypothesis to draw: what a model, a person or a tool might put into messages and events."""
 
-from typing import Any
+import collections.abc
+import typing
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
@@ -35,9 +38,7 @@ jsons = st.recursive(
 json_objects = st.dictionaries(texts, jsons, max_size=3)
 
 tokens = st.integers(0, 2**53)
-usages = st.builds(
-    Usage, tokens, tokens, tokens, tokens, tokens, st.sampled_from(["exact", "estimated", "partial"])
-)
+usages = st.builds(Usage, tokens, tokens, tokens, tokens, tokens, st.sampled_from(["exact", "estimated", "partial"]))
 
 
 def _media(kind: Any, **more: Any) -> st.SearchStrategy[Any]:
@@ -72,61 +73,40 @@ messages = st.builds(
     metadata=json_objects,
 )
 
-_FIELDS: dict[str, st.SearchStrategy[Any]] = {
-    "message": messages,
-    "summary": messages,
-    "partial": st.none() | messages,
-    "result": results,
-    "usage": usages,
-    "options": json_objects,
-    "settings": json_objects,
-    "details": json_objects,
-    "changes": json_objects,
-    "calls": st.lists(json_objects, max_size=2).map(tuple),
-    "data": jsons,
-    "mode": st.sampled_from(["now", "after_tools", "after_turn"]),
-    "action": texts,
-    "scope": st.sampled_from(["once", "session", "session_target", "forever"]),
-    "source": st.sampled_from(["user", "model", "code"]),
-    "stop": st.none() | st.sampled_from(StopReason),
-    "added": st.lists(texts, max_size=2).map(tuple),
-    "removed": st.lists(texts, max_size=2).map(tuple),
-    "after": st.none() | tokens,
-    "cost_usd": st.none() | st.floats(0, 1e6),
-}
-_BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
-    str: texts,
-    int: tokens,
-    float: st.floats(0, 1e6),
+_OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    Any: jsons,
     bool: st.booleans(),
+    float: st.floats(0, 1e6),
+    int: tokens,
+    Message: messages,
+    NoneType: st.none(),
+    StopReason: st.sampled_from(StopReason),
+    str: texts,
+    ToolResult: results,
+    Usage: usages,
 }
-_SPECIAL = {
-    ("reply_finished", "message"): st.none() | messages,
-    ("reply_finished", "usage"): st.none() | usages,
-    ("error_raised", "message"): texts,
-    ("retry_scheduled", "message"): texts,
-    ("failed_over", "message"): texts,
-    ("subagent_finished", "message"): texts,
-    ("guardrail_tripped", "action"): st.sampled_from(["nudge", "halt"]),
-    ("model_requested", "messages"): tokens,
-}
-"""Fields whose name means something else elsewhere."""
 
 
-def _of_kind(kind: type[Event]) -> st.SearchStrategy[Event]:
-    tag = str(kind.__struct_config__.tag)
-    fields = {}
-    for name in kind.__struct_fields__:
-        strategy = _SPECIAL.get((tag, name))
-        if strategy is None:
-            strategy = _FIELDS.get(name)
-        fields[name] = _BY_TYPE[_annotation(kind, name)] if strategy is None else strategy
-    return st.builds(kind, **fields)
+def _values(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a field, by its type."""
+    arguments = get_args(hint)
+    match get_origin(hint):
+        case None:
+            return _OF_TYPE[hint]
+        case typing.Literal:
+            return st.sampled_from(arguments)
+        case collections.abc.Mapping:
+            return json_objects
+        case origin if origin is tuple:
+            return st.lists(_values(arguments[0]), max_size=2).map(tuple)
+        case _:
+            return st.one_of([_values(each) for each in arguments])
 
 
-def _annotation(kind: type, name: str) -> Any:
-    return next(each.__annotations__[name] for each in kind.__mro__ if name in each.__dict__.get("__annotations__", {}))
+def _events_of(kind: type[Event]) -> st.SearchStrategy[Event]:
+    hints = get_type_hints(kind)
+    return st.builds(kind, **{name: _values(hints[name]) for name in kind.__struct_fields__})
 
 
-events = st.sampled_from(sorted(EVENTS)).map(EVENTS.__getitem__).filter(lambda kind: kind is not Unknown).flatmap(_of_kind)
+events = st.one_of([_events_of(kind) for kind in EVENTS.values() if kind is not Unknown])
 """An event of any kind that this version knows."""

@@ -71,7 +71,8 @@ def test_problems_of_a_part_are_problems_of_the_whole():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "null"), (True, "true"), (False, "false"), (0, "0"), (1.5, "1.5"), ("a", "'a'"), ([1], "[1]")]
+    ("value", "text"),
+    [(None, "null"), (True, "true"), (False, "false"), (0, "0"), (1.5, "1.5"), ("a", "'a'"), ([1], "[1]")],
 )
 def test_values_are_shown_the_way_json_has_them(value, text):
     assert shown(value) == text
@@ -163,7 +164,9 @@ DOG = {"type": "object", "properties": {"kind": {"enum": ["dog"]}, "tricks": {"t
         (
             {"anyOf": [CAT, DOG]},
             {"kind": "cow", "lives": 1, "tricks": []},
-            ["fits none of the allowed forms (kind: expected 'cat', got 'cow'; or kind: expected one of 'dog', got 'cow')"],
+            [
+                "fits none of the allowed forms (kind: expected 'cat', got 'cow'; or kind: expected one of 'dog', got 'cow')"
+            ],
         ),
         ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, ["fits more than one of the allowed forms: 3"]),
     ],
@@ -235,7 +238,13 @@ def test_what_pydantic_finds_is_told_in_words(value, problems):
 
 
 schemas = st.sampled_from(
-    [{"type": "integer"}, {"enum": [1, "a"]}, PLACE, {"anyOf": [CAT, DOG, {"type": "null"}]}, {"items": {"oneOf": [PLACE, CAT]}}]
+    [
+        {"type": "integer"},
+        {"enum": [1, "a"]},
+        PLACE,
+        {"anyOf": [CAT, DOG, {"type": "null"}]},
+        {"items": {"oneOf": [PLACE, CAT]}},
+    ]
 )
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

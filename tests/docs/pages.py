@@ -1,6 +1,6 @@
 """The pages of the documentation, as the tests of this folder read and run them.
 
-A page's `python` blocks run in order, in one namespace and one event loop, so that a block may build on those before it.
+A page's `python` blocks run in order, in one namespace and one event loop, so a block may build on those before it.
 
 - `await` may stand at the top level, as in a notebook or `python -m asyncio`.
 - What a block prints must be what its `#>` comments say, line by line.
@@ -14,13 +14,14 @@ import asyncio
 import contextlib
 import inspect
 import io
+import itertools
 import re
 import subprocess
 import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -91,7 +92,7 @@ def links_of(page: Path) -> Iterator[str]:
 def anchors_of(page: Path) -> set[str]:
     """The names under which the headings of a page can be linked."""
     tokens = tokens_of(page)
-    titles = [after.content for token, after in zip(tokens, tokens[1:], strict=False) if token.type == "heading_open"]
+    titles = [after.content for token, after in itertools.pairwise(tokens) if token.type == "heading_open"]
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
@@ -103,7 +104,7 @@ class Reading:
         self._module = types.ModuleType("page_" + re.sub(r"\W", "_", name_of(page)))
         self._runner = asyncio.Runner()
 
-    def __enter__(self) -> "Reading":
+    def __enter__(self) -> Self:
         sys.modules[self._module.__name__] = self._module  # types that are defined in a block are looked up there
         return self
 

@@ -103,6 +103,24 @@ async def test_an_acquire_that_is_cancelled_holds_nothing(path, store):
     await store.acquire("s")
 
 
+async def test_a_release_that_is_cancelled_is_done_all_the_same(path, store):
+    lease = await store.acquire("s")
+    task = asyncio.ensure_future(store.release(lease))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await store.acquire("s")).fence == lease.fence + 1
+
+
+async def test_a_lease_given_back_after_the_store_was_closed_does_not_open_it_again(path, store):
+    lease = await store.acquire("s")
+    await store.aclose()
+    path.unlink()
+    await store.release(lease)
+    assert not path.exists()
+
+
 def test_of_several_processes_one_gets_each_session(path):
     """They also make the file at the same time."""
     with child("race", path, 20) as one, child("race", path, 20) as two, child("race", path, 20) as three:

@@ -11,6 +11,18 @@ REF = "#/$defs/"
 """Where references point to: the definitions of the root."""
 
 
+def with_definitions(schema: JsonSchema, definitions: JsonSchema) -> JsonSchema:
+    """The schema with those definitions that it refers to, in one step or in many."""
+    used: JsonSchema = {}
+    pending = [schema]
+    while pending:
+        text = msgspec.json.encode(pending.pop())
+        found = [name for name in definitions if name not in used and f'"{REF}{name}"'.encode() in text]
+        used |= {name: definitions[name] for name in found}
+        pending += [definitions[name] for name in found]
+    return {**schema, "$defs": used} if used else schema
+
+
 def hoisted(schema: JsonSchema, definitions: JsonSchema) -> JsonSchema:
     """The schema without its `$defs`, which are moved to those of the whole, under other names if theirs are taken."""
     own: JsonSchema = schema.get("$defs", {})
@@ -40,16 +52,14 @@ def _replaced(node: Any, texts: dict[str, str]) -> Any:
 
 
 def with_type_at_root(schema: JsonSchema) -> JsonSchema:
-    """In place of a reference to a definition, the definition; it stays under `$defs` if it refers to itself."""
+    """In place of a reference to a definition, the definition; it stays a definition too if it refers to itself."""
     reference = schema.pop("$ref", None)
     if reference is None:
         return schema
     definitions = schema.pop("$defs")
     name = reference.removeprefix(REF)
     root = {**definitions[name], **schema}
-    if f'"{reference}"'.encode() not in msgspec.json.encode(definitions):
-        del definitions[name]
-    return {**root, "$defs": definitions} if definitions else root
+    return with_definitions(root, definitions)
 
 
 def with_typed_enums(node: Any) -> Any:

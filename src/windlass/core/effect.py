@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
+from .arguments import arguments_hash
 from .error import NotStarted, ToolError
 from .event import ToolStarted
 from .fold import INTERRUPTED, NOT_STARTED
@@ -40,11 +41,12 @@ class Job(Struct, eq=False):
     """As they will run, as JSON values."""
     given: Arguments
     """The same, validated and converted: what the function gets."""
-    arguments_hash: str
     attempts: int = 0
     """Intents that were stored for this call before."""
     interrupted: bool = False
     """The run was cancelled while this ran."""
+    arguments_hash: str = ""
+    """What a verdict is bound to; empty when nobody has to be asked."""
 
     def needs_permission(self) -> bool:
         """Whether the tool says that somebody has to agree."""
@@ -57,8 +59,9 @@ class Job(Struct, eq=False):
             return True
 
     def permission_request(self, run: "Run") -> PermissionRequest:
-        """The question whether it may run."""
+        """The question whether it may run, with these arguments and no others."""
         tool = self.tool
+        self.arguments_hash = arguments_hash(self.arguments)
         target = str(tool.target(self.given)) if tool.target is not None else to_text(self.arguments)
         return PermissionRequest(
             self.call.call_id,
@@ -78,8 +81,8 @@ class Job(Struct, eq=False):
             self.call.call_id,
             self.tool.name,
             self.tool.effect,
-            self.arguments_hash,
             run.idempotency_key(self.call.call_id),
+            self.arguments_hash,
             self.attempts + 1,
             run_id=run.run_id,
             path=run.path,

@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
-from .message import NO_USAGE, Message, ToolResult, Usage
-
+from .message import NO_USAGE, Message, StopReason, ToolResult, Usage
 
 Scope: TypeAlias = Literal["once", "session", "session_target", "forever"]
 """How far a verdict reaches: this call; this tool and action in this session; the same on the same target only; the
@@ -181,8 +180,8 @@ class UsageReported(Event, frozen=True):
 class ReplyFinished(Event, frozen=True):
     """The last thing that a model's stream says."""
 
-    stop: Any = None
-    """A `StopReason`; `None` means what the parts suggest."""
+    stop: StopReason | None = None
+    """`None` means what the parts suggest."""
     usage: Usage | None = None
     """`None` when the provider did not tell."""
     model: str = ""
@@ -268,8 +267,10 @@ class ToolStarted(Event, frozen=True):
     name: str
     effect: str
     """What a crash from here on would mean: `read`, `idempotent`, `at_most_once` or `ask`."""
-    arguments_hash: str
     idempotency_key: str
+    """What the receiver of an idempotent call knows it by."""
+    arguments_hash: str = ""
+    """The arguments that were allowed; empty when nobody had to be asked."""
     attempt: int = 1
 
 

@@ -18,7 +18,7 @@ from .event import (
     ToolFinished,
     ToolStarted,
 )
-from .message import NO_USAGE, Message, Status, Text, ToolCall, ToolResult
+from .message import NO_USAGE, Message, Status, Text, ToolCall, ToolResult, Usage
 
 
 class View(Sequence[Message]):
@@ -62,6 +62,8 @@ class State:
 
     __slots__ = (
         "_messages",
+        "_unsummed",
+        "_usage",
         "attempts",
         "call_ids",
         "decided",
@@ -77,7 +79,6 @@ class State:
         "started",
         "tool_calls",
         "turns",
-        "usage",
     )
 
     def __init__(self) -> None:
@@ -96,8 +97,8 @@ class State:
         """Requests sent for the turn that has no reply yet."""
         self.tool_calls = 0
         """Calls that were started in that run."""
-        self.usage = NO_USAGE
-        """What that run has used."""
+        self._usage = NO_USAGE
+        self._unsummed: list[Usage] = []
         self.reply: Message | None = None
         """The reply whose calls are not all settled."""
         self.open_calls: dict[str, ToolCall] = {}
@@ -121,6 +122,14 @@ class State:
         return View(self._messages)
 
     @property
+    def usage(self) -> Usage:
+        """What that run has used. Summed up when it is asked for, since most turns do not ask."""
+        for each in self._unsummed:
+            self._usage += each
+        self._unsummed.clear()
+        return self._usage
+
+    @property
     def interrupted(self) -> bool:
         """Whether a run was begun and not ended."""
         return self.run is not None and self.ended is None
@@ -141,7 +150,8 @@ class State:
         self.run, self.ended = event, None
         self.first = len(self._messages)
         self.turns = self.attempts = self.tool_calls = 0
-        self.usage = NO_USAGE
+        self._usage = NO_USAGE
+        self._unsummed.clear()
 
     def run_ended(self, event: RunEnded) -> None:
         """The run is over."""
@@ -160,15 +170,15 @@ class State:
             return
         self.attempts = 0
         if message.usage is not None:
-            self.usage += message.usage
-        calls = message.tool_calls
-        if not calls:
+            self._unsummed.append(message.usage)
+        for part in message.parts:
+            if type(part) is ToolCall:
+                self.open_calls[part.call_id] = part
+                self.call_ids.add(part.call_id)
+        if self.open_calls:
+            self.reply = message
+        else:
             self._messages.append(message)
-            return
-        self.reply = message
-        for call in calls:
-            self.open_calls[call.call_id] = call
-            self.call_ids.add(call.call_id)
 
     def tool_started(self, event: ToolStarted) -> None:
         """A call has an intent."""

@@ -8,7 +8,7 @@ import types
 import typing
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, Required, Union, get_args, get_origin
 
 import msgspec
 
@@ -86,7 +86,7 @@ class Survey:
             self.needs_pydantic |= any(_is_of_pydantic(note) for note in arguments[1:])
             self._visit(arguments[0])
             return
-        if origin is Literal:
+        if origin is Literal or origin is ClassVar:
             return
         for argument in arguments:
             self._visit(argument)

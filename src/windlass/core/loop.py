@@ -47,8 +47,8 @@ from .message import Message, Status, StopReason, ToolCall, ToolResult, user
 from .model import Request, assemble, is_empty, sound
 from .permission import NO_ANSWER, NOBODY_TO_ASK, PermissionRequest, Permissions, Verdict, decision_of
 from .run import Accepted, Engine, Outcome, Run
-from .schema import Invalid, arguments_hash, parse_object
-from .stop import Halt, Step, holds
+from .schema import Invalid, parse_object
+from .stop import Halt, Nudge, Step, holds
 from .store import uninterrupted
 from .tool import Skip
 
@@ -85,7 +85,8 @@ async def react(run: Run) -> Outcome[Any]:
                 return run.outcome("limit", limit)
             reply = await turn(run)
         outcome = await (after_calls(run, reply) if run.state.open_calls else after_answer(run, reply))
-        run.show(TurnEnded(run.state.turns, run.state.usage, run_id=run.run_id, path=run.path))
+        if run.fanout.watched:
+            run.show(TurnEnded(run.state.turns, run.state.usage, run_id=run.run_id, path=run.path))
         if outcome is not None:
             return outcome
 
@@ -100,7 +101,8 @@ async def turn(run: Run) -> Message:
     messages = run.messages
     request = run.request(messages if run.shape is None else await run.shape(messages))
     requested = run.requested(request)
-    run.show(TurnStarted(requested.turn, run_id=run.run_id, path=run.path))
+    if run.fanout.watched:
+        run.show(TurnStarted(requested.turn, run_id=run.run_id, path=run.path))
     await run.emit(requested)
     faults.point("loop.requested")
     reply = sound(await listen(run, request), run.state.call_ids)
@@ -216,7 +218,8 @@ async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
     step = Step(run.state.turns, reply, calls, results, run.messages)
     if run.stop is not None and await holds(run.stop, step):
         return run.outcome("stopped", "stop_condition")
-    return await guard(run, step)
+    tripped = [(each.__name__, verdict) for each in run.guardrails if (verdict := each(step)) is not None]
+    return await guard(run, tripped) if tripped else None
 
 
 def terminated(results: Sequence[ToolResult]) -> bool:
@@ -225,18 +228,16 @@ def terminated(results: Sequence[ToolResult]) -> bool:
     return bool(ran) and not [result for result in ran if result.is_error or not result.terminate]
 
 
-async def guard(run: Run, step: Step) -> Outcome[Any] | None:
-    """Tell a model that goes in circles, and stop it in the end."""
-    for guardrail in run.guardrails:
-        verdict = guardrail(step)
-        if verdict is None:
-            continue
-        name = guardrail.__name__
+async def guard(run: Run, tripped: Sequence[tuple[str, Nudge | Halt]]) -> Outcome[Any] | None:
+    """Stop a model that goes in circles, or tell it so first."""
+    for name, verdict in tripped:
         if isinstance(verdict, Halt):
             await run.emit(GuardrailTripped(name, verdict.count, "halt", run_id=run.run_id, path=run.path))
             return run.outcome("stopped", name)
-        await run.emit(GuardrailTripped(name, verdict.count, "nudge", run_id=run.run_id, path=run.path))
-        await inject(run, [user(verdict.text, origin="guardrail")])
+    for name, verdict in tripped:
+        if isinstance(verdict, Nudge):
+            await run.emit(GuardrailTripped(name, verdict.count, "nudge", run_id=run.run_id, path=run.path))
+            await inject(run, [user(verdict.text, origin="guardrail")])
     return None
 
 
@@ -332,17 +333,18 @@ async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
     except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
         run.report(error, f"a prepare hook of {call.name!r}")
         return error_result(call, f"a hook of {call.name!r} failed: {error}")
-    return Job(call, tool, arguments, given, arguments_hash(arguments), before.attempt if before else 0)
+    return Job(call, tool, arguments, given, before.attempt if before else 0)
 
 
 async def permit(run: Run, jobs: list[Job]) -> list[Job]:
     """The jobs that may run: one question for all of them. A missing answer is a no, and so is an error."""
-    asked = [job for job in jobs if not allowed_before(run, job)]
-    requests = [job.permission_request(run) for job in asked]
+    asking = [(job, job.permission_request(run)) for job in jobs]
+    asked = [(job, request) for job, request in asking if not allowed_before(run, request)]
+    requests = [request for _, request in asked]
     verdicts = await ask(run, requests)
     refused: list[ToolResult] = []
     decisions: list[Event] = []
-    for job, request, verdict in zip(asked, requests, verdicts, strict=True):
+    for (job, request), verdict in zip(asked, verdicts, strict=True):
         decisions.append(decision_of(request, verdict, run.path))
         if not verdict.allow:
             refused.append(denied(job.call, verdict.reason))
@@ -351,10 +353,10 @@ async def permit(run: Run, jobs: list[Job]) -> list[Job]:
     return [job for job in jobs if job.call.call_id not in no]
 
 
-def allowed_before(run: Run, job: Job) -> bool:
+def allowed_before(run: Run, request: PermissionRequest) -> bool:
     """Whether this very call, with these very arguments, was allowed before a crash."""
-    decision = run.state.decided.get(job.call.call_id)
-    return decision is not None and decision.allow and decision.arguments_hash == job.arguments_hash
+    decision = run.state.decided.get(request.call_id)
+    return decision is not None and decision.allow and decision.arguments_hash == request.arguments_hash
 
 
 async def ask(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
@@ -415,8 +417,8 @@ def next_wave(waiting: deque[Job], running: Collection[Job], limit: int) -> list
 async def intend(run: Run, wave: Sequence[Job]) -> None:
     """Store that these effects are about to begin. Unless all of them only read, not even a power cut may forget it."""
     faults.point("loop.before_intent")
-    effects = {job.tool.effect for job in wave}
-    await run.emit(*[job.intent(run) for job in wave], sync=effects != {"read"})
+    changing = [job for job in wave if job.tool.effect != "read"]
+    await run.emit(*[job.intent(run) for job in wave], sync=bool(changing))
     faults.point("loop.intent_stored")
 
 

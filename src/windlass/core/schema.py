@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from .arguments import arguments_hash, parse_object
-from .definitions import REF, JsonSchema, hoisted, with_type_at_root, with_typed_enums
+from .definitions import REF, JsonSchema, hoisted, with_definitions, with_type_at_root, with_typed_enums
 from .error import ConfigError
 from .hint import Survey, split_description, translated
 from .plain import excerpt
@@ -132,7 +132,7 @@ class _Typed(Parameters):
         self._struct = _struct(self._fields)
         required = [name for name, field in self._fields.items() if field.required]
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-        super().__init__({**schema, "$defs": definitions} if definitions else schema)
+        super().__init__(with_definitions(schema, definitions))
 
     def parse(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._struct is None:
@@ -210,7 +210,7 @@ class _Native:
         schemas, definitions = msgspec.json.schema_components(types, schema_hook=self._custom_schema)
         for reference, described in zip(schemas[1:], survey.described, strict=True):
             described.add_to(definitions[reference["$ref"].removeprefix(REF)])
-        self.schema = with_typed_enums({**schemas[0], **({"$defs": definitions} if definitions else {})})
+        self.schema = with_typed_enums(with_definitions(schemas[0], definitions))
 
     def _custom_schema(self, kind: Any) -> JsonSchema:
         if not issubclass(kind, _PathLike) or inspect.isabstract(kind):

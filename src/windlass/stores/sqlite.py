@@ -80,6 +80,8 @@ class SqliteStore:
 
     async def release(self, lease: Lease) -> None:
         """Give the lease back; one that was lost already is not an error."""
+        if self._writer is None:
+            return  # closing gave back all there were
         writer = self._opened()
         self._leases.discard(lease)
         await _to_the_end(writer.write(partial(_give_back, lease, writer.leases)))

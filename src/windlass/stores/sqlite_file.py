@@ -6,7 +6,8 @@ A file that is not ours is refused and left as it is.
 
 import os
 import time
-from typing import Final, cast
+from collections.abc import Callable
+from typing import Final, TypeAlias, TypeVar, cast
 
 import apsw
 
@@ -14,6 +15,10 @@ from windlass.core.error import Conflict, StoreError
 
 from .place import check_place, make_file
 from .sqlite_connection import Connection
+
+T = TypeVar("T")
+Job: TypeAlias = Callable[[Connection], T]
+"""Something to do with a connection while nobody else uses it."""
 
 BUSY_SECONDS: Final = 30
 """How long a write waits for other processes."""
@@ -136,6 +141,19 @@ def _opened(path: str) -> Connection:
     return connection
 
 
+def transact(connection: Connection, job: Job[T]) -> T:
+    """Do a job that is committed as a whole, or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        result = job(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
+
+
 def close(connection: Connection) -> None:
     """Let go of the file; the last process to do so leaves it in one piece, without a log beside it."""
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -161,14 +179,11 @@ def _check_writable(connection: Connection) -> None:
 
 
 def _make_tables(connection: Connection, path: str) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    def make(connection: Connection) -> None:
         if not _check_format(connection, path):  # another process may have been quicker
             connection.execute(_SCHEMA)
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
+
+    transact(connection, make)
 
 
 def _use_wal(connection: Connection, path: str) -> None:

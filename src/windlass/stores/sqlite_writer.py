@@ -20,11 +20,10 @@ from windlass.core.error import StoreError
 from windlass.core.store import Lease
 
 from .sqlite_connection import Connection
-from .sqlite_file import BUSY_SECONDS, close, connect, store_error
+from .sqlite_file import BUSY_SECONDS, Job, close, connect, store_error, transact
 
 S = TypeVar("S")
 T = TypeVar("T")
-Job = Callable[[Connection], T]
 
 CHECKPOINT_PAGES: Final = 1000
 """The log is moved into the database each time it has grown by this many pages."""
@@ -78,7 +77,7 @@ class Writer:
         try:
             if self._connection is None:  # opening it would have to wait
                 return False
-            _transact(self._connection, job)
+            transact(self._connection, job)
         except apsw.BusyError:
             return False
         except apsw.Error as error:
@@ -169,27 +168,15 @@ def writer_of(path: str) -> Writer:
     return _WRITERS.get(key) or _WRITERS.setdefault(key, Writer(key[1]))
 
 
-def _transact(connection: Connection, job: Job[T]) -> T:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        result = job(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return result
-
-
 def _written(job: Job[T]) -> Job[T]:
-    return lambda connection: _transact(connection, job)
+    return lambda connection: transact(connection, job)
 
 
 def _synced(job: Job[T]) -> Job[T]:
     def perform(connection: Connection) -> T:
         connection.execute("PRAGMA synchronous = FULL")
         try:
-            return _transact(connection, job)
+            return transact(connection, job)
         finally:
             connection.execute("PRAGMA synchronous = NORMAL")
 

@@ -1,0 +1,12 @@
+"""The smallest agent: one model, one prompt, one outcome.
+
+The model is the offline demonstration model, so nothing but Python is needed.
+"""
+
+from windlass import Agent
+
+agent = Agent("demo", instructions="Be brief.")
+outcome = agent.run_sync("Hello!")
+
+print(outcome.text)
+print(f"status: {outcome.status}, turns: {outcome.steps}, tokens: {outcome.usage.total_tokens}")

@@ -1,0 +1,203 @@
+"""Messages and their parts: values that JSON keeps unchanged."""
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from tests.core.material import messages, parts, texts, usages
+from windlass.core.error import ConfigError
+from windlass.core.message import (
+    NO_USAGE,
+    PART_TYPES,
+    UNCERTAIN,
+    Audio,
+    Document,
+    Image,
+    Message,
+    Part,
+    Status,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    Video,
+    assistant,
+    flatten,
+    parts_of,
+    tool_message,
+    user,
+)
+
+CALL = ToolCall("call_1", "weather", '{"city":"Oslo"}')
+RESULT = ToolResult("call_1", "weather", (Text("4 degrees"),))
+
+
+# -- in and out of JSON ------------------------------------------------------------------------------------------------
+
+
+@given(messages)
+def test_every_message_survives_json_unchanged(message):
+    assert msgspec.json.decode(msgspec.json.encode(message), type=Message) == message
+
+
+@given(parts)
+def test_every_part_says_its_kind_in_json(part):
+    written = msgspec.json.encode(part)
+    assert msgspec.json.decode(written)["type"] == type(part).__struct_config__.tag
+    assert msgspec.json.decode(written, type=Part) == part
+
+
+def test_the_kinds_of_parts_have_names_of_their_own():
+    names = [kind.__struct_config__.tag for kind in PART_TYPES]
+    expected = ["text", "thinking", "image", "audio", "video", "document", "tool_call", "tool_result"]
+    assert names == expected
+
+
+def test_bytes_are_base64_in_json():
+    assert msgspec.json.encode(Image(data=b"\xff\x00", media_type="image/png")) == (
+        b'{"type":"image","data":"/wA=","media_type":"image/png"}'
+    )
+
+
+def test_what_was_not_said_is_not_written():
+    assert msgspec.json.encode(user("hi")) == b'{"role":"user","parts":[{"type":"text","text":"hi"}]}'
+
+
+def test_the_raw_arguments_of_a_call_are_kept_however_broken():
+    message = assistant(ToolCall("call_1", "shell", '{"command": "l'))
+    assert msgspec.json.decode(msgspec.json.encode(message), type=Message).tool_calls[0].arguments == '{"command": "l'
+
+
+def test_a_role_that_does_not_exist_is_not_read():
+    with pytest.raises(msgspec.ValidationError, match="robot"):
+        msgspec.json.decode(b'{"role":"robot"}', type=Message)
+
+
+@pytest.mark.parametrize("value", [Text("a"), user("a"), Usage(), CALL, RESULT])
+def test_values_cannot_be_changed(value):
+    with pytest.raises(AttributeError):
+        setattr(value, value.__struct_fields__[0], "b")
+
+
+def test_messages_do_not_share_what_is_kept_beside_them():
+    assert user("a").metadata is not user("a").metadata
+
+
+# -- putting messages together -----------------------------------------------------------------------------------------
+
+
+def test_a_message_from_a_person_is_made_of_text():
+    assert user("hi") == Message("user", (Text("hi"),))
+
+
+def test_a_message_says_where_it_came_from_and_what_belongs_to_it():
+    message = user("hi", origin="steering", metadata={"channel": 7})
+    assert (message.origin, message.metadata) == ("steering", {"channel": 7})
+
+
+def test_a_message_from_a_model_has_its_stop_reason_and_usage():
+    message = assistant([Thinking("Hm"), "Hello"], stop=StopReason.STOP, usage=Usage(3, 4))
+    assert message == Message(
+        "assistant", (Thinking("Hm"), Text("Hello")), stop=StopReason.STOP, usage=Usage(input_tokens=3, output_tokens=4)
+    )
+
+
+def test_one_message_answers_all_calls():
+    assert tool_message([RESULT]) == Message("tool", (RESULT,))
+
+
+def test_words_and_parts_may_be_mixed():
+    image = Image(url="https://example.org/cat.png")
+    assert parts_of(["Look: ", image]) == (Text("Look: "), image)
+    assert parts_of(image) == (image,)
+    assert parts_of(part for part in ("a", "b")) == (Text("a"), Text("b"))
+    assert parts_of([]) == ()
+
+
+@pytest.mark.parametrize("content", [None, 5, [5], ["a", None], b"abc", {"text": "a"}, user("hi"), Text], ids=repr)
+@pytest.mark.parametrize("make", [user, assistant])
+def test_what_is_no_content_is_refused_with_advice(make, content):
+    with pytest.raises(ConfigError, match=r"cannot be put into a message: give text, a part such as Image"):
+        make(content)
+
+
+# -- looking into messages ---------------------------------------------------------------------------------------------
+
+
+def test_a_message_gives_its_words_thoughts_calls_and_results_apart():
+    message = Message("assistant", (Thinking("Hm. "), Text("One. "), CALL, Thinking("So."), Text("Two."), RESULT))
+    assert message.text == "One. Two."
+    assert message.thinking == "Hm. So."
+    assert message.tool_calls == (CALL,)
+    assert message.tool_results == (RESULT,)
+
+
+@given(texts)
+def test_the_words_of_a_plain_message_are_what_was_said(text):
+    assert user(text).text == text
+
+
+@pytest.mark.parametrize("content", [[], Image(url="u"), CALL], ids=["nothing", "image", "call"])
+def test_a_message_without_words_has_none(content):
+    assert user(content).text == ""
+
+
+@pytest.mark.parametrize("status", Status)
+def test_every_status_but_ok_is_an_error_for_the_model(status):
+    assert ToolResult("c", "t", status=status).is_error == (status is not Status.OK)
+
+
+def test_three_statuses_leave_it_open_whether_something_happened():
+    assert {"timed_out", "cancelled", "unknown"} == UNCERTAIN
+
+
+# -- as plain text -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        (Text("hello"), "hello"),
+        (Thinking("secret"), ""),
+        (CALL, '[call weather {"city":"Oslo"}]'),
+        (RESULT, "4 degrees"),
+        (Image(data=b"x"), "[image]"),
+        (Image(data=b"x", name="cat.png", url="u"), "[image: cat.png]"),
+        (Audio(url="https://example.org/a.wav"), "[audio: https://example.org/a.wav]"),
+        (Video(file_id="f"), "[video]"),
+        (Document(name="plan.pdf"), "[document: plan.pdf]"),
+    ],
+)
+def test_a_part_that_is_not_text_is_flattened_to_a_note(part, text):
+    assert flatten([part]) == text
+
+
+def test_flattening_puts_each_part_on_a_line_and_leaves_out_what_shows_nothing():
+    assert flatten([Text("a"), Thinking("b"), Text(""), Image(), Text("c")]) == "a\n[image]\nc"
+
+
+def test_a_result_is_flattened_to_its_content():
+    result = ToolResult("c", "t", (Text("a"), Image(name="b.png")), render={"rows": 3})
+    assert result.text == flatten([result]) == "a\n[image: b.png]"
+
+
+# -- usage -------------------------------------------------------------------------------------------------------------
+
+
+@given(usages, usages)
+def test_usage_adds_up_and_is_as_precise_as_its_coarsest_part(one, other):
+    total = one + other
+    assert total == other + one
+    assert total.total_tokens == one.total_tokens + other.total_tokens
+    assert total.cache_read_tokens == one.cache_read_tokens + other.cache_read_tokens
+    assert total.cache_write_tokens == one.cache_write_tokens + other.cache_write_tokens
+    assert total.reasoning_tokens == one.reasoning_tokens + other.reasoning_tokens
+    order = ("exact", "estimated", "partial")
+    assert total.precision == order[max(order.index(one.precision), order.index(other.precision))]
+
+
+@given(usages)
+def test_adding_no_usage_changes_nothing(usage):
+    assert usage + NO_USAGE == usage
