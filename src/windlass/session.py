@@ -6,7 +6,7 @@ goes on at a time; a second one waits for its turn.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
@@ -25,7 +25,7 @@ from .core.permission import Gate, Grant, Permissions
 from .core.plain import clean, to_text
 from .core.run import CancelMode, Engine, Mailbox, Outcome, Run
 from .core.stop import Limits
-from .core.store import Lease, Log, Store, uninterrupted
+from .core.store import Lease, Log, Store, insisted, wait_through
 from .core.tool import Tool, Toolbox
 from .models import open_model
 from .stream import RunStream, coalesce, lagged, watcher_dropped
@@ -67,6 +67,8 @@ class Session:
         self._state = State()
         self._head = 0
         self._run: Run | None = None
+        self._driver: asyncio.Task[Any] | None = None
+        """The task that has the session now; others wait for their turn."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turnstile: asyncio.Lock
         self._fanout: Fanout[Entry]
@@ -171,14 +173,17 @@ class Session:
         self._settle_in()
         async with self._turnstile:
             token = _driving.set(_driving.get() | {key})
+            self._driver = asyncio.current_task()
             lease = await self.store.acquire(self.session_id)
             try:
-                return await self._drive(run_id, overrides, opening, lease)
+                return await self._watched(self._drive(run_id, overrides, opening, lease))
+            except BaseException:
+                self._state, self._head = State(), 0  # it may differ from what is stored: that is read again
+                raise
             finally:
                 _driving.reset(token)
                 self._run = None
-                self.mailbox.cancel = None  # it was meant for this run
-                await uninterrupted(self.store.release(lease))
+                await insisted(lambda: self.store.release(lease))
 
     async def _drive(
         self, run_id: str, overrides: Overrides, opening: Sequence[Event] | None, lease: Lease
@@ -199,17 +204,32 @@ class Session:
         outcome = await self._finish(run, overrides.get("engine", self.agent.engine))
         logger.info("run %s of session %s: %s %s", run_id, self.session_id, outcome.status, outcome.reason, extra=names)
         self._head = run.log.head
-        await self._fanout.drain(DRAIN_SECONDS)
         return outcome
+
+    async def _watched(self, work: Coroutine[Any, Any, Outcome[Any]]) -> Outcome[Any]:
+        """Show a run to the agent's watchers, and let them catch up before it is over."""
+        removers = [self._fanout.add(watcher) for watcher in self.agent.watchers]
+        try:
+            return await work
+        finally:
+            await insisted(lambda: self._fanout.drain(DRAIN_SECONDS))
+            for remove in removers:
+                remove()
 
     async def _finish(self, run: Run, engine: Engine) -> Outcome[Any]:
         """Drive the run in a task of its own, which can be cancelled, and left behind if it does not even end then."""
         task = asyncio.ensure_future(execute(run, engine))
-        run.task = task
-        await asyncio.wait((task, run.left_behind), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        return await _wind_up(run)
+        cancelled = False
+        while not task.done() and not run.left_behind.done():
+            try:
+                await asyncio.wait((task, run.left_behind), return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:  # the event loop is being closed: there is still time to end in good order
+                cancelled = True
+                run.interrupt("cancelled")
+        outcome = task.result() if task.done() else await _wind_up(run)
+        if cancelled:
+            raise asyncio.CancelledError
+        return outcome
 
     async def _catch_up(self) -> None:
         """Take into account what has come into the log since we last looked."""
@@ -271,8 +291,6 @@ class Session:
             self._loop = loop
             self._turnstile = asyncio.Lock()
             self._fanout = Fanout(coalesce=coalesce, lagged=lagged, on_dropped=self._report_dropped)
-            for watcher in self.agent.watchers:
-                self._fanout.add(watcher)
 
     def _report_dropped(self, name: str, error: BaseException) -> None:
         self._fanout.publish(Entry(0, self.agent.clock.now(), watcher_dropped(name, error)))
@@ -283,11 +301,13 @@ class Session:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if self._run is None:
-                task.cancel()
-            else:
+            if self._run is not None and self._driver is task:
                 self._run.cancel("now")
-            await uninterrupted(asyncio.wait((task,)))
+            else:
+                task.cancel()
+            await wait_through((task,))
+            if not task.cancelled():
+                task.exception()  # looked at, so that asyncio does not complain about it
             raise
 
     def __repr__(self) -> str:
@@ -296,15 +316,15 @@ class Session:
 
 async def _wind_up(run: Run) -> Outcome[Any]:
     """End a run whose task does not: its log is taken from it, and every open call says so."""
-    run.log = run.log.taken_over()
     results = [
         uncertain(call, Status.CANCELLED, "The run was cancelled, and this did not stop; it may still be running.")
         if call.call_id in run.state.started
         else not_started(call)
         for call in run.state.unsettled
     ]
+    await run.take_over([finished(run, each) for each in results])
     outcome = run.interruption()
-    await run.emit(*[finished(run, each) for each in results], ended(run, outcome), sync=True)
+    await run.take_over([ended(run, outcome)])
     return outcome
 
 

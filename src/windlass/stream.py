@@ -15,6 +15,10 @@ MERGED_CHARACTERS = 64 * 1024
 """Deltas that wait are merged up to this length."""
 
 
+_going: "set[asyncio.Future[Outcome[Any]]]" = set()
+"""Runs that nobody may be looking at: the event loop alone would not keep them alive."""
+
+
 class RunStream:
     """The events of one run, and its outcome.
 
@@ -49,6 +53,8 @@ class RunStream:
     def _started(self) -> "asyncio.Future[Outcome[Any]]":
         if self._task is None:
             self._task = asyncio.ensure_future(self._begin())
+            _going.add(self._task)
+            self._task.add_done_callback(_going.discard)
         return self._task
 
     async def _events(self) -> AsyncIterator[Event]:

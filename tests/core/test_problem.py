@@ -145,6 +145,8 @@ def test_what_a_schema_finds_is_told_in_words(schema, value, problems):
 PLACE = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 CAT = {"type": "object", "properties": {"kind": {"const": "cat"}, "lives": {"type": "integer"}}, "required": ["lives"]}
 DOG = {"type": "object", "properties": {"kind": {"enum": ["dog"]}, "tricks": {"type": "array"}}, "required": ["tricks"]}
+NO_CAT = "kind: expected 'cat', got 'cow'"
+NO_DOG = "kind: expected one of 'dog', got 'cow'"
 
 
 @pytest.mark.parametrize(
@@ -164,9 +166,7 @@ DOG = {"type": "object", "properties": {"kind": {"enum": ["dog"]}, "tricks": {"t
         (
             {"anyOf": [CAT, DOG]},
             {"kind": "cow", "lives": 1, "tricks": []},
-            [
-                "fits none of the allowed forms (kind: expected 'cat', got 'cow'; or kind: expected one of 'dog', got 'cow')"
-            ],
+            [f"fits none of the allowed forms ({NO_CAT}; or {NO_DOG})"],
         ),
         ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, ["fits more than one of the allowed forms: 3"]),
     ],
@@ -243,7 +243,7 @@ schemas = st.sampled_from(
         {"enum": [1, "a"]},
         PLACE,
         {"anyOf": [CAT, DOG, {"type": "null"}]},
-        {"items": {"oneOf": [PLACE, CAT]}},
+        {"items": {"oneOf": [CAT]}},
     ]
 )
 values = st.recursive(

@@ -113,7 +113,7 @@ def test_types_of_the_enclosing_functions_are_found_while_they_run():
         return Inner, Tools.found
 
     inner, signature = inside()
-    assert [each.annotation for each in signature.parameters] == [Outer, list[inner]]
+    assert [each.annotation for each in signature.parameters] == [Outer, list.__class_getitem__(inner)]
 
 
 def test_types_of_enclosing_functions_are_found_after_they_ran_if_the_function_uses_them():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any
 
-IDLE_THREADS = ("MainThread", "windlass-tool", "asyncio_", "windlass-sqlite")
+IDLE_THREADS = ("windlass-tool", "windlass-sqlite")
 """Threads that may be there after a run: they wait for the next one."""
 
 
@@ -111,9 +111,9 @@ class Complaints:
         assert self.heard == []
 
 
-def assert_nothing_is_left() -> None:
+def assert_nothing_is_left(threads_before: Collection[threading.Thread]) -> None:
     """No task but the current one, and no thread that has anything to do with a run that is over."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     assert not left, f"tasks are left: {left}"
-    threads = [thread.name for thread in threading.enumerate() if not thread.name.startswith(IDLE_THREADS)]
-    assert not threads, f"threads are left: {threads}"
+    new = [thread.name for thread in threading.enumerate() if thread not in threads_before]
+    assert all(name.startswith(IDLE_THREADS) for name in new), f"threads are left: {new}"

@@ -4,13 +4,14 @@ The envelope is open: it is decoded first, and an event of an unknown kind is ke
 marked it critical. What is written can always be read back, and no content can make writing fail.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from .error import UnreadableEntry
 from .event import EVENTS, Entry, Event, Unknown
+from .message import PART_TYPES, Message, Usage
 from .plain import to_jsonable
 
 VERSION = 1
@@ -20,7 +21,11 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 UPCASTERS: dict[int, Upcaster] = {}
 """From the event of version N, as plain data, to that of version N + 1."""
 
+DEEP = 400
+"""Data with more brackets than this is looked into: it may be nested so deep that it could not be read back."""
+
 _encoder = msgspec.json.Encoder()
+_type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
 
 
 class _Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,7 +34,8 @@ class _Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
     event: msgspec.Raw
     id: str = ""
     critical: bool = False
-    v: int = VERSION
+    v: int = 1
+    """What is written without a version is of the first one, for ever."""
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -42,13 +48,15 @@ _decoders: dict[str, msgspec.json.Decoder[Event]] = {}
 
 
 def encode_event(event: Event) -> bytes:
-    """The event as JSON. Never fails because of what is in it: what JSON cannot hold is marked, not refused."""
-    if type(event) is Unknown:
-        return _encoder.encode(event.body)
+    """The event as JSON. Never fails because of what is in it: what JSON cannot hold is marked; NaN becomes null."""
+    content = _as_it_came(event) if type(event) is Unknown else event
     try:
-        return _encoder.encode(event)
-    except (ValueError, TypeError, RecursionError, OverflowError):
-        return _encoder.encode(_sanitised(event))
+        raw = _encoder.encode(content)
+    except Exception:  # noqa: BLE001 - whatever is in it may raise whatever it likes
+        return _encoder.encode(_sanitised(content))
+    if len(raw) > 2 * DEEP and raw.count(b"[") + raw.count(b"{") > DEEP:
+        return _encoder.encode(_sanitised(content))
+    return raw
 
 
 def decode_event(raw: bytes, *, critical: bool = False, version: int = VERSION) -> Event:
@@ -69,7 +77,7 @@ def encode_entry(entry: Entry) -> bytes:
     """The whole entry as one line of JSON."""
     event = entry.event
     raw = msgspec.Raw(encode_event(event))
-    return _encoder.encode(_Envelope(entry.seq, entry.at, raw, entry.id, type(event).critical))
+    return _encoder.encode(_Envelope(entry.seq, entry.at, raw, entry.id, type(event).critical, VERSION))
 
 
 def decode_entry(raw: bytes) -> Entry:
@@ -97,9 +105,23 @@ def _upcast(body: dict[str, Any], version: int) -> dict[str, Any]:
     return body
 
 
-def _sanitised(event: Event) -> Any:
-    try:
-        return to_jsonable(msgspec.to_builtins(event, enc_hook=to_jsonable))
-    except RecursionError:
-        fields: Mapping[str, Any] = {name: to_jsonable(getattr(event, name)) for name in event.__struct_fields__}
-        return {"kind": event.__struct_config__.tag, **fields}
+def _as_it_came(event: Unknown) -> Any:
+    """The body of an unknown event, which is all of it, unless somebody made one by hand."""
+    body = event.body
+    return body if _type_of(body) is dict and body.get("kind") == event.name else {"kind": event.name, "body": body}
+
+
+_OURS = (Event, Message, Usage, *PART_TYPES)
+_LEVELS = 4
+"""How deep our own values lie in one another: an event, a message, a result, its content."""
+
+
+def _sanitised(value: Any, levels: int = _LEVELS) -> Any:
+    """Our own values field by field, so that they can be read back, and what others put into them made fit for JSON."""
+    if levels and isinstance(value, _OURS):
+        config = value.__struct_config__
+        fields = {name: _sanitised(getattr(value, name), levels - 1) for name in value.__struct_fields__}
+        return fields if config.tag_field is None else {config.tag_field: config.tag, **fields}
+    if _type_of(value) is tuple and all(isinstance(each, _OURS) for each in value):
+        return [_sanitised(each, levels) for each in value]
+    return value if isinstance(value, bytes) else to_jsonable(value)

@@ -18,7 +18,7 @@ from .fold import INTERRUPTED, NOT_STARTED
 from .message import Audio, Document, Image, ResultPart, Status, Text, ToolCall, ToolResult, Video
 from .permission import PermissionRequest
 from .plain import clean, to_jsonable, to_text
-from .store import uninterrupted
+from .store import wait_through
 from .tool import Arguments, Tool, ToolContext, ToolOutput
 
 if TYPE_CHECKING:
@@ -62,7 +62,12 @@ class Job(Struct, eq=False):
         """The question whether it may run, with these arguments and no others."""
         tool = self.tool
         self.arguments_hash = arguments_hash(self.arguments)
-        target = str(tool.target(self.given)) if tool.target is not None else to_text(self.arguments)
+        required, target = self.needs_permission(), to_text(self.arguments)
+        if tool.target is not None:
+            try:
+                target = clean(str(tool.target(self.given)))
+            except Exception:  # noqa: BLE001 - when the tool cannot tell, somebody has to look at the arguments
+                required = True
         return PermissionRequest(
             self.call.call_id,
             tool.name,
@@ -70,7 +75,7 @@ class Job(Struct, eq=False):
             target,
             self.arguments,
             self.arguments_hash,
-            self.needs_permission(),
+            required,
             run.session_id,
             run.run_id,
         )
@@ -156,12 +161,12 @@ async def _wait(run: "Run", job: Job, task: "asyncio.Future[Any]", seconds: floa
 
 async def _tell_to_stop(run: "Run", task: "asyncio.Future[Any]") -> None:
     """Cancel a task and give it a moment. One that does not end is left behind: nobody will hear of it again."""
-    patience: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timer = run.clock.call_later(GRACE_SECONDS, patience.cancel)
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    task.add_done_callback(lambda _: ended.cancel())
+    timer = run.clock.call_later(GRACE_SECONDS, ended.cancel)
     task.cancel()
-    await uninterrupted(asyncio.wait((task, patience), return_when=asyncio.FIRST_COMPLETED))
+    await wait_through((ended,))
     timer.cancel()
-    patience.cancel()
     if not task.done():
         task.add_done_callback(_forget)
 

@@ -113,6 +113,10 @@ class AllModelsFailed(ModelError):
         super().__init__(f"all {len(attempts)} models failed: {tried}")
         self.attempts = attempts
 
+    def __reduce__(self) -> tuple[type["AllModelsFailed"], tuple[object, ...]]:
+        """Made anew from its attempts, when it is copied or sent to another process."""
+        return type(self), (self.attempts,)
+
 
 class ToolError(WindlassError):
     """Raise it from a tool to tell the model what went wrong; any other exception works too, this one is not logged."""

@@ -41,7 +41,7 @@ class Event(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="ki
 
 
 class SessionOpened(Event, frozen=True):
-    """The log was read."""
+    """The log was read, and a run is about to begin: tells watchers which session a run belongs to."""
 
     session_id: str
     entries: int

@@ -5,8 +5,8 @@ Above: sessions and runs, which publish. Below: `feed.py` (a watcher, and the ta
 
 A watcher is a function that is called with each event; a subscription is an async iterator over them. Each has a
 bounded buffer of its own. One that falls far behind gets events merged where they merge; then it loses the oldest,
-and a marker tells it so. A watcher that raises is dropped and reported. Only a subscription that asked for backpressure can
-slow the publisher, and only where the publisher waits for `room`.
+and a marker tells it so. A watcher that raises is dropped and reported. Only a subscription that asked for
+backpressure can slow the publisher, and only where the publisher waits for `room`.
 
 All of this is for the thread of one event loop, except that a watcher may remove itself from the thread it runs on.
 """

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from . import faults
-from .effect import Job, attempt, cut_off, denied, error_result, finish, not_started, out_of_calls, unknown
+from .effect import Job, attempt, cut_off, denied, describe, error_result, finish, not_started, out_of_calls, unknown
 from .error import EmptyReply, ModelError, ReplyCutOff, StoreError
 from .event import (
     Event,
@@ -45,11 +45,11 @@ from .event import (
 )
 from .message import Message, Status, StopReason, ToolCall, ToolResult, user
 from .model import Request, assemble, is_empty, sound
-from .permission import NO_ANSWER, NOBODY_TO_ASK, PermissionRequest, Permissions, Verdict, decision_of
+from .permission import NOBODY_TO_ASK, PermissionRequest, Permissions, Verdict, decision_of, one_each
 from .run import Accepted, Engine, Outcome, Run
 from .schema import Invalid, parse_object
 from .stop import Halt, Nudge, Step, holds
-from .store import uninterrupted
+from .store import wait_through
 from .tool import Skip
 
 BREATH = 64
@@ -61,7 +61,7 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     run.task = asyncio.current_task()
     timer = run.start_timer()
     try:
-        outcome = await engine(run)
+        outcome = run.interruption() if run.interrupted else await engine(run)
     except asyncio.CancelledError:
         outcome = run.interruption()
     except StoreError:
@@ -178,7 +178,7 @@ async def discard(run: Run, reason: str, partial: Message) -> None:
 
 async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     """A reply without calls ends the run, unless somebody has more to say. `None` means: go on."""
-    if run.mailbox.cancel is not None:
+    if run.cancelling is not None:
         return run.outcome("cancelled", "cancelled")
     if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
         return run.outcome("stopped", str(reply.stop))
@@ -206,7 +206,7 @@ async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
     """Carry out the calls of the reply, then see whether to go on. Steering outranks every reason to stop."""
     calls = tuple(run.state.open_calls.values())
     results = await act(run, reply)
-    if run.mailbox.cancel is not None:
+    if run.cancelling is not None:
         return run.outcome("cancelled", "cancelled")
     if run.exhausted():
         return None
@@ -260,9 +260,9 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
                 jobs = await permit(run, jobs)
             await carry_out(run, jobs)
     except asyncio.CancelledError:
-        if unsettled := run.state.unsettled:
-            await answer(run, [not_started(call) for call in unsettled])
+        await answer(run, [not_started(call) for call in run.state.unsettled])
         raise
+    await answer(run, [not_started(call) for call in run.state.unsettled])
     return run.state.latest_results
 
 
@@ -284,7 +284,8 @@ def direct(call: ToolCall) -> Engine:
 
 async def answer(run: Run, results: Sequence[ToolResult], *decisions: Event) -> None:
     """Store the results of calls that are not carried out, after the decisions that led to them."""
-    await run.emit(*decisions, *[finished(run, result) for result in results])
+    if results or decisions:
+        await run.emit(*decisions, *[finished(run, result) for result in results])
 
 
 def finished(run: Run, result: ToolResult, seconds: float = 0.0) -> ToolFinished:
@@ -332,7 +333,7 @@ async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
         return error_result(call, f"invalid arguments for {call.name!r}: {problem}")
     except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
         run.report(error, f"a prepare hook of {call.name!r}")
-        return error_result(call, f"a hook of {call.name!r} failed: {error}")
+        return error_result(call, f"a hook of {call.name!r} failed: {describe(error)}")
     return Job(call, tool, arguments, given, before.attempt if before else 0)
 
 
@@ -367,11 +368,11 @@ async def ask(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[Verdi
         calls = tuple([msgspec.to_builtins(each) for each in questions])
         run.show(PermissionAsked(f"{run.run_id}-{run.log.head}", calls, run_id=run.run_id, path=run.path))
     try:
-        verdicts = list(await run.gate(requests))[: len(requests)]
+        answers = list(await run.gate(requests))
     except Exception as error:  # noqa: BLE001 - whatever goes wrong with a gate, nothing passes it
         run.report(error, "the permission gate")
-        verdicts = [Verdict(allow=False, reason=f"permission denied: asking failed ({error})")] * len(requests)
-    return verdicts + [NO_ANSWER] * (len(requests) - len(verdicts))
+        return [Verdict(allow=False, reason=f"permission denied: asking failed ({describe(error)})")] * len(requests)
+    return one_each(requests, answers)
 
 
 async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
@@ -384,20 +385,22 @@ async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
     running: dict[asyncio.Task[None], Job] = {}
     try:
         while waiting or running:
+            if run.cancelling == "after_tools":
+                waiting.clear()
             wave = next_wave(waiting, running.values(), run.limits.max_parallel_tools)
             if wave:
                 await intend(run, wave)
             running |= {asyncio.ensure_future(settle(run, job)): job for job in wave}
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
+            if running:
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in [each for each in running if each.done()]:
                 del running[task]
                 task.result()
     except BaseException:
         for task, job in running.items():
             job.interrupted = True
             task.cancel()
-        if running:
-            await uninterrupted(asyncio.wait(running))
+        await wait_through(running)
         raise
 
 
@@ -411,7 +414,7 @@ def next_wave(waiting: deque[Job], running: Collection[Job], limit: int) -> list
         wave.append(waiting.popleft())
         if alone:
             break
-    return [] if any(not job.tool.parallel for job in running) else wave
+    return wave
 
 
 async def intend(run: Run, wave: Sequence[Job]) -> None:

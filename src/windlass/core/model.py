@@ -4,6 +4,7 @@ A model is anything with `stream(request)`. Streaming is the only path: an endpo
 events at once. Whatever differs between providers stays behind this seam.
 """
 
+import math
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import count
@@ -12,6 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import msgspec
 from msgspec import Struct
 
+from .error import ConfigError
 from .event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
 from .message import Message, Part, StopReason, Text, Thinking, ToolCall, Usage
 from .plain import clean
@@ -67,6 +69,13 @@ class Price(Struct, frozen=True, kw_only=True):
     cache_write_usd: float | None = None
     """`None`: the same as input."""
 
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+                message = f"Price({name}={value!r}): a price is a number of dollars for a million tokens, from 0 on"
+                raise ConfigError(message)
+
     def cost_usd(self, usage: Usage) -> float:
         """The price of `usage`."""
         fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
@@ -118,31 +127,59 @@ def info_of(model: Model) -> ModelInfo:
 
 def assemble(events: Sequence[ModelEvent], finished: ReplyFinished | None = None) -> Message:
     """The message that a stream has told, or what there is of it when it was cut off."""
-    if finished is not None and finished.message is not None:
-        return finished.message
-    parts = _parts(events, finished or ReplyFinished())
     if finished is None:
-        return Message("assistant", parts, stop=StopReason.CANCELLED)
-    stop = finished.stop or (StopReason.TOOL_USE if any(type(each) is ToolCall for each in parts) else StopReason.STOP)
+        return Message("assistant", _parts(events, ReplyFinished()), stop=StopReason.CANCELLED)
+    if finished.message is not None:
+        return _completed(finished.message, finished)
+    parts = _parts(events, finished)
+    stop = finished.stop or _suggested_stop(parts)
     return Message("assistant", parts, "", finished.provider, finished.model, stop, finished.usage)
 
 
+def _completed(message: Message, finished: ReplyFinished) -> Message:
+    """A message that was told whole, with what only the end of the stream says."""
+    return msgspec.structs.replace(
+        message,
+        provider=message.provider or finished.provider,
+        model=message.model or finished.model,
+        stop=message.stop or finished.stop or _suggested_stop(message.parts),
+        usage=message.usage or finished.usage,
+    )
+
+
+def _suggested_stop(parts: Sequence[Part]) -> StopReason:
+    return StopReason.TOOL_USE if any(type(each) is ToolCall for each in parts) else StopReason.STOP
+
+
 def _parts(events: Sequence[ModelEvent], finished: ReplyFinished) -> tuple[Part, ...]:
-    """Neighbouring deltas of a kind become one part; calls and blocks of thinking are told apart by their index."""
+    """Neighbouring deltas of a kind become one part. The pieces of a call may lie apart: its index tells them."""
     if len(events) == 1:
         return _only_part(events[0], finished)
     blocks: list[list[Any]] = []
+    calls: dict[int, list[Any]] = {}
     last: tuple[type, int] | None = None
+    event: Any
     for event in events:
-        kind = type(event)
-        if kind is not TextDelta and kind is not ThinkingDelta and kind is not ToolCallDelta:
-            continue
-        key = (kind, getattr(event, "index", 0))
-        if key != last:
-            blocks.append([])
-            last = key
-        blocks[-1].append(event)
+        kind: Any = type(event)
+        if kind is ToolCallDelta:
+            last = None
+            block = calls.get(event.index)
+            if block is None or not _goes_on(block[0], event):
+                block = calls[event.index] = []
+                blocks.append(block)
+            block.append(event)
+        elif kind is TextDelta or kind is ThinkingDelta:
+            key = (kind, event.index if kind is ThinkingDelta else 0)
+            if key != last:
+                blocks.append([])
+                last = key
+            blocks[-1].append(event)
     return tuple([_part(block, finished) for block in blocks])
+
+
+def _goes_on(first: ToolCallDelta, delta: ToolCallDelta) -> bool:
+    """Whether a delta belongs to the same call; there are providers that give every call the same index."""
+    return not first.call_id or delta.call_id in {"", first.call_id}
 
 
 def _only_part(event: ModelEvent, finished: ReplyFinished) -> tuple[Part, ...]:
@@ -187,44 +224,45 @@ _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 
 def sound(reply: Message, taken: set[str]) -> Message:
     """The reply as it may be kept: text that can be encoded, and calls whose ids are well formed and used once."""
-    ids: set[str] = set()
+    seen: set[str] = set()
     for part in reply.parts:
-        if type(part) is ToolCall:
-            if not _is_sound(part, taken) or part.call_id in ids:
-                break
-            ids.add(part.call_id)
-        elif type(part) is not Text or clean(part.text) is not part.text:
+        if not _is_sound(part, taken, seen):
             break
     else:
         return reply  # nearly always
-    ids = set(taken)
-    return msgspec.structs.replace(reply, parts=tuple([_sound_part(part, ids) for part in reply.parts]))
+    seen.clear()
+    return msgspec.structs.replace(reply, parts=tuple([_sound_part(part, taken, seen) for part in reply.parts]))
 
 
-def _is_sound(call: ToolCall, taken: set[str]) -> bool:
-    if call.call_id in taken or not _CALL_ID(call.call_id):
-        return False
-    return clean(call.name) is call.name and clean(call.arguments) is call.arguments
+def _is_sound(part: Part, taken: set[str], seen: set[str]) -> bool:
+    if type(part) is ToolCall:
+        if part.call_id in taken or part.call_id in seen or not _CALL_ID(part.call_id):
+            return False
+        seen.add(part.call_id)
+        return clean(part.name) is part.name and clean(part.arguments) is part.arguments
+    return not isinstance(part, (Text, Thinking)) or clean(part.text) is part.text
 
 
-def _sound_part(part: Part, taken: set[str]) -> Part:
-    if isinstance(part, Text):
-        return Text(clean(part.text), part.signature)
-    if isinstance(part, Thinking):
+def _sound_part(part: Part, taken: set[str], seen: set[str]) -> Part:
+    if isinstance(part, (Text, Thinking)):
         return msgspec.structs.replace(part, text=clean(part.text))
     if not isinstance(part, ToolCall):
         return part
-    call_id = part.call_id
-    if not _is_sound(part, taken):
-        call_id = next(name for number in count(len(taken) + 1) if (name := f"call_{number}") not in taken)
-    taken.add(call_id)
-    provider_call_id = "" if call_id == part.call_id else part.call_id
-    return ToolCall(call_id, clean(part.name), clean(part.arguments), part.signature, clean(provider_call_id))
+    call_id, provider_call_id = part.call_id, part.provider_call_id
+    if call_id in taken or call_id in seen or not _CALL_ID(call_id):
+        numbers = count(len(taken) + len(seen) + 1)
+        call_id = next(name for number in numbers if (name := f"call_{number}") not in taken and name not in seen)
+        provider_call_id = provider_call_id or clean(part.call_id)
+    seen.add(call_id)
+    return ToolCall(call_id, clean(part.name), clean(part.arguments), part.signature, provider_call_id)
 
 
 def is_empty(reply: Message) -> bool:
-    """Whether a reply has neither words nor calls."""
+    """Whether a reply has nothing in it but thoughts and blanks."""
     for part in reply.parts:
-        if type(part) is ToolCall or (type(part) is Text and part.text.strip()):
+        if type(part) is Text:
+            if part.text.strip():
+                return False
+        elif type(part) is not Thinking:
             return False
     return True

@@ -208,8 +208,7 @@ class Permissions:
     async def _ask(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
         if self.handler is None:
             return [NOBODY_TO_ASK] * len(requests)
-        answers = list(await self.handler(requests))[: len(requests)]
-        answers += [NO_ANSWER] * (len(requests) - len(answers))
+        answers = one_each(requests, list(await self.handler(requests)))
         for request, answer in zip(requests, answers, strict=True):
             if answer.scope != "once":
                 self.grants.remember(Grant.of_decision(decision_of(request, answer), request.session_id))
@@ -221,6 +220,12 @@ NOBODY_TO_ASK = Verdict(
     allow=False,
     reason="permission denied: this tool needs permission and nobody can be asked; do not try it again in this run",
 )
+
+
+def one_each(requests: Sequence[PermissionRequest], answers: Sequence[object]) -> list[Verdict]:
+    """One verdict for each request: whatever is missing, or no verdict, is a no."""
+    verdicts = [answer if isinstance(answer, Verdict) else NO_ANSWER for answer in answers[: len(requests)]]
+    return verdicts + [NO_ANSWER] * (len(requests) - len(verdicts))
 
 
 async def allow_all(requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:

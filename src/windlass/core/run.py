@@ -37,7 +37,7 @@ PATIENCE_SECONDS = 5.0
 
 OutcomeStatus: TypeAlias = Literal["done", "stopped", "limit", "waiting", "cancelled", "failed", "parked"]
 CancelMode: TypeAlias = Literal["now", "after_tools", "after_turn"]
-"""At once; when the calls that run have their results; or when the model has answered those."""
+"""At once; when the calls that run now have their results; or when the reply and all its calls are settled."""
 DrainMode: TypeAlias = Literal["one", "all"]
 
 Shape: TypeAlias = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
@@ -107,7 +107,7 @@ Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
 class Mailbox:
     """What arrives from outside while a run is going."""
 
-    __slots__ = ("cancel", "follow_up_mode", "follow_ups", "steering", "steering_mode")
+    __slots__ = ("follow_up_mode", "follow_ups", "steering", "steering_mode")
 
     def __init__(self, steering_mode: DrainMode = "one", follow_up_mode: DrainMode = "one") -> None:
         self.steering: deque[Message] = deque()
@@ -117,8 +117,6 @@ class Mailbox:
         self.steering_mode: DrainMode = steering_mode
         """Whether one or all of them are handed over at a time."""
         self.follow_up_mode: DrainMode = follow_up_mode
-        self.cancel: CancelMode | None = None
-        """How the run was asked to stop, if it was."""
 
     def take_steering(self) -> list[Message]:
         """What the model is to be told now."""
@@ -149,6 +147,7 @@ class Run:
         "_tool_changes",
         "accept",
         "agent_name",
+        "cancelling",
         "clock",
         "deps",
         "fanout",
@@ -221,6 +220,8 @@ class Run:
         self.scratch: dict[str, Any] = {}
         self.partial: Message | None = None
         """What had come of a reply that was cut off."""
+        self.cancelling: CancelMode | None = None
+        """How the run was asked to stop, if it was."""
         self.task: asyncio.Task[Any] | None = None
         """The task in which the loop runs; cancelling the run is cancelling it."""
         self._interrupted_by = ""
@@ -253,16 +254,26 @@ class Run:
         cancelled = False
         entries = self.log.append_now(events, sync=sync)
         if entries is None:
-            entries, cancelled = await self.log.append(events, sync=sync)
+            cancelled = await self.log.append(events, sync=sync, stored=self._take_in)
+        else:
+            self._take_in(entries)
+        if self.fanout.congested:
+            await self.fanout.room()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def take_over(self, events: Sequence[Event]) -> None:
+        """Store events in the place of a loop that does not end; it cannot store anything any more."""
+        log = await self.log.taken_over()
+        await log.append(events, sync=True, stored=self._take_in)
+        self.log.head = log.head
+
+    def _take_in(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self.state.apply(entry.event)
         if self.fanout.watched:
             for entry in entries:
                 self.fanout.publish(entry)
-            if self.fanout.congested:
-                await self.fanout.room()
-        if cancelled:
-            raise asyncio.CancelledError
 
     def show(self, event: Event) -> None:
         """Show a passing event to whoever watches."""
@@ -373,17 +384,22 @@ class Run:
 
     def cancel(self, mode: CancelMode = "now") -> None:
         """Ask the run to stop. Finished results are kept, and every other call gets a result that says so."""
-        self.mailbox.cancel = mode
+        self.cancelling = mode
         self.show(CancelRequested(mode, run_id=self.run_id, path=self.path))
-        if mode == "now":
+        if mode == "now" or (mode == "after_tools" and not self.state.started):
             self.interrupt("cancelled")
 
     def interrupt(self, reason: str) -> None:
         """End the run from outside, now."""
+        self._interrupted_by = self._interrupted_by or reason
         if self.task is not None and not self.task.done():
-            self._interrupted_by = self._interrupted_by or reason
             self.task.cancel()
             self.clock.call_later(PATIENCE_SECONDS, self._lose_patience)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was told to end; perhaps before it had begun."""
+        return bool(self._interrupted_by)
 
     def _lose_patience(self) -> None:
         """Leave behind a run that ignores its cancel; but never while something runs that must not be aborted."""

@@ -182,9 +182,10 @@ class _Raw(Parameters):
         try:
             if self._validator.is_valid(arguments):
                 return arguments
-        except ValueError as error:
-            raise Invalid([Problem("", f"cannot be checked: {error}")]) from None
-        raise Invalid(_schema_problems(self._validator, arguments, self.json_schema))
+            problems = _schema_problems(self._validator, arguments, self.json_schema)
+        except ValueError as error:  # a lone surrogate, or more levels than the validator goes down
+            problems = [Problem("", f"cannot be checked: {error}")]
+        raise Invalid(problems)
 
 
 class _Reader(Protocol):

@@ -5,8 +5,8 @@ and is refused when either is stale, so that a driver which was paused and repla
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -15,6 +15,9 @@ from .error import Fenced
 from .event import Entry, Event
 
 T = TypeVar("T")
+
+_MOST_CANCELS = 10
+"""Work that has been cancelled as often as this cancels itself."""
 
 
 class Lease(Struct, frozen=True):
@@ -81,7 +84,7 @@ class Immediate(Protocol):
 class Log:
     """The driver's end of a session's log: numbers the entries and knows where it ends."""
 
-    __slots__ = ("_clock", "_immediate", "_retired", "_writer", "head", "lease", "store")
+    __slots__ = ("_clock", "_immediate", "_made", "_queued", "_retired", "_turn", "_writer", "head", "lease", "store")
 
     def __init__(self, store: Store, lease: Lease, head: int, clock: Clock) -> None:
         self.store = store
@@ -91,38 +94,72 @@ class Log:
         self._clock = clock
         self._immediate = store.append_now if isinstance(store, Immediate) else None
         self._writer = new_id()[-16:]
+        self._made = 0
+        self._queued = 0
+        self._turn = asyncio.Lock()
         self._retired = False
 
-    def taken_over(self) -> "Log":
+    async def taken_over(self) -> "Log":
         """The same log in other hands. Whoever still holds this one finds itself fenced."""
-        self._retired = True
-        return Log(self.store, self.lease, self.head, self._clock)
+        async with self._turn:
+            self._retired = True
+            return Log(self.store, self.lease, self.head, self._clock)
 
     def append_now(self, events: Sequence[Event], *, sync: bool) -> list[Entry] | None:
         """Store events without waiting; `None` when that is not possible, and then nothing was done."""
-        if self._immediate is None:
+        if self._immediate is None or self._queued:
             return None
         entries = self._numbered(events)
         if not self._immediate(self.lease, entries, sync=sync):
             return None
-        self.head = entries[-1].seq
+        self.head += len(entries)
         return entries
 
-    async def append(self, events: Sequence[Event], *, sync: bool) -> tuple[list[Entry], bool]:
-        """Store events; also says whether a cancel came meanwhile. The entries are stored in either case."""
-        entries = self._numbered(events)
-        _, cancelled = await uninterrupted(self.store.append(self.lease, entries, sync=sync))
-        self.head += len(entries)
-        return entries, cancelled
+    async def append(self, events: Sequence[Event], *, sync: bool, stored: Callable[[Sequence[Entry]], None]) -> bool:
+        """Store events when it is their turn, and call `stored` with the entries before the next ones are stored.
+
+        Says whether a cancel came meanwhile; all that is done in either case.
+        """
+        self._queued += 1
+        try:
+            _, cancelled = await insisted(lambda: self._append(events, sync, stored))
+        finally:
+            self._queued -= 1
+        return cancelled
+
+    async def _append(self, events: Sequence[Event], sync: bool, stored: Callable[[Sequence[Entry]], None]) -> None:  # noqa: FBT001 - handed through
+        async with self._turn:
+            entries = self._numbered(events)
+            await insisted(lambda: self.store.append(self.lease, entries, sync=sync))
+            self.head += len(entries)
+            stored(entries)
 
     def _numbered(self, events: Sequence[Event]) -> list[Entry]:
         if self._retired:
             message = f"this run of session {self.lease.session_id!r} was ended from outside: nothing more can be added"
             raise Fenced(message)
-        at, head, writer = self._clock.now(), self.head, self._writer
+        # A name is never used for two entries, also when an append has failed: it may have been stored after all.
+        at, head, writer, made = self._clock.now(), self.head, self._writer, self._made
+        self._made = made + len(events)
         if len(events) == 1:
-            return [Entry(head + 1, at, events[0], f"{writer}-{head + 1}")]
-        return [Entry(head + place, at, event, f"{writer}-{head + place}") for place, event in enumerate(events, 1)]
+            return [Entry(head + 1, at, events[0], f"{writer}-{made}")]
+        return [Entry(head + place, at, event, f"{writer}-{made + place}") for place, event in enumerate(events, 1)]
+
+
+async def insisted(work: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+    """As `uninterrupted`, for work that may be done twice: when it is itself cancelled, it is done again.
+
+    That happens when an event loop is closed, for then each of its tasks is cancelled.
+    """
+    cancelled = False
+    for _ in range(_MOST_CANCELS):
+        try:
+            result, interrupted = await uninterrupted(work())
+        except asyncio.CancelledError:
+            cancelled = True
+            continue
+        return result, cancelled or interrupted
+    raise asyncio.CancelledError
 
 
 async def uninterrupted(work: Awaitable[T]) -> tuple[T, bool]:
@@ -131,10 +168,16 @@ async def uninterrupted(work: Awaitable[T]) -> tuple[T, bool]:
     The caller puts its own affairs in order first, and then raises the `CancelledError` that it owes.
     """
     task = asyncio.ensure_future(work)
+    cancelled = await wait_through((task,))
+    return task.result(), cancelled
+
+
+async def wait_through(futures: Collection["asyncio.Future[Any]"]) -> bool:
+    """Wait until all of them are done, however often we are cancelled meanwhile; says whether we were."""
     cancelled = False
-    while not task.done():
+    while waiting := [each for each in futures if not each.done()]:
         try:
-            await asyncio.wait((task,))
+            await asyncio.wait(waiting)
         except asyncio.CancelledError:
             cancelled = True
-    return task.result(), cancelled
+    return cancelled

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -26,8 +26,6 @@ from .sqlite_connection import Connection
 
 if TYPE_CHECKING:
     from .sqlite_writer import Writer
-
-_Row: TypeAlias = tuple[int, str | None, str, bool, int, float, bytes]
 
 _FIND: Final = "SELECT key, head, fence, holder FROM session WHERE tenant = '' AND id = ?"
 _TAKE: Final = """
@@ -49,6 +47,18 @@ _LIST: Final = """
 SELECT id, head, created_at, updated_at, title FROM session
 WHERE tenant = '' AND id >= ?1 AND substr(id, 1, length(?1)) = ?1
 ORDER BY updated_at DESC, key DESC LIMIT ?2 OFFSET ?3"""
+
+
+class _Row(NamedTuple):
+    """An entry as it lies in its table, without the key of its session."""
+
+    seq: int
+    id: str | None
+    kind: str
+    critical: bool
+    version: int
+    at: float
+    body: bytes
 
 
 class SqliteStore:
@@ -190,16 +200,16 @@ def _appending(lease: Lease, entries: Sequence[Entry]) -> "partial[None]":
 def _row(entry: Entry) -> _Row:
     event = entry.event
     kind = event.name if type(event) is Unknown else str(type(event).__struct_config__.tag)
-    return entry.seq, entry.id or None, kind, type(event).critical, VERSION, entry.at, encode_event(event)
+    return _Row(entry.seq, entry.id or None, kind, type(event).critical, VERSION, entry.at, encode_event(event))
 
 
 def _append(lease: Lease, rows: Sequence[_Row], title: str, connection: Connection) -> None:
-    first, last = rows[0][0], rows[-1][0]
-    change = (last, rows[-1][5], title, lease.session_id, lease.fence, first - 1)
+    first, last = rows[0].seq, rows[-1].seq
+    change = (last, rows[-1].at, title, lease.session_id, lease.fence, first - 1)
     key = connection.execute(_ADVANCE, change).get
     if key is None:
         _check_repeated(lease, rows, connection)
-    elif [row[0] for row in rows] != [*range(first, last + 1)]:
+    elif [row.seq for row in rows] != [*range(first, last + 1)]:
         raise Conflict(f"entries for session {lease.session_id!r} must be numbered one by one, from {first} on")
     else:
         connection.executemany(_ADD, [(key, *row) for row in rows])
@@ -213,10 +223,10 @@ def _check_repeated(lease: Lease, rows: Sequence[_Row], connection: Connection) 
         raise Fenced(
             f"session {lease.session_id!r} has changed hands since this driver got it: stop, and open it again"
         )
-    there = connection.execute(_COMPARE, (key, rows[0][0], rows[-1][0])).fetchall()
-    if there != [row[:2] for row in rows] or not all(row[1] for row in rows):
+    there = connection.execute(_COMPARE, (key, rows[0].seq, rows[-1].seq)).fetchall()
+    if there != [(row.seq, row.id) for row in rows] or not all(row.id for row in rows):
         raise Conflict(
-            f"session {lease.session_id!r} ends at entry {head}, and entries from {rows[0][0]} on were to be added: "
+            f"session {lease.session_id!r} ends at entry {head}, and entries from {rows[0].seq} on were to be added: "
             "read it again, and go on from its end"
         )
     # They may have been written without a sync, and this may be a barrier: a commit that changes nothing syncs nothing.

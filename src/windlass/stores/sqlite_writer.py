@@ -54,7 +54,7 @@ class Writer:
 
     def check_process(self) -> None:
         """Refuse to go on in a forked child, where the locks on the file are not ours."""
-        if self._pid != os.getpid():
+        if self.is_inherited:
             raise StoreError(
                 f"the store {self.path!r} was opened by process {self._pid}, of which this one, {os.getpid()}, is a "
                 "fork: make a new store object here"
@@ -86,9 +86,12 @@ class Writer:
             self._lock.release()
         return True
 
-    async def write(self, job: Job[T], *, sync: bool = False) -> T:
-        """Do the job in a transaction. With `sync` it survives the loss of power, and with it all before it."""
-        return await asyncio.wrap_future(self._submit(lambda: self._perform(_synced(job) if sync else _written(job))))
+    def write(self, job: Job[T], *, sync: bool = False) -> "asyncio.Future[T]":
+        """Do the job in a transaction. With `sync` it survives the loss of power, and with it all before it.
+
+        No task, but a future: when an event loop is closed all its tasks are cancelled, and this goes on.
+        """
+        return asyncio.wrap_future(self._submit(lambda: self._perform(_synced(job) if sync else _written(job))))
 
     async def read(self, job: Job[S], finish: Callable[[S], T]) -> T:
         """Do a job that changes nothing; what it found is finished after others may write again."""

@@ -111,9 +111,9 @@ def _combined(left: Number, sign: ast.operator, right: Number) -> Any:
 
 def _power(number: Number, exponent: Number) -> Any:
     """A power, unless it can be seen beforehand that it is too large."""
-    if isinstance(number, int) and isinstance(exponent, int) and abs(number) > 1:
-        if number.bit_length() * exponent > MOST_BITS:
-            raise OverflowError
+    bits = number.bit_length() if isinstance(number, int) and abs(number) > 1 else 0
+    if isinstance(exponent, int) and bits * exponent > MOST_BITS:
+        raise OverflowError
     return number**exponent
 
 

@@ -1,0 +1,161 @@
+"""Drives a session from the terminal: events to the screen, signals to the run, its outcome to an exit code.
+
+Above: the commands `run` and `resume`. Below: agent and session, `report.py`, `ask.py`, `interrupt.py`.
+"""
+
+import asyncio
+import logging
+import os
+import shlex
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from windlass.agent import Agent
+from windlass.core.error import SessionNotFound, WindlassError
+from windlass.core.event import Event, PermissionAsked
+from windlass.core.fold import fold
+from windlass.core.permission import Gate, Grants, Permissions, allow_all
+from windlass.core.run import Outcome
+from windlass.session import Overrides, Session
+from windlass.toolkits.basics import basics
+
+from .ask import TerminalQuestion
+from .home import kept_grants, store_spec
+from .interrupt import Interrupts
+from .report import JsonReport, TextReport
+from .screen import OutputFailed, Screen, can_ask, report_error, warn
+
+DEFAULT_MODEL: Final = "demo"
+CUT_SHORT: Final = 3
+"""The exit code of a run that ended before it was done: at a limit, or because it went in circles."""
+
+Begin: TypeAlias = Callable[[], Awaitable[Outcome[Any]]]
+Show: TypeAlias = Callable[[Event], None]
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What a command was asked to do."""
+
+    session_id: str | None = None
+    """Which session; a new one if none is named."""
+    prompt: str | None = None
+    """What to say; nothing if the last run is only to be finished."""
+    resume: bool = False
+    """Finish the last run first, if it was cut off."""
+    model: str | None = None
+    store: str | None = None
+    overrides: Overrides = {}
+    """How this run differs from others."""
+    as_json: bool = False
+    quiet: bool = False
+    raw: bool = False
+    yes: bool = False
+    """Allow every call."""
+
+
+def carry_out(order: Order) -> int:
+    """Do what was asked; returns the exit code."""
+    if os.environ.get("WINDLASS_DEBUG"):
+        logging.basicConfig(level=logging.DEBUG)
+    else:  # what matters is told on the screen, without tracebacks
+        logging.getLogger().addHandler(logging.NullHandler())
+    return asyncio.run(_perform(order))
+
+
+async def _perform(order: Order) -> int:
+    screen = Screen(raw=order.raw or order.as_json, quiet=order.quiet or order.as_json)
+    report = JsonReport(screen) if order.as_json else TextReport(screen)
+    question = TerminalQuestion(screen) if can_ask() else None
+
+    def show(event: Event) -> None:
+        report(event)
+        if question is not None and isinstance(event, PermissionAsked):
+            question.all_shown()
+
+    permission = _gate(question, yes=order.yes)
+    model, store = order.model or DEFAULT_MODEL, store_spec(order.store)
+    agent = Agent[None](model, tools=basics(), store=store, permission=permission)
+    async with agent:
+        session = agent.session(order.session_id)
+        code = 0
+        with Interrupts(screen.note) as interrupts:
+            for begin in await _begins(session, order):
+                code = code or _concluded(await _follow(session, begin, show, interrupts), interrupts)
+        screen.note(f"session {session.session_id}; go on with: {_next_command(order, session.session_id)}")
+        return code
+
+
+def _gate(question: TerminalQuestion | None, *, yes: bool) -> Gate:
+    if yes:
+        warn("--yes: whatever the model asks for is done without a question")
+        return allow_all
+    return Permissions(handler=question, grants=Grants(kept_grants()))
+
+
+async def _begins(session: Session, order: Order) -> list[Begin]:
+    """What there is to do, in order."""
+    begins: list[Begin] = []
+    if order.resume:
+        state = fold(await session.store.read(session.session_id))
+        if state.run is None and order.prompt is None:
+            message = f"there is no session {session.session_id!r}; `windlass sessions list` shows those that there are"
+            raise SessionNotFound(message)
+        if state.interrupted or order.prompt is None:
+            begins.append(session.resume)
+    if (prompt := order.prompt) is not None:
+        begins.append(lambda: session.run(prompt, **order.overrides))
+    return begins
+
+
+async def _follow(session: Session, begin: Begin, show: Show, interrupts: Interrupts) -> Outcome[Any] | None:
+    """Show a run until it ends, and say how; nothing when it was stopped before it began."""
+    subscription = session.subscribe(backpressure=True)  # a slow terminal slows the run, and misses nothing
+    run = asyncio.ensure_future(begin())
+    run.add_done_callback(lambda _: subscription.close())
+
+    async def stop() -> None:
+        if not await session.cancel():
+            run.cancel()
+
+    interrupts.on_first(stop)
+    try:
+        async for entry in subscription:
+            show(entry.event)
+    except OutputFailed:
+        subscription.close()
+        await stop()
+        await asyncio.wait((run,))
+        raise
+    try:
+        return await run
+    except asyncio.CancelledError:
+        if not interrupts.exit_code:
+            raise
+        return None
+
+
+def _concluded(outcome: Outcome[Any] | None, interrupts: Interrupts) -> int:
+    """The exit code of a run, and a line about every end but a good one."""
+    if outcome is None or outcome.status == "cancelled":
+        report_error("the run was cancelled; what was finished is kept")
+        return interrupts.exit_code or 1
+    if isinstance(outcome.error, WindlassError):
+        report_error(str(outcome.error))
+        return outcome.error.exit_code
+    if outcome.error is not None:
+        report_error(f"the run failed: {type(outcome.error).__name__}: {outcome.error}; see WINDLASS_DEBUG=1")
+        return WindlassError.exit_code
+    if outcome.status == "done" or outcome.reason in {"terminated", "stop_condition"}:
+        return 0
+    more = "allow more with --max-turns, or " if outcome.reason == "max_turns" else ""
+    report_error(f"the run ended before it was done ({outcome.status}: {outcome.reason}); {more}go on with the session")
+    return CUT_SHORT
+
+
+def _next_command(order: Order, session_id: str) -> str:
+    """How to go on with the session."""
+    options = {"--session": session_id, "--model": order.model, "--store": order.store}
+    given = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value]
+    return f'windlass run {" ".join(given)} "…"'

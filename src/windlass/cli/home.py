@@ -1,0 +1,93 @@
+"""Where the command line keeps things: sessions, and verdicts that hold for ever. Above: the commands. Below: stores.
+
+All of it lies in one folder, `~/.windlass` or what WINDLASS_HOME names, which its owner alone can read.
+"""
+
+# ruff: noqa: PTH100, PTH103, PTH111, PTH118, PTH120, PTH123 - pathlib would cost every start milliseconds
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from windlass.core.permission import Grant
+    from windlass.core.store import Store
+
+T = TypeVar("T")
+
+VARIABLE: Final = "WINDLASS_HOME"
+
+store_option = click.option(
+    "--store", metavar="sqlite:PATH", help="Where sessions are kept.  [default: sessions.db in ~/.windlass]"
+)
+
+
+def home_file(name: str) -> str:
+    """The path of one of our files."""
+    home = os.path.expanduser(os.environ.get(VARIABLE) or "~/.windlass")
+    return os.path.join(os.path.abspath(home), name)
+
+
+def store_spec(given: str | None) -> str:
+    """The store that is asked for, or the one in our folder."""
+    return given or f"sqlite:{home_file('sessions.db')}"
+
+
+def use_store(given: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
+    """Do something with a store, and close it."""
+    import asyncio
+
+    from windlass.stores import open_store
+
+    async def main() -> T:
+        store = open_store(store_spec(given))
+        try:
+            return await work(store)
+        finally:
+            await store.aclose()
+
+    return asyncio.run(main())
+
+
+# -- verdicts that hold for ever ---------------------------------------------------------------------------------------
+
+
+def grants_file() -> str:
+    """Where they are kept: a line of JSON for each. Deleting its line takes one back."""
+    return home_file("grants.jsonl")
+
+
+def kept_grants() -> "list[Grant]":
+    """Those that were given before. A line that cannot be understood grants nothing."""
+    import msgspec
+
+    from windlass.core.permission import Grant
+
+    from .screen import warn
+
+    try:
+        with open(grants_file(), "rb") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    grants: list[Grant] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            grants.append(msgspec.json.decode(line, type=Grant))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            warn(f"line {number} of {grants_file()!r} cannot be understood and grants nothing: delete it")
+    return [grant for grant in grants if grant.scope == "forever"]
+
+
+def keep_grant(grant: "Grant") -> None:
+    """Add one to the file, in one write, so that several processes cannot mix their lines."""
+    import msgspec
+
+    path = grants_file()
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(descriptor, msgspec.json.encode(grant) + b"\n")
+    finally:
+        os.close(descriptor)

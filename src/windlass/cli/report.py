@@ -1,0 +1,103 @@
+"""Events as lines on a screen. Above: `drive.py`. Below: `screen.py`.
+
+The model's words go to standard output as they come; what tools do goes to standard error, a short line each.
+"""
+
+import sys
+from typing import Final
+
+from windlass.core.codec import encode_event
+from windlass.core.event import (
+    ErrorRaised,
+    Event,
+    FailedOver,
+    GuardrailTripped,
+    Lagged,
+    MessageAdded,
+    ReplyDiscarded,
+    RetryScheduled,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from windlass.core.message import Message, ToolResult
+
+from .screen import Screen, json_line, line_width, one_line
+
+LONGEST: Final = 1000
+"""Characters of a line about a call, where it need not fit a terminal."""
+
+
+class TextReport:
+    """For people."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._arguments: dict[str, str] = {}
+        self._streamed = False
+        """Whether words of the current reply have been shown."""
+
+    def __call__(self, event: Event) -> None:
+        if event.path:
+            return  # what agents below this one say is theirs to report
+        match event:
+            case TextDelta(text=text):
+                self._streamed = True
+                self._screen.say(text)
+            case MessageAdded(message=message) if message.role == "assistant":
+                self._reply(message)
+            case ReplyDiscarded(reason=reason):
+                self._break_off()
+                self._line(f"the reply broke off ({reason})")
+            case ToolStarted(call_id=call_id, name=name):
+                self._line(f"tool {name} {self._arguments.get(call_id, '')}")
+            case ToolFinished(result=result):
+                self._line(told(result))
+            case _:
+                self._aside(event)
+
+    def _reply(self, message: Message) -> None:
+        if not self._streamed:  # a model may say everything at once, at the end
+            self._screen.say(message.text)
+        self._break_off()
+        self._arguments = {call.call_id: call.arguments for call in message.tool_calls}
+
+    def _break_off(self) -> None:
+        self._screen.end_line()
+        self._streamed = False
+
+    def _aside(self, event: Event) -> None:
+        """What a person may wonder about if it is not told."""
+        match event:
+            case RetryScheduled():
+                self._line(f"{event.error}: {event.message}; trying again in {event.delay_seconds:.1f} s")
+            case FailedOver():
+                self._line(f"{event.failed} failed ({event.error}); asking {event.next}")
+            case GuardrailTripped():
+                self._line(f"the model goes in circles ({event.guardrail}, {event.count} times): {event.action}")
+            case ErrorRaised() if not event.where.startswith("tool "):  # those are told with their results
+                self._line(f"{event.where}: {event.error}: {event.message}")
+            case Lagged():
+                self._line(f"{event.missed} events came too fast to be shown")
+            case _:
+                pass
+
+    def _line(self, text: str) -> None:
+        self._screen.note(one_line(text, line_width(sys.stderr) or LONGEST))
+
+
+def told(result: ToolResult) -> str:
+    """What became of a call, briefly: its status, the first line, and how much more there is."""
+    first, *more = result.text.strip().splitlines() or [""]
+    rest = f" (and {len(more)} lines more)" if more else ""
+    return f"tool {result.name} {result.status}: {first}{rest}"
+
+
+class JsonReport:
+    """For programs: a line of JSON for each event."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def __call__(self, event: Event) -> None:
+        self._screen.say(json_line(encode_event(event)) + "\n")

@@ -1,0 +1,83 @@
+"""The errors: what they are, what the command line makes of them, and what they carry."""
+
+import copy
+import pickle
+import re
+
+import pytest
+
+from windlass.core import error
+from windlass.core.error import (
+    AllModelsFailed,
+    ConfigError,
+    ModelError,
+    ProviderDown,
+    RateLimited,
+    SessionBusy,
+    ToolError,
+    UsageError,
+    WindlassError,
+)
+
+ERRORS = [value for value in vars(error).values() if isinstance(value, type) and issubclass(value, WindlassError)]
+TREE = re.findall(r"^([│├└ ]*)(\w+)", str(error.__doc__).partition("\n\n")[2], re.MULTILINE)
+"""The branches before each name, and the name."""
+RETRYABLE = {
+    "Conflict",
+    "EmptyReply",
+    "NotStarted",
+    "ProviderDown",
+    "RateLimited",
+    "ReplyCutOff",
+    "SessionBusy",
+}
+
+
+def test_every_error_is_a_windlass_error_and_drawn_in_the_tree():
+    assert [value for value in vars(error).values() if isinstance(value, type)] == ERRORS
+    assert [name for _, name in TREE] == [kind.__name__ for kind in ERRORS]
+
+
+def test_the_tree_draws_each_error_under_its_parent():
+    above = ["Exception"]
+    for branches, name in TREE:
+        del above[1 + len(branches) // 2 :]
+        assert getattr(error, name).__bases__[0].__name__ == above[-1]
+        above.append(name)
+
+
+def test_an_error_says_whether_trying_again_may_help():
+    assert {kind.__name__ for kind in ERRORS if kind.retryable} == RETRYABLE
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_every_error_has_an_exit_code_that_is_not_success(kind):
+    assert 0 < kind.exit_code < 128
+
+
+def test_what_is_described_wrongly_is_a_value_error_and_what_comes_at_the_wrong_time_a_runtime_error():
+    assert issubclass(ConfigError, ValueError)
+    assert issubclass(UsageError, RuntimeError)
+    assert issubclass(SessionBusy, UsageError)
+    assert issubclass(error.NotStarted, ToolError)
+
+
+def test_a_model_error_carries_how_long_the_provider_asked_to_wait():
+    assert RateLimited("slow down", retry_after_seconds=7.5).retry_after_seconds == 7.5
+    assert ModelError("no").retry_after_seconds is None
+
+
+def test_the_error_of_a_failover_has_every_attempt():
+    attempts = (("a", RateLimited("slow down")), ("b", ProviderDown("gone")))
+    failed = AllModelsFailed(attempts)
+    assert str(failed) == "all 2 models failed: a: RateLimited: slow down; b: ProviderDown: gone"
+    assert failed.attempts == attempts
+
+
+@pytest.mark.parametrize("again", [copy.copy, lambda value: pickle.loads(pickle.dumps(value))], ids=["copy", "pickle"])
+def test_errors_can_be_copied_and_sent_to_another_process(again):
+    waiting = again(RateLimited("slow down", retry_after_seconds=7.5))
+    assert (str(waiting), waiting.retry_after_seconds) == ("slow down", 7.5)
+    failed = again(AllModelsFailed((("a", ProviderDown("gone")),)))
+    assert str(failed) == "all 1 models failed: a: ProviderDown: gone"
+    assert [(name, str(reason)) for name, reason in failed.attempts] == [("a", "gone")]

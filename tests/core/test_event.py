@@ -1,0 +1,151 @@
+"""Events: their wire names, what lasts of them, and that JSON keeps them."""
+
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from tests.core.material import events
+from windlass.core.event import (
+    EVENTS,
+    Custom,
+    Entry,
+    Event,
+    MessageAdded,
+    ModelEvent,
+    ReplyFinished,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolFinished,
+)
+from windlass.core.message import Message, user
+
+DURABLE_AND_CRITICAL = {
+    "run_started",
+    "run_ended",
+    "message_added",
+    "tool_started",
+    "tool_finished",
+    "compacted",
+    "session_configured",
+}
+DURABLE = DURABLE_AND_CRITICAL | {
+    "run_resumed",
+    "model_requested",
+    "reply_discarded",
+    "permission_decided",
+    "tools_changed",
+    "guardrail_tripped",
+    "auto_continued",
+    "skill_loaded",
+    "subagent_started",
+    "subagent_finished",
+    "compaction_started",
+    "view_changed",
+    "custom",
+    "unknown",
+}
+PASSING = {
+    "session_opened",
+    "turn_started",
+    "turn_ended",
+    "cancel_requested",
+    "error_raised",
+    "text_delta",
+    "thinking_delta",
+    "tool_call_delta",
+    "usage_reported",
+    "reply_finished",
+    "retry_scheduled",
+    "failed_over",
+    "permission_asked",
+    "tool_progress",
+    "hook_invoked",
+    "lagged",
+    "watcher_dropped",
+}
+
+
+def test_the_wire_names_are_those_that_logs_and_clients_know():
+    assert set(EVENTS) == DURABLE | PASSING
+
+
+@pytest.mark.parametrize("name", sorted(EVENTS))
+def test_a_wire_name_is_the_snake_case_of_its_class(name):
+    assert EVENTS[name].__name__ == "".join(word.capitalize() for word in name.split("_"))
+
+
+def test_what_lasts_is_durable_and_what_must_be_understood_is_critical():
+    assert {name for name, kind in EVENTS.items() if kind.durable} == DURABLE
+    assert {name for name, kind in EVENTS.items() if kind.critical} == DURABLE_AND_CRITICAL
+
+
+@given(events)
+def test_every_event_survives_json_unchanged(event):
+    written = msgspec.json.encode(event)
+    assert msgspec.json.decode(written)["kind"] in EVENTS
+    assert msgspec.json.decode(written, type=type(event)) == event
+
+
+@pytest.mark.parametrize("kind", EVENTS.values(), ids=EVENTS)
+def test_every_event_says_in_which_run_and_where_in_the_tree_it_happened(kind):
+    assert {"run_id", "path"} <= set(kind.__struct_fields__)
+
+
+@pytest.mark.parametrize("field", ["text", "run_id"])
+def test_an_event_cannot_be_changed(field):
+    with pytest.raises(AttributeError):
+        setattr(TextDelta("a"), field, "b")
+
+
+def test_deltas_carry_their_own_text_and_no_message():
+    for kind in (TextDelta, ThinkingDelta, ToolCallDelta):
+        assert "message" not in kind.__struct_fields__
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("permission_decided", "tool_started", "tool_progress", "tool_finished"),
+        ("subagent_started", "subagent_finished"),
+    ],
+)
+def test_events_about_the_same_call_name_it_by_the_same_field(names):
+    assert all("call_id" in EVENTS[name].__struct_fields__ for name in names)
+
+
+def test_the_stream_of_a_model_is_made_of_events():
+    kinds = get_args(ModelEvent)
+    assert ReplyFinished in kinds
+    assert all(issubclass(kind, Event) and not kind.durable for kind in kinds)
+
+
+def test_an_entry_is_an_event_with_its_place():
+    entry = Entry(41, 1.5, MessageAdded(user("hi"), run_id="r1"), "e-41")
+    assert (entry.seq, entry.at, entry.id) == (41, 1.5, "e-41")
+    assert entry == Entry(41, 1.5, MessageAdded(user("hi"), run_id="r1"), "e-41")
+
+
+def test_kinds_of_others_do_not_become_kinds_of_ours():
+    class Mine(Event, frozen=True):
+        pass
+
+    assert Mine.__struct_config__.tag == "mine"
+    assert "mine" not in EVENTS
+
+
+def test_what_an_extension_keeps_may_be_anything():
+    assert Custom("budget", {"left": 3}).data == {"left": 3}
+
+
+def test_only_few_events_carry_whole_messages():
+    carrying = {
+        name
+        for name, kind in EVENTS.items()
+        for field in msgspec.structs.fields(kind)
+        if field.type in (Message, Message | None)
+    }
+    assert carrying == {"message_added", "compacted", "reply_discarded", "reply_finished"}
+    assert "message" not in ToolFinished.__struct_fields__

@@ -1,0 +1,136 @@
+"""Stores and tools that tests of runs share: doubles that note what is done to them, or that stand still when told to."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from windlass.core.event import Entry, Event
+from windlass.core.store import Lease, Store
+from windlass.core.tool import Tool, tool
+from windlass.stores.memory import MemoryStore
+
+SECONDS = 5
+"""No test waits longer than this for anything."""
+
+E = TypeVar("E", bound=Event)
+
+
+class Append(NamedTuple):
+    """One append to a log."""
+
+    events: tuple[Event, ...]
+    sync: bool
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind(event) for event in self.events]
+
+
+class NotedStore(MemoryStore):
+    """A store in memory that notes each append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.appends: list[Append] = []
+
+    def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
+        self.appends.append(Append(tuple(entry.event for entry in entries), sync))
+        return super().append_now(lease, entries, sync=sync)
+
+
+class WaitingStore:
+    """A store that always has to wait, as one behind a network does. It can be made to stand still, and to fail."""
+
+    def __init__(self) -> None:
+        self._memory = MemoryStore()
+        self.open = asyncio.Event()
+        """Appends go through while it is set."""
+        self.open.set()
+        self.waiting = asyncio.Event()
+        """Set once an append stands still."""
+        self.error: Exception | None = None
+        """What the next append raises."""
+        self.acquire = self._memory.acquire
+        self.release = self._memory.release
+        self.read = self._memory.read
+        self.list = self._memory.list
+        self.delete = self._memory.delete
+        self.aclose = self._memory.aclose
+
+    async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
+        await asyncio.sleep(0)
+        if not self.open.is_set():
+            self.waiting.set()
+            await self.open.wait()
+        if self.error is not None:
+            raise self.error
+        await self._memory.append(lease, entries, sync=sync)
+
+
+class Held:
+    """A tool that stands still until the test lets it go on."""
+
+    def __init__(self, name: str = "held", **options: Any) -> None:
+        self.started = asyncio.Event()
+        self.released = asyncio.Event()
+        self.cancelled = 0
+        """How often its calls were cancelled."""
+
+        @tool(name=name, description="Stands still.", **options)
+        async def hold() -> str:
+            self.started.set()
+            try:
+                await self.released.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+            return "released"
+
+        self.tool: Tool[..., Any] = hold
+
+
+def deaf_tool(name: str = "deaf", **options: Any) -> tuple[Tool[..., Any], asyncio.Event, asyncio.Event]:
+    """A tool that ignores its cancel; what tells that it has begun, and what ends it."""
+    started, released = asyncio.Event(), asyncio.Event()
+
+    @tool(name=name, description="Does not listen.", **options)
+    async def deaf() -> str:
+        started.set()
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
+    return deaf, started, released
+
+
+def kind(event: Event) -> str:
+    """The wire name of an event."""
+    return str(event.__struct_config__.tag)
+
+
+async def log_of(store: Store, session_id: str) -> list[Event]:
+    """The events of a session's log."""
+    return [entry.event for entry in await store.read(session_id)]
+
+
+def of(events: Sequence[Event], wanted: type[E]) -> list[E]:
+    """The events of one kind."""
+    return [event for event in events if isinstance(event, wanted)]
+
+
+async def crashed(store: Store, session_id: str, *events: Event) -> None:
+    """Leave a log behind as a process does that dies after these events."""
+    lease = await store.acquire(session_id)
+    before = len(await store.read(session_id))
+    entries = [Entry(before + place, 0.0, event, f"crash-{before + place}") for place, event in enumerate(events, 1)]
+    await store.append(lease, entries, sync=True)
+    await store.release(lease)
+
+
+async def rounds(count: int = 30) -> None:
+    """Let everything that can go on go on."""
+    for _ in range(count):
+        await asyncio.sleep(0)

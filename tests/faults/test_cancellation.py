@@ -1,0 +1,234 @@
+"""A cancel at every suspension of every kind of run: nothing finished is lost, nothing is left open, nothing leaks.
+
+Each scenario is played again and again, cancelled at its first suspension, its second, and so on until it ends before
+the cancel comes. After each time the log is held against the ledger of what the tools have really done.
+"""
+
+import asyncio
+import itertools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import pytest
+
+from tests.faults.scenarios import KEPT_SCENARIOS, SCENARIOS, Scenario, Stage, nothing_to_resume
+from tests.faults.suspension import Complaints, Suspensions, assert_nothing_is_left, at_once, own_task
+from tests.transcript import assert_valid
+from windlass.core.error import UsageError
+from windlass.core.event import Entry, ToolFinished
+from windlass.core.fold import fold
+from windlass.core.message import Status, ToolResult
+from windlass.core.run import Outcome
+from windlass.stores.sqlite import SqliteStore
+
+LONG = os.environ.get("WINDLASS_SEARCH") == "long"
+
+ENOUGH_SECONDS = 10.0
+"""Within this every run has ended, however it was cancelled."""
+
+Strike: TypeAlias = Callable[[Stage, asyncio.Task], object]
+
+
+def cancel_the_caller(stage: Stage, caller: asyncio.Task) -> None:
+    caller.cancel()
+
+
+def cancel_the_run(stage: Stage, caller: asyncio.Task) -> bool:
+    return at_once(stage.session.cancel("now"))
+
+
+def cancel_after_tools(stage: Stage, caller: asyncio.Task) -> bool:
+    return at_once(stage.session.cancel("after_tools"))
+
+
+def cancel_after_the_turn(stage: Stage, caller: asyncio.Task) -> bool:
+    return at_once(stage.session.cancel("after_turn"))
+
+
+def cancel_everything(stage: Stage, caller: asyncio.Task) -> None:
+    """As `asyncio.run` does with whatever is left when its main function has ended."""
+    for task in asyncio.all_tasks():
+        if task is not stage.director:
+            task.cancel()
+
+
+class Way(NamedTuple):
+    """A way to cancel."""
+
+    strike: Strike
+    times: int = 1
+    """At so many suspensions in a row."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.strike.__name__}{'' if self.times == 1 else f'_{self.times}_times'}"
+
+
+WAYS: Sequence[Way] = (
+    Way(cancel_the_caller),
+    Way(cancel_the_caller, 2),
+    Way(cancel_the_caller, 3),
+    Way(cancel_the_run),
+    Way(cancel_the_run, 2),
+    Way(cancel_after_tools),
+    Way(cancel_after_the_turn),
+    Way(cancel_everything),
+    Way(cancel_everything, 2),
+)
+
+
+class Played(NamedTuple):
+    """One time that a scenario was played."""
+
+    struck: int
+    suspensions: int
+    asked_after: int
+    """How often the model was asked after the first strike."""
+    ending: Any
+    """What the caller got: an outcome, a result, or an error."""
+
+
+async def play(stage: Stage, scenario: Scenario, way: Way, at: int) -> Played:
+    """Play a scenario and strike at its suspension number `at`."""
+    asked: list[int] = []
+
+    def strike() -> None:
+        asked.append(stage.model.asked)
+        way.strike(stage, caller)
+
+    suspensions = Suspensions(range(at, at + way.times), strike)
+    stage.director = asyncio.current_task()
+    with suspensions.watching():
+        caller = asyncio.ensure_future(scenario(stage))
+        ending = await ending_of(caller)
+        if stage.survives is not None and way.strike is not cancel_everything:
+            ending = await ending_of(own_task(awaited(stage.survives())))
+    asked_after = stage.model.asked - asked[0] if asked else 0
+    return Played(suspensions.struck, suspensions.count, asked_after, ending)
+
+
+async def awaited(work: Any) -> Any:
+    return await work
+
+
+async def ending_of(task: asyncio.Task) -> Any:
+    """What a task returns or raises, within a bounded time."""
+    done, _ = await asyncio.wait([task], timeout=ENOUGH_SECONDS)
+    assert done, f"it does not end: {task}"
+    if task.cancelled():
+        return asyncio.CancelledError()
+    return task.exception() or task.result()
+
+
+# -- what must hold afterwards -----------------------------------------------------------------------------------------
+
+
+def audit(entries: Sequence[Entry], stage: Stage, *, closed: bool) -> None:
+    """The log is in order, its conversation is valid, and it says what the ledger says."""
+    assert [entry.seq for entry in entries] == [*range(1, len(entries) + 1)]
+    state = fold(entries)
+    assert_valid(state.messages)
+    if closed:
+        assert not state.unsettled
+        assert not state.started
+        assert not state.interrupted
+    results = [entry.event.result for entry in entries if isinstance(entry.event, ToolFinished)]
+    by_call = {result.call_id: result for result in results}
+    assert len(by_call) == len(results), "a call has two results"
+    for result in results:
+        audit_result(result, stage)
+    if closed:
+        assert set(stage.ledger.begun) <= set(by_call), "an effect has no result"
+
+
+def audit_result(result: ToolResult, stage: Stage) -> None:
+    begun, done = stage.ledger.begun[result.call_id], stage.ledger.done[result.call_id]
+    assert begun <= 1, f"{result.call_id} happened {begun} times"
+    if result.status is Status.OK:
+        assert done == 1, f"{result} says that it was done, and it was not"
+    if result.status in {Status.CANCELLED_BEFORE_START, Status.DENIED}:
+        assert begun == 0, f"{result} says that it was not begun, and it was"
+    if done and not stage.loose_results:
+        assert result.status is Status.OK, f"{result} was done, and its result does not say so"
+
+
+def audit_ending(played: Played, way: Way, plain_ending: Any) -> None:
+    """The caller got what it was promised."""
+    ending = played.ending
+    if not played.struck:
+        assert kind_of(ending) == kind_of(plain_ending)
+        return
+    if way.strike in {cancel_the_caller, cancel_everything}:
+        assert isinstance(ending, asyncio.CancelledError) or kind_of(ending) == kind_of(plain_ending), ending
+    else:
+        assert kind_of(ending) in {kind_of(plain_ending), "cancelled", "cancelled_before_start"}, ending
+    if way.strike is cancel_the_run and kind_of(ending) == "cancelled":
+        assert played.asked_after == 0, "the model was asked after the cancel"
+
+
+def kind_of(ending: Any) -> str:
+    if isinstance(ending, Outcome | ToolResult):
+        return str(ending.status)
+    return type(ending).__name__
+
+
+async def audit_next_turn(stage: Stage, at: int) -> None:
+    """The conversation goes on, in the same session object or in another one."""
+    stage.model.over = True
+    session = stage.session if at % 2 else stage.agent.session(stage.session.session_id)
+    outcome = await session.run("again")
+    assert (outcome.status, outcome.text) == ("done", "Fine."), outcome
+    assert_valid(outcome.messages)
+    await session.aclose()
+
+
+# -- the search --------------------------------------------------------------------------------------------------------
+
+
+async def search(scenario: Scenario, way: Way, store: SqliteStore | None = None) -> int:
+    """Strike at every suspension of a scenario; says how often it was played."""
+    threads = threading.enumerate()
+    nothing = Way(cancel_the_caller, 0)
+    with Complaints().expected_none():
+        plain = await play(Stage(store), scenario, nothing, 0)
+        for at in itertools.count(1):
+            stage = Stage(store)
+            try:
+                played = await play(stage, scenario, way, at)
+                await check(stage, played, way, plain.ending, at)
+                assert_nothing_is_left(threads)
+            except BaseException as error:
+                error.add_note(f"{scenario.__name__}, {way.name}, at suspension {at}")
+                raise
+            if not played.struck:
+                return at
+
+
+async def check(stage: Stage, played: Played, way: Way, plain_ending: Any, at: int) -> None:
+    """Everything that must hold after a scenario was played."""
+    closed = way.strike is not cancel_everything
+    session_id = stage.session.session_id
+    audit(await stage.store.read(session_id), stage, closed=closed)
+    if closed:
+        audit_ending(played, way, plain_ending)
+    await stage.session.aclose()
+    await audit_next_turn(stage, at if closed else 0)
+    audit(await stage.store.read(session_id), stage, closed=True)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_a_run_can_be_cancelled_anywhere(scenario):
+    played = sum([await search(scenario, way) for way in WAYS])
+    print(f"{scenario.__name__}: played {played} times")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("scenario", KEPT_SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_a_run_that_is_kept_in_a_file_can_be_cancelled_anywhere(scenario, tmp_path):
+    store = SqliteStore(tmp_path / "sessions.db")
+    played = sum([await search(scenario, way, store) for way in WAYS])
+    print(f"{scenario.__name__} in a file: played {played} times")
+    await store.aclose()
