@@ -199,10 +199,10 @@ class Session:
         run.show(SessionOpened(self.session_id, self._head, run_id=run_id))
         if opening:
             await run.emit(*opening, sync=True)
-        names = {"session_id": self.session_id, "run_id": run_id}
-        logger.info("run %s of session %s begins", run_id, self.session_id, extra=names)
+        logger.info("run %s of session %s begins", run_id, self.session_id, extra=run.names)
         outcome = await self._finish(run, overrides.get("engine", self.agent.engine))
-        logger.info("run %s of session %s: %s %s", run_id, self.session_id, outcome.status, outcome.reason, extra=names)
+        ending = (outcome.status, outcome.reason)
+        logger.info("run %s of session %s: %s %s", run_id, self.session_id, *ending, extra=run.names)
         self._head = run.log.head
         return outcome
 

@@ -10,7 +10,7 @@ from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, log_of, of, r
 from tests.transcript import assert_valid
 from windlass import Agent, Limits, Skip, ToolContext, after, before, tool, tool_from_schema
 from windlass.core.event import ErrorRaised, MessageAdded, ToolFinished, ToolProgress, ToolsChanged, ToolStarted
-from windlass.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, Usage
+from windlass.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult
 from windlass.core.run import Outcome
 from windlass.core.tool import ToolOutput
 from windlass.testing import Recorder, Reply, ScriptedModel, call, calls
@@ -118,10 +118,12 @@ async def test_a_wrong_call_has_no_intent():
     assert [event.name for event in of(await log_of(agent.store, "s"), ToolStarted)] == ["look"]
 
 
-async def test_lone_surrogates_in_arguments_go_back_to_the_model():
-    result = await result_of(call("greet", '{"name": "\ud800"}'), greet)
-    assert result.status is Status.ERROR
-    assert "lone surrogate" in result.text
+async def test_lone_surrogates_in_a_call_are_replaced_before_it_is_kept():
+    model = ScriptedModel(calls(ToolCall("c1", "gr\ud800t", '{"name": "\ud800"}')), "Done.")
+    outcome = await Agent(model, tools=[greet]).run("Go")
+    (kept,) = outcome.messages[1].tool_calls
+    assert (kept.name, kept.arguments) == ("gr\ufffdt", '{"name": "\ufffd"}')
+    assert outcome.messages[2].tool_results[0].text.startswith("there is no tool 'gr\ufffdt'")
 
 
 async def test_calls_of_a_reply_cut_off_by_its_length_are_never_made_and_say_so():
@@ -462,8 +464,7 @@ async def test_a_tool_may_say_itself_that_it_failed():
         (Image(url="https://example.org/a.png"), (Image(url="https://example.org/a.png"),)),
         ([Text("a"), Image(data=b"x")], (Text("a"), Image(data=b"x"))),
         ((Text("a"),), (Text("a"),)),
-        ([Text("a"), 1], (Text('[{"type":"text","text":"a"},1]'),)),
-        (Usage(1, 2), (Text('{"input_tokens":1,"output_tokens":2}'),)),
+        ([Text("a"), 1], (Text('[{"type":"text","text":"a","signature":""},1]'),)),
         ("lone \ud800", (Text("lone \ufffd"),)),
         (Text("lone \ud800"), (Text("lone \ufffd"),)),
         ([Text("lone \ud800")], (Text("lone \ufffd"),)),

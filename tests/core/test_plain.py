@@ -21,7 +21,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from windlass.core import plain
-from windlass.core.plain import clean, excerpt, to_jsonable, to_text
+from windlass.core.plain import clean, excerpt, to_jsonable, to_text, words_of
 
 # What JSON can hold exactly.
 json_values = st.recursive(
@@ -302,7 +302,7 @@ def test_anything_can_be_stored(value):
 
 @pytest.mark.faults
 def test_very_many_values_can_be_stored():
-    examples = 1_000_000 if os.environ.get("WINDLASS_FAULTS") == "long" else 500
+    examples = 1_000_000 if os.environ.get("WINDLASS_SEARCH") == "long" else 500
     settings(max_examples=examples, database=None)(given(anything)(check_that_it_can_be_stored))()
 
 
@@ -487,3 +487,12 @@ def test_an_excerpt_says_that_it_goes_on():
     assert excerpt("abc") == "'abc'"
     assert excerpt("x" * 10_000_000, 10) == "'xxxxxxxx…"
     assert excerpt([1] * 100, 10) == "[1, 1, 1,…"
+
+
+def test_what_an_error_says_can_be_read_whatever_the_error_does():
+    class Speechless(Exception):
+        def __str__(self):
+            raise SystemExit
+
+    assert words_of(ValueError("no \ud800 way")) == "no � way"
+    assert words_of(Speechless()) == "(no readable message)"

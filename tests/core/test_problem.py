@@ -90,7 +90,13 @@ def test_values_are_shown_the_way_json_has_them(value, text):
     ],
 )
 def test_an_unexpected_name_brings_a_suggestion(name, known, text):
-    assert unexpected("", name, known) == Problem("", text)
+    assert unexpected("", [name], known) == [Problem("", text)]
+
+
+def test_very_many_unexpected_names_are_not_all_compared():
+    problems = unexpected("", [f"citty{i}" for i in range(100_000)], ["city"])
+    assert problems[0].message == "unexpected 'citty0'; did you mean 'city'?"
+    assert problems[-1].message == "unexpected 'citty99999'"
 
 
 def test_a_missing_name_says_so():
@@ -229,6 +235,10 @@ class Order(pydantic.BaseModel):
             ],
         ),
         ({"count": 101}, ["cannot be read: KeyError(101)"]),
+        (
+            {"count": 1, "items": [{}] * 1_001},
+            ["1001 things are wrong, too many to tell; see what the schema says"],
+        ),
     ],
 )
 def test_what_pydantic_finds_is_told_in_words(value, problems):

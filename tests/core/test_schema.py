@@ -367,6 +367,33 @@ def test_nested_problems_have_paths():
     ]
 
 
+def test_of_a_very_large_value_only_the_first_problem_is_told():
+    def use(numbers: list[int], dates: list[date]): ...
+
+    more = "there may be more; of so large a value only the first problem is told"
+    large = ["x"] * 100_000
+    assert problems(parameters(use).parse, {"numbers": large, "dates": large}) == [
+        "numbers[0]: expected an integer, got 'x'",
+        f"numbers: {more}",
+        "dates[0]: expected a valid date, got 'x'",
+        f"dates: {more}",
+    ]
+    raw = from_json_schema({"properties": {"numbers": {"items": {"type": "integer"}}}})
+    assert problems(raw.parse, {"numbers": large}) == ["numbers[0]: expected an integer, got 'x'", more]
+    (problem,) = problems(raw.parse, {"numbers": [1] * 100_000 + ["\ud800"]})
+    assert problem.startswith("cannot be checked")
+
+
+def test_what_the_schema_of_a_very_large_value_cannot_say_is_told_too():
+    assert problems(convert, [{"x": 0}] * 5_000 + [{"x": 1}], list[Careful]) == ["[5000]: x must not be 1"]
+
+
+def test_very_many_problems_that_pydantic_finds_are_counted():
+    assert problems(convert, [{"amount": -1}] * 10_000, list[Money]) == [
+        "10000 things are wrong, too many to tell; see what the schema says"
+    ]
+
+
 def test_problems_that_pydantic_finds_have_paths():
     def use(money: Money): ...
 

@@ -117,7 +117,7 @@ class Reading:
         if block.language == "python" and block.file:
             (self._folder / block.file).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
-            assert self._printed(block) == _EXPECTED.findall(block.text), f"{block.place} prints something else"
+            compare(self._printed(block), _EXPECTED.findall(block.text), block.place)
         elif block.language == "console":
             self._run_commands(block)
 
@@ -150,7 +150,14 @@ class Reading:
                 check=False,
             )
             printed = done.stdout.splitlines() + (["Killed"] if done.returncode == -9 else [])
-            assert printed == expected, f"{block.place}: `{command}` prints something else"
+            compare(printed, expected, f"{block.place}: `{command}`")
+
+
+def compare(printed: list[str], expected: list[str], what: str) -> None:
+    """Complain, with both, when something else was printed than the page says."""
+    if printed != expected:
+        shown = "\n  ".join(["", *printed, "where the page says", *expected])
+        raise AssertionError(f"{what} prints something else:{shown}")
 
 
 def commands_in(block: Block) -> list[tuple[str, list[str]]]:

@@ -73,8 +73,12 @@ class Stage:
         """Whether a call may be done and still have another result than ok: hooks and threads come after the effect."""
         self.survives: Callable[[], Awaitable[Outcome[Any]]] | None = None
         """How to get the outcome of a run that goes on when its caller is cancelled."""
-        self.background: Coroutine[Any, Any, None] | None = None
-        """Work of the test beside the scenario, which ends by itself."""
+        self.alone = True
+        """Whether there is only one run."""
+        self.before: Work | None = None
+        """What has to be done before the curtain rises."""
+        self.director: asyncio.Task[Any] | None = None
+        """The task of the test itself."""
         self.model: Conversation
         self.agent: Agent[Any]
         self.session: Session
@@ -354,6 +358,7 @@ async def _read(stage: Stage, session: Session, *, backpressure: bool) -> Outcom
 
 async def two_who_talk_at_once(stage: Stage) -> Outcome[Any]:
     """The first one's run is not the caller's to cancel: it is a task of its own, and has to end well."""
+    stage.alone = False
     session = stage.cast(ScriptedModel(call("act"), "One.", "Two."), [stage.tool()])
     first = asyncio.ensure_future(session.run("one"))
     stage.survives = lambda: asyncio.shield(first)
@@ -361,12 +366,15 @@ async def two_who_talk_at_once(stage: Stage) -> Outcome[Any]:
     return await session.run("two")
 
 
-async def a_run_that_a_crash_cut_off(stage: Stage) -> Outcome[Any]:
+def a_run_that_a_crash_cut_off(stage: Stage) -> Work:
+    async def look_before(_call, _arguments):
+        await asyncio.sleep(0)
+
     tools = [stage.tool("act"), stage.tool("look", effect="read"), stage.tool("put", effect="idempotent")]
-    session = stage.cast(ScriptedModel("Done."), tools)
+    session = stage.cast(ScriptedModel("Done."), [before(each, look_before) for each in tools])
     stage.ledger.begun["done"] = stage.ledger.done["done"] = 1
-    await _leave_behind(stage.store, session.session_id, crashed_log())
-    return await session.resume()
+    stage.before = _leave_behind(stage.store, session.session_id, crashed_log())
+    return session.resume()
 
 
 def crashed_log() -> list[Event]:
@@ -379,7 +387,7 @@ def crashed_log() -> list[Event]:
         MessageAdded(user("go"), run_id="r"),
         ModelRequested(1, run_id="r"),
         MessageAdded(reply, run_id="r"),
-        *(ToolStarted(each, names[each], effect, "", f"key/{each}", run_id="r") for each, effect in started.items()),
+        *(ToolStarted(each, names[each], effect, f"key/{each}", run_id="r") for each, effect in started.items()),
         ToolFinished("done", "act", ToolResult("done", "act", (Text("acted"),)), run_id="r"),
     ]
 

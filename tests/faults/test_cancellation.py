@@ -6,24 +6,20 @@ the cancel comes. After each time the log is held against the ledger of what the
 
 import asyncio
 import itertools
-import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from tests.faults.scenarios import KEPT_SCENARIOS, SCENARIOS, Scenario, Stage, nothing_to_resume
+from tests.faults.scenarios import KEPT_SCENARIOS, SCENARIOS, Scenario, Stage
 from tests.faults.suspension import Complaints, Suspensions, assert_nothing_is_left, at_once, own_task
 from tests.transcript import assert_valid
-from windlass.core.error import UsageError
-from windlass.core.event import Entry, ToolFinished
+from windlass.core.event import Entry, RunResumed, ToolFinished
 from windlass.core.fold import fold
 from windlass.core.message import Status, ToolResult
 from windlass.core.run import Outcome
 from windlass.stores.sqlite import SqliteStore
-
-LONG = os.environ.get("WINDLASS_SEARCH") == "long"
 
 ENOUGH_SECONDS = 10.0
 """Within this every run has ended, however it was cancelled."""
@@ -100,10 +96,15 @@ async def play(stage: Stage, scenario: Scenario, way: Way, at: int) -> Played:
 
     suspensions = Suspensions(range(at, at + way.times), strike)
     stage.director = asyncio.current_task()
+    work = scenario(stage)
+    if stage.before is not None:
+        await stage.before
     with suspensions.watching():
-        caller = asyncio.ensure_future(scenario(stage))
+        caller = asyncio.ensure_future(work)
         ending = await ending_of(caller)
-        if stage.survives is not None and way.strike is not cancel_everything:
+        if way.strike is cancel_everything:
+            await the_end_of_everything()
+        elif stage.survives is not None:
             ending = await ending_of(own_task(awaited(stage.survives())))
     asked_after = stage.model.asked - asked[0] if asked else 0
     return Played(suspensions.struck, suspensions.count, asked_after, ending)
@@ -111,6 +112,14 @@ async def play(stage: Stage, scenario: Scenario, way: Way, at: int) -> Played:
 
 async def awaited(work: Any) -> Any:
     return await work
+
+
+async def the_end_of_everything() -> None:
+    """As `asyncio.run` waits for the tasks that it has cancelled."""
+    if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+        _, pending = await asyncio.wait(tasks, timeout=ENOUGH_SECONDS)
+        assert not pending, f"they do not end: {pending}"
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def ending_of(task: asyncio.Task) -> Any:
@@ -126,8 +135,12 @@ async def ending_of(task: asyncio.Task) -> Any:
 
 
 def audit(entries: Sequence[Entry], stage: Stage, *, closed: bool) -> None:
-    """The log is in order, its conversation is valid, and it says what the ledger says."""
+    """The log is in order, its conversation is valid, and it says what the ledger says.
+
+    It is closed: each call has its result, and the run its end; unless it was crashed before, and not even resumed.
+    """
     assert [entry.seq for entry in entries] == [*range(1, len(entries) + 1)]
+    closed = closed and (stage.before is None or any(isinstance(entry.event, RunResumed) for entry in entries))
     state = fold(entries)
     assert_valid(state.messages)
     if closed:
@@ -139,6 +152,8 @@ def audit(entries: Sequence[Entry], stage: Stage, *, closed: bool) -> None:
     assert len(by_call) == len(results), "a call has two results"
     for result in results:
         audit_result(result, stage)
+    if "doubt" in by_call:
+        assert by_call["doubt"].status is Status.UNKNOWN, "nobody knows what became of it, and the result says otherwise"
     if closed:
         assert set(stage.ledger.begun) <= set(by_call), "an effect has no result"
 
@@ -154,7 +169,11 @@ def audit_result(result: ToolResult, stage: Stage) -> None:
         assert result.status is Status.OK, f"{result} was done, and its result does not say so"
 
 
-def audit_ending(played: Played, way: Way, plain_ending: Any) -> None:
+CANCELLED = ("cancelled", "cancelled_before_start", "UsageError")
+"""How a run ends that was cancelled, and how a call without a model does: before it has begun, there is no result."""
+
+
+def audit_ending(stage: Stage, played: Played, way: Way, plain_ending: Any) -> None:
     """The caller got what it was promised."""
     ending = played.ending
     if not played.struck:
@@ -163,8 +182,8 @@ def audit_ending(played: Played, way: Way, plain_ending: Any) -> None:
     if way.strike in {cancel_the_caller, cancel_everything}:
         assert isinstance(ending, asyncio.CancelledError) or kind_of(ending) == kind_of(plain_ending), ending
     else:
-        assert kind_of(ending) in {kind_of(plain_ending), "cancelled", "cancelled_before_start"}, ending
-    if way.strike is cancel_the_run and kind_of(ending) == "cancelled":
+        assert kind_of(ending) in {kind_of(plain_ending), *CANCELLED}, ending
+    if way.strike is cancel_the_run and kind_of(ending) == "cancelled" and stage.alone:
         assert played.asked_after == 0, "the model was asked after the cancel"
 
 
@@ -186,14 +205,22 @@ async def audit_next_turn(stage: Stage, at: int) -> None:
 
 # -- the search --------------------------------------------------------------------------------------------------------
 
+EACH = 80
+"""In the ordinary form of the search, every suspension up to this one is struck, and of the later ones a few."""
+STRIDE = 37
 
-async def search(scenario: Scenario, way: Way, store: SqliteStore | None = None) -> int:
-    """Strike at every suspension of a scenario; says how often it was played."""
+
+def places(*, long: bool) -> Iterator[int]:
+    """The suspensions at which to strike."""
+    return itertools.count(1) if long else itertools.chain(range(1, EACH + 1), itertools.count(EACH + 1, STRIDE))
+
+
+async def search(scenario: Scenario, way: Way, store: SqliteStore | None = None, *, long: bool) -> int:
+    """Strike at every suspension of a scenario, until it ends before the strike; says how often it was played."""
     threads = threading.enumerate()
-    nothing = Way(cancel_the_caller, 0)
     with Complaints().expected_none():
-        plain = await play(Stage(store), scenario, nothing, 0)
-        for at in itertools.count(1):
+        plain = await play(Stage(store), scenario, Way(cancel_the_caller, 0), 0)
+        for count, at in enumerate(places(long=long), 1):
             stage = Stage(store)
             try:
                 played = await play(stage, scenario, way, at)
@@ -203,7 +230,8 @@ async def search(scenario: Scenario, way: Way, store: SqliteStore | None = None)
                 error.add_note(f"{scenario.__name__}, {way.name}, at suspension {at}")
                 raise
             if not played.struck:
-                return at
+                return count
+    raise AssertionError("a scenario that never ends")
 
 
 async def check(stage: Stage, played: Played, way: Way, plain_ending: Any, at: int) -> None:
@@ -212,23 +240,32 @@ async def check(stage: Stage, played: Played, way: Way, plain_ending: Any, at: i
     session_id = stage.session.session_id
     audit(await stage.store.read(session_id), stage, closed=closed)
     if closed:
-        audit_ending(played, way, plain_ending)
+        audit_ending(stage, played, way, plain_ending)
     await stage.session.aclose()
     await audit_next_turn(stage, at if closed else 0)
     audit(await stage.store.read(session_id), stage, closed=True)
 
 
+@pytest.fixture(scope="module")
+def tally(report):
+    """How often each scenario was played; told at the end, and not too few when all of them were."""
+    played: dict[str, int] = {}
+    yield played
+    total = sum(played.values())
+    report.append(f"cancellation: {total} runs of {len(played)} scenarios, each cancelled somewhere else")
+    if len(played) == len(SCENARIOS) + len(KEPT_SCENARIOS):
+        assert total >= 4000
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-async def test_a_run_can_be_cancelled_anywhere(scenario):
-    played = sum([await search(scenario, way) for way in WAYS])
-    print(f"{scenario.__name__}: played {played} times")
+async def test_a_run_can_be_cancelled_anywhere(scenario, tally, long):
+    tally[scenario.__name__] = sum([await search(scenario, way, long=long) for way in WAYS])
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("scenario", KEPT_SCENARIOS, ids=lambda scenario: scenario.__name__)
-async def test_a_run_that_is_kept_in_a_file_can_be_cancelled_anywhere(scenario, tmp_path):
+async def test_a_run_that_is_kept_in_a_file_can_be_cancelled_anywhere(scenario, tally, long, tmp_path):
     store = SqliteStore(tmp_path / "sessions.db")
-    played = sum([await search(scenario, way, store) for way in WAYS])
-    print(f"{scenario.__name__} in a file: played {played} times")
+    tally[f"{scenario.__name__} in a file"] = sum([await search(scenario, way, store, long=long) for way in WAYS])
     await store.aclose()

@@ -66,11 +66,12 @@ def _shown(error: Exception) -> int:
     if isinstance(error, click.ClickException):
         report_error(_advice(error))
         return error.exit_code
-    if isinstance(error, OutputFailed):
+    if isinstance(error, OutputFailed) and error.nobody_reads:
         close_output()
-        if error.nobody_reads:
-            return NOBODY_READS
-        report_error(str(error))
+        return NOBODY_READS
+    if isinstance(error, OutputFailed | OSError):
+        close_output()
+        report_error(str(error) if isinstance(error, OutputFailed) else f"{error}; check the disk and the permissions")
         return CANNOT_WRITE
     report_error(f"nobody foresaw this: {type(error).__name__}: {error}; set WINDLASS_DEBUG=1 to see where it happened")
     return UNFORESEEN
@@ -90,7 +91,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
             raise click.UsageError(f"argument {place}, {argument!r}, is not UTF-8 text; pass it through standard input")
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("windlass", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="windlass", message="%(prog)s %(version)s")
 def program() -> None:
     """Run agents whose every turn is kept.

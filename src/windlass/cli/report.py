@@ -50,7 +50,7 @@ class TextReport:
                 self._break_off()
                 self._line(f"the reply broke off ({reason})")
             case ToolStarted(call_id=call_id, name=name):
-                self._line(f"tool {name} {self._arguments.get(call_id, '')}")
+                self._line(f"tool {name} {self._arguments.get(call_id, '')}".rstrip())
             case ToolFinished(result=result):
                 self._line(told(result))
             case _:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from .home import store_option
+from .screen import Screen
 
 MOST_BYTES: Final = 10_000_000
 """Of a prompt from standard input."""
@@ -77,6 +78,8 @@ def _prompt(given: str | None) -> str:
         return given
     if given is None and sys.stdin.isatty():
         raise click.UsageError('there is no prompt; write it as windlass run "…", or pipe it in')
+    if sys.stdin.isatty():
+        Screen().note("write the prompt; Ctrl-D on a line of its own ends it")
     data = sys.stdin.buffer.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise click.UsageError(f"the prompt has more than {MOST_BYTES:,} bytes; let the agent read a file instead")

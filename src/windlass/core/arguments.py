@@ -110,7 +110,7 @@ def _what_is_wrong(raw: str, error: Exception) -> str:
         return _too_deep()
     if isinstance(error, UnicodeEncodeError):
         return f"the arguments are not valid text: a lone surrogate {_near(raw, error.start)}"
-    if lone := _LONE_SURROGATE.search(raw):
+    if lone := re.search(_LONE_SURROGATE, raw):
         return f"the arguments are not valid JSON: a lone surrogate {_near(raw, lone.start())}"
     text = str(error)
     if "truncated" in text:
@@ -123,7 +123,7 @@ def _what_is_wrong(raw: str, error: Exception) -> str:
     return f"the arguments are not valid JSON: {detail} {_near(raw, place)}"
 
 
-_LONE_SURROGATE = re.compile(
+_LONE_SURROGATE = (
     r"(?<!\\)(?:\\\\)*"  # not where the backslash is itself escaped
     r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F]|\\?u?[dD]?\Z)"  # a first half without a second, text going on
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # a second half without a first

@@ -44,9 +44,9 @@ def _free_name(name: str, taken: Collection[str]) -> str:
 
 
 def _replaced(node: Any, texts: dict[str, str]) -> Any:
-    if _is_object(node):
+    if is_object(node):
         return {key: _replaced(value, texts) for key, value in node.items()}
-    if _is_array(node):
+    if is_array(node):
         return [_replaced(value, texts) for value in node]
     return texts.get(node, node) if isinstance(node, str) else node
 
@@ -64,22 +64,24 @@ def with_type_at_root(schema: JsonSchema) -> JsonSchema:
 
 def with_typed_enums(node: Any) -> Any:
     """With a type beside each list of allowed values: some providers want one."""
-    if _is_array(node):
+    if is_array(node):
         return [with_typed_enums(value) for value in node]
-    if not _is_object(node):
+    if not is_object(node):
         return node
     values = node.get("enum")
     found = {key: with_typed_enums(value) for key, value in node.items()}
-    if _is_array(values) and "type" not in node:
+    if is_array(values) and "type" not in node:
         kinds: set[type] = {type(value) for value in values}
         name = {str: "string", int: "integer"}.get(kinds.pop()) if len(kinds) == 1 else None
         return {"type": name, **found} if name else found
     return found
 
 
-def _is_object(node: Any) -> TypeGuard[JsonSchema]:
+def is_object(node: Any) -> TypeGuard[JsonSchema]:
+    """Whether it is an object of JSON."""
     return isinstance(node, dict)
 
 
-def _is_array(node: Any) -> TypeGuard[list[Any]]:
+def is_array(node: Any) -> TypeGuard[list[Any]]:
+    """Whether it is an array of JSON."""
     return isinstance(node, list)

@@ -40,12 +40,13 @@ _Lines = list[str]
 _Found = list[tuple[str, list[str]]]
 """Names of parameters, each with the lines that describe it."""
 
+# Patterns are compiled by `re` when they are first used, which is never if nobody has a tool.
 _SECTION = r"(?:Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments|Other Parameters|Attributes)"
 
-_SPHINX_PARAMETER = re.compile(
+_SPHINX_PARAMETER = (
     r":(?:param|parameter|arg|argument|key|keyword|attr|ivar|cvar|var)\s+(?:[^:]*?\s)?\\?\*{0,2}(\w+)\s*:(.*)"
 )
-_SPHINX_TYPE = re.compile(r":(?:type|vartype|rtype)\b[^:]*:")
+_SPHINX_TYPE = r":(?:type|vartype|rtype)\b[^:]*:"
 
 
 def _sphinx(lines: _Lines) -> tuple[_Lines, _Found]:
@@ -54,10 +55,10 @@ def _sphinx(lines: _Lines) -> tuple[_Lines, _Found]:
     found: _Found = []
     field: list[str] | None = None
     for line in lines:
-        if parameter := _SPHINX_PARAMETER.fullmatch(line):
+        if parameter := re.fullmatch(_SPHINX_PARAMETER, line):
             field = [parameter[2]]
             found.append((parameter[1], field))
-        elif _SPHINX_TYPE.match(line):
+        elif re.match(_SPHINX_TYPE, line):
             field = []  # the annotation says it already
         elif field is not None and line.startswith(" "):
             field.append(line)
@@ -67,9 +68,9 @@ def _sphinx(lines: _Lines) -> tuple[_Lines, _Found]:
     return rest, found
 
 
-_NUMPY_SECTION = re.compile(_SECTION + r"\s*")
-_NUMPY_RULE = re.compile(r"-{3,}\s*")
-_NUMPY_ITEM = re.compile(r"(\\?\*{0,2}\w+(?:\s*,\s*\\?\*{0,2}\w+)*)\s*(?::.*)?")
+_NUMPY_SECTION = _SECTION + r"\s*"
+_NUMPY_RULE = r"-{3,}\s*"
+_NUMPY_ITEM = r"(\\?\*{0,2}\w+(?:\s*,\s*\\?\*{0,2}\w+)*)\s*(?::.*)?"
 
 
 def _numpy(lines: _Lines) -> tuple[_Lines, _Found]:
@@ -78,7 +79,7 @@ def _numpy(lines: _Lines) -> tuple[_Lines, _Found]:
     found: _Found = []
     place = 0
     while place < len(lines):
-        if not (_is_underlined(lines, place) and _NUMPY_SECTION.fullmatch(lines[place])):
+        if not (_is_underlined(lines, place) and re.fullmatch(_NUMPY_SECTION, lines[place])):
             rest.append(lines[place])
             place += 1
             continue
@@ -86,7 +87,7 @@ def _numpy(lines: _Lines) -> tuple[_Lines, _Found]:
         item: list[str] = []
         while place < len(lines) and not _is_underlined(lines, place):
             line = lines[place]
-            if names := _NUMPY_ITEM.fullmatch(line):
+            if names := re.fullmatch(_NUMPY_ITEM, line):
                 item = []
                 found.extend((name.strip(" *\\"), item) for name in names[1].split(","))
             elif line and not line.startswith(" "):
@@ -98,12 +99,12 @@ def _numpy(lines: _Lines) -> tuple[_Lines, _Found]:
 
 
 def _is_underlined(lines: _Lines, place: int) -> bool:
-    has_rule_below = place + 1 < len(lines) and _NUMPY_RULE.fullmatch(lines[place + 1])
+    has_rule_below = place + 1 < len(lines) and re.fullmatch(_NUMPY_RULE, lines[place + 1])
     return bool(has_rule_below and lines[place].strip())
 
 
-_GOOGLE_SECTION = re.compile(r"( *)" + _SECTION + r"\s*:\s*")
-_GOOGLE_ITEM = re.compile(r"( *)\\?\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(.*)")
+_GOOGLE_SECTION = r"( *)" + _SECTION + r"\s*:\s*"
+_GOOGLE_ITEM = r"( *)\\?\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(.*)"
 
 
 def _google(lines: _Lines) -> tuple[_Lines, _Found]:
@@ -112,7 +113,7 @@ def _google(lines: _Lines) -> tuple[_Lines, _Found]:
     found: _Found = []
     place = 0
     while place < len(lines):
-        header = _GOOGLE_SECTION.fullmatch(lines[place])
+        header = re.fullmatch(_GOOGLE_SECTION, lines[place])
         end = _end_of_block(lines, place + 1, len(header[1])) if header else place
         items = _google_items(lines[place + 1 : end]) if header else []
         if items:
@@ -137,7 +138,7 @@ def _google_items(block: _Lines) -> _Found:
     found: _Found = []
     margin = None
     for line in block:
-        item = _GOOGLE_ITEM.fullmatch(line)
+        item = re.fullmatch(_GOOGLE_ITEM, line)
         if item and margin in {None, len(item[1])}:
             margin = len(item[1])
             found.append((item[2], [item[3]]))

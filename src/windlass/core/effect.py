@@ -17,7 +17,7 @@ from .event import ToolStarted
 from .fold import INTERRUPTED, NOT_STARTED
 from .message import Audio, Document, Image, ResultPart, Status, Text, ToolCall, ToolResult, Video
 from .permission import PermissionRequest
-from .plain import clean, to_jsonable, to_text
+from .plain import clean, to_jsonable, to_text, words_of
 from .store import wait_through
 from .tool import Arguments, Tool, ToolContext, ToolOutput
 
@@ -28,6 +28,9 @@ GRACE_SECONDS = 2.0
 """How long a tool may take to end once it was told to; then it is left behind."""
 RETRY_SECONDS = 0.1
 """The wait before a tool is tried again; it doubles each time."""
+
+FAILURES = (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit)
+"""What a hook or a gate may raise without ending the run. Not `GeneratorExit`: that throws the whole run away."""
 
 MAY_HAVE_HAPPENED = "It may or may not have taken effect: check before repeating."
 
@@ -122,23 +125,30 @@ async def attempt(run: "Run", job: Job) -> ToolResult:
             context.cancelled = True
         if tries > job.tool.retries or not _may_run_again(job.tool, error):
             return _failed(run, job, error)
-        await run.clock.sleep(RETRY_SECONDS * 2 ** (tries - 1))
+        try:
+            await run.clock.sleep(RETRY_SECONDS * 2 ** (tries - 1))
+        except asyncio.CancelledError:
+            job.interrupted = True
+            return _failed(run, job, error)  # what it told last is what is known of it
 
 
 async def supervised(run: "Run", job: Job, context: ToolContext[Any], seconds: float | None) -> Any:
     """Call the tool in a task of its own, which a cancel can be made to wait for, and which can be left behind."""
-    task = asyncio.ensure_future(_as_coroutine(job.tool.call(job.given, context)))
+    task = asyncio.ensure_future(_called(job, context))
     await _wait(run, job, task, seconds)
-    if not task.done():
+    told_to_stop = not task.done()
+    if told_to_stop:
         context.cancelled = True
-        await _tell_to_stop(run, task)
+        await _tell_to_stop(run, job, task)
     if task.done() and not task.cancelled():
-        return task.result()
-    if job.interrupted and job.tool.abortable:
+        value, error = task.result()
+        if error is None:
+            return value
+        if not told_to_stop or not isinstance(error, asyncio.CancelledError):
+            raise error
+    if not told_to_stop or (job.interrupted and job.tool.abortable):
         raise asyncio.CancelledError
-    if task.done() and seconds is None:
-        return task.result()  # cancelled by somebody else: raises
-    raise _TimedOut(seconds)
+    raise _TimedOut(f"Timed out after {seconds:g} seconds; it may still be running.")
 
 
 async def _wait(run: "Run", job: Job, task: "asyncio.Future[Any]", seconds: float | None) -> None:
@@ -159,35 +169,35 @@ async def _wait(run: "Run", job: Job, task: "asyncio.Future[Any]", seconds: floa
             timer.cancel()
 
 
-async def _tell_to_stop(run: "Run", task: "asyncio.Future[Any]") -> None:
+async def _tell_to_stop(run: "Run", job: Job, task: "asyncio.Future[Any]") -> None:
     """Cancel a task and give it a moment. One that does not end is left behind: nobody will hear of it again."""
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     task.add_done_callback(lambda _: ended.cancel())
     timer = run.clock.call_later(GRACE_SECONDS, ended.cancel)
     task.cancel()
-    await wait_through((ended,))
+    if await wait_through((ended,)):
+        job.interrupted = True
     timer.cancel()
-    if not task.done():
-        task.add_done_callback(_forget)
 
 
-def _forget(task: "asyncio.Future[Any]") -> None:
-    if not task.cancelled():
-        task.exception()  # looked at, so that asyncio does not complain about it
+async def _called(job: Job, context: ToolContext[Any]) -> tuple[Any, BaseException | None]:
+    """What the tool returned or raised. Nothing of it has begun when its task is cancelled before that has.
 
-
-async def _as_coroutine(work: Awaitable[Any]) -> Any:
-    return await work
+    Errors are handed over, since asyncio would let some that are raised in a task end the event loop.
+    """
+    try:
+        return await job.tool.call(job.given, context), None
+    except BaseException as error:  # noqa: BLE001 - see above
+        return None, error
 
 
 class _TimedOut(Exception):
-    def __init__(self, seconds: float | None) -> None:
-        super().__init__(f"Timed out after {seconds:g} seconds; it may still be running.")
+    """The time of a call is up."""
 
 
 def _is_ours(run: "Run", job: Job) -> bool:
     """Whether a `CancelledError` is the run's own, and not one that the tool has picked up somewhere."""
-    return job.interrupted or (run.task is not None and run.task.cancelling() > 0)
+    return job.interrupted or run.interrupted
 
 
 def _current_task() -> "asyncio.Task[Any] | None":
@@ -213,10 +223,10 @@ async def finish(run: "Run", job: Job, result: ToolResult) -> ToolResult:
                 result = msgspec.structs.replace(changed, call_id=job.call.call_id, name=job.call.name)
         if tool.summary is not None and not result.summary and not result.is_error:
             result = msgspec.structs.replace(result, summary=clean(str(tool.summary(result))))
-    except asyncio.CancelledError:
-        job.interrupted = True
-        return uncertain(job.call, Status.CANCELLED, "The run was cancelled when this had just finished.")
-    except Exception as error:  # noqa: BLE001 - a hook may be there to hide something: without it, nothing is shown
+    except FAILURES as error:  # a hook may be there to hide something: without it, nothing is shown
+        if isinstance(error, asyncio.CancelledError) and _is_ours(run, job):
+            job.interrupted = True
+            return uncertain(job.call, Status.CANCELLED, "The run was cancelled when this had just finished.")
         run.report(error, f"a finish hook of {tool.name!r}")
         return error_result(job.call, f"the tool ran, but its result could not be processed: {describe(error)}")
     return result
@@ -233,7 +243,9 @@ def result_of(job: Job, value: Any) -> ToolResult:
     if type(value) is str:
         return ToolResult(call.call_id, call.name, (Text(clean(value)),), terminate=job.tool.terminate)
     if isinstance(value, ToolResult):
-        return msgspec.structs.replace(value, call_id=call.call_id, name=call.name)
+        content = content_of(value.content) if value.content else ()
+        render = to_jsonable(value.render)
+        return msgspec.structs.replace(value, call_id=call.call_id, name=call.name, content=content, render=render)
     if not isinstance(value, ToolOutput):
         return ToolResult(call.call_id, call.name, content_of(value), terminate=job.tool.terminate)
     return ToolResult(
@@ -249,12 +261,9 @@ def result_of(job: Job, value: Any) -> ToolResult:
 
 def content_of(value: Any) -> tuple[ResultPart, ...]:
     """Parts as they are; everything else as text."""
-    if isinstance(value, _PARTS):
-        return (value,)
-    if isinstance(value, (list, tuple)):
-        parts = cast("Sequence[Any]", value)
-        if parts and all(isinstance(each, _PARTS) for each in parts):
-            return tuple(parts)
+    parts = cast("Sequence[Any]", value if isinstance(value, (list, tuple)) else (value,))
+    if parts and all(isinstance(each, _PARTS) for each in parts):
+        return tuple([Text(clean(each.text)) if isinstance(each, Text) else each for each in parts])
     return (Text(to_text(value)),)
 
 
@@ -308,10 +317,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "the tool was cancelled by something other than this run"
     kind = type(error).__name__
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot even be shown
-        text = "(no readable message)"
+    text = words_of(error)
     if isinstance(error, ToolError):
         return text or kind
     if isinstance(error, BaseExceptionGroup):

@@ -130,6 +130,12 @@ class State:
         return self._usage
 
     @property
+    def answer(self) -> Message | None:
+        """The reply without calls that came last in that run, when nothing has followed it."""
+        last = self._messages[-1] if len(self._messages) > self.first else None
+        return last if last is not None and last.role == "assistant" else None
+
+    @property
     def interrupted(self) -> bool:
         """Whether a run was begun and not ended."""
         return self.run is not None and self.ended is None
@@ -183,7 +189,8 @@ class State:
     def tool_started(self, event: ToolStarted) -> None:
         """A call has an intent."""
         self.started[event.call_id] = event
-        self.tool_calls += 1
+        if event.attempt == 1:
+            self.tool_calls += 1
 
     def tool_finished(self, event: ToolFinished) -> None:
         """A call has its result; the last one completes the turn."""

@@ -25,7 +25,19 @@ from typing import Any, NoReturn
 import msgspec
 
 from . import faults
-from .effect import Job, attempt, cut_off, denied, describe, error_result, finish, not_started, out_of_calls, unknown
+from .effect import (
+    FAILURES,
+    Job,
+    attempt,
+    cut_off,
+    denied,
+    describe,
+    error_result,
+    finish,
+    not_started,
+    out_of_calls,
+    unknown,
+)
 from .error import EmptyReply, ModelError, ReplyCutOff, StoreError
 from .event import (
     Event,
@@ -46,9 +58,10 @@ from .event import (
 from .message import Message, Status, StopReason, ToolCall, ToolResult, user
 from .model import Request, assemble, is_empty, sound
 from .permission import NOBODY_TO_ASK, PermissionRequest, Permissions, Verdict, decision_of, one_each
+from .plain import words_of
 from .run import Accepted, Engine, Outcome, Run
 from .schema import Invalid, parse_object
-from .stop import Halt, Nudge, Step, holds
+from .stop import Guardrail, Halt, Nudge, Step, holds
 from .store import wait_through
 from .tool import Skip
 
@@ -61,7 +74,7 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     run.task = asyncio.current_task()
     timer = run.start_timer()
     try:
-        outcome = run.interruption() if run.interrupted else await engine(run)
+        outcome = await (given_up(run) if run.interrupted else engine(run))
     except asyncio.CancelledError:
         outcome = run.interruption()
     except StoreError:
@@ -76,19 +89,28 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     return outcome
 
 
+async def given_up(run: Run) -> Outcome[Any]:
+    """The end of a run that was cancelled before it had begun."""
+    await answer(run, left_open(run, run.state.started))
+    return run.interruption()
+
+
 async def react(run: Run) -> Outcome[Any]:
     """Reason and act: the engine that all others are built around."""
+    reply = run.state.reply or run.state.answer  # the log may have left a reply that nothing has followed yet
     while True:
-        reply = run.state.reply  # the log may have left calls open: then they come first
         if reply is None:
             if limit := run.exhausted():
                 return run.outcome("limit", limit)
+            if run.mailbox.steering:
+                await inject(run, run.mailbox.take_steering())
             reply = await turn(run)
         outcome = await (after_calls(run, reply) if run.state.open_calls else after_answer(run, reply))
         if run.fanout.watched:
             run.show(TurnEnded(run.state.turns, run.state.usage, run_id=run.run_id, path=run.path))
         if outcome is not None:
             return outcome
+        reply = None
 
 
 # -- one turn of the model ---------------------------------------------------------------------------------------------
@@ -185,7 +207,6 @@ async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     if run.exhausted():
         return run.outcome("done")
     if run.mailbox.steering:
-        await inject(run, run.mailbox.take_steering())
         return None
     for accept in run.accept:
         verdict = accept(run, reply)
@@ -208,18 +229,15 @@ async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
     results = await act(run, reply)
     if run.cancelling is not None:
         return run.outcome("cancelled", "cancelled")
-    if run.exhausted():
-        return None
-    if run.mailbox.steering:
-        await inject(run, run.mailbox.take_steering())
+    if run.mailbox.steering and not run.exhausted():
         return None
     if terminated(results):
         return run.outcome("stopped", "terminated")
     step = Step(run.state.turns, reply, calls, results, run.messages)
     if run.stop is not None and await holds(run.stop, step):
         return run.outcome("stopped", "stop_condition")
-    tripped = [(each.__name__, verdict) for each in run.guardrails if (verdict := each(step)) is not None]
-    return await guard(run, tripped) if tripped else None
+    tripped = [(each, verdict) for each in run.guardrails if (verdict := each(step)) is not None]
+    return await guard(run, tripped) if tripped and not run.exhausted() else None
 
 
 def terminated(results: Sequence[ToolResult]) -> bool:
@@ -228,13 +246,14 @@ def terminated(results: Sequence[ToolResult]) -> bool:
     return bool(ran) and not [result for result in ran if result.is_error or not result.terminate]
 
 
-async def guard(run: Run, tripped: Sequence[tuple[str, Nudge | Halt]]) -> Outcome[Any] | None:
+async def guard(run: Run, tripped: Sequence[tuple[Guardrail, Nudge | Halt]]) -> Outcome[Any] | None:
     """Stop a model that goes in circles, or tell it so first."""
-    for name, verdict in tripped:
+    named = [(getattr(each, "__name__", type(each).__name__), verdict) for each, verdict in tripped]
+    for name, verdict in named:
         if isinstance(verdict, Halt):
             await run.emit(GuardrailTripped(name, verdict.count, "halt", run_id=run.run_id, path=run.path))
             return run.outcome("stopped", name)
-    for name, verdict in tripped:
+    for name, verdict in named:
         if isinstance(verdict, Nudge):
             await run.emit(GuardrailTripped(name, verdict.count, "nudge", run_id=run.run_id, path=run.path))
             await inject(run, [user(verdict.text, origin="guardrail")])
@@ -251,6 +270,7 @@ async def inject(run: Run, messages: Sequence[Message]) -> None:
 
 async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
     """Give every call of the stored reply exactly one result, in the order of the calls, whatever happens."""
+    in_doubt = frozenset(run.state.started)  # begun before a crash
     try:
         if reply.stop is StopReason.LENGTH:
             await answer(run, [cut_off(call) for call in run.state.unsettled])
@@ -260,10 +280,15 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
                 jobs = await permit(run, jobs)
             await carry_out(run, jobs)
     except asyncio.CancelledError:
-        await answer(run, [not_started(call) for call in run.state.unsettled])
+        await answer(run, left_open(run, in_doubt))
         raise
-    await answer(run, [not_started(call) for call in run.state.unsettled])
+    await answer(run, left_open(run, in_doubt))
     return run.state.latest_results
+
+
+def left_open(run: Run, in_doubt: Collection[str]) -> list[ToolResult]:
+    """The results of calls that are not carried out any more: they had no effect, unless a crash left that in doubt."""
+    return [unknown(call) if call.call_id in in_doubt else not_started(call) for call in run.state.unsettled]
 
 
 def direct(call: ToolCall) -> Engine:
@@ -277,6 +302,8 @@ def direct(call: ToolCall) -> Engine:
             if run.state.latest is None or run.state.latest.call_id != call.call_id:
                 await answer(run, [not_started(call)])
             raise
+        finally:
+            run.output = run.state.latest
         return run.outcome("done")
 
     return engine
@@ -302,7 +329,7 @@ async def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
         job = await prepared(run, call)
         if isinstance(job, ToolResult):
             refused.append(job)
-        elif most is not None and run.state.tool_calls + len(jobs) >= most:
+        elif most is not None and not job.attempts and run.state.tool_calls + len(jobs) >= most:
             refused.append(out_of_calls(call, most))
         else:
             jobs.append(job)
@@ -313,12 +340,12 @@ async def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
 
 async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
     """Resolve the tool, parse the arguments, let hooks see them, validate what will run."""
-    tool = run.toolbox.get(call.name)
-    if tool is None:
-        return error_result(call, f"there is no tool {call.name!r}; {run.toolbox.advice(call.name)}")
     before = run.state.started.get(call.call_id)
     if before is not None and before.effect in {"at_most_once", "ask"}:
         return unknown(call)
+    tool = run.toolbox.get(call.name)
+    if tool is None:
+        return error_result(call, f"there is no tool {call.name!r}; {run.toolbox.advice(call.name)}")
     try:
         arguments = parse_object(call.arguments)
         for hook in tool.prepare:
@@ -331,7 +358,9 @@ async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
         given = tool.parameters.parse(arguments)
     except Invalid as problem:
         return error_result(call, f"invalid arguments for {call.name!r}: {problem}")
-    except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
+    except FAILURES as error:  # a hook that fails must not let the call through
+        if isinstance(error, asyncio.CancelledError) and run.interrupted:
+            raise
         run.report(error, f"a prepare hook of {call.name!r}")
         return error_result(call, f"a hook of {call.name!r} failed: {describe(error)}")
     return Job(call, tool, arguments, given, before.attempt if before else 0)
@@ -341,6 +370,8 @@ async def permit(run: Run, jobs: list[Job]) -> list[Job]:
     """The jobs that may run: one question for all of them. A missing answer is a no, and so is an error."""
     asking = [(job, job.permission_request(run)) for job in jobs]
     asked = [(job, request) for job, request in asking if not allowed_before(run, request)]
+    if not asked:
+        return jobs
     requests = [request for _, request in asked]
     verdicts = await ask(run, requests)
     refused: list[ToolResult] = []
@@ -369,7 +400,9 @@ async def ask(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[Verdi
         run.show(PermissionAsked(f"{run.run_id}-{run.log.head}", calls, run_id=run.run_id, path=run.path))
     try:
         answers = list(await run.gate(requests))
-    except Exception as error:  # noqa: BLE001 - whatever goes wrong with a gate, nothing passes it
+    except FAILURES as error:  # whatever goes wrong with a gate, nothing passes it
+        if isinstance(error, asyncio.CancelledError) and run.interrupted:
+            raise
         run.report(error, "the permission gate")
         return [Verdict(allow=False, reason=f"permission denied: asking failed ({describe(error)})")] * len(requests)
     return one_each(requests, answers)
@@ -401,6 +434,8 @@ async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
             job.interrupted = True
             task.cancel()
         await wait_through(running)
+        for task in running:
+            _ = task.cancelled() or task.exception()  # looked at: one error is told, and asyncio complains of no other
         raise
 
 
@@ -420,6 +455,8 @@ def next_wave(waiting: deque[Job], running: Collection[Job], limit: int) -> list
 async def intend(run: Run, wave: Sequence[Job]) -> None:
     """Store that these effects are about to begin. Unless all of them only read, not even a power cut may forget it."""
     faults.point("loop.before_intent")
+    if run.interrupted:  # and somebody has swallowed the cancel: nothing may begin any more
+        raise asyncio.CancelledError
     changing = [job for job in wave if job.tool.effect != "read"]
     await run.emit(*[job.intent(run) for job in wave], sync=bool(changing))
     faults.point("loop.intent_stored")
@@ -434,7 +471,7 @@ async def settle(run: Run, job: Job) -> None:
         result = await finish(run, job, result)
     await run.emit(finished(run, result, run.clock.monotonic() - began))
     faults.point("loop.result_stored")
-    if job.interrupted:
+    if job.interrupted or run.interrupted:
         raise asyncio.CancelledError
 
 
@@ -443,7 +480,7 @@ def ended(run: Run, outcome: Outcome[Any]) -> RunEnded:
     return RunEnded(
         outcome.status,
         outcome.reason,
-        str(outcome.error or ""),
+        "" if outcome.error is None else words_of(outcome.error),
         outcome.usage,
         outcome.cost_usd,
         outcome.steps,

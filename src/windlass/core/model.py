@@ -158,18 +158,16 @@ def _parts(events: Sequence[ModelEvent], finished: ReplyFinished) -> tuple[Part,
     blocks: list[list[Any]] = []
     calls: dict[int, list[Any]] = {}
     last: tuple[type, int] | None = None
-    event: Any
     for event in events:
-        kind: Any = type(event)
-        if kind is ToolCallDelta:
+        if type(event) is ToolCallDelta:
             last = None
             block = calls.get(event.index)
             if block is None or not _goes_on(block[0], event):
                 block = calls[event.index] = []
                 blocks.append(block)
             block.append(event)
-        elif kind is TextDelta or kind is ThinkingDelta:
-            key = (kind, event.index if kind is ThinkingDelta else 0)
+        elif type(event) is TextDelta or type(event) is ThinkingDelta:
+            key = (type(event), event.index if type(event) is ThinkingDelta else 0)
             if key != last:
                 blocks.append([])
                 last = key

@@ -6,9 +6,9 @@ asked about, and any other is allowed. When nobody can be asked, asking is denyi
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -16,6 +16,9 @@ from .error import ConfigError
 from .event import PermissionDecided, Scope
 
 Policy: TypeAlias = Literal["allow", "deny", "ask"]
+
+_POLICIES = get_args(Policy)
+_SCOPES = get_args(Scope)
 
 
 class PermissionRequest(Struct, frozen=True):
@@ -46,6 +49,14 @@ class Verdict(Struct, frozen=True):
     scope: Scope = "once"
     """Remember it this far."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.allow, bool):
+            message = f"Verdict(allow={self.allow!r}): say True or False"
+            raise ConfigError(message)
+        if self.scope not in _SCOPES:
+            message = f"Verdict(scope={self.scope!r}): the scopes are {', '.join(map(repr, _SCOPES))}"
+            raise ConfigError(message)
+
 
 Gate: TypeAlias = Callable[[Sequence[PermissionRequest]], Awaitable[Sequence[Verdict]]]
 """Answers each request of a batch, in order. A missing answer is a no, and so is an error."""
@@ -61,6 +72,16 @@ class Rule(Struct, frozen=True):
     tool: str = "*"
     action: str = "*"
     target: str = "*"
+
+    def __post_init__(self) -> None:
+        if self.policy not in _POLICIES:
+            message = f"Rule({self.policy!r}): use allow(…), deny(…) or ask(…)"
+            raise ConfigError(message)
+        for name in ("tool", "action", "target"):
+            pattern = getattr(self, name)
+            if not isinstance(pattern, str):
+                message = f"{self.policy}({name}={pattern!r}): give a pattern as text, such as 'shell' or 'git_*'"
+                raise ConfigError(message)
 
     def matches(self, request: PermissionRequest) -> bool:
         """Whether this rule is about that call."""
@@ -122,8 +143,8 @@ class Grant(Struct, frozen=True):
     @property
     def grant_id(self) -> str:
         """Names it, to revoke it by."""
-        key = "\0".join((self.scope, self.tool, self.action, self.target, self.session_id))
-        return f"grant_{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()[:16]}"
+        key = f"{self.scope}\0{self.tool}\0{self.action}\0{self.target}\0{self.session_id}"
+        return f"grant_{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
     @classmethod
     def of_decision(cls, decision: PermissionDecided, session_id: str) -> "Grant":
@@ -137,7 +158,9 @@ class Grant(Struct, frozen=True):
         """Whether it settles that call."""
         if (self.tool, self.action) != (request.tool, request.action):
             return False
-        if self.scope != "forever" and self.session_id != request.session_id:
+        if self.scope == "forever":
+            return self.target == request.target
+        if self.scope == "once" or self.session_id != request.session_id:
             return False
         return self.scope == "session" or self.target == request.target
 
@@ -161,7 +184,7 @@ class Grants:
         """Forget one; `False` when there is none of that name."""
         return self._grants.pop(grant_id, None) is not None
 
-    def __iter__(self) -> Iterable[Grant]:
+    def __iter__(self) -> Iterator[Grant]:
         return iter(tuple(self._grants.values()))
 
 
@@ -173,6 +196,9 @@ class Permissions:
             if not isinstance(rule, Rule):
                 message = f"{rule!r} is not a rule: use allow(…), deny(…) or ask(…)"
                 raise ConfigError(message)
+        if handler is not None and not callable(handler):
+            message = f"Permissions(handler={handler!r}): give an async function that answers a list of requests"
+            raise ConfigError(message)
         self.rules = rules
         self.handler = handler
         self.grants = grants if grants is not None else Grants()

@@ -82,6 +82,14 @@ def excerpt(value: Any, length: int = REPR_LENGTH) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
+def words_of(error: BaseException) -> str:
+    """What an error says, encodable, whatever it does when it is asked."""
+    try:
+        return clean(str.__str__(str(error)))
+    except BaseException:  # noqa: BLE001 - an error may raise anything from its __str__
+        return "(no readable message)"
+
+
 class _Walk:
     """One conversion: how much may still be taken in, and which containers it is inside of."""
 

@@ -4,7 +4,7 @@ The validators' own messages are turned into ours here, so that a missing key re
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +15,8 @@ MOST_PROBLEMS = 20
 """How many problems the text of an `Invalid` tells."""
 LONGEST_PROBLEM = 300
 """How many characters it spends on each."""
+TOO_MANY = 1_000
+"""With more problems than this in one value, only their number is told."""
 VALUE_LENGTH = 80
 """How much of an offending value is shown."""
 
@@ -72,9 +74,13 @@ def missing(path: str) -> Problem:
     return Problem(path, "missing; it is required")
 
 
-def unexpected(path: str, name: str, known: Iterable[str]) -> Problem:
-    """Something is there that has no place."""
-    return Problem(path, f"unexpected {excerpt(name, VALUE_LENGTH)}{_suggestion(name, known)}")
+def unexpected(path: str, names: Iterable[str], known: Collection[str]) -> list[Problem]:
+    """Things are there that have no place. Near names are suggested for as many as will be told."""
+    problems: list[Problem] = []
+    for place, name in enumerate(map(str, names)):
+        suggestion = _suggestion(name, known) if place < MOST_PROBLEMS else ""
+        problems.append(Problem(path, f"unexpected {excerpt(name, VALUE_LENGTH)}{suggestion}"))
+    return problems
 
 
 def shown(value: Any) -> str:
@@ -94,7 +100,7 @@ def from_schema_error(error: Any, schema: Any) -> list[Problem]:
         return [missing(path_text([*error.instance_path, details["property"]]))]
     if "unexpected" in details:
         known = _properties(schema, error.schema_path[:-1])
-        return [unexpected(path, str(name), known) for name in details["unexpected"]]
+        return unexpected(path, details["unexpected"], known)
     word = _WORDS.get(error.kind.name)
     message = _bounded(error.message, LONGEST_PROBLEM) if word is None else word(details, error.instance)
     return [Problem(path, message)]
@@ -109,7 +115,7 @@ def from_msgspec_error(error: Exception) -> Problem:
         message, place = place, ""
     path = place.removeprefix("key` in `").rstrip("`").removeprefix("$").removeprefix(".")
     if error.__cause__ is None:  # else the words are the caller's own
-        message = _TYPE_NAME.sub(lambda name: _TYPES.get(name[1], name[0]), message[:1].lower() + message[1:])
+        message = re.sub(r"`(\w+)`", lambda name: _TYPES.get(name[1], name[0]), message[:1].lower() + message[1:])
     return Problem(path, message)
 
 
@@ -118,6 +124,8 @@ def from_pydantic_error(error: Any) -> list[Problem]:
     if not hasattr(error, "errors"):
         return [Problem("", f"cannot be read: {excerpt(error)}")]
     problems: list[Problem] = []
+    if error.error_count() > TOO_MANY:  # to look at each would take longer than to find it
+        return [Problem("", f"{error.error_count()} things are wrong, too many to tell; see what the schema says")]
     for each in error.errors(include_url=False, include_context=False):
         path = path_text(each["loc"])
         if each["type"] == "missing":
@@ -169,14 +177,16 @@ def _wanted_types(error: Any, depth: int) -> list[str]:
     return [_typed(name) for name in error.kind.as_dict()["types"]]
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Collection[str]) -> str:
+    if not known:
+        return ""
     import difflib
 
     spelled = {each.lower().replace("-", "_"): each for each in known}
     near = difflib.get_close_matches(name[:VALUE_LENGTH].lower().replace("-", "_"), spelled, n=2, cutoff=0.6)
     if near:
         return f"; did you mean {_or([repr(spelled[each]) for each in near])}?"
-    return f"; known: {_bounded(', '.join(spelled.values()), LONGEST_PROBLEM // 2)}" if spelled else ""
+    return f"; known: {_bounded(', '.join(known), LONGEST_PROBLEM // 2)}"
 
 
 def _or(words: Iterable[str]) -> str:
@@ -201,7 +211,6 @@ _TYPES = {
     "object": "an object",
     "null": "null",
 }
-_TYPE_NAME = re.compile(r"`(\w+)`")
 
 
 def _typed(name: str) -> str:

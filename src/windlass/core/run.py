@@ -23,7 +23,7 @@ from .fold import State, View
 from .message import Message, Usage
 from .model import Model, Request, Settings, ToolSpec, info_of
 from .permission import Gate
-from .plain import to_jsonable
+from .plain import to_jsonable, words_of
 from .stop import Guardrail, Limits, StopCondition
 from .store import Log
 from .tool import Tool, Toolbox
@@ -135,6 +135,10 @@ _NO_SETTINGS = Settings()
 _NO_LIMITS = Limits()
 
 
+_adding = threading.Lock()
+"""Tools on several threads may add tools at the same time."""
+
+
 class Run:
     """One run of an agent. What it can do is in its fields, what has happened is in `state`."""
 
@@ -160,6 +164,7 @@ class Run:
         "log",
         "mailbox",
         "model",
+        "output",
         "partial",
         "path",
         "run_id",
@@ -220,6 +225,8 @@ class Run:
         self.scratch: dict[str, Any] = {}
         self.partial: Message | None = None
         """What had come of a reply that was cut off."""
+        self.output: Any = None
+        """What the run was asked to make, once it is there."""
         self.cancelling: CancelMode | None = None
         """How the run was asked to stop, if it was."""
         self.task: asyncio.Task[Any] | None = None
@@ -302,10 +309,23 @@ class Run:
 
     def report(self, error: BaseException, where: str) -> None:
         """Show an error that does not end the run, and log it."""
+        kind, text = type(error).__name__, words_of(error)
         logger.warning(
-            "%s failed in run %s of session %s: %r", where, self.run_id, self.session_id, error, exc_info=error
+            "%s failed in run %s of session %s: %s: %s",
+            where,
+            self.run_id,
+            self.session_id,
+            kind,
+            text,
+            exc_info=error,
+            extra=self.names,
         )
-        self.show(ErrorRaised(type(error).__name__, str(error), where, run_id=self.run_id, path=self.path))
+        self.show(ErrorRaised(kind, text, where, run_id=self.run_id, path=self.path))
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What a record of the log carries, so that it can be found by session and by run."""
+        return {"session_id": self.session_id, "run_id": self.run_id}
 
     # -- what comes next -----------------------------------------------------------------------------------------------
 
@@ -350,10 +370,12 @@ class Run:
         return f"{self.session_id}/{self.run_id}/{call_id}"
 
     def add_tools(self, tools: Iterable[Tool[..., Any]]) -> None:
-        """Offer more tools from the next turn on. May be called from any thread."""
-        added = tuple(tools)
-        self.toolbox = self.toolbox.plus(added)
-        self._tool_changes.extend(added)
+        """Offer more tools from the next turn on, unless the limits keep them out. May be called from any thread."""
+        allowed = self.limits.allowed_tools
+        added = [each for each in tools if allowed is None or each.name in allowed]
+        with _adding:
+            self.toolbox = self.toolbox.plus(added)
+            self._tool_changes.extend(added)
 
     def take_tool_changes(self) -> tuple[str, ...]:
         """The names of the tools that came since this was last asked."""
@@ -399,7 +421,7 @@ class Run:
     @property
     def interrupted(self) -> bool:
         """Whether it was told to end; perhaps before it had begun."""
-        return bool(self._interrupted_by)
+        return bool(self._interrupted_by) or (self.task is not None and self.task.cancelling() > 0)
 
     def _lose_patience(self) -> None:
         """Leave behind a run that ignores its cancel; but never while something runs that must not be aborted."""
@@ -418,7 +440,7 @@ class Run:
     def failure(self, error: Exception) -> Outcome[Any]:
         """The outcome of a run that something went wrong with."""
         if not isinstance(error, WindlassError):
-            logger.error("run %s of session %s failed", self.run_id, self.session_id, exc_info=error)
+            logger.error("run %s of session %s failed", self.run_id, self.session_id, exc_info=error, extra=self.names)
         return self.outcome("failed", type(error).__name__, error)
 
     def outcome(self, status: OutcomeStatus, reason: str = "", error: Exception | None = None) -> Outcome[Any]:
@@ -433,6 +455,7 @@ class Run:
             message=last,
             new_messages=new,
             messages=messages,
+            output=self.output,
             usage=self.state.usage,
             cost_usd=self.cost_usd,
             steps=self.state.turns,

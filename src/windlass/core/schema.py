@@ -17,7 +17,16 @@ import msgspec
 from msgspec.structs import asdict
 
 from .arguments import arguments_hash, parse_object
-from .definitions import REF, JsonSchema, hoisted, with_definitions, with_type_at_root, with_typed_enums
+from .definitions import (
+    REF,
+    JsonSchema,
+    hoisted,
+    is_array,
+    is_object,
+    with_definitions,
+    with_type_at_root,
+    with_typed_enums,
+)
 from .error import ConfigError
 from .hint import Survey, split_description, translated
 from .plain import excerpt
@@ -47,6 +56,8 @@ __all__ = [
 
 _PathLike: Any = os.PathLike
 _fspath: Callable[[Any], Any] = os.fspath
+_LARGE = 2_000  # values within a value, from which on not everything is told that is wrong with it
+_MAYBE_MORE = Problem("", "there may be more; of so large a value only the first problem is told")
 _BACKTRACKS = 100_000  # a pattern that needs more is not matched at all; patterns may come from strangers
 
 
@@ -153,11 +164,11 @@ class _Typed(Parameters):
         """One by one, so that lenience towards one argument does not change the others, and all problems are found."""
         parsed: dict[str, Any] = {}
         problems = [missing(name) for name, field in self._fields.items() if field.required and name not in arguments]
-        for name, value in arguments.items():
-            field = self._fields.get(name)
-            if field is None:
-                problems.append(unexpected("", name, self._fields))
+        problems += unexpected("", [name for name in arguments if name not in self._fields], self._fields)
+        for name, field in self._fields.items():
+            if name not in arguments:
                 continue
+            value = arguments[name]
             try:
                 parsed[name] = field.reader.read(value)
             except Invalid as invalid:
@@ -355,8 +366,32 @@ def _refuse(address: str) -> Any:
 
 
 def _schema_problems(validator: Any, value: Any, schema: JsonSchema) -> list[Problem]:
-    found = [problem for error in validator.iter_errors(value) for problem in from_schema_error(error, schema)]
-    return list(dict.fromkeys(found))
+    """All that jsonschema-rs finds; in a very large value only the first thing, since all could take minutes."""
+    is_large = _is_large(value)
+    errors = _first_error(validator, value) if is_large else validator.iter_errors(value)
+    found = list(dict.fromkeys(problem for error in errors for problem in from_schema_error(error, schema)))
+    return [*found, _MAYBE_MORE] if found and is_large else found
+
+
+def _first_error(validator: Any, value: Any) -> list[Exception]:
+    try:
+        validator.validate(value)
+    except ValueError as error:
+        if not hasattr(error, "instance_path"):
+            raise
+        return [error]
+    return []
+
+
+def _is_large(value: Any) -> bool:
+    left = _LARGE
+    pending: list[Any] = [value]
+    while pending and left >= 0:
+        each = pending.pop()
+        inner: Collection[Any] = each.values() if is_object(each) else each if is_array(each) else ()
+        left -= len(inner)
+        pending += inner
+    return left < 0
 
 
 def _schema_message(error: Exception) -> str:

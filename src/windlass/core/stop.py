@@ -37,9 +37,24 @@ class Limits(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if isinstance(value, (int, float)) and value <= 0:
-                message = f"{name}={value!r} must be above zero; use None for no limit"
-                raise ConfigError(message)
+            if name == "allowed_tools":
+                _check_names(value)
+            elif value is not None or name == "max_parallel_tools":
+                _check_amount(name, value)
+
+
+def _check_amount(name: str, value: object) -> None:
+    kind, kinds = ("number", (int, float)) if name.endswith(("_usd", "_seconds")) else ("whole number", (int,))
+    if not isinstance(value, kinds) or isinstance(value, bool) or not value > 0:
+        otherwise = "" if name == "max_parallel_tools" else ", or None for no limit"
+        message = f"Limits({name}={value!r}): give a {kind} above zero{otherwise}"
+        raise ConfigError(message)
+
+
+def _check_names(names: tuple[str, ...] | None) -> None:
+    if names is not None and not (isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)):
+        message = f"Limits(allowed_tools={names!r}): give the names of tools, such as ('shell',), or None for all"
+        raise ConfigError(message)
 
 
 class Step(Struct, frozen=True):
@@ -63,24 +78,30 @@ StopCondition: TypeAlias = Callable[[Step], bool | Awaitable[bool]]
 async def holds(condition: StopCondition, step: Step) -> bool:
     """Whether the condition holds, be it a plain or an async function."""
     answer = condition(step)
-    return await answer if inspect.isawaitable(answer) else bool(answer)
+    return bool(await answer if inspect.isawaitable(answer) else answer)
 
 
 def max_turns(count: int) -> StopCondition:
     """Stop after `count` turns. (As a limit, `Limits(max_turns=…)` also counts turns without tools.)"""
+    if not isinstance(count, int) or count < 1:
+        message = f"max_turns({count!r}): give a whole number above zero"
+        raise ConfigError(message)
     return lambda step: step.turn >= count
 
 
 def when_tool_called(*names: str) -> StopCondition:
     """Stop once one of these tools was called, however the call ended."""
-    if not names:
-        message = "when_tool_called() needs the name of at least one tool"
+    if not names or not all(isinstance(name, str) for name in names):
+        message = (
+            f"when_tool_called({', '.join(map(repr, names))}): give the name of at least one tool, such as 'shell'"
+        )
         raise ConfigError(message)
     return lambda step: any(result.name in names for result in step.results)
 
 
 def any_of(*conditions: StopCondition) -> StopCondition:
     """Stop when one of them holds; with none, never."""
+    _check_conditions("any_of", conditions)
 
     async def condition(step: Step) -> bool:
         for each in conditions:
@@ -93,6 +114,7 @@ def any_of(*conditions: StopCondition) -> StopCondition:
 
 def all_of(*conditions: StopCondition) -> StopCondition:
     """Stop when all of them hold; with none, never."""
+    _check_conditions("all_of", conditions)
 
     async def condition(step: Step) -> bool:
         for each in conditions:
@@ -104,7 +126,8 @@ def all_of(*conditions: StopCondition) -> StopCondition:
 
 
 def none_of(*conditions: StopCondition) -> StopCondition:
-    """Stop when none of them holds: the negation."""
+    """Stop when none of them holds: the negation. With none, always."""
+    _check_conditions("none_of", conditions)
 
     async def condition(step: Step) -> bool:
         for each in conditions:
@@ -113,6 +136,13 @@ def none_of(*conditions: StopCondition) -> StopCondition:
         return True
 
     return condition
+
+
+def _check_conditions(name: str, conditions: Sequence[object]) -> None:
+    for each in conditions:
+        if not callable(each):
+            message = f"{name}({each!r}): give conditions, which are functions of a Step, such as max_turns(3)"
+            raise ConfigError(message)
 
 
 class Nudge(Struct, frozen=True):
@@ -134,7 +164,7 @@ Guardrail: TypeAlias = Callable[[Step], Nudge | Halt | None]
 
 def repeated_calls(*, nudge_at: int = 3, halt_at: int = 5) -> Callable[[], Guardrail]:
     """The same single call, turn after turn: a word to the model, and in the end a stop."""
-    _check_thresholds("repeated_calls", nudge_at, halt_at)
+    _check_thresholds("repeated_calls", nudge_at, halt_at, first=2)
 
     def start() -> Guardrail:
         previous: tuple[str, str] | None = None
@@ -155,7 +185,7 @@ def repeated_calls(*, nudge_at: int = 3, halt_at: int = 5) -> Callable[[], Guard
 
 def mistakes(*, nudge_at: int = 3, halt_at: int = 6) -> Callable[[], Guardrail]:
     """Turn after turn in which every call fails: a word to the model, and in the end a stop."""
-    _check_thresholds("mistakes", nudge_at, halt_at)
+    _check_thresholds("mistakes", nudge_at, halt_at, first=1)
 
     def start() -> Guardrail:
         streak = 0
@@ -186,9 +216,10 @@ def _escalate(streak: int, nudge_at: int, halt_at: int, text: str) -> Nudge | Ha
     return Nudge(text.format(count=streak), streak) if streak == nudge_at else None
 
 
-def _check_thresholds(name: str, nudge_at: int, halt_at: int) -> None:
-    if not 0 < nudge_at < halt_at:
-        message = f"{name}(nudge_at={nudge_at!r}, halt_at={halt_at!r}): the nudge has to come before the halt"
+def _check_thresholds(name: str, nudge_at: object, halt_at: object, *, first: int) -> None:
+    if not (isinstance(nudge_at, int) and isinstance(halt_at, int) and first <= nudge_at < halt_at):
+        given = f"{name}(nudge_at={nudge_at!r}, halt_at={halt_at!r})"
+        message = f"{given}: the nudge has to come before the halt, and not before turn {first}"
         raise ConfigError(message)
 
 

@@ -142,7 +142,7 @@ class Log:
         at, head, writer, made = self._clock.now(), self.head, self._writer, self._made
         self._made = made + len(events)
         if len(events) == 1:
-            return [Entry(head + 1, at, events[0], f"{writer}-{made}")]
+            return [Entry(head + 1, at, events[0], f"{writer}-{made + 1}")]
         return [Entry(head + place, at, event, f"{writer}-{made + place}") for place, event in enumerate(events, 1)]
 
 

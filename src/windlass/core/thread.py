@@ -5,7 +5,9 @@ They are daemons: a function that never returns cannot keep the process from end
 """
 
 import asyncio
+import contextlib
 import contextvars
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -30,8 +32,13 @@ class _Job(Struct, eq=False):
 class Threads:
     """A small pool that never blocks the end of the process."""
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = LIMIT, idle_seconds: float = IDLE_SECONDS) -> None:
         self._limit = limit
+        self._idle_seconds = idle_seconds
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget all threads and jobs, in a process that was forked: they did not come along."""
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._waiting: deque[_Job] = deque()
@@ -43,15 +50,18 @@ class Threads:
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         job = _Job(lambda: context.run(function, *args, **kwargs), loop, loop.create_future())
-        self._submit(job)
         try:
+            self._submit(job)
             succeeded, value = await job.future
         finally:
             if not job.future.done() or job.future.cancelled():
                 self._abandon(job)
         if succeeded:
             return value
-        raise value
+        try:
+            raise value
+        finally:
+            del job, value  # or the error would hold this frame, and the frame the error
 
     def _submit(self, job: _Job) -> None:
         with self._lock:
@@ -59,11 +69,12 @@ class Threads:
             self._make_room()
 
     def _make_room(self) -> None:
+        """Wake an idle thread for the job that came last, or start one if there is none to spare."""
         if len(self._waiting) <= self._idle:
             self._wake.notify()
-        elif self._busy < self._limit:
-            self._busy += 1
+        elif self._busy + self._idle < self._limit:
             threading.Thread(target=self._work, name="windlass-tool", daemon=True).start()
+            self._busy += 1
 
     def _abandon(self, job: _Job) -> None:
         with self._lock:
@@ -73,7 +84,8 @@ class Threads:
                 job.abandoned = True
                 self._busy -= 1
                 if self._waiting:
-                    self._make_room()
+                    with contextlib.suppress(RuntimeError):  # no more threads: it waits for one of those there are
+                        self._make_room()
 
     def _work(self) -> None:
         while job := self._next():
@@ -91,7 +103,7 @@ class Threads:
             while not self._waiting:
                 self._busy -= 1
                 self._idle += 1
-                notified = self._wake.wait(timeout=IDLE_SECONDS)
+                notified = self._wake.wait(timeout=self._idle_seconds)
                 self._idle -= 1
                 if not notified and not self._waiting:
                     return None
@@ -121,3 +133,6 @@ def _settle(future: "asyncio.Future[Any]", outcome: tuple[bool, Any]) -> None:
 
 
 THREADS = Threads()
+
+# Where processes are not forked there is no such function, and making a dict does no harm.
+getattr(os, "register_at_fork", dict)(after_in_child=THREADS.begin_anew)

@@ -1,0 +1,53 @@
+"""Measures what Windlass costs, and prints the table of docs/performance.md.
+
+    python -m bench                  everything, in a minute or two
+    python -m bench --quick          a few readings of each, to see that it works
+    python -m bench --only turn      one group of figures
+    python -m bench --json out.json  the figures for a program, too
+
+It always ends well: a figure is never a test. A budget that was not kept says "missed".
+"""
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from . import building, deltas, long_run, parts, startup, table, turns
+from .measure import QUICK, THOROUGH, Effort, Figure
+
+GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
+    "import": startup.figures,
+    "build": building.figures,
+    "turn": turns.figures,
+    "deltas": deltas.figures,
+    "long": long_run.figures,
+    "parts": parts.figures,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    options = parser().parse_args(arguments)
+    effort = QUICK if options.quick else THOROUGH
+    figures: list[Figure] = []
+    print(table.HEADER, table.RULE, sep="\n", flush=True)
+    for name in options.only or GROUPS:
+        for figure in GROUPS[name](effort):
+            figures.append(figure)
+            print(table.row(figure), flush=True)
+    print("", table.conditions() + ".", "", *table.explanations(figures), sep="\n")
+    if options.json:
+        options.json.write_text(table.as_json(figures), encoding="utf-8")
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the command takes."""
+    found = argparse.ArgumentParser(prog="python -m bench", description="Measure what Windlass costs.")
+    found.add_argument("--quick", action="store_true", help="few readings of each: quick, and not to be believed")
+    found.add_argument("--only", action="append", choices=GROUPS, metavar="NAME", help=f"one of {', '.join(GROUPS)}")
+    found.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What it costs to start: importing the package in a fresh interpreter, and what installing it brings along.
+
+Bytecode is compiled before anything is measured, as it is on every start of a program but its first.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from .measure import Effort, Figure
+
+PACKAGE = "import windlass"
+NAMES = "from windlass import Agent, tool"
+LOOP = "import asyncio"
+BARE = "pass"
+
+
+def cpu_ms(code: str) -> float:
+    """The CPU time of a fresh interpreter that runs this code, from its start to its end."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"python -c {code!r} ended with {process.returncode}: run it to see why")
+    return (usage.ru_utime + usage.ru_stime) * 1000
+
+
+def over_bare_ms(codes: tuple[str, ...], starts: int) -> dict[str, float]:
+    """Milliseconds that each code takes more than a bare interpreter, the best of several, started in turns."""
+    for code in codes:
+        cpu_ms(code)  # compiles
+    rounds = [[cpu_ms(code) for code in (BARE, *codes)] for _ in range(starts)]
+    bare, *best = [min(times) for times in zip(*rounds, strict=True)]
+    return {code: time - bare for code, time in zip(codes, best, strict=True)}
+
+
+def distributions(name: str) -> set[str]:
+    """What `pip install` of a distribution brings, itself included, on this platform and without extras."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        current = canonicalize_name(waiting.pop())
+        if current in found:
+            continue
+        found.add(current)
+        try:
+            needed = map(Requirement, requires(current) or [])
+        except PackageNotFoundError:
+            continue  # named, and not installed here: it still counts
+        waiting += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return found
+
+
+def figures(effort: Effort) -> Iterator[Figure]:
+    """Imports, in CPU time over a bare interpreter, and the number of distributions."""
+    took = over_bare_ms((PACKAGE, NAMES, LOOP), effort.starts)
+    for code, explanation in (
+        (PACKAGE, "the package alone: names are imported when they are first used"),
+        (NAMES, "what every program imports; asyncio is most of it"),
+    ):
+        yield Figure(
+            f"`{code}`",
+            took[code],
+            "ms",
+            f"CPU of a fresh interpreter over a bare one, the best of {effort.starts}; {explanation}",
+            budget=110,
+            ratio=took[code] / took[LOOP],
+            compared_to="`import asyncio`",
+            detail=f"`import asyncio` {took[LOOP]:.0f}" if code == NAMES else "",
+        )
+    brought = distributions("windlass")
+    yield Figure(
+        "distributions installed",
+        len(brought),
+        "",
+        f"what `pip install windlass` brings: {', '.join(sorted(brought))}",
+        budget=20,
+    )

@@ -1,0 +1,107 @@
+"""`make bench` works and its table is complete. What the figures are is not tested: a figure is never a test."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import startup, table
+from bench.__main__ import GROUPS, main
+from bench.measure import Figure, spread
+
+ROOT = Path(__file__).parents[2]
+
+EXPECTED = [
+    "`import windlass`",
+    "`from windlass import Agent, tool`",
+    "distributions installed",
+    "building an agent",
+    "decorating a tool",
+    "tool turn",
+    "tool turn, all CPU",
+    "growth from the 10th turn to the 200th",
+    "hand-written turn",
+    "tool turn, watched",
+    "tool turn, SQLite, reading tool",
+    "tool turn, SQLite, changing tool",
+    "a delta to an async watcher",
+    "a delta through `stream()`",
+    "a delta to a watcher on a thread",
+    "a delta that nobody watches",
+    "a delta by hand",
+    "a turn of 100 in one run",
+    "memory that a turn leaves",
+    "`run_sync`, one answer",
+    "arguments of a call",
+    "append, memory",
+    "append, SQLite",
+    "append, SQLite, barrier",
+    "opening a session of 100 turns",
+]
+
+
+def rows(printed: str) -> list[list[str]]:
+    """The cells of the table's body."""
+    lines = [line for line in printed.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def test_a_quick_run_prints_the_whole_table_and_explains_each_figure(tmp_path):
+    command = [sys.executable, "-m", "bench", "--quick", "--json", str(tmp_path / "figures.json")]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [cells[0] for cells in rows(printed)] == EXPECTED
+    assert {len(cells) for cells in rows(printed)} == {5}
+    assert all(f"- {name}: " in printed for name in EXPECTED)
+    told = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert [figure["name"] for figure in told["figures"]] == EXPECTED
+    assert all(isinstance(figure["value"], float | int) for figure in told["figures"])
+
+
+def test_one_group_of_figures_can_be_asked_for(capsys):
+    main(["--quick", "--only", "build"])
+    assert [cells[0] for cells in rows(capsys.readouterr().out)] == ["building an agent", "decorating a tool"]
+
+
+def test_a_group_that_does_not_exist_is_refused_with_those_that_do(capsys):
+    with pytest.raises(SystemExit):
+        main(["--only", "speed"])
+    told = capsys.readouterr().err
+    assert all(name in told for name in GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("value", "budget", "at_most", "verdict"),
+    [
+        (30.0, 30.0, None, "kept"),
+        (30.1, 30.0, None, "missed"),
+        (30.1, 30.0, 50.0, "missed, within 50"),
+        (50.1, 30.0, 50.0, "missed"),
+        (50.1, None, None, "told"),
+    ],
+)
+def test_a_verdict_says_whether_the_budget_was_kept(value, budget, at_most, verdict):
+    assert Figure("turn", value, "us", "", budget=budget, at_most=at_most).verdict == verdict
+
+
+def test_a_row_tells_the_value_its_budget_and_what_it_is_compared_with():
+    figure = Figure("turn", 31.25, "us", "", budget=30, ratio=7.5, detail="min 29.0")
+    assert table.row(figure) == "| turn | 31.2 us (min 29.0) | 30 us | 7.50 x hand-written turn | missed |"
+
+
+def test_a_row_without_budget_or_ratio_has_dashes():
+    assert table.row(Figure("packages", 9, "", "")) == "| packages | 9 | - | - | told |"
+
+
+def test_readings_become_a_spread_in_microseconds():
+    assert spread([1_000, 2_000, 3_000, 4_000, 5_000]).median == 3.0
+
+
+def test_what_an_install_brings_holds_the_package_itself_and_what_it_needs():
+    assert {"windlass", "msgspec"} <= startup.distributions("windlass")
+
+
+def test_an_import_that_fails_is_no_measurement():
+    with pytest.raises(RuntimeError, match="ended with 1"):
+        startup.cpu_ms("raise SystemExit(1)")

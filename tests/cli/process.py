@@ -1,0 +1,116 @@
+"""The command as a process of its own: with pipes, and at a terminal. Every wait is bounded."""
+
+import contextlib
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PATIENCE = 30.0
+"""Seconds after which a test that waits gives up."""
+
+WINDLASS = (sys.executable, "-m", "windlass")
+STAND_INS = (sys.executable, str(Path(__file__).with_name("stand_ins.py")))
+"""The same command with models and tools that misbehave."""
+
+AT_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+"""Makes standard input the controlling terminal, so that Ctrl-C is a signal, and becomes the command."""
+
+
+class Shell:
+    """A folder to work in, a home for what is kept, and an environment without a trace of ours."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "folder"
+        self.folder.mkdir()
+        self.home = folder / "home"
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("WINDLASS_", "COVERAGE"))}
+        self.environment = {**inherited, "WINDLASS_HOME": str(self.home), "TERM": "xterm", "COLUMNS": "120"}
+
+    def run(self, *arguments, program=WINDLASS, stdin="", environment=None) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, with what it says on both streams."""
+        return subprocess.run(
+            [*program, *arguments],
+            input=stdin,
+            cwd=self.folder,
+            env={**self.environment, **(environment or {})},
+            capture_output=True,
+            encoding="utf-8",
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    @contextlib.contextmanager
+    def started(self, *arguments, program=WINDLASS):
+        """A command that goes on; `await_text` reads what it says."""
+        process = subprocess.Popen(
+            [*program, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate(timeout=PATIENCE)
+
+    @contextlib.contextmanager
+    def terminal(self, *arguments, program=WINDLASS):
+        """A command at a terminal of its own."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-c", AT_TERMINAL, *program, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        try:
+            yield Terminal(process, ours)
+        finally:
+            process.kill()
+            process.wait(PATIENCE)
+            os.close(ours)
+
+
+class Terminal:
+    """Both ends of a terminal: what is typed and what is seen."""
+
+    def __init__(self, process: subprocess.Popen[bytes], descriptor: int) -> None:
+        self.process = process
+        self.seen = ""
+        self._descriptor = descriptor
+
+    def type(self, text: str) -> None:
+        os.write(self._descriptor, text.encode())
+
+    def await_text(self, text: str) -> None:
+        """Read until this is on the screen."""
+        self.seen = await_text(self._descriptor, text, self.seen)
+
+    def end(self) -> int:
+        """Read the rest; returns the exit code."""
+        with contextlib.suppress(OSError):  # how the end of a terminal is told
+            while data := os.read(self._descriptor, 4096):
+                self.seen += data.decode(errors="replace")
+        return self.process.wait(PATIENCE)
+
+
+def await_text(descriptor: int, text: str, seen: str = "") -> str:
+    """Read until this text has come; returns everything that has."""
+    deadline = time.monotonic() + PATIENCE
+    while text not in seen:
+        ready, _, _ = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))
+        data = os.read(descriptor, 4096) if ready else b""
+        assert data, f"{text!r} did not come; this did: {seen!r}"
+        seen += data.decode(errors="replace")
+    return seen

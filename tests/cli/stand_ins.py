@@ -1,0 +1,71 @@
+"""`windlass` with models and tools that misbehave, for tests that need them in a process of its own."""
+
+import asyncio
+
+from windlass.cli import drive
+from windlass.cli.main import main
+from windlass.core.error import ProviderDown
+from windlass.core.event import ReplyFinished, TextDelta, ToolCallDelta
+from windlass.core.message import Text, assistant
+from windlass.core.tool import tool
+from windlass.models import register
+from windlass.toolkits.basics import basics
+
+HOSTILE = "\x1b]0;owned\x07a\x1b[2J\u202eb\rc\x9b1md\n"
+
+
+@tool(effect="read")
+async def wait() -> str:
+    """Wait for ever."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+@tool(effect="read", abortable=False)
+async def insist() -> str:
+    """Wait for ever, and do not let anybody stop it."""
+    return await wait()
+
+
+@tool(effect="read")
+async def fail() -> str:
+    """Raise something that nobody foresaw."""
+    raise ValueError(HOSTILE)
+
+
+class Model:
+    """Does what its name says."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    async def stream(self, request):
+        match self._name:
+            case "stuck":
+                yield TextDelta("thinking")
+                await asyncio.Event().wait()
+            case "endless":
+                while True:
+                    yield TextDelta("more and more\n")
+                    await asyncio.sleep(0)
+            case "down":
+                raise ProviderDown("nobody answers at \x1b[31mexample")
+            case "bug":
+                raise ValueError("a mistake")
+            case "at-once":
+                yield ReplyFinished(message=assistant([Text("all at once")]))
+            case "hostile":
+                yield TextDelta(HOSTILE)
+                yield ReplyFinished()
+            case name if request.messages[-1].role == "user":
+                yield ToolCallDelta("call-1", name, "{}")
+                yield ReplyFinished()
+            case _:
+                yield TextDelta("over")
+                yield ReplyFinished()
+
+
+if __name__ == "__main__":
+    register("odd", Model)
+    drive.basics = lambda: [*basics(), wait, insist, fail]  # type: ignore[assignment]
+    main()

@@ -1,0 +1,105 @@
+"""`windlass doctor`: is everything here that is needed?"""
+
+import json
+import os
+
+import pytest
+
+from windlass.cli import doctor
+from windlass.core.error import AuthFailed
+from windlass.models import register
+
+
+@pytest.fixture
+def found(windlass):
+    """Runs the doctor: its exit code, and each check by its name."""
+
+    def run() -> tuple[int, dict[str, dict[str, str]]]:
+        result = windlass("doctor", "--json")
+        checks = [json.loads(line) for line in result.stdout.splitlines()]
+        return result.exit_code, {check["name"]: check for check in checks}
+
+    return run
+
+
+def test_everything_is_looked_at(windlass):
+    result = windlass("doctor")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert {line.split()[0] for line in lines} <= {"ok", "warn"}
+    for name in ("python", "windlass", "msgspec", "jsonschema-rs", "click", "rich", "apsw", "event loop", "store", "terminal"):
+        assert [line for line in lines if f"  {name}: " in line], name
+
+
+def test_looking_makes_nothing(found, tmp_path):
+    code, checks = found()
+    assert code == 0
+    assert checks["store"]["finding"].endswith("sessions.db, which the first session will make")
+    assert not (tmp_path / "home").exists()
+
+
+def test_sessions_are_counted(found, windlass):
+    windlass("run", "Calculate 6 * 7")
+    assert found()[1]["store"]["finding"].endswith("sessions.db, sessions kept: 1")
+
+
+def test_a_store_that_cannot_be_used_is_a_failure(found, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "sessions.db").write_text("no database, but long enough to be looked at as one" * 20)
+    (tmp_path / "home" / "sessions.db").chmod(0o600)
+    code, checks = found()
+    assert (code, checks["store"]["status"]) == (1, "fail")
+    assert "it is no SQLite database" in checks["store"]["finding"]
+
+
+def test_a_store_that_others_may_read_is_warned_about(windlass, tmp_path):
+    windlass("run", "Calculate 6 * 7")
+    (tmp_path / "home" / "sessions.db").chmod(0o644)
+    result = windlass("doctor")
+    assert result.exit_code == 0
+    assert "warn  store: others may read " in result.stdout
+
+
+def test_a_home_that_cannot_be_made_is_a_failure(found, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WINDLASS_HOME", str(tmp_path / "file" / "home"))
+    code, checks = found()
+    assert (code, checks["store"]["status"]) == (1, "fail")
+    assert checks["store"]["advice"] == "set WINDLASS_HOME to a folder of your own"
+
+
+def test_a_network_file_system_is_a_failure(found, monkeypatch):
+    monkeypatch.setattr("windlass.stores.place.network_file_system", lambda path: "nfs4")
+    code, checks = found()
+    assert code == 1
+    assert "lies on a network file system (nfs4)" in checks["store"]["finding"]
+
+
+def test_an_old_sqlite_is_warned_about(found, monkeypatch):
+    monkeypatch.setattr("apsw.sqlite_lib_version", lambda: "3.51.2")
+    code, checks = found()
+    assert (code, checks["apsw"]["status"]) == (0, "warn")
+    assert "3.51.3" in checks["apsw"]["advice"]
+
+
+def test_a_package_that_is_missing_is_a_failure(found, monkeypatch):
+    monkeypatch.setattr(doctor, "PACKAGES", ("no-such-package",))
+    code, checks = found()
+    assert (code, checks["no-such-package"]["advice"]) == (1, "pip install no-such-package")
+
+
+def test_a_model_that_cannot_be_used_says_why(found, monkeypatch):
+    def refuse(name):
+        raise AuthFailed("there is no key: set EXAMPLE_API_KEY")
+
+    monkeypatch.setattr("windlass.models._factories", {})
+    register("example", refuse)
+    code, checks = found()
+    assert (code, checks["model example"]["status"]) == (0, "warn")
+    assert checks["model example"]["finding"] == "there is no key: set EXAMPLE_API_KEY"
+
+
+def test_an_encoding_without_most_letters_is_warned_about(shell):
+    result = shell.run("doctor", environment={"PYTHONIOENCODING": "latin-1"})
+    assert "warn  terminal: nothing at a terminal, TERM=xterm, 120 columns, iso8859-1; set LANG" in result.stdout
+    assert os.listdir(shell.folder) == []

@@ -1,0 +1,141 @@
+"""The command itself: what it says about itself, and what becomes of errors."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.cli.process import STAND_INS, WINDLASS
+from tests.test_start import cpu_ms
+from windlass._version import __version__
+from windlass.cli import main
+from windlass.cli.screen import OutputFailed
+
+BUDGET_MS = 150
+ROUNDS = 5
+
+
+def test_it_tells_its_version(shell):
+    result = shell.run("--version")
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"windlass {__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+def test_it_tells_what_it_can_do(windlass, arguments):
+    result = windlass(*arguments)
+    assert result.exit_code == 0
+    assert all(command in result.stdout for command in ("run", "resume", "sessions", "doctor"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["walk"], 2, "no such command 'walk'; see 'windlass --help'"),
+        (["run", "--walk"], 2, "no such option '--walk'; see 'windlass run --help'"),
+        (["run", "one", "two"], 2, "got unexpected extra argument (two); see 'windlass run --help'"),
+        (["run", "a\0b"], 2, "argument 2, 'a\\x00b', is not UTF-8 text; pass it through standard input"),
+        (["run", "\udcff"], 2, "argument 2, '\\udcff', is not UTF-8 text; pass it through standard input"),
+        (["run", "--max-turns", "0", "hi"], 2, "invalid value for '--max-turns'"),
+        (["run", "--model", "nobody:x", "hi"], 2, "there is no model provider 'nobody'"),
+        (["run", "--store", "cloud:x", "hi"], 2, "there is no store called 'cloud:x'"),
+        (["run", "--session", " ", "hi"], 2, "a session cannot be called ' '"),
+        (["run", "--resume", "hi"], 2, "--resume needs to know the session"),
+        (["run", ""], 2, "the prompt is empty"),
+        (["resume", "nobody"], 66, "there is no session 'nobody'; `windlass sessions list`"),
+        (["sessions", "show", "nobody"], 66, "there is no session 'nobody'; `windlass sessions list`"),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(windlass, arguments, code, message):
+    result = windlass(*arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr.startswith(f"error: {message}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_bytes_that_are_no_text_are_refused(shell):
+    result = shell.run("run", b"caf\xe9")
+    assert result.returncode == 2
+    assert result.stderr == "error: argument 2, 'caf\\udce9', is not UTF-8 text; pass it through standard input\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ZeroDivisionError("oh \x1b[0m"), 70, "error: nobody foresaw this: ZeroDivisionError: oh ␛[0m; set WINDLASS_DEBUG=1"),
+        (PermissionError(13, "Permission denied", "x"), 74, "error: [Errno 13] Permission denied: 'x'; check the disk"),
+        (OutputFailed(OSError(28, "No space left")), 74, "error: standard output cannot be written: No space left; "),
+        (OutputFailed(BrokenPipeError(32, "Broken pipe")), 141, ""),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_nothing_that_is_raised_becomes_a_traceback(capsys, monkeypatch, error, code, message):
+    monkeypatch.delenv("WINDLASS_DEBUG", raising=False)
+
+    def work():
+        raise error
+
+    assert main.exit_code_of(work) == code
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_a_traceback_is_shown_to_those_who_ask_for_it(shell):
+    result = shell.run("resume", "nobody", environment={"WINDLASS_DEBUG": "1"})
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_it_works_with_streams_that_are_closed(shell, closed):
+    script = f'exec "$@" {closed}'
+    result = shell.run("run", "--session", "s", "Calculate 6 * 7", program=("sh", "-c", script, "sh", *WINDLASS))
+    assert result.returncode == 0
+    assert "Traceback" not in result.stderr
+    assert "42" in shell.run("sessions", "show", "s").stdout
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"LANG": "C"}, {"LC_ALL": "C"}, {"TERM": "dumb"}, {"PYTHONIOENCODING": "ascii"}, {"COLUMNS": "1"}, {"COLUMNS": "x"}],
+)
+def test_it_works_wherever_it_is_run(shell, environment):
+    result = shell.run("run", "Calculate 6 * 7, s'il vous plaît", environment=environment)
+    assert result.returncode == 0
+    assert "42" in result.stdout
+    listed = shell.run("sessions", "list", environment=environment)
+    assert "vous pla" in listed.stdout
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(shell):
+    command = [*STAND_INS, "run", "--model", "odd:endless", "--session", "cut", "go"]
+    with subprocess.Popen(
+        command, cwd=shell.folder, env=shell.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"more and more\n"
+        process.stdout.close()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == b""
+    assert '"status":"cancelled"' in shell.run("sessions", "show", "cut", "--json").stdout
+
+
+def test_help_that_nobody_reads_is_no_error(shell):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*WINDLASS, "--help"], stdout=writer, stderr=subprocess.PIPE, env=shell.environment, check=False)
+    os.close(writer)
+    assert done.stderr == b""
+
+
+def test_a_full_disk_is_told(shell):
+    result = shell.run("run", "Calculate 6 * 7", program=("sh", "-c", 'exec "$@" >/dev/full', "sh", *WINDLASS))
+    assert result.returncode == 74
+    assert "error: standard output cannot be written: No space left on device; check where it goes" in result.stderr
+
+
+@pytest.mark.budget
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_it_starts_within_its_budget(option):
+    quiet = "import os, sys; os.dup2(os.open(os.devnull, os.O_WRONLY), 1)"
+    code = f"{quiet}; sys.argv = ['windlass', {option!r}]; from windlass.cli.main import main; main()"
+    rounds = [(cpu_ms("pass"), cpu_ms(code)) for _ in range(ROUNDS)]
+    bare, started = (min(times) for times in zip(*rounds, strict=True))
+    assert started - bare <= BUDGET_MS, f"{started - bare:.0f} ms over bare Python"

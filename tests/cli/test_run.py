@@ -1,0 +1,162 @@
+"""`windlass run`, from the prompt to the session that is kept."""
+
+import json
+import os
+import stat
+
+import pytest
+
+from tests.cli.process import STAND_INS
+from windlass.cli.run import MOST_BYTES
+
+ANSWER = "The tool calculate says: 42 (Told by the offline demonstration model.)\n"
+
+
+def test_an_agent_answers_and_its_session_is_kept_and_listed(shell):
+    result = shell.run("run", "Calculate 6 * 7")
+    assert (result.returncode, result.stdout) == (0, ANSWER)
+    call, returned, session = result.stderr.splitlines()
+    assert call == 'tool calculate {"expression":"6 * 7"}'
+    assert returned == "tool calculate ok: 42"
+    session_id = session.split()[1].rstrip(";")
+    assert session == f'session {session_id}; go on with: windlass run --session {session_id} "…"'
+    (listed,) = shell.run("sessions", "list").stdout.splitlines()
+    assert listed.startswith(f"{session_id}  ")
+    assert listed.endswith("  Calculate 6 * 7")
+    assert stat.S_IMODE((shell.home / "sessions.db").stat().st_mode) == 0o600
+    assert stat.S_IMODE(shell.home.stat().st_mode) == 0o700
+
+
+def test_a_session_is_gone_on_with(windlass):
+    assert windlass("run", "--session", "sums", "Calculate 6 * 7").exit_code == 0
+    assert windlass("run", "--session", "sums", "Calculate 2 ** 10").exit_code == 0
+    shown = windlass("sessions", "show", "sums").stdout
+    assert shown.index("says: 42") < shown.index("says: 1024")
+
+
+def test_how_to_go_on_names_what_was_named(windlass, tmp_path):
+    store = f"sqlite:{tmp_path}/my sessions.db"
+    result = windlass("run", "--session", "my trip", "--store", store, "--model", "demo:words", "Calculate 6 * 7")
+    assert f"windlass run --session 'my trip' --model demo:words --store '{store}' \"…\"\n" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["run", "-q"], ["run", "-q", "-"]])
+def test_a_prompt_is_read_from_standard_input(shell, arguments):
+    assert shell.run(*arguments, stdin="\ufeffCalculate 6 * 7\n").stdout == ANSWER
+
+
+def test_a_prompt_that_is_given_leaves_standard_input_alone(windlass):
+    assert windlass("run", "Calculate 6 * 7", stdin="Calculate 1 + 1").stdout == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("stdin", "problem"),
+    [
+        ("", "there is no prompt on standard input"),
+        (" \n", "there is no prompt on standard input"),
+        (b"caf\xe9", "standard input is not UTF-8 text (unexpected end of data at byte 3)"),
+        (b"x" * (MOST_BYTES + 1), "the prompt has more than 10,000,000 bytes"),
+    ],
+)
+def test_standard_input_without_a_prompt_is_an_error(windlass, stdin, problem):
+    result = windlass("run", stdin=stdin)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {problem}")
+
+
+def test_without_a_prompt_at_a_terminal_it_says_how_to_give_one(shell):
+    with shell.terminal("run") as terminal:
+        assert terminal.end() == 2
+    assert 'error: there is no prompt; write it as windlass run "…", or pipe it in' in terminal.seen
+
+
+def test_quiet_is_the_answer_alone(windlass):
+    result = windlass("run", "--quiet", "Calculate 6 * 7")
+    assert (result.stdout, result.stderr) == (ANSWER, "")
+
+
+def test_json_is_an_event_on_each_line(windlass):
+    result = windlass("run", "--json", "Calculate 6 * 7, pâté")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    kinds = [event["kind"] for event in events]
+    assert kinds[:3] == ["session_opened", "run_started", "message_added"]
+    assert kinds[-1] == "run_ended"
+    assert "".join(event["text"] for event in events if event["kind"] == "text_delta") == ANSWER.strip()
+    assert events[2]["message"]["parts"][0]["text"] == "Calculate 6 * 7, pâté"
+    assert result.stdout.isascii()
+    assert result.stderr == ""
+
+
+def test_a_limit_is_told_and_has_a_code_of_its_own(windlass):
+    result = windlass("run", "--max-turns", "1", "Calculate 6 * 7")
+    assert result.exit_code == 3
+    assert "error: the run ended before it was done (limit: max_turns); allow more with --max-turns" in result.stderr
+    assert "go on with: windlass run --session" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "message"),
+    [
+        ("odd:down", 69, "error: nobody answers at ␛[31mexample\n"),
+        ("odd:bug", 1, "error: the run failed: ValueError: a mistake; see WINDLASS_DEBUG=1\n"),
+    ],
+)
+def test_a_run_that_fails_says_why_without_a_traceback(shell, model, code, message):
+    result = shell.run("run", "--model", model, "go", program=STAND_INS)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert result.stderr.startswith(message)
+    assert "Traceback" not in result.stderr
+
+
+def test_a_tool_that_fails_is_told_without_a_traceback(shell):
+    result = shell.run("run", "--model", "odd:fail", "go", program=STAND_INS)
+    assert (result.returncode, result.stdout) == (0, "over\n")
+    assert "tool fail error: ValueError: ␛]0;owned␇a␛[2J" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_what_a_model_says_cannot_act_on_the_terminal(shell):
+    result = shell.run("run", "-q", "--model", "odd:hostile", "go", program=STAND_INS)
+    assert result.stdout == "␛]0;owned␇a␛[2J\\u202eb␍c\\x9b1md\n"
+
+
+def test_raw_is_what_the_model_says(shell):
+    result = shell.run("run", "-q", "--raw", "--model", "odd:hostile", "go", program=(*STAND_INS,))
+    assert result.stdout.startswith("\x1b]0;owned\x07a\x1b[2J\u202eb")
+
+
+def test_a_model_that_says_everything_at_once_is_heard(shell):
+    result = shell.run("run", "-q", "--model", "odd:at-once", "go", program=STAND_INS)
+    assert result.stdout == "all at once\n"
+
+
+def test_instructions_and_model_are_kept_for_a_resume(windlass):
+    windlass("run", "--session", "s", "--instructions", "Be brief.", "--model", "demo:words", "Calculate 6 * 7")
+    first = json.loads(windlass("sessions", "show", "s", "--json").stdout.splitlines()[0])
+    assert first["event"]["options"] == {"instructions": "Be brief.", "model": "demo:words"}
+
+
+def test_files_below_the_working_folder_can_be_read(windlass, tmp_path):
+    (tmp_path / "there.txt").write_text("I am here", encoding="utf-8")
+    assert "I am here" in windlass("run", "Read the text file there.txt").stdout
+
+
+def test_where_nobody_can_be_asked_permission_is_denied(shell):
+    result = shell.run("run", 'Write "hello" to the text file hello.txt')
+    assert result.returncode == 0
+    assert "tool write_text denied: permission denied: this tool needs permission and nobody can be asked" in result.stderr
+    assert os.listdir(shell.folder) == []
+
+
+def test_yes_allows_everything_and_says_so(shell):
+    result = shell.run("run", "--yes", 'Write "hello" to the text file hello.txt')
+    assert result.stderr.startswith("warning: --yes: whatever the model asks for is done without a question\n")
+    assert (shell.folder / "hello.txt").read_text(encoding="utf-8") == "hello"
+
+
+def test_a_session_that_somebody_else_drives_is_left_alone(shell):
+    with shell.started("run", "--model", "odd:stuck", "--session", "s", "go", program=STAND_INS) as other:
+        assert other.stdout.read(8) == b"thinking"
+        result = shell.run("run", "--session", "s", "hello")
+    assert result.returncode == 75
+    assert result.stderr.startswith(f"error: session 's' is being driven by process {other.pid} on ")

@@ -1,0 +1,223 @@
+"""What a run may use. Each limit ends it in an outcome that keeps the work, and above all the last message."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.doubles import SECONDS, Held, log_of, of
+from tests.transcript import assert_valid
+from windlass import Agent, ConfigError, Limits, UsageError, tool
+from windlass.core.event import ReplyFinished, RunEnded, TextDelta, ToolStarted
+from windlass.core.message import Status, Usage
+from windlass.core.model import Price
+from windlass.core.stop import when_tool_called
+from windlass.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
+
+
+@tool(effect="read")
+async def look(place: str = "") -> str:
+    """Looks."""
+    return "there"
+
+
+@tool(terminate=True)
+async def finish() -> str:
+    """Ends the run."""
+    return "finished"
+
+
+LOOK = Reply("I look.", calls=(call("look"),), usage=Usage(100, 20))
+PRICE = Price(input_usd=1_000.0, output_usd=10_000.0)
+"""A hundred tokens in and twenty out cost 0.3 dollars."""
+
+
+async def limited(limits: Limits, *replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
+    model = ScriptedModel(*(replies or (LOOK,)), repeat_last=True, price=PRICE)
+    outcome = await Agent(model, tools=[look, finish], limits=limits, guardrails=(), **options).run("Go")
+    assert_valid(outcome.messages)
+    return outcome, model
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason", "turns"),
+    [
+        (Limits(max_turns=3), "max_turns", 3),
+        (Limits(token_budget=240), "token_budget", 2),
+        (Limits(max_cost_usd=0.5), "max_cost", 2),
+        (Limits(max_tool_calls=2), "max_tool_calls", 2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_limit_ends_the_run_and_keeps_the_last_message(limits, reason, turns):
+    outcome, model = await limited(limits)
+    assert (outcome.status, outcome.reason, outcome.steps) == ("limit", reason, turns)
+    assert (outcome.text, len(model.requests)) == ("I look.", turns)
+    assert outcome.messages[-1].tool_results[0].text == "there"
+    with pytest.raises(UsageError, match=f"'limit' \\({reason}\\)"):
+        outcome.unwrap()
+
+
+async def test_an_answer_in_the_last_turn_that_is_allowed_is_done():
+    outcome, _ = await limited(Limits(max_turns=1), "Hello.")
+    assert (outcome.status, outcome.text) == ("done", "Hello.")
+
+
+@pytest.mark.parametrize(("reply", "reason"), [(call("finish"), "terminated"), (LOOK, "stop_condition")])
+async def test_a_run_that_stops_in_its_last_turn_has_stopped_and_hit_no_limit(reply, reason):
+    outcome, _ = await limited(Limits(max_turns=1), reply, stop=when_tool_called("look"))
+    assert (outcome.status, outcome.reason) == ("stopped", reason)
+
+
+async def test_an_answer_that_breaks_the_budget_is_kept():
+    outcome, _ = await limited(Limits(token_budget=1), Reply("A long answer.", usage=Usage(1000, 1000)))
+    assert (outcome.status, outcome.text) == ("done", "A long answer.")
+
+
+async def test_a_nudge_is_not_given_to_a_model_that_will_not_be_asked_again():
+    model = ScriptedModel(call("look"), repeat_last=True)
+    outcome = await Agent(model, tools=[look], limits=Limits(max_turns=3)).run("Go")
+    assert (outcome.status, outcome.reason) == ("limit", "max_turns")
+    assert outcome.messages[-1].role == "tool"
+
+
+async def test_limits_count_anew_in_each_run():
+    session = Agent(ScriptedModel(LOOK, "Done.", LOOK, "Done."), tools=[look], limits=Limits(max_turns=2)).session()
+    assert [(await session.run("Go")).status, (await session.run("Again")).status] == ["done", "done"]
+
+
+async def test_limits_may_be_given_for_one_run():
+    session = Agent(ScriptedModel(LOOK, LOOK, "Done."), tools=[look]).session()
+    assert (await session.run("Go", limits=Limits(max_turns=1))).reason == "max_turns"
+    assert (await session.run("Go on")).status == "done"
+
+
+async def test_without_limits_a_run_goes_on():
+    unlimited = Limits(max_turns=None)
+    outcome, _ = await limited(unlimited, *[LOOK] * 60, "Done.")
+    assert (outcome.status, outcome.steps) == ("done", 61)
+
+
+# -- money -------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_cost_of_a_run_is_known_when_the_price_is():
+    outcome, _ = await limited(Limits(), LOOK, Reply("Done.", usage=Usage(100, 20)))
+    assert outcome.cost_usd == pytest.approx(0.6)
+
+
+async def test_the_cost_is_unknown_when_the_price_is():
+    outcome = await Agent(ScriptedModel("Hello.")).run("Hi")
+    assert outcome.cost_usd is None
+
+
+async def test_a_limit_in_money_on_a_model_without_a_price_is_refused_before_the_first_request():
+    model = ScriptedModel("Hello.")
+    agent = Agent(model, limits=Limits(max_cost_usd=1))
+    with pytest.raises(ConfigError, match="max_cost_usd needs a model whose price is known, and 'scripted' has none"):
+        await agent.session("s").run("Hi")
+    assert model.requests == []
+    assert await log_of(agent.store, "s") == []
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+async def test_time_that_is_up_while_the_model_speaks_keeps_what_it_said():
+    clock, held = FakeClock(), pause()
+    model = ScriptedModel([TextDelta("Once upon a"), held, ReplyFinished()])
+    agent = Agent(model, clock=clock, limits=Limits(timeout_seconds=10))
+    run = asyncio.ensure_future(agent.session("s").run("Tell"))
+    async with asyncio.timeout(SECONDS):
+        await held.reached()
+        await clock.advance(9)
+        assert not run.done()
+        await clock.advance(1)
+        outcome = await run
+    assert (outcome.status, outcome.reason, outcome.text) == ("limit", "timeout", "Once upon a")
+    (ended,) = of(await log_of(agent.store, "s"), RunEnded)
+    assert (ended.status, ended.reason) == ("limit", "timeout")
+
+
+async def test_time_that_is_up_while_a_tool_runs_gives_its_call_a_result():
+    clock, held = FakeClock(), Held()
+    agent = Agent(ScriptedModel(call("held")), tools=[held.tool], clock=clock, limits=Limits(timeout_seconds=10))
+    run = asyncio.ensure_future(agent.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        await clock.advance(10)
+        outcome = await run
+    assert (outcome.status, outcome.reason, held.cancelled) == ("limit", "timeout", 1)
+    assert outcome.messages[-1].tool_results[0].status is Status.CANCELLED
+    assert_valid(outcome.messages)
+
+
+async def test_a_tool_that_ends_in_its_own_way_does_not_give_the_run_more_time():
+    clock, started = FakeClock(), asyncio.Event()
+
+    @tool
+    async def calm() -> str:
+        """Ends in its own way."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "calmly"
+        return "never"
+
+    model = ScriptedModel(call("calm"), "Never said.")
+    run = asyncio.ensure_future(
+        Agent(model, tools=[calm], clock=clock, limits=Limits(timeout_seconds=10)).run("Go")
+    )
+    async with asyncio.timeout(SECONDS):
+        await started.wait()
+        await clock.advance(10)
+        outcome = await run
+    assert (outcome.status, outcome.reason, model.remaining) == ("limit", "timeout", 1)
+    assert outcome.messages[-1].tool_results[0].text == "calmly"
+
+
+async def test_a_run_that_ends_in_time_leaves_no_timer_behind():
+    clock = FakeClock()
+    await Agent(ScriptedModel("Hello."), clock=clock, limits=Limits(timeout_seconds=10)).run("Hi")
+    assert clock.pending == []
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+async def test_calls_beyond_the_limit_are_refused_and_say_so():
+    limits = Limits(max_tool_calls=2)
+    agent = Agent(ScriptedModel(calls(*[call("look")] * 4)), tools=[look], limits=limits)
+    outcome = await agent.session("s").run("Go")
+    assert (outcome.status, outcome.reason) == ("limit", "max_tool_calls")
+    results = outcome.messages[-1].tool_results
+    assert [result.status for result in results] == [Status.OK, Status.OK, Status.ERROR, Status.ERROR]
+    assert results[2].text == "This call was not made: the run may make 2 calls, and has made them."
+    assert len(of(await log_of(agent.store, "s"), ToolStarted)) == 2
+
+
+async def test_calls_that_are_wrong_do_not_count():
+    limits = Limits(max_tool_calls=1)
+    agent = Agent(ScriptedModel(calls(call("nope"), call("look", "{"), call("look"))), tools=[look], limits=limits)
+    outcome = await agent.run("Go")
+    assert [result.status for result in outcome.messages[-1].tool_results] == [Status.ERROR, Status.ERROR, Status.OK]
+
+
+async def test_only_allowed_tools_are_offered_and_run():
+    model = ScriptedModel(calls(call("finish"), call("look")), "Done.")
+    agent = Agent(model, tools=[look, finish], limits=Limits(allowed_tools=("look",)))
+    outcome = await agent.run("Go")
+    assert [spec.name for spec in model.requests[0].tools] == ["look"]
+    results = outcome.messages[2].tool_results
+    assert [result.status for result in results] == [Status.ERROR, Status.OK]
+    assert results[0].text == "there is no tool 'finish'; available: look"
+
+
+async def test_an_allowed_tool_that_is_not_there_is_refused_where_it_is_described():
+    with pytest.raises(ConfigError, match="there is no tool 'lok'; did you mean 'look'"):
+        Agent(ScriptedModel(), tools=[look], limits=Limits(allowed_tools=("lok",)))
+    session = Agent(ScriptedModel("Hello."), tools=[look]).session()
+    with pytest.raises(ConfigError, match="there is no tool 'lok'"):
+        await session.run("Hi", limits=Limits(allowed_tools=("lok",)))
+    assert (await session.run("Hi")).status == "done"

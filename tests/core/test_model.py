@@ -1,0 +1,281 @@
+"""The seam to a model: replies put together from deltas, made sound, and priced."""
+
+import math
+import re
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.material import json_objects, media, texts, thoughts, torn_texts, usages
+from windlass.core.error import ConfigError
+from windlass.core.event import (
+    ErrorRaised,
+    ModelEvent,
+    ReplyFinished,
+    RetryScheduled,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    UsageReported,
+)
+from windlass.core.message import Image, Message, StopReason, Text, Thinking, ToolCall, Usage, assistant
+from windlass.core.model import ModelInfo, Price, assemble, info_of, is_empty, sound
+from windlass.testing import ScriptedModel
+
+FINISHED = ReplyFinished(usage=Usage(3, 4), model="m-1", provider="p")
+
+
+# -- what is known about a model ---------------------------------------------------------------------------------------
+
+
+def test_a_model_that_describes_itself_is_asked():
+    price = Price(input_usd=1, output_usd=2)
+    assert info_of(ScriptedModel("hi", name="m-1", price=price)) == ModelInfo("m-1", "scripted", price)
+
+
+def test_a_model_that_says_nothing_about_itself_is_called_by_its_class():
+    class Mute:
+        def stream(self, request):
+            raise NotImplementedError
+
+    assert info_of(Mute()) == ModelInfo("Mute")
+
+
+# -- from deltas to a message ------------------------------------------------------------------------------------------
+
+
+@given(st.lists(texts, min_size=1, max_size=5))
+def test_neighbouring_pieces_of_text_become_one_part(pieces):
+    message = assemble([TextDelta(piece) for piece in pieces], FINISHED)
+    assert message.parts == (Text("".join(pieces)),)
+
+
+def test_a_reply_has_what_the_end_of_the_stream_says():
+    message = assemble([TextDelta("hi")], ReplyFinished(StopReason.LENGTH, Usage(3, 4), "m-1", "p"))
+    assert message == Message(
+        "assistant", (Text("hi"),), provider="p", model="m-1", stop=StopReason.LENGTH, usage=Usage(3, 4)
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "stop"),
+    [(TextDelta("hi"), StopReason.STOP), (ToolCallDelta("call_1", "shell"), StopReason.TOOL_USE)],
+)
+def test_a_stop_reason_that_was_not_told_is_what_the_parts_suggest(event, stop):
+    assert assemble([event], FINISHED).stop is stop
+    assert assemble([event, event], FINISHED).stop is stop
+
+
+def test_a_reply_that_was_cut_off_keeps_what_had_come():
+    message = assemble([TextDelta("Hel"), TextDelta("lo"), ToolCallDelta("call_1", "shell", '{"comm')])
+    assert message == Message(
+        "assistant", (Text("Hello"), ToolCall("call_1", "shell", '{"comm')), stop=StopReason.CANCELLED
+    )
+
+
+def test_a_reply_of_nothing_has_no_parts():
+    assert assemble([], FINISHED).parts == ()
+    assert assemble([]).parts == ()
+
+
+def test_the_order_of_text_thoughts_and_calls_is_kept():
+    events: list[ModelEvent] = [
+        ThinkingDelta("a"),
+        TextDelta("b"),
+        ToolCallDelta("call_1", "one", "{}", index=0),
+        TextDelta("c"),
+        ThinkingDelta("d"),
+        ToolCallDelta("call_2", "two", "{}", index=1),
+    ]
+    assert assemble(events, FINISHED).parts == (
+        Thinking("a", provider="p", model="m-1"),
+        Text("b"),
+        ToolCall("call_1", "one"),
+        Text("c"),
+        Thinking("d", provider="p", model="m-1"),
+        ToolCall("call_2", "two"),
+    )
+
+
+def test_blocks_of_thinking_are_told_apart_by_their_index_and_keep_their_proofs():
+    events: list[ModelEvent] = [
+        ThinkingDelta("Fir", index=0),
+        ThinkingDelta("st", details={"id": "t1"}, index=0),
+        ThinkingDelta(signature="sig-", index=0),
+        ThinkingDelta(signature="1", details={"format": "x"}, index=0),
+        ThinkingDelta(data="c2VjcmV0", index=1),
+    ]
+    assert assemble(events, FINISHED).parts == (
+        Thinking("First", "sig-1", "", "p", "m-1", {"id": "t1", "format": "x"}),
+        Thinking("", "", "c2VjcmV0", "p", "m-1"),
+    )
+
+
+def test_the_pieces_of_calls_may_come_in_turns():
+    events: list[ModelEvent] = [
+        ToolCallDelta("a", "one", '{"x"', index=0),
+        ToolCallDelta("b", "two", '{"y"', "sig", index=1),
+        TextDelta("while you wait"),
+        ToolCallDelta(arguments=":1}", index=0),
+        ToolCallDelta(arguments=":2}", index=1),
+    ]
+    assert assemble(events, FINISHED).parts == (
+        ToolCall("a", "one", '{"x":1}'),
+        ToolCall("b", "two", '{"y":2}', "sig"),
+        Text("while you wait"),
+    )
+
+
+def test_calls_that_a_provider_gives_the_same_index_are_told_apart_by_their_ids():
+    events: list[ModelEvent] = [
+        ToolCallDelta("a", "one", "{"),
+        ToolCallDelta("a", arguments="}"),
+        ToolCallDelta("b", "two", "{"),
+        ToolCallDelta("", arguments="}"),
+    ]
+    assert assemble(events, FINISHED).parts == (ToolCall("a", "one", "{}"), ToolCall("b", "two", "{}"))
+
+
+def test_the_name_and_id_of_a_call_may_come_late():
+    events = [ToolCallDelta(arguments="{"), ToolCallDelta("a", arguments="}"), ToolCallDelta("", "one", "")]
+    assert assemble(events, FINISHED).parts == (ToolCall("a", "one", "{}"),)
+
+
+@pytest.mark.parametrize(
+    "event", [UsageReported(Usage(1, 1)), RetryScheduled(1, 2, 0.5, "E", "m"), ErrorRaised("E", "m")]
+)
+def test_events_that_are_no_part_of_the_reply_are_passed_over(event):
+    assert assemble([event], FINISHED).parts == ()
+    assert assemble([TextDelta("a"), event, TextDelta("b")], FINISHED).parts == (Text("ab"),)
+
+
+@pytest.mark.parametrize(
+    ("delta", "part"),
+    [
+        (TextDelta("a"), Text("a")),
+        (ThinkingDelta("a", "s", "d", {"k": 1}), Thinking("a", "s", "d", "p", "m-1", {"k": 1})),
+        (ToolCallDelta("c", "t", "{}", "s"), ToolCall("c", "t", "{}", "s")),
+    ],
+)
+def test_a_reply_told_at_once_is_the_same_as_one_told_in_pieces(delta, part):
+    assert assemble([delta], FINISHED).parts == (part,)
+    assert assemble([delta, UsageReported(Usage())], FINISHED).parts == (part,)
+
+
+def test_a_message_that_comes_whole_is_taken_as_it_is():
+    image = Image(data=b"x")
+    message = Message("assistant", (image,), "", "q", "m-2", StopReason.STOP, Usage(1, 1))
+    assert assemble([TextDelta("ignored")], ReplyFinished(StopReason.LENGTH, Usage(9, 9), "m", "p", message)) == message
+
+
+def test_a_message_that_comes_whole_is_given_what_only_the_end_of_the_stream_says():
+    bare = Message("assistant", (ToolCall("c", "t"),))
+    message = assemble([], ReplyFinished(None, Usage(9, 9), "m", "p", bare))
+    assert message == Message("assistant", bare.parts, "", "p", "m", StopReason.TOOL_USE, Usage(9, 9))
+    assert assemble([], ReplyFinished(StopReason.LENGTH, message=bare)).stop is StopReason.LENGTH
+
+
+# -- sound replies -----------------------------------------------------------------------------------------------------
+
+torn_parts = st.lists(
+    st.one_of(
+        st.builds(Text, torn_texts, texts),
+        st.builds(Thinking, torn_texts, texts, texts, texts, texts, json_objects),
+        st.builds(
+            ToolCall, st.sampled_from(["a", "b", "call_1", "call_2", "", "ä"]) | torn_texts, torn_texts, torn_texts
+        ),
+        media,
+    ),
+    max_size=6,
+)
+
+
+@given(torn_parts, st.sets(st.sampled_from(["a", "call_1", "call_2", "call_3", "call_4"])))
+def test_a_sound_reply_can_be_written_and_each_call_has_an_id_of_its_own(parts, taken):
+    before = set(taken)
+    reply = sound(Message("assistant", tuple(parts)), taken)
+    msgspec.json.encode(reply)
+    ids = [call.call_id for call in reply.tool_calls]
+    assert len(set(ids)) == len(ids)
+    assert not set(ids) & taken
+    assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", each) for each in ids)
+    assert [type(part) for part in reply.parts] == [type(part) for part in parts]
+    assert taken == before
+    assert sound(reply, taken) is reply
+
+
+@given(texts, thoughts, media)
+def test_a_reply_that_is_sound_already_stays_the_very_same(text, thought, medium):
+    reply = assistant([thought, text, medium, ToolCall("call_7", "shell", text), ToolCall("call_8", "shell")])
+    assert sound(reply, {"call_1"}) is reply
+
+
+@pytest.mark.parametrize("call_id", ["", "a b", "functions.shell:0", "x" * 65, "é", "a\n"])
+def test_an_id_that_providers_would_refuse_is_replaced_and_remembered(call_id):
+    (call,) = sound(assistant(ToolCall(call_id, "shell", "{}", "sig")), set()).tool_calls
+    assert call == ToolCall("call_1", "shell", "{}", "sig", call_id)
+
+
+def test_an_id_used_before_is_replaced_by_one_that_is_free():
+    reply = assistant([ToolCall("call_3", "a"), ToolCall("call_3", "b"), ToolCall("x", "c"), ToolCall("x", "d")])
+    calls = sound(reply, {"call_1", "x"}).tool_calls
+    assert [(call.call_id, call.name, call.provider_call_id) for call in calls] == [
+        ("call_3", "a", ""),
+        ("call_4", "b", "call_3"),
+        ("call_5", "c", "x"),
+        ("call_6", "d", "x"),
+    ]
+
+
+def test_what_the_provider_called_it_is_not_forgotten():
+    call = ToolCall("call_1", "a", "{\ud800}", provider_call_id="functions.a:0")
+    assert sound(assistant(call), set()).tool_calls == (ToolCall("call_1", "a", "{\ufffd}", "", "functions.a:0"),)
+    assert sound(assistant(call), {"call_1"}).tool_calls[0].provider_call_id == "functions.a:0"
+
+
+def test_torn_text_is_mended_wherever_it_is():
+    reply = assistant([Thinking("a\ud800", "sig"), Text("b\udfff", "sig"), ToolCall("call_1", "c\ud800", "d\ud800")])
+    assert sound(reply, set()).parts == (
+        Thinking("a\ufffd", "sig"),
+        Text("b\ufffd", "sig"),
+        ToolCall("call_1", "c\ufffd", "d\ufffd"),
+    )
+
+
+# -- empty replies -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parts", [[], [""], [" \n\t"], [Thinking("Hm")], [Thinking("Hm"), " "]], ids=repr)
+def test_a_reply_of_nothing_but_thoughts_and_blanks_is_empty(parts):
+    assert is_empty(assistant(parts))
+
+
+@pytest.mark.parametrize("part", ["a", ToolCall("c", "t"), Image(data=b"x")], ids=["text", "call", "image"])
+def test_a_reply_with_words_calls_or_media_is_not_empty(part):
+    assert not is_empty(assistant([Thinking("Hm"), " ", part]))
+
+
+# -- prices ------------------------------------------------------------------------------------------------------------
+
+
+def test_cached_tokens_have_their_own_price():
+    price = Price(input_usd=3, output_usd=15, cache_read_usd=0.3, cache_write_usd=3.75)
+    usage = Usage(1_000_000, 100_000, cache_read_tokens=500_000, cache_write_tokens=200_000)
+    assert price.cost_usd(usage) == pytest.approx(0.3 * 3 + 0.5 * 0.3 + 0.2 * 3.75 + 0.1 * 15)
+
+
+@given(usages)
+def test_without_a_price_of_their_own_cached_tokens_cost_as_much_as_others(usage):
+    price = Price(input_usd=3, output_usd=15)
+    expected = (3 * usage.input_tokens + 15 * usage.output_tokens) / 1_000_000
+    assert price.cost_usd(usage) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, "3"])
+@pytest.mark.parametrize("field", ["input_usd", "output_usd", "cache_read_usd", "cache_write_usd"])
+def test_a_price_that_is_none_is_refused(field, value):
+    given = {"input_usd": 1, "output_usd": 1, field: value}
+    with pytest.raises(ConfigError, match=rf"Price\({field}=.*from 0 on"):
+        Price(**given)

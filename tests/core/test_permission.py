@@ -1,0 +1,361 @@
+"""What may be done: rules, verdicts that are remembered, and one question for a batch."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.material import torn_texts
+from windlass.core.error import ConfigError
+from windlass.core.event import PermissionDecided
+from windlass.core.permission import (
+    NO_ANSWER,
+    NOBODY_TO_ASK,
+    Grant,
+    Grants,
+    PermissionRequest,
+    Permissions,
+    Rule,
+    Verdict,
+    allow,
+    allow_all,
+    ask,
+    decision_of,
+    deny,
+    deny_all,
+    one_each,
+)
+
+YES = Verdict(allow=True)
+NO = Verdict(allow=False, reason="not today")
+
+
+def request(tool="shell", *, action="run", target="ls", required=True, call_id="c1", session_id="s1"):
+    return PermissionRequest(call_id, tool, action, target, {"x": 1}, "hash", required, session_id, "r1")
+
+
+class Person:
+    """Somebody to ask, who gives prepared answers and remembers the questions."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+
+    async def __call__(self, requests):
+        self.asked.append(list(requests))
+        return self.answers
+
+
+async def decide(permissions, **details):
+    (verdict,) = await permissions([request(**details)])
+    return verdict
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "matches"),
+    [
+        (allow(), True),
+        (allow("shell"), True),
+        (allow("sh*"), True),
+        (allow("Shell"), False),
+        (allow("git_*"), False),
+        (allow("shell", action="run"), True),
+        (allow("shell", action="read"), False),
+        (allow(target="l?"), True),
+        (allow(target="[l-m]s"), True),
+        (allow(target="rm *"), False),
+        (allow("shell", action="run", target="ls"), True),
+        (allow("shell", action="run", target="pwd"), False),
+    ],
+    ids=str,
+)
+def test_a_rule_is_about_the_calls_that_match_all_its_patterns(rule, matches):
+    assert rule.matches(request()) is matches
+
+
+@given(torn_texts, torn_texts, torn_texts)
+def test_a_rule_without_patterns_is_about_every_call(tool, action, target):
+    assert allow().matches(request(tool, action=action, target=target))
+
+
+@pytest.mark.parametrize("policy", ["allow", "deny", "ask"])
+def test_a_rule_reads_as_it_is_written(policy):
+    make = {"allow": allow, "deny": deny, "ask": ask}[policy]
+    assert make("shell", target="rm *") == Rule(policy, "shell", "*", "rm *")
+    assert str(make("shell", action="run", target="rm *")) == f"{policy}('shell', action='run', target='rm *')"
+    assert str(make()) == f"{policy}('*')"
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "keywords", "message"),
+    [
+        (allow, [5], {}, r"allow\(tool=5\): give a pattern as text"),
+        (deny, ["shell"], {"action": None}, r"deny\(action=None\): give a pattern as text"),
+        (ask, [], {"target": len}, r"ask\(target=<built-in function len>\): give a pattern as text"),
+        (Rule, ["alow"], {}, r"Rule\('alow'\): use allow\(…\), deny\(…\) or ask\(…\)"),
+        (Permissions, ["shell"], {}, r"'shell' is not a rule: use allow\(…\), deny\(…\) or ask\(…\)"),
+        (Permissions, [], {"handler": "me"}, r"handler='me'.*give an async function"),
+        (Verdict, ["no"], {}, r"allow='no'.*say True or False"),
+        (Verdict, [True], {"scope": "always"}, r"scope='always'.*'once', 'session', 'session_target', 'forever'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_where_it_is_written(make, given, keywords, message):
+    with pytest.raises(ConfigError, match=message):
+        make(*given, **keywords)
+
+
+# -- who decides -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rules", "allowed"),
+    [
+        ([allow("shell")], True),
+        ([deny("shell")], False),
+        ([allow("shell"), deny("shell")], False),
+        ([deny("shell"), allow("shell")], False),
+        ([allow("shell", target="ls"), deny()], False),
+        ([deny("other"), allow("shell")], True),
+    ],
+    ids=str,
+)
+async def test_the_strictest_rule_that_matches_decides_whatever_the_order(rules, allowed):
+    person = Person()
+    assert (await decide(Permissions(*rules, handler=person))).allow is allowed
+    assert person.asked == []
+
+
+@pytest.mark.parametrize("rules", [[ask("shell"), allow("shell")], [allow(), ask(target="l*")]], ids=str)
+async def test_asking_is_stricter_than_allowing(rules):
+    person = Person(NO)
+    assert await decide(Permissions(*rules, handler=person)) == NO
+    assert person.asked == [[request()]]
+
+
+async def test_denying_is_stricter_than_asking():
+    person = Person(YES)
+    assert not (await decide(Permissions(ask(), deny("sh*"), handler=person))).allow
+    assert person.asked == []
+
+
+async def test_the_first_rule_of_the_deciding_kind_is_the_reason():
+    verdict = await decide(Permissions(allow(), deny("sh*"), deny("shell")))
+    assert verdict.reason == "denied by the rule deny('sh*')"
+    verdict = await decide(Permissions(allow("shell"), allow()))
+    assert verdict.reason == "allowed by the rule allow('shell')"
+
+
+async def test_without_a_rule_a_tool_that_needs_permission_is_asked_about():
+    person = Person(YES)
+    assert await decide(Permissions(handler=person)) == YES
+    assert person.asked == [[request()]]
+
+
+async def test_without_a_rule_a_tool_that_needs_none_is_allowed_unasked():
+    person = Person()
+    verdict = await decide(Permissions(handler=person), required=False)
+    assert verdict == Verdict(allow=True, reason="the tool needs no permission")
+    assert person.asked == []
+
+
+async def test_a_rule_to_ask_holds_for_tools_that_need_no_permission_too():
+    person = Person(NO)
+    assert await decide(Permissions(ask("shell"), handler=person), required=False) == NO
+
+
+@pytest.mark.parametrize("required", [True, False])
+async def test_when_nobody_can_be_asked_asking_is_denying(required):
+    assert await decide(Permissions(ask("shell")), required=required) == NOBODY_TO_ASK
+    assert "do not try it again" in NOBODY_TO_ASK.reason
+
+
+@given(st.lists(st.sampled_from([allow("shell"), deny("shell"), ask("shell"), allow("other"), deny("other")])))
+def test_nothing_gets_through_that_a_rule_denies_or_nobody_allows(rules):
+    verdict = asyncio.run(decide(Permissions(*rules)))
+    policies = {rule.policy for rule in rules if rule.matches(request())}
+    assert verdict.allow == (policies == {"allow"})
+
+
+# -- a batch -----------------------------------------------------------------------------------------------------------
+
+
+async def test_one_question_is_asked_for_all_open_calls_and_answers_come_in_the_order_of_the_calls():
+    person = Person(NO, YES)
+    batch = [
+        request("free", required=False, call_id="c1"),
+        request("mail", call_id="c2"),
+        request("shell", call_id="c3"),
+        request("web", call_id="c4"),
+    ]
+    permissions = Permissions(deny("shell"), handler=person)
+    verdicts = await permissions(batch)
+    assert [verdict.allow for verdict in verdicts] == [True, False, False, True]
+    assert person.asked == [[batch[1], batch[3]]]
+    assert permissions.questions(batch) == [batch[1], batch[3]]
+
+
+async def test_nobody_is_asked_about_nothing():
+    person = Person()
+    assert await Permissions(handler=person)([]) == []
+    assert person.asked == []
+
+
+def test_without_a_handler_there_are_no_questions():
+    assert Permissions(ask()).questions([request()]) == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([], [NO_ANSWER, NO_ANSWER]),
+        ([YES], [YES, NO_ANSWER]),
+        ([None, YES], [NO_ANSWER, YES]),
+        ([True, "yes"], [NO_ANSWER, NO_ANSWER]),
+        ([YES, NO, YES], [YES, NO]),
+    ],
+    ids=str,
+)
+async def test_an_answer_that_is_missing_or_none_is_a_no(answers, expected):
+    batch = [request(call_id="c1"), request(call_id="c2")]
+    assert await Permissions(handler=Person(*answers))(batch) == expected
+    assert one_each(batch, answers) == expected
+    assert not NO_ANSWER.allow
+
+
+async def test_an_error_of_the_handler_is_raised_and_nothing_is_remembered():
+    async def broken(requests):
+        raise OSError
+
+    permissions = Permissions(handler=broken)
+    with pytest.raises(OSError):
+        await permissions([request()])
+    assert list(permissions.grants) == []
+
+
+@pytest.mark.parametrize(("gate", "allowed"), [(allow_all, True), (deny_all, False)])
+@pytest.mark.parametrize("required", [True, False])
+async def test_everything_or_nothing_may_pass(gate, allowed, required):
+    verdicts = await gate([request(required=required), request("other")])
+    assert [verdict.allow for verdict in verdicts] == [allowed, allowed]
+    assert all(verdict.reason for verdict in verdicts)
+
+
+# -- what is remembered ------------------------------------------------------------------------------------------------
+
+ELSEWHERE = {
+    "same": {},
+    "other target": {"target": "pwd"},
+    "other action": {"action": "read"},
+    "other tool": {"tool": "mail"},
+    "other session": {"session_id": "s2"},
+    "other session and target": {"session_id": "s2", "target": "pwd"},
+}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize(
+    ("scope", "reaches"),
+    [
+        ("once", []),
+        ("session", ["same", "other target"]),
+        ("session_target", ["same"]),
+        ("forever", ["same", "other session"]),
+    ],
+)
+async def test_a_verdict_is_remembered_as_far_as_its_scope_says(scope, reaches, allowed):
+    permissions = Permissions(handler=Person(Verdict(allow=allowed, reason="because", scope=scope)))
+    await permissions([request()])
+    person = permissions.handler = Person(YES)
+    for name, details in ELSEWHERE.items():
+        person.asked.clear()
+        verdict = await decide(permissions, **details)
+        assert (person.asked == []) is (name in reaches), name
+        if name in reaches:
+            assert (verdict.allow, verdict.reason) == (allowed, "because")
+
+
+async def test_what_was_remembered_without_a_reason_says_so():
+    grants = Grants([Grant("session", allow=False, tool="shell", action="run", session_id="s1")])
+    assert (await decide(Permissions(grants=grants))).reason == "denied before, for session"
+    grants.remember(Grant("forever", allow=True, tool="mail", action="run", target="ls"))
+    assert (await decide(Permissions(grants=grants), tool="mail")).reason == "allowed before, for forever"
+
+
+async def test_a_remembered_denial_outranks_a_remembered_permission():
+    wide = Grant("session", allow=True, tool="shell", action="run", session_id="s1")
+    narrow = Grant("session_target", allow=False, tool="shell", action="run", target="ls", session_id="s1")
+    for grants in ([wide, narrow], [narrow, wide]):
+        permissions = Permissions(grants=Grants(grants))
+        assert not (await decide(permissions)).allow
+        assert (await decide(permissions, target="pwd")).allow
+
+
+async def test_rules_outrank_what_was_remembered():
+    grants = Grants([Grant("session", allow=True, tool="shell", action="run", session_id="s1")])
+    assert not (await decide(Permissions(deny("shell"), grants=grants))).allow
+    grants = Grants([Grant("session", allow=False, tool="shell", action="run", session_id="s1")])
+    assert (await decide(Permissions(allow("shell"), grants=grants))).allow
+
+
+async def test_grants_can_be_listed_and_taken_back():
+    person = Person(Verdict(allow=True, scope="session"))
+    permissions = Permissions(handler=person)
+    await permissions([request()])
+    (grant,) = permissions.grants
+    assert (grant.tool, grant.action, grant.target, grant.session_id) == ("shell", "run", "", "s1")
+    assert permissions.grants.revoke(grant.grant_id)
+    assert not permissions.grants.revoke(grant.grant_id)
+    assert list(permissions.grants) == []
+    person.answers = [NO]
+    assert await decide(permissions) == NO
+
+
+async def test_a_later_verdict_about_the_same_thing_replaces_the_earlier_one():
+    grants = Grants()
+    for allowed in (True, False):
+        grants.remember(Grant("session", allow=allowed, tool="shell", action="run", session_id="s1"))
+    (grant,) = grants
+    assert not grant.allow
+
+
+def test_the_list_of_grants_may_be_changed_while_it_is_walked():
+    grants = Grants(Grant("session", allow=True, tool=name, action="run") for name in "abc")
+    for grant in grants:
+        grants.revoke(grant.grant_id)
+    assert list(grants) == []
+
+
+def test_permissions_of_several_agents_may_share_what_was_decided():
+    grants = Grants()
+    assert Permissions(grants=grants).grants is grants
+
+
+@given(st.lists(st.tuples(torn_texts, torn_texts, torn_texts, torn_texts), min_size=2, max_size=2, unique=True))
+def test_different_grants_have_different_names(keys):
+    ids = {Grant("session_target", True, *key).grant_id for key in keys if not any("\0" in text for text in key)}
+    assert len(ids) == sum(1 for key in keys if not any("\0" in text for text in key))
+
+
+# -- in the log --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scope", "target", "session_id"),
+    [("session", "", "s1"), ("session_target", "ls", "s1"), ("forever", "ls", "")],
+)
+def test_a_decision_in_the_log_is_a_grant_for_later_calls(scope, target, session_id):
+    decision = decision_of(request(), Verdict(allow=True, reason="because", scope=scope), "child")
+    assert decision == PermissionDecided(
+        "c1", "shell", "run", "ls", "hash", allow=True, reason="because", scope=scope, run_id="r1", path="child"
+    )
+    grant = Grant.of_decision(decision, "s1")
+    assert grant == Grant(scope, True, "shell", "run", target, session_id, "because")
+    assert grant.covers(request())
+
+
+def test_a_decision_for_one_call_covers_no_other():
+    assert not Grant.of_decision(decision_of(request(), YES), "s1").covers(request())

@@ -1,0 +1,258 @@
+"""What Windlass promises, and the tests that hold it to its word.
+
+    python -m tests.promises      writes the lists of docs/reliability.md anew
+
+A promise is a sentence with a name, `area:what`. The tests that keep it are named in `KEPT_BY`; a test may also say so
+itself, with the mark `promise("area:what")`. tests/test_promises.py ties the three together: every promise has a test,
+every test that is named exists, and the page says the same.
+"""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "reliability.md"
+
+PROMISES: dict[str, str] = {
+    # -- calls ---------------------------------------------------------------------------------------------------------
+    "calls:one-result": "Every call gets exactly one result, whatever the tool does.",
+    "calls:order": "Results stand in the transcript in the order of the calls, whatever order they finish in.",
+    "calls:intent-first": "A reply is in the log before any of its calls begins, and an intent before its effect.",
+    "calls:waves": "The intents of calls that begin together are one append; only a wave that merely reads skips the disk.",
+    "calls:mistakes-go-back": "What the model got wrong goes back to it, with all that was wrong, and costs no other call.",
+    "calls:cut-off": "Calls in a reply that was cut off are never made.",
+    "calls:bounded": "No more calls run at once than the limit allows, and a tool that is not parallel runs alone.",
+    "calls:no-repeat": "A tool that may not run twice is not tried again, unless it is sure that nothing happened.",
+    "calls:timeout": "A call that takes too long ends as timed out, also when its tool ignores that.",
+    "calls:threads": "A tool that is a plain function never holds up the event loop.",
+    # -- the model -----------------------------------------------------------------------------------------------------
+    "model:failure-is-an-outcome": "Whatever a model raises is a failed outcome that keeps the work.",
+    "model:no-half-replies": "A reply that breaks off or is empty is told as discarded and never kept as an answer.",
+    "model:retry-is-told": "Words shown before a retry are told as discarded.",
+    "model:failover-before-the-first-word": "Another model takes over only before the first word, and every failure is named.",
+    "model:call-ids": "Ids of calls are unique in their session and well formed, whatever the provider sends.",
+    # -- a run ---------------------------------------------------------------------------------------------------------
+    "run:cancel-anywhere": "A run can be cancelled wherever it waits: results are kept, the transcript is valid, nothing leaks.",
+    "run:cancel-is-honest": "A call that a cancel cut off says that nobody knows, and one that never began says that.",
+    "run:unabortable": "A cancel waits for a tool that must not be aborted.",
+    "run:steering": "Steering comes after the results of the turn and outranks every reason to stop.",
+    "run:limits": "A limit is an outcome that keeps the work, and what waits for the next run stays.",
+    "run:guardrails": "A model that goes in circles is told so, and stopped in the end.",
+    "run:event-order": "Events come in the order that docs/concepts/events.md draws.",
+    # -- permissions ---------------------------------------------------------------------------------------------------
+    "permission:closed": "Nothing gets through that a rule denies or that nobody allows; a missing answer is a no.",
+    "permission:one-question": "One question is asked for all the open calls of a reply.",
+    "permission:scope": "A verdict reaches as far as its scope says, and can be taken back.",
+    # -- watchers ------------------------------------------------------------------------------------------------------
+    "watchers:harmless": "A watcher that raises, blocks or hangs hurts neither the run nor the other watchers.",
+    "watchers:told": "A watcher that falls behind is told what it missed.",
+    "watchers:backpressure": "A stream that asked for backpressure loses nothing.",
+    # -- the log -------------------------------------------------------------------------------------------------------
+    "log:acknowledged-survives": "Whatever was acknowledged survives kill -9.",
+    "log:barriers": "A barrier is on the disk, with all before it, before anything goes on.",
+    "log:all-or-nothing": "An append is stored as a whole or not at all, and a repeated one adds nothing.",
+    "log:one-driver": "Of several processes one drives a session; one that was replaced is refused.",
+    "log:takeover": "A session whose process has died can be opened at once, and a live one cannot be taken.",
+    "log:any-content": "No content can make storing fail, and what was stored is read back.",
+    "log:unknown-kinds": "Kinds of a newer version are kept as they came; a critical one stops the reader with advice.",
+    "log:full-disk": "On a full or failing disk what was acknowledged stays, and the error says what happened.",
+    "log:foreign-files": "A file that is not ours, damaged or of a newer format is left as it is.",
+    # -- after a crash -------------------------------------------------------------------------------------------------
+    "crash:resume": "A run that was cut off goes on where it was; a call that only reads is made again.",
+    "crash:no-second-effect": "A call that may have happened is not made again: its result is unknown.",
+    "crash:next-prompt": "A new prompt after a crash closes the old run first, and the repair is appended.",
+}
+
+_LOOP = "tests/core/test_loop.py::test_"
+_CALLS = "tests/core/test_loop_calls.py::test_"
+_EFFECT = "tests/core/test_effect.py::test_"
+_FANOUT = "tests/core/test_fanout.py::test_"
+_GATE = "tests/core/test_permission.py::test_"
+_CODEC = "tests/core/test_codec.py::test_"
+_SQLITE = "tests/stores/test_sqlite.py::test_"
+_FAULTS = "tests/stores/test_sqlite_faults.py::test_"
+_FILE = "tests/stores/test_sqlite_file.py::test_"
+_CANCEL = "tests/faults/test_cancellation.py::test_"
+_RESUME = "tests/cli/test_resume.py::test_"
+_EVENTS = "tests/docs/test_events.py::test_"
+
+KEPT_BY: dict[str, tuple[str, ...]] = {
+    "calls:one-result": (
+        _EFFECT + "whatever_an_async_tool_raises_becomes_an_error_result",
+        _EFFECT + "whatever_a_plain_tool_raises_becomes_an_error_result",
+        _EFFECT + "whatever_one_of_several_tools_raises_leaves_the_others_alone",
+        _CALLS + "whatever_a_tool_returns_becomes_content",
+    ),
+    "calls:order": (_CALLS + "results_stand_in_the_order_of_the_calls_whatever_finished_first",),
+    "calls:intent-first": (
+        _CALLS + "a_reply_is_stored_before_its_intents_and_they_before_the_effects",
+        _CALLS + "a_call_that_waits_for_a_place_has_no_intent_yet",
+    ),
+    "calls:waves": (
+        _CALLS + "the_intents_of_a_wave_are_one_append",
+        _CALLS + "a_wave_that_only_reads_needs_no_barrier",
+        _CALLS + "one_call_with_an_effect_makes_its_wave_a_barrier",
+    ),
+    "calls:mistakes-go-back": (
+        _CALLS + "an_unknown_tool_is_answered_with_near_names_and_all_there_are",
+        _CALLS + "bad_json_goes_back_to_the_model",
+        _CALLS + "every_schema_error_is_told_with_its_path",
+        _CALLS + "a_wrong_call_does_not_keep_its_neighbours_from_running",
+    ),
+    "calls:cut-off": (
+        _CALLS + "calls_of_a_reply_cut_off_by_its_length_are_never_made_and_say_so",
+        _LOOP + "calls_of_a_reply_that_was_cut_off_are_never_made",
+    ),
+    "calls:bounded": (
+        _CALLS + "no_more_calls_run_at_once_than_the_limit_allows",
+        _CALLS + "a_tool_that_is_not_parallel_is_a_barrier",
+    ),
+    "calls:no-repeat": (
+        _EFFECT + "a_tool_that_may_not_run_twice_is_not_tried_again",
+        _EFFECT + "a_tool_that_is_sure_that_nothing_happened_is_tried_again_whatever_its_effect",
+        _EFFECT + "retries_are_off_by_default",
+    ),
+    "calls:timeout": (
+        _EFFECT + "a_tool_that_takes_too_long_is_told_to_stop_and_timed_out",
+        _EFFECT + "a_tool_that_ignores_its_timeout_is_left_behind",
+    ),
+    "calls:threads": (
+        _EFFECT + "a_plain_function_does_not_hold_up_the_event_loop",
+        "tests/core/test_thread.py::test_a_function_that_never_returns_does_not_keep_the_process_from_ending",
+    ),
+    "model:failure-is-an-outcome": (
+        _LOOP + "whatever_a_model_raises_is_a_failed_outcome_that_keeps_the_work",
+        _LOOP + "a_model_that_does_not_stream_is_a_failed_outcome",
+    ),
+    "model:no-half-replies": (
+        _LOOP + "a_stream_that_ends_without_its_end_is_a_reply_cut_off",
+        _LOOP + "a_reply_without_words_or_calls_fails_the_run_and_is_not_kept",
+    ),
+    "model:retry-is-told": (_LOOP + "words_shown_before_a_retry_are_told_as_discarded",),
+    "model:failover-before-the-first-word": (
+        _LOOP + "a_failover_is_told_and_the_run_goes_on",
+        _LOOP + "when_all_models_fail_the_outcome_names_each",
+    ),
+    "model:call-ids": (
+        _LOOP + "a_malformed_call_id_is_replaced_and_the_providers_kept",
+        _LOOP + "a_call_id_that_was_used_before_is_replaced",
+    ),
+    "run:cancel-anywhere": (
+        _CANCEL + "a_run_can_be_cancelled_anywhere",
+        _CANCEL + "a_run_that_is_kept_in_a_file_can_be_cancelled_anywhere",
+    ),
+    "run:cancel-is-honest": (_EFFECT + "a_cancelled_call_says_that_nobody_knows",),
+    "run:unabortable": (_EFFECT + "a_cancel_waits_for_a_tool_that_must_not_be_aborted",),
+    "run:steering": (
+        _LOOP + "steering_comes_after_the_results_of_the_turn",
+        _LOOP + "steering_outranks_reasons_to_stop",
+    ),
+    "run:limits": (
+        _LOOP + "steering_stays_where_it_is_when_the_limits_are_exhausted",
+        _LOOP + "follow_ups_wait_when_the_limits_are_exhausted",
+    ),
+    "run:guardrails": (
+        _LOOP + "the_same_call_again_and_again_is_nudged_and_then_halted",
+        _LOOP + "turns_in_which_everything_fails_are_nudged_and_then_halted",
+    ),
+    "run:event-order": (
+        _EVENTS + "a_run_has_the_order_that_is_drawn",
+        _EVENTS + "a_run_that_was_cut_off_has_the_order_that_is_drawn",
+    ),
+    "permission:closed": (
+        _GATE + "nothing_gets_through_that_a_rule_denies_or_nobody_allows",
+        _GATE + "an_answer_that_is_missing_or_none_is_a_no",
+        _GATE + "when_nobody_can_be_asked_asking_is_denying",
+    ),
+    "permission:one-question": (
+        _GATE + "one_question_is_asked_for_all_open_calls_and_answers_come_in_the_order_of_the_calls",
+    ),
+    "permission:scope": (
+        _GATE + "a_verdict_is_remembered_as_far_as_its_scope_says",
+        _GATE + "grants_can_be_listed_and_taken_back",
+    ),
+    "watchers:harmless": (
+        _FANOUT + "a_watcher_that_raises_is_reported_and_the_others_go_on",
+        _FANOUT + "a_plain_watcher_that_never_returns_is_left_behind",
+        _FANOUT + "an_async_watcher_that_hangs_is_cancelled",
+    ),
+    "watchers:told": (
+        _FANOUT + "a_watcher_that_blocks_loses_the_oldest_events_and_is_told",
+        _FANOUT + "a_subscription_that_falls_behind_is_told_what_it_missed",
+    ),
+    "watchers:backpressure": (_FANOUT + "backpressure_loses_nothing_and_holds_little_even_with_many_publishers",),
+    "log:acknowledged-survives": (_FAULTS + "whatever_was_acknowledged_survives_kill_9",),
+    "log:barriers": (_FAULTS + "a_barrier_is_synced_with_all_before_it_and_a_plain_append_is_not",),
+    "log:all-or-nothing": (
+        _FAULTS + "an_append_that_fails_before_the_commit_leaves_nothing",
+        _FAULTS + "an_append_that_fails_after_the_commit_can_be_repeated",
+        _SQLITE + "it_keeps_the_contract",
+        "tests/stores/test_memory.py::test_it_keeps_the_contract",
+    ),
+    "log:one-driver": (
+        _SQLITE + "of_several_processes_one_gets_each_session",
+        _SQLITE + "a_driver_that_was_replaced_cannot_give_the_new_lease_back",
+    ),
+    "log:takeover": (
+        _SQLITE + "a_session_whose_holder_is_gone_is_taken_over",
+        "tests/stores/test_holder.py::test_a_process_is_dead_when_it_has_ended_though_nobody_has_noticed",
+    ),
+    "log:any-content": (
+        _CODEC + "no_content_can_make_writing_or_reading_fail",
+        _CODEC + "every_event_is_read_back_as_it_was",
+    ),
+    "log:unknown-kinds": (
+        _CODEC + "an_unknown_kind_is_kept_as_it_came",
+        _CODEC + "an_unknown_critical_kind_stops_the_reader_with_advice",
+        _SQLITE + "kinds_of_a_newer_version_are_kept_unless_they_are_critical",
+    ),
+    "log:full-disk": (
+        _FAULTS + "on_a_full_disk_what_was_acknowledged_stays",
+        _FAULTS + "a_full_database_takes_nothing_and_goes_on_when_there_is_room",
+    ),
+    "log:foreign-files": (
+        _FILE + "the_database_of_another_program_is_left_as_it_is",
+        _FILE + "a_file_that_is_no_database_is_left_as_it_is",
+        _FILE + "a_file_of_a_newer_format_is_refused",
+    ),
+    "crash:resume": (
+        _RESUME + "a_call_that_only_reads_is_made_again",
+        _EVENTS + "a_run_that_was_cut_off_has_the_order_that_is_drawn",
+    ),
+    "crash:no-second-effect": (
+        _RESUME + "a_call_that_may_have_happened_is_unknown_and_the_run_goes_on",
+        _EVENTS + "a_run_that_was_cut_off_has_the_order_that_is_drawn",
+    ),
+    "crash:next-prompt": (_EVENTS + "a_run_that_was_cut_off_has_the_order_that_is_drawn",),
+}
+"""The tests that keep a promise, by their node ids."""
+
+_LIST = re.compile(r"(<!-- promises: (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+
+
+def rendered(page: str) -> str:
+    """The page with its lists as they should be."""
+    return _LIST.sub(lambda match: f"{match[1]}\n{listed(match[2])}\n{match[3]}", page)
+
+
+def areas(page: str) -> set[str]:
+    """The areas whose promises a page lists."""
+    return {match[2] for match in _LIST.finditer(page)}
+
+
+def listed(area: str) -> str:
+    """The promises of an area, each with its tests."""
+    promises = [name for name in PROMISES if name.partition(":")[0] == area]
+    return "".join([f"- **{PROMISES[name]}**\n{_tests(name)}" for name in promises])
+
+
+def _tests(name: str) -> str:
+    lines = []
+    for node in KEPT_BY.get(name, ()):
+        place, _, function = node.partition("::")
+        lines.append(f"  - [{function.removeprefix('test_').replace('_', ' ')}](../{place})\n")
+    return "".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,62 @@
+"""The tools that need no key and no network, used by an agent."""
+
+import pytest
+
+from windlass.agent import Agent
+from windlass.core.error import ToolError
+from windlass.core.message import Status
+from windlass.core.permission import allow_all
+from windlass.testing import FakeClock
+from windlass.toolkits.basics import basics, time_in
+
+
+@pytest.fixture
+def session(tmp_path):
+    return Agent("demo", tools=basics(tmp_path, clock=FakeClock(start=0.0)), permission=allow_all).session()
+
+
+async def test_the_time_is_told_in_a_zone(session):
+    result = await session.call("now", {"zone": "Europe/Oslo"})
+    assert result.text == "Thursday, 1970-01-01 01:00:00 CET (UTC+0100)"
+    assert "UTC" in (await session.call("now", {})).text
+
+
+async def test_an_expression_is_calculated(session):
+    assert (await session.call("calculate", {"expression": "17 * 23"})).text == "391"
+    assert (await session.call("calculate", {"expression": "1 / 0"})).status is Status.ERROR
+
+
+async def test_a_file_is_written_and_read_below_the_folder(session, tmp_path):
+    assert (await session.call("write_text", {"path": "a.txt", "text": "hello"})).status is Status.OK
+    assert (await session.call("read_text", {"path": "a.txt"})).text == "hello"
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "hello"
+
+
+async def test_only_writing_needs_permission_and_has_an_effect(tmp_path):
+    tools = {tool.name: tool for tool in basics(tmp_path)}
+    assert {name for name, tool in tools.items() if tool.permission} == {"write_text"}
+    assert {name for name, tool in tools.items() if tool.effect != "read"} == {"write_text"}
+    result = await Agent("demo", tools=basics(tmp_path)).session().call("write_text", {"path": "a", "text": "b"})
+    assert result.status is Status.DENIED
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("zone", ["", "Europe", "Oslo", "../../etc/passwd", "\0", "\ud800", "x" * 5000])
+def test_a_zone_that_is_not_there_is_named(zone):
+    with pytest.raises(ToolError, match="there is no time zone"):
+        time_in(zone, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("What is 17 * 23? Use the calculator.", "391"),
+        ("What date and time is it now? zone=Asia/Tokyo", "JST"),
+        ('Write "hello" to the text file hello.txt', "wrote 5 bytes"),
+        ("Read the text file there.txt", "I am here"),
+    ],
+)
+async def test_the_demonstration_model_finds_its_way_to_each(tmp_path, prompt, answer):
+    (tmp_path / "there.txt").write_text("I am here", encoding="utf-8")
+    outcome = await Agent("demo", tools=basics(tmp_path), permission=allow_all).run(prompt)
+    assert answer in outcome.text
