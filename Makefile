@@ -10,7 +10,7 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-PROMPT ?= What is the weather in Oslo? Use your tool.
+PROMPT ?= What is 17 * 23? Use the calculator.
 
 .PHONY: help
 help: ## list the commands

@@ -182,7 +182,8 @@ def header(source: Source, node: ast.ClassDef, init: Function | None) -> str:
 def fields(source: Source, node: ast.ClassDef) -> list[Field]:
     """The fields of a value, those of a class above it in the same module first; members, for an enumeration."""
     above = [source.class_named(plain(base)) for base in node.bases]
-    inherited = [field for base in above if base is not None and base.name != "Event" for field in fields(source, base)]
+    shared = [field for base in above if base is not None and base.name != "Event" for field in fields(source, base)]
+    inherited = [field for field in shared if not field.annotation.startswith("ClassVar")]  # those are the class's own
     own: list[Field] = []
     for place, each in enumerate(node.body):
         doc = docstring_below(node.body, place)

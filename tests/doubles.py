@@ -43,8 +43,9 @@ class WaitingStore:
 
     def __init__(self) -> None:
         self._memory = MemoryStore()
+        self.holds_back: type[Event] = Event
+        """Which appends stand still while it is not open: those with an event of this kind."""
         self.open = asyncio.Event()
-        """Appends go through while it is set."""
         self.open.set()
         self.waiting = asyncio.Event()
         """Set once an append stands still."""
@@ -59,7 +60,7 @@ class WaitingStore:
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         await asyncio.sleep(0)
-        if not self.open.is_set():
+        if not self.open.is_set() and any(isinstance(entry.event, self.holds_back) for entry in entries):
             self.waiting.set()
             await self.open.wait()
         if self.error is not None:

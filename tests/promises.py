@@ -18,8 +18,8 @@ PROMISES: dict[str, str] = {
     "calls:one-result": "Every call gets exactly one result, whatever the tool does.",
     "calls:order": "Results stand in the transcript in the order of the calls, whatever order they finish in.",
     "calls:intent-first": "A reply is in the log before any of its calls begins, and an intent before its effect.",
-    "calls:waves": "The intents of calls that begin together are one append; only a wave that merely reads skips the disk.",
-    "calls:mistakes-go-back": "What the model got wrong goes back to it, with all that was wrong, and costs no other call.",
+    "calls:waves": "The intents of calls that begin together are one append, on the disk unless all only read.",
+    "calls:mistakes-go-back": "What the model got wrong goes back to it in full, and costs no other call.",
     "calls:cut-off": "Calls in a reply that was cut off are never made.",
     "calls:bounded": "No more calls run at once than the limit allows, and a tool that is not parallel runs alone.",
     "calls:no-repeat": "A tool that may not run twice is not tried again, unless it is sure that nothing happened.",
@@ -28,19 +28,24 @@ PROMISES: dict[str, str] = {
     # -- the model -----------------------------------------------------------------------------------------------------
     "model:failure-is-an-outcome": "Whatever a model raises is a failed outcome that keeps the work.",
     "model:no-half-replies": "A reply that breaks off or is empty is told as discarded and never kept as an answer.",
-    "model:retry-is-told": "Words shown before a retry are told as discarded.",
-    "model:failover-before-the-first-word": "Another model takes over only before the first word, and every failure is named.",
+    "model:retry-is-told": "A retry waits as long as it is asked to, visibly, and takes back the words it had shown.",
+    "model:failover-before-the-first-word": "A failover comes before the first word, and names every failure.",
     "model:call-ids": "Ids of calls are unique in their session and well formed, whatever the provider sends.",
     # -- a run ---------------------------------------------------------------------------------------------------------
-    "run:cancel-anywhere": "A run can be cancelled wherever it waits: results are kept, the transcript is valid, nothing leaks.",
+    "run:cancel-anywhere": "A run can be cancelled anywhere: results are kept, the transcript is valid, nothing leaks.",
     "run:cancel-is-honest": "A call that a cancel cut off says that nobody knows, and one that never began says that.",
+    "run:cancel-modes": "A cancel comes now, after the calls that run, or after the whole turn, as asked.",
+    "run:left-behind": "A run that ignores its cancel is left behind, and cannot write into a later one.",
     "run:unabortable": "A cancel waits for a tool that must not be aborted.",
+    "run:outcome": "However a run ends, that is an outcome; it raises only when it is unwrapped.",
     "run:steering": "Steering comes after the results of the turn and outranks every reason to stop.",
     "run:limits": "A limit is an outcome that keeps the work, and what waits for the next run stays.",
+    "run:transcript": "The transcript is valid at any time: a reply with calls enters it together with its results.",
     "run:guardrails": "A model that goes in circles is told so, and stopped in the end.",
     "run:event-order": "Events come in the order that docs/concepts/events.md draws.",
     # -- permissions ---------------------------------------------------------------------------------------------------
     "permission:closed": "Nothing gets through that a rule denies or that nobody allows; a missing answer is a no.",
+    "permission:final": "A question is about the arguments that will run, and its answer is stored before the intent.",
     "permission:one-question": "One question is asked for all the open calls of a reply.",
     "permission:scope": "A verdict reaches as far as its scope says, and can be taken back.",
     # -- watchers ------------------------------------------------------------------------------------------------------
@@ -58,6 +63,7 @@ PROMISES: dict[str, str] = {
     "log:full-disk": "On a full or failing disk what was acknowledged stays, and the error says what happened.",
     "log:foreign-files": "A file that is not ours, damaged or of a newer format is left as it is.",
     # -- after a crash -------------------------------------------------------------------------------------------------
+    "crash:anywhere": "A process may be killed at any moment: another one goes on, and the log is in good order.",
     "crash:resume": "A run that was cut off goes on where it was; a call that only reads is made again.",
     "crash:no-second-effect": "A call that may have happened is not made again: its result is unknown.",
     "crash:next-prompt": "A new prompt after a crash closes the old run first, and the repair is appended.",
@@ -66,6 +72,12 @@ PROMISES: dict[str, str] = {
 _LOOP = "tests/core/test_loop.py::test_"
 _CALLS = "tests/core/test_loop_calls.py::test_"
 _EFFECT = "tests/core/test_effect.py::test_"
+_STOP = "tests/core/test_loop_cancel.py::test_"
+_LIMITS = "tests/core/test_loop_limits.py::test_"
+_PERMIT = "tests/core/test_loop_permission.py::test_"
+_RUN = "tests/core/test_run.py::test_"
+_FOLD = "tests/core/test_fold.py::test_"
+_WRAP = "tests/core/test_wrap.py::test_"
 _FANOUT = "tests/core/test_fanout.py::test_"
 _GATE = "tests/core/test_permission.py::test_"
 _CODEC = "tests/core/test_codec.py::test_"
@@ -73,6 +85,7 @@ _SQLITE = "tests/stores/test_sqlite.py::test_"
 _FAULTS = "tests/stores/test_sqlite_faults.py::test_"
 _FILE = "tests/stores/test_sqlite_file.py::test_"
 _CANCEL = "tests/faults/test_cancellation.py::test_"
+_KILL = "tests/faults/test_kill.py::test_"
 _RESUME = "tests/cli/test_resume.py::test_"
 _EVENTS = "tests/docs/test_events.py::test_"
 
@@ -128,10 +141,15 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _LOOP + "a_stream_that_ends_without_its_end_is_a_reply_cut_off",
         _LOOP + "a_reply_without_words_or_calls_fails_the_run_and_is_not_kept",
     ),
-    "model:retry-is-told": (_LOOP + "words_shown_before_a_retry_are_told_as_discarded",),
+    "model:retry-is-told": (
+        _WRAP + "an_error_that_may_pass_is_waited_out_and_the_waiting_is_shown",
+        _WRAP + "a_provider_that_asks_for_a_longer_wait_gets_it_up_to_the_maximum",
+        _LOOP + "words_shown_before_a_retry_are_told_as_discarded",
+    ),
     "model:failover-before-the-first-word": (
+        _WRAP + "a_model_that_has_begun_is_never_replaced",
+        _WRAP + "when_all_fail_the_error_has_every_attempt",
         _LOOP + "a_failover_is_told_and_the_run_goes_on",
-        _LOOP + "when_all_models_fail_the_outcome_names_each",
     ),
     "model:call-ids": (
         _LOOP + "a_malformed_call_id_is_replaced_and_the_providers_kept",
@@ -141,13 +159,36 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _CANCEL + "a_run_can_be_cancelled_anywhere",
         _CANCEL + "a_run_that_is_kept_in_a_file_can_be_cancelled_anywhere",
     ),
-    "run:cancel-is-honest": (_EFFECT + "a_cancelled_call_says_that_nobody_knows",),
-    "run:unabortable": (_EFFECT + "a_cancel_waits_for_a_tool_that_must_not_be_aborted",),
+    "run:cancel-is-honest": (
+        _STOP + "a_cancel_keeps_finished_results_and_gives_every_other_call_one",
+        _EFFECT + "a_cancelled_call_says_that_nobody_knows",
+        _STOP + "a_cancel_while_an_intent_is_stored_says_that_nothing_happened",
+    ),
+    "run:cancel-modes": (
+        _STOP + "after_the_tools_means_after_those_that_run",
+        _STOP + "after_the_turn_means_after_all_its_calls",
+    ),
+    "run:left-behind": (
+        _STOP + "a_run_whose_tool_ignores_the_cancel_is_left_behind",
+        _STOP + "what_was_left_behind_cannot_write_into_a_later_run",
+    ),
+    "run:unabortable": (
+        _EFFECT + "a_cancel_waits_for_a_tool_that_must_not_be_aborted",
+        _STOP + "a_run_is_not_left_behind_while_something_runs_that_must_not_be_aborted",
+    ),
+    "run:outcome": (
+        _RUN + "an_engine_that_raises_fails_the_run_and_is_logged",
+        _RUN + "any_other_outcome_unwraps_to_an_error",
+    ),
     "run:steering": (
         _LOOP + "steering_comes_after_the_results_of_the_turn",
         _LOOP + "steering_outranks_reasons_to_stop",
     ),
+    "run:transcript": (_FOLD + "a_reply_with_calls_enters_the_transcript_together_with_its_results",),
     "run:limits": (
+        _LIMITS + "a_limit_ends_the_run_and_keeps_the_last_message",
+        _LIMITS + "an_answer_that_breaks_the_budget_is_kept",
+        _LIMITS + "a_limit_in_money_on_a_model_without_a_price_is_refused_before_the_first_request",
         _LOOP + "steering_stays_where_it_is_when_the_limits_are_exhausted",
         _LOOP + "follow_ups_wait_when_the_limits_are_exhausted",
     ),
@@ -159,16 +200,24 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _EVENTS + "a_run_has_the_order_that_is_drawn",
         _EVENTS + "a_run_that_was_cut_off_has_the_order_that_is_drawn",
     ),
+    "permission:final": (
+        _PERMIT + "a_question_is_about_the_final_arguments",
+        _PERMIT + "decisions_are_stored_before_the_intents_they_allow",
+    ),
     "permission:closed": (
+        _PERMIT + "a_gate_that_fails_lets_nothing_through",
+        _PERMIT + "without_anybody_to_ask_a_tool_that_needs_permission_is_denied",
         _GATE + "nothing_gets_through_that_a_rule_denies_or_nobody_allows",
         _GATE + "an_answer_that_is_missing_or_none_is_a_no",
         _GATE + "when_nobody_can_be_asked_asking_is_denying",
     ),
     "permission:one-question": (
+        _PERMIT + "one_question_is_asked_for_all_the_calls_of_a_reply",
         _GATE + "one_question_is_asked_for_all_open_calls_and_answers_come_in_the_order_of_the_calls",
     ),
     "permission:scope": (
         _GATE + "a_verdict_is_remembered_as_far_as_its_scope_says",
+        _PERMIT + "a_verdict_for_the_session_is_restored_from_its_log",
         _GATE + "grants_can_be_listed_and_taken_back",
     ),
     "watchers:harmless": (
@@ -215,15 +264,23 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _FILE + "a_file_that_is_no_database_is_left_as_it_is",
         _FILE + "a_file_of_a_newer_format_is_refused",
     ),
+    "crash:anywhere": (
+        _KILL + "after_a_kill_at_a_fault_point_another_process_goes_on",
+        _KILL + "after_several_kills_another_process_goes_on",
+        _KILL + "after_kills_at_any_time_another_process_goes_on",
+    ),
     "crash:resume": (
+        _KILL + "run_tool_kill_resume",
         _RESUME + "a_call_that_only_reads_is_made_again",
-        _EVENTS + "a_run_that_was_cut_off_has_the_order_that_is_drawn",
     ),
     "crash:no-second-effect": (
         _RESUME + "a_call_that_may_have_happened_is_unknown_and_the_run_goes_on",
+        _FOLD + "started_calls_become_unknown_and_others_say_that_they_never_began",
+    ),
+    "crash:next-prompt": (
+        _FOLD + "a_run_that_was_cut_off_is_closed_with_what_it_used",
         _EVENTS + "a_run_that_was_cut_off_has_the_order_that_is_drawn",
     ),
-    "crash:next-prompt": (_EVENTS + "a_run_that_was_cut_off_has_the_order_that_is_drawn",),
 }
 """The tests that keep a promise, by their node ids."""
 

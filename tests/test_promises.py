@@ -10,7 +10,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @functools.cache
-def tests_of(place: str) -> dict[str, Function]:
+def functions_in(place: str) -> dict[str, Function]:
     """The tests of a file by their names."""
     tree = ast.parse((ROOT / place).read_text(encoding="utf-8"))
     return {node.name: node for node in tree.body if isinstance(node, Function) and node.name.startswith("test_")}
@@ -21,7 +21,7 @@ def marked() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         place = path.relative_to(ROOT).as_posix()
-        for name, node in tests_of(place).items():
+        for name, node in functions_in(place).items():
             for promise in promises_of(node):
                 found.setdefault(promise, []).append(f"{place}::{name}")
     return found
@@ -31,13 +31,13 @@ def promises_of(node: Function) -> list[str]:
     """What stands in the marks `promise(…)` above a test."""
     marks = [mark for mark in node.decorator_list if isinstance(mark, ast.Call)]
     named = [mark for mark in marks if ast.unparse(mark.func).rpartition(".")[2] == "promise"]
-    return [argument.value for mark in named for argument in mark.args if isinstance(argument, ast.Constant)]
+    return [str(argument.value) for mark in named for argument in mark.args if isinstance(argument, ast.Constant)]
 
 
 def exists(node: str) -> bool:
     """Whether there is such a test."""
     place, _, name = node.partition("::")
-    return Path(ROOT / place).is_file() and name in tests_of(place)
+    return Path(ROOT / place).is_file() and name in functions_in(place)
 
 
 def test_every_promise_has_a_test():

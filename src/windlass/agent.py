@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NoReturn, TypeVar, Unpack
 
 from .core.clock import SYSTEM_CLOCK, Clock, new_id
-from .core.error import ConfigError
+from .core.error import ConfigError, Unchangeable
 from .core.event import Entry
 from .core.feed import Watcher
 from .core.loop import react
@@ -182,10 +182,10 @@ class Agent(Generic[D]):
         await self.store.aclose()
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise ConfigError(f"an agent does not change: use agent.replace({name}={value!r}) to make another one")
+        raise Unchangeable(f"an agent does not change: use agent.replace({name}={value!r}) to make another one")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise ConfigError(f"an agent does not change: {name} cannot be taken from it")
+        raise Unchangeable(f"an agent does not change: {name} cannot be taken from it")
 
     def __repr__(self) -> str:
         return f"Agent({self.model!r}, name={self.name!r}, tools={self.toolbox!r})"

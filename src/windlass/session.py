@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import msgspec
@@ -19,7 +20,19 @@ from .core.event import Entry, Event, MessageAdded, RunResumed, RunStarted, Sess
 from .core.fanout import Fanout, Subscription
 from .core.fold import State, fold, repairs
 from .core.loop import direct, ended, execute, finished
-from .core.message import Content, Message, Status, Text, ToolCall, ToolResult, parts_of
+from .core.message import (
+    Audio,
+    Content,
+    Document,
+    Image,
+    Message,
+    Status,
+    Text,
+    ToolCall,
+    ToolResult,
+    Video,
+    parts_of,
+)
 from .core.model import Model, Settings, info_of
 from .core.permission import Gate, Grant, Permissions
 from .core.plain import clean, to_text
@@ -37,6 +50,9 @@ logger = logging.getLogger("windlass")
 
 DRAIN_SECONDS = 1.0
 """How long the end of a run waits for watchers to catch up."""
+
+_CALL = "call"
+"""Marks a run that is only a call; its value is the name of the tool."""
 
 _driving: ContextVar[frozenset[tuple[int, str]]] = ContextVar("windlass_driving", default=frozenset())
 """The sessions that the current task is a part of: a tool must not wait for its own session."""
@@ -69,6 +85,8 @@ class Session:
         self._run: Run | None = None
         self._driver: asyncio.Task[Any] | None = None
         """The task that has the session now; others wait for their turn."""
+        self._unwanted: set[str] = set()
+        """The runs that were cancelled while they waited."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turnstile: asyncio.Lock
         self._fanout: Fanout[Entry]
@@ -77,6 +95,7 @@ class Session:
 
     async def run(self, prompt: Content | Message, **overrides: Unpack[Overrides]) -> Outcome[Any]:
         """Answer a prompt, and return when the run has ended. Cancelling this call cancels the run."""
+        _check(overrides)
         return await self._uncancelled(self._begin(_as_message(prompt), new_id(), overrides))
 
     def stream(
@@ -87,8 +106,10 @@ class Session:
         Leaving the iteration early does not cancel the run. With `backpressure` a slow reader slows the run;
         otherwise it gets fewer and larger deltas, and never misses anything that lasts without being told.
         """
+        _check(overrides)
         message, run_id = _as_message(prompt), new_id()
-        return RunStream(self, run_id, lambda: self._begin(message, run_id, overrides), backpressure=backpressure)
+        begin = partial(self._begin, message, run_id, overrides)
+        return RunStream(self, run_id, begin, partial(self._stop, run_id), backpressure=backpressure)
 
     async def resume(self, **overrides: Unpack[Overrides]) -> Outcome[Any]:
         """Go on with a run that was cut off: by a crash, a kill, a power cut.
@@ -96,13 +117,16 @@ class Session:
         Calls that had finished keep their results. Calls that had been started are settled by their `effect`; those
         that had not are made now.
         """
+        _check(overrides)
         return await self._uncancelled(self._resume(overrides))
 
     async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides]) -> ToolResult:
         """Call a tool without a model: gated and logged like any other call."""
-        call = ToolCall(new_id(), tool, to_text(arguments))
-        outcome = await self._uncancelled(self._perform(new_id(), {**overrides, "engine": direct(call)}, ()))
-        result = self._state.latest
+        _check(overrides)
+        call, run_id = ToolCall(new_id(), tool, to_text(arguments)), new_id()
+        started = RunStarted(self.agent.name, {_CALL: tool}, run_id=run_id)
+        outcome = await self._uncancelled(self._perform(run_id, {**overrides, "engine": direct(call)}, (started,)))
+        result: ToolResult | None = outcome.output
         if result is None or result.call_id != call.call_id:
             raise outcome.error or UsageError(f"the call of {tool!r} was cancelled before it began")
         return result
@@ -117,12 +141,17 @@ class Session:
 
     async def cancel(self, mode: CancelMode = "now") -> bool:
         """Stop the run that is going: now, after the calls that run, or after the turn. Says whether there was one."""
+        return self._run is not None and self._stop(self._run.run_id, mode)
+
+    def _stop(self, run_id: str, mode: CancelMode) -> bool:
+        """Stop one run. When it still waits for its turn, it will be over as soon as it begins."""
         if mode not in {"now", "after_tools", "after_turn"}:
             message = f"cancel mode {mode!r} is not known: use 'now', 'after_tools' or 'after_turn'"
             raise ConfigError(message)
-        if self._run is None:
-            return False
-        self._run.cancel(mode)
+        if self._run is not None and self._run.run_id == run_id:
+            self._run.cancel(mode)
+        else:
+            self._unwanted.add(run_id)
         return True
 
     # -- looking -------------------------------------------------------------------------------------------------------
@@ -197,8 +226,10 @@ class Session:
             opening = (*repairs(self._state), *opening)
         self._run = run = self._build(run_id, overrides, lease)
         run.show(SessionOpened(self.session_id, self._head, run_id=run_id))
-        if opening:
-            await run.emit(*opening, sync=True)
+        await run.emit(*opening, sync=True)
+        if run_id in self._unwanted:
+            self._unwanted.discard(run_id)
+            run.cancel("now")
         logger.info("run %s of session %s begins", run_id, self.session_id, extra=run.names)
         outcome = await self._finish(run, overrides.get("engine", self.agent.engine))
         ending = (outcome.status, outcome.reason)
@@ -226,6 +257,7 @@ class Session:
             except asyncio.CancelledError:  # the event loop is being closed: there is still time to end in good order
                 cancelled = True
                 run.interrupt("cancelled")
+        task.add_done_callback(_look_at)  # also when it is left behind, and ends later
         outcome = task.result() if task.done() else await _wind_up(run)
         if cancelled:
             raise asyncio.CancelledError
@@ -245,6 +277,9 @@ class Session:
         if not self._state.interrupted:
             status = self._state.ended.status if self._state.ended else ""
             message = f"session {self.session_id!r} has nothing to resume: its last run ended with status {status!r}"
+            raise UsageError(message)
+        if _CALL in before.options:
+            message = f"session {self.session_id!r} has nothing to resume: it was calling a tool; run() settles that"
             raise UsageError(message)
         return before
 
@@ -266,7 +301,7 @@ class Session:
             clock=agent.clock,
             toolbox=Toolbox(overrides["tools"]) if "tools" in overrides else agent.toolbox,
             mailbox=self.mailbox,
-            instructions=overrides.get("instructions", agent.instructions),
+            instructions=clean(overrides.get("instructions", agent.instructions)),
             settings=overrides.get("settings", agent.settings),
             limits=limits,
             gate=self._gate(overrides.get("permission", agent.permission)),
@@ -306,23 +341,28 @@ class Session:
             else:
                 task.cancel()
             await wait_through((task,))
-            if not task.cancelled():
-                task.exception()  # looked at, so that asyncio does not complain about it
+            _look_at(task)
             raise
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r})"
 
 
+def _look_at(task: "asyncio.Future[Any]") -> None:
+    """Take note of how a task ended, so that asyncio does not complain that nobody has."""
+    if not task.cancelled():
+        task.exception()
+
+
 async def _wind_up(run: Run) -> Outcome[Any]:
     """End a run whose task does not: its log is taken from it, and every open call says so."""
-    results = [
-        uncertain(call, Status.CANCELLED, "The run was cancelled, and this did not stop; it may still be running.")
-        if call.call_id in run.state.started
-        else not_started(call)
-        for call in run.state.unsettled
-    ]
+    begun = [ToolCall(start.call_id, start.name) for start in run.state.started.values()]
+    waiting = [call for call in run.state.unsettled if call.call_id not in run.state.started]
+    text = "The run was cancelled, and this did not stop; it may still be running."
+    results = [uncertain(call, Status.CANCELLED, text) for call in begun]
+    results += [not_started(call) for call in waiting]
     await run.take_over([finished(run, each) for each in results])
+    run.output = run.state.latest if _CALL in (run.state.run or RunStarted()).options else None
     outcome = run.interruption()
     await run.take_over([ended(run, outcome)])
     return outcome
@@ -330,23 +370,37 @@ async def _wind_up(run: Run) -> Outcome[Any]:
 
 def _as_message(content: Content | Message, origin: str = "") -> Message:
     """What callers pass, as a message that can be kept and sent."""
-    if isinstance(content, Message):
-        if content.role != "user":
-            message = f"a message with role {content.role!r} cannot be sent to an agent: only 'user' messages can"
-            raise ConfigError(message)
-        return content
-    try:
-        parts = parts_of(content)
-    except TypeError:
-        parts = ()
-    if not parts or not all(isinstance(part, msgspec.Struct) for part in parts):
+    given = content if isinstance(content, Message) else Message("user", parts_of(content))
+    if given.role != "user":
+        message = f"a message with role {given.role!r} cannot be sent to an agent: only 'user' messages can"
+        raise ConfigError(message)
+    if not given.parts or not all(isinstance(part, _SENDABLE) for part in given.parts):
         message = f"{content!r} cannot be sent to an agent: give text, a part such as Image(…), or a list of them"
         raise ConfigError(message)
-    if all(isinstance(part, Text) and not part.text.strip() for part in parts):
+    if all(isinstance(part, Text) and not part.text.strip() for part in given.parts):
         message = "the prompt is empty: say something"
         raise ConfigError(message)
-    cleaned = tuple([Text(clean(part.text)) if isinstance(part, Text) else part for part in parts])
-    return Message("user", cleaned, origin)
+    cleaned = tuple([Text(clean(part.text)) if isinstance(part, Text) else part for part in given.parts])
+    return msgspec.structs.replace(given, parts=cleaned, origin=given.origin or origin)
+
+
+_SENDABLE = (Text, Image, Audio, Video, Document)
+
+
+def _check(overrides: Overrides) -> None:
+    """Say which override cannot work, before anything is stored."""
+    for name, value in overrides.items():
+        if name not in Overrides.__annotations__:
+            known = ", ".join(Overrides.__annotations__)
+            raise ConfigError(f"a run does not take {name!r}: what may differ from the agent is {known}")
+        kind = _KINDS.get(name)
+        if kind is not None and not isinstance(value, kind):
+            raise ConfigError(f"{name}={value!r} cannot be used for a run: give a {kind.__name__}")
+        if name in {"engine", "permission"} and value is not None and not callable(value):
+            raise ConfigError(f"{name}={value!r} cannot be used for a run: give a function")
+
+
+_KINDS: Mapping[str, type] = {"instructions": str, "limits": Limits, "settings": Settings}
 
 
 def _recorded(overrides: Overrides) -> dict[str, Any]:

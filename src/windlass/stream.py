@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .core.error import UsageError
 from .core.event import Entry, Event, Lagged, TextDelta, ThinkingDelta, ToolCallDelta, WatcherDropped
+from .core.plain import words_of
 from .core.run import CancelMode, Outcome
 
 if TYPE_CHECKING:
@@ -26,11 +27,18 @@ class RunStream:
     """
 
     def __init__(
-        self, session: "Session", run_id: str, begin: Callable[[], Awaitable[Outcome[Any]]], *, backpressure: bool
+        self,
+        session: "Session",
+        run_id: str,
+        begin: Callable[[], Awaitable[Outcome[Any]]],
+        stop: Callable[[CancelMode], bool],
+        *,
+        backpressure: bool,
     ) -> None:
         self.run_id = run_id
         self._session = session
         self._begin = begin
+        self._stop = stop
         self._backpressure = backpressure
         self._task: asyncio.Future[Outcome[Any]] | None = None
         self._iterated = False
@@ -47,8 +55,8 @@ class RunStream:
         return await asyncio.shield(self._started())
 
     async def cancel(self, mode: CancelMode = "now") -> bool:
-        """Stop the run."""
-        return await self._session.cancel(mode)
+        """Stop the run, also one that still waits for its turn. Says whether there was anything to stop."""
+        return self._task is not None and not self._task.done() and self._stop(mode)
 
     def _started(self) -> "asyncio.Future[Outcome[Any]]":
         if self._task is None:
@@ -65,7 +73,8 @@ class RunStream:
             async for entry in subscription:
                 if entry.event.run_id == self.run_id or isinstance(entry.event, (Lagged, WatcherDropped)):
                     yield entry.event
-            task.result()  # an error that ended it before it could be recorded is raised here
+            if task.done():
+                task.result()  # an error that ended it before it could be recorded is raised here
         finally:
             subscription.close()
 
@@ -117,4 +126,4 @@ def lagged(lost: Entry, marker: Entry | None) -> Entry:
 
 def watcher_dropped(name: str, error: BaseException) -> WatcherDropped:
     """What the other watchers are told about one that raised."""
-    return WatcherDropped(name, f"{type(error).__name__}: {error}")
+    return WatcherDropped(name, f"{type(error).__name__}: {words_of(error)}")

@@ -16,7 +16,9 @@ WINDLASS = (sys.executable, "-m", "windlass")
 STAND_INS = (sys.executable, str(Path(__file__).with_name("stand_ins.py")))
 """The same command with models and tools that misbehave."""
 
-AT_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+AT_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
 """Makes standard input the controlling terminal, so that Ctrl-C is a signal, and becomes the command."""
 
 
@@ -27,7 +29,8 @@ class Shell:
         self.folder = folder / "folder"
         self.folder.mkdir()
         self.home = folder / "home"
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("WINDLASS_", "COVERAGE"))}
+        ours = ("WINDLASS_", "COVERAGE")
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self.environment = {**inherited, "WINDLASS_HOME": str(self.home), "TERM": "xterm", "COLUMNS": "120"}
 
     def run(self, *arguments, program=WINDLASS, stdin="", environment=None) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,7 @@
 """`windlass` with models and tools that misbehave, for tests that need them in a process of its own."""
 
 import asyncio
+from unittest import mock
 
 from windlass.cli import drive
 from windlass.cli.main import main
@@ -67,5 +68,5 @@ class Model:
 
 if __name__ == "__main__":
     register("odd", Model)
-    drive.basics = lambda: [*basics(), wait, insist, fail]  # type: ignore[assignment]
-    main()
+    with mock.patch.object(drive, "basics", return_value=[*basics(), wait, insist, fail]):
+        main()

@@ -20,7 +20,7 @@ def test_a_call_is_shown_and_made_when_it_is_allowed(shell):
         assert "May this be done?" in terminal.seen
         assert "  write_text" in terminal.seen
         assert "    action: write" in terminal.seen
-        assert "    target: a.txt" in terminal.seen
+        assert f"    target: {shell.folder.resolve()}/a.txt" in terminal.seen
         assert '    arguments: {"path":"a.txt","text":"hello"}' in terminal.seen
         assert not (shell.folder / "a.txt").exists()
         terminal.type("a\n")
@@ -28,7 +28,7 @@ def test_a_call_is_shown_and_made_when_it_is_allowed(shell):
     assert (shell.folder / "a.txt").read_text(encoding="utf-8") == "hello"
 
 
-@pytest.mark.parametrize("answer", ["d\n", "\x04"])
+@pytest.mark.parametrize("answer", ["d\n", "Deny\n", "\x04"])
 def test_a_no_and_the_end_of_the_input_deny(shell, answer):
     with shell.terminal("run", WRITE.format("a.txt")) as terminal:
         asked(terminal)
@@ -45,7 +45,7 @@ def test_an_answer_that_is_none_is_asked_for_again(shell):
         terminal.type("\n")
         asked(terminal)
         terminal.seen = ""
-        terminal.type("what?\n")
+        terminal.type("forget it\n")
         asked(terminal)
         terminal.type("ALLOW\n")
         assert terminal.end() == 0
@@ -91,7 +91,7 @@ def test_what_is_allowed_for_ever_can_be_found_and_taken_back(shell):
         assert terminal.end() == 0
     kept = shell.home / "grants.jsonl"
     assert "grants.jsonl; delete its line there to take it back" in terminal.seen.replace("\r\n", "")
-    assert json.loads(kept.read_text(encoding="utf-8"))["target"] == "a.txt"
+    assert json.loads(kept.read_text(encoding="utf-8"))["target"] == str(shell.folder.resolve() / "a.txt")
     assert kept.stat().st_mode & 0o077 == 0
     kept.write_text("not json\n", encoding="utf-8")
     (shell.folder / "a.txt").unlink()
@@ -111,3 +111,13 @@ def test_nothing_in_a_call_can_pretend_to_be_something_else():
 def test_a_call_that_is_too_long_to_show_says_how_much_is_missing():
     request = PermissionRequest("c", "tool", "action", "t" * (SHOWN + 1234), {}, "hash", required=True)
     assert f"{'t' * SHOWN} … and 1,234 characters more\n" in _described(request)
+
+
+def test_what_was_typed_before_the_question_is_no_answer(shell):
+    with shell.terminal("run", WRITE.format("a.txt")) as terminal:
+        terminal.type("a\n")
+        asked(terminal)
+        terminal.type("d\n")
+        assert terminal.end() == 0
+    assert "tool write_text denied" in terminal.seen
+    assert not (shell.folder / "a.txt").exists()

@@ -80,7 +80,8 @@ def test_a_signal_that_is_ignored_stays_ignored(shell):
 
 
 async def test_a_signal_that_came_before_the_run_stops_it_when_it_begins():
-    told, stopped = [], asyncio.Event()
+    told: list[str] = []
+    stopped = asyncio.Event()
 
     async def stop() -> None:
         stopped.set()

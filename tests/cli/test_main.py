@@ -61,7 +61,7 @@ def test_bytes_that_are_no_text_are_refused(shell):
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (ZeroDivisionError("oh \x1b[0m"), 70, "error: nobody foresaw this: ZeroDivisionError: oh ␛[0m; set WINDLASS_DEBUG=1"),
+        (ZeroDivisionError("\x1b[0m"), 70, "error: nobody foresaw this: ZeroDivisionError: ␛[0m; set WINDLASS_DEBUG=1"),
         (PermissionError(13, "Permission denied", "x"), 74, "error: [Errno 13] Permission denied: 'x'; check the disk"),
         (OutputFailed(OSError(28, "No space left")), 74, "error: standard output cannot be written: No space left; "),
         (OutputFailed(BrokenPipeError(32, "Broken pipe")), 141, ""),
@@ -95,7 +95,7 @@ def test_it_works_with_streams_that_are_closed(shell, closed):
 
 @pytest.mark.parametrize(
     "environment",
-    [{"LANG": "C"}, {"LC_ALL": "C"}, {"TERM": "dumb"}, {"PYTHONIOENCODING": "ascii"}, {"COLUMNS": "1"}, {"COLUMNS": "x"}],
+    [{"LANG": "C"}, {"LC_ALL": "C", "TERM": "dumb"}, {"PYTHONIOENCODING": "ascii"}, {"COLUMNS": "1"}, {"COLUMNS": "x"}],
 )
 def test_it_works_wherever_it_is_run(shell, environment):
     result = shell.run("run", "Calculate 6 * 7, s'il vous plaît", environment=environment)
@@ -106,10 +106,7 @@ def test_it_works_wherever_it_is_run(shell, environment):
 
 
 def test_a_reader_who_has_seen_enough_is_no_error(shell):
-    command = [*STAND_INS, "run", "--model", "odd:endless", "--session", "cut", "go"]
-    with subprocess.Popen(
-        command, cwd=shell.folder, env=shell.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with shell.started("run", "--model", "odd:endless", "--session", "cut", "go", program=STAND_INS) as process:
         assert process.stdout.readline() == b"more and more\n"
         process.stdout.close()
         assert process.wait(30) == 141
@@ -120,8 +117,10 @@ def test_a_reader_who_has_seen_enough_is_no_error(shell):
 def test_help_that_nobody_reads_is_no_error(shell):
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([*WINDLASS, "--help"], stdout=writer, stderr=subprocess.PIPE, env=shell.environment, check=False)
-    os.close(writer)
+    with os.fdopen(writer) as output:
+        done = subprocess.run(
+            [*WINDLASS, "--help"], stdout=output, stderr=subprocess.PIPE, env=shell.environment, timeout=30, check=False
+        )
     assert done.stderr == b""
 
 

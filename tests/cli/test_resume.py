@@ -28,7 +28,8 @@ def test_a_call_that_may_have_happened_is_unknown_and_the_run_goes_on(shell):
 def test_a_call_that_only_reads_is_made_again(shell):
     killed(shell, "Calculate 6 * 7")
     result = shell.run("resume", "s")
-    assert (result.returncode, result.stdout) == (0, "The tool calculate says: 42 (Told by the offline demonstration model.)\n")
+    assert result.returncode == 0
+    assert result.stdout.startswith("The tool calculate says: 42")
 
 
 def test_a_run_that_has_ended_cannot_be_resumed(windlass):

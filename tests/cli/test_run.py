@@ -1,7 +1,6 @@
 """`windlass run`, from the prompt to the session that is kept."""
 
 import json
-import os
 import stat
 
 import pytest
@@ -38,6 +37,13 @@ def test_how_to_go_on_names_what_was_named(windlass, tmp_path):
     store = f"sqlite:{tmp_path}/my sessions.db"
     result = windlass("run", "--session", "my trip", "--store", store, "--model", "demo:words", "Calculate 6 * 7")
     assert f"windlass run --session 'my trip' --model demo:words --store '{store}' \"…\"\n" in result.stderr
+
+
+def test_a_session_in_memory_is_not_said_to_be_kept(windlass, tmp_path):
+    result = windlass("run", "--store", "memory:", "Calculate 6 * 7")
+    assert (result.exit_code, result.stdout) == (0, ANSWER)
+    assert "go on with" not in result.stderr
+    assert not (tmp_path / "home").exists()
 
 
 @pytest.mark.parametrize("arguments", [["run", "-q"], ["run", "-q", "-"]])
@@ -121,7 +127,7 @@ def test_what_a_model_says_cannot_act_on_the_terminal(shell):
 
 
 def test_raw_is_what_the_model_says(shell):
-    result = shell.run("run", "-q", "--raw", "--model", "odd:hostile", "go", program=(*STAND_INS,))
+    result = shell.run("run", "-q", "--raw", "--model", "odd:hostile", "go", program=STAND_INS)
     assert result.stdout.startswith("\x1b]0;owned\x07a\x1b[2J\u202eb")
 
 
@@ -144,8 +150,8 @@ def test_files_below_the_working_folder_can_be_read(windlass, tmp_path):
 def test_where_nobody_can_be_asked_permission_is_denied(shell):
     result = shell.run("run", 'Write "hello" to the text file hello.txt')
     assert result.returncode == 0
-    assert "tool write_text denied: permission denied: this tool needs permission and nobody can be asked" in result.stderr
-    assert os.listdir(shell.folder) == []
+    assert "tool write_text denied: permission denied: this tool needs permission and nobody" in result.stderr
+    assert list(shell.folder.iterdir()) == []
 
 
 def test_yes_allows_everything_and_says_so(shell):

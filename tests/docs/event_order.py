@@ -173,8 +173,8 @@ async def _crashed(folder: Path, **options: Any) -> Session:
 
 async def begin(place: str) -> None:
     """What the process does that dies."""
-    agent = Agent(ScriptedModel(call("charge", crowns=10)), tools=[charge], store=f"sqlite:{place}")
-    await agent.session("payment").run("Charge ten crowns.")
+    model = ScriptedModel(call("charge", crowns=10))
+    await Agent(model, tools=[charge], store=f"sqlite:{place}").session("payment").run("Charge ten crowns.")
 
 
 # -- the drawing -------------------------------------------------------------------------------------------------------

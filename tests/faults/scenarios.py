@@ -344,7 +344,7 @@ def a_reader_of_the_stream(stage: Stage) -> Work:
 
 
 def a_reader_who_holds_the_run_back(stage: Stage) -> Work:
-    session = stage.cast(ScriptedModel(call("act"), "Done. " * 1000, chunk=2), [stage.tool()])
+    session = stage.cast(ScriptedModel(call("act"), "Done. " * 400, chunk=2), [stage.tool()])
     return _read(stage, session, backpressure=True)
 
 

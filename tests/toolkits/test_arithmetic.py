@@ -1,5 +1,6 @@
 """Arithmetic from text."""
 
+import contextlib
 import time
 
 import pytest
@@ -55,7 +56,7 @@ def test_it_calculates(expression, result):
         ("round(2.5, 1000000000)", "cannot be calculated"),
         ("pi(2)", "is no number"),
         ("sqrt", "'sqrt' is no number"),
-        ("__import__('os').system('ls')", "not arithmetic from \"__import__"),
+        ("__import__('os').system('ls')", 'not arithmetic from "__import__'),
         ("(1).real", "not arithmetic from '.real' on"),
         ("1 if 2 else 3", "not arithmetic from 'if 2 else 3' on"),
         ("1if 2else 3", "not arithmetic"),
@@ -73,10 +74,8 @@ def test_what_cannot_be_calculated_is_said(expression, problem):
 @given(st.text("0123456789.eE+-*/%^() ,abcdefghilmnopqrstux_", max_size=60))
 def test_no_expression_raises_anything_else_or_takes_long(expression):
     began = time.process_time()
-    try:
+    with contextlib.suppress(ToolError):
         assert written(evaluate(expression))
-    except ToolError as error:
-        assert str(error)
     assert time.process_time() - began < 1
 
 

@@ -22,11 +22,11 @@ SHOWN: Final = 2000
 
 _CHOICES: Final = "[a]llow once, [s]ession, [t]arget, [f]orever, [d]eny: "
 _ANSWERS: Final[Mapping[str, Verdict]] = {
-    "a": Verdict(allow=True, reason="allowed at the terminal"),
-    "s": Verdict(allow=True, reason="allowed at the terminal, for this session", scope="session"),
-    "t": Verdict(allow=True, reason="allowed at the terminal, for this target", scope="session_target"),
-    "f": Verdict(allow=True, reason="allowed at the terminal, for ever", scope="forever"),
-    "d": Verdict(allow=False, reason="permission denied at the terminal"),
+    "allow": Verdict(allow=True, reason="allowed at the terminal"),
+    "session": Verdict(allow=True, reason="allowed at the terminal, for this session", scope="session"),
+    "target": Verdict(allow=True, reason="allowed at the terminal, for this target", scope="session_target"),
+    "forever": Verdict(allow=True, reason="allowed at the terminal, for ever", scope="forever"),
+    "deny": Verdict(allow=False, reason="permission denied at the terminal"),
 }
 
 
@@ -56,9 +56,10 @@ class TerminalQuestion:
     async def _answer(self) -> Verdict:
         """What the person says. The end of the input is a no."""
         while line := await THREADS.run(os.read, (sys.stdin.fileno(), 4096), {}):
-            word = line.decode(errors="replace").strip().lower()
-            if verdict := _ANSWERS.get(word[:1]):
-                return verdict
+            said = line.decode(errors="replace").strip().lower()
+            for word, verdict in _ANSWERS.items():
+                if said in (word, word[0]):  # in full or by its letter: "forget it" is not "forever"
+                    return verdict
             self._screen.ask(_CHOICES)
         return NO_ANSWER
 

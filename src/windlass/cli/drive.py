@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from windlass.agent import Agent
-from windlass.core.error import SessionNotFound, WindlassError
+from windlass.core.error import WindlassError
 from windlass.core.event import Event, PermissionAsked
 from windlass.core.fold import fold
 from windlass.core.permission import Gate, Grants, Permissions, allow_all
@@ -22,7 +22,7 @@ from windlass.session import Overrides, Session
 from windlass.toolkits.basics import basics
 
 from .ask import TerminalQuestion
-from .home import kept_grants, store_spec
+from .home import kept_grants, no_session, store_spec
 from .interrupt import Interrupts
 from .report import JsonReport, TextReport
 from .screen import OutputFailed, Screen, can_ask, report_error, warn
@@ -76,14 +76,15 @@ async def _perform(order: Order) -> int:
 
     permission = _gate(question, yes=order.yes)
     model, store = order.model or DEFAULT_MODEL, store_spec(order.store)
-    agent = Agent[None](model, tools=basics(), store=store, permission=permission)
+    agent: Agent[Any] = Agent(model, tools=basics(), store=store, permission=permission)
     async with agent:
         session = agent.session(order.session_id)
         code = 0
         with Interrupts(screen.note) as interrupts:
             for begin in await _begins(session, order):
                 code = code or _concluded(await _follow(session, begin, show, interrupts), interrupts)
-        screen.note(f"session {session.session_id}; go on with: {_next_command(order, session.session_id)}")
+        if not store.startswith("memory:"):
+            screen.note(f"session {session.session_id}; go on with: {_next_command(order, session.session_id)}")
         return code
 
 
@@ -100,8 +101,7 @@ async def _begins(session: Session, order: Order) -> list[Begin]:
     if order.resume:
         state = fold(await session.store.read(session.session_id))
         if state.run is None and order.prompt is None:
-            message = f"there is no session {session.session_id!r}; `windlass sessions list` shows those that there are"
-            raise SessionNotFound(message)
+            raise no_session(session.session_id)
         if state.interrupted or order.prompt is None:
             begins.append(session.resume)
     if (prompt := order.prompt) is not None:

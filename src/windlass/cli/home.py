@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from windlass.core.error import SessionNotFound
+
 if TYPE_CHECKING:
     from windlass.core.permission import Grant
     from windlass.core.store import Store
@@ -48,6 +50,11 @@ def use_store(given: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
             await store.aclose()
 
     return asyncio.run(main())
+
+
+def no_session(session_id: str) -> SessionNotFound:
+    """The error for a name that no session has."""
+    return SessionNotFound(f"there is no session {session_id!r}; `windlass sessions list` shows those that there are")
 
 
 # -- verdicts that hold for ever ---------------------------------------------------------------------------------------

@@ -53,5 +53,5 @@ class Interrupts:
 
     def _pass_on(self) -> None:
         if self._stop is not None:
-            self._tell("ending the run in good order; interrupt once more to quit at once")
             self._stopping = asyncio.ensure_future(self._stop())
+            self._tell("ending the run in good order; interrupt once more to quit at once")

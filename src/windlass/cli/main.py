@@ -4,6 +4,7 @@ An error ends as one line, `error: what happened; what to do`, and an exit code;
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -107,4 +108,7 @@ for command in (run, resume, sessions, doctor):
 def main() -> NoReturn:
     """The command `windlass`."""
     fill_streams()
-    program.main()
+    try:
+        program.main()
+    finally:  # from here on nobody is there to catch it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)

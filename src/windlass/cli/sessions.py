@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .home import store_option, use_store
+from .home import no_session, store_option, use_store
 from .screen import Screen, json_line, line_width, one_line, visible
 
 if TYPE_CHECKING:
@@ -30,14 +30,15 @@ def list_sessions(prefix: str, limit: int, *, as_json: bool, store: str | None) 
     """List sessions, the most recently used first."""
     import msgspec
 
-    found = use_store(store, lambda store: store.list(prefix=prefix, limit=limit + 1))
+    listed = use_store(store, lambda store: store.list(prefix=prefix, limit=limit + 1))
+    found = [info for info in listed if info.entries]  # not those that were interrupted before anything was said
     screen = Screen()
     for info in found[:limit]:
         screen.say((json_line(msgspec.json.encode(info)) if as_json else _row(info)) + "\n")
     if not found and not as_json:
         like = f" that begins with {prefix!r}" if prefix else ""
         screen.note(f'there is no session{like}; windlass run "…" begins one')
-    if len(found) > limit:
+    if len(listed) > limit:
         screen.note(f"there are more; --limit {limit * 2} shows more of them")
 
 
@@ -54,13 +55,11 @@ def _row(info: "SessionInfo") -> str:
 def show(session_id: str, *, as_json: bool, store: str | None) -> None:
     """Show what was said and done in session ID."""
     from windlass.core.codec import encode_entry
-    from windlass.core.error import SessionNotFound
     from windlass.core.fold import fold
 
     entries = use_store(store, lambda store: store.read(session_id))
     if not entries:
-        message = f"there is no session {session_id!r}; `windlass sessions list` shows those that there are"
-        raise SessionNotFound(message)
+        raise no_session(session_id)
     screen = Screen()
     if as_json:
         for entry in entries:
@@ -114,11 +113,13 @@ def _indented(text: str) -> str:
 @click.argument("session_id", metavar="ID")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
-def rm(session_id: str, *, yes: bool, store: str | None) -> None:
+@click.pass_context
+def rm(context: click.Context, /, session_id: str, *, yes: bool, store: str | None) -> None:
     """Remove session ID for good. One that is not there is no error."""
     if not yes:
         if not sys.stdin.isatty():
             raise click.UsageError("nobody can be asked here; say --yes to remove the session")
-        click.confirm(visible(f"Remove session {session_id!r} for good?"), abort=True, err=True)
+        if not click.confirm(visible(f"Remove session {session_id!r} for good?"), err=True):
+            context.exit(1)
     use_store(store, lambda store: store.delete(session_id))
     Screen().note(f"session {session_id} is not there any more")

@@ -5,7 +5,7 @@ Whatever a tool does (return anything, raise anything, hang, be cancelled by som
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -220,7 +220,7 @@ async def finish(run: "Run", job: Job, result: ToolResult) -> ToolResult:
             if inspect.isawaitable(changed):
                 changed = await changed
             if changed is not None:
-                result = msgspec.structs.replace(changed, call_id=job.call.call_id, name=job.call.name)
+                result = made_by_hand(job.call, changed)
         if tool.summary is not None and not result.summary and not result.is_error:
             result = msgspec.structs.replace(result, summary=clean(str(tool.summary(result))))
     except FAILURES as error:  # a hook may be there to hide something: without it, nothing is shown
@@ -243,9 +243,7 @@ def result_of(job: Job, value: Any) -> ToolResult:
     if type(value) is str:
         return ToolResult(call.call_id, call.name, (Text(clean(value)),), terminate=job.tool.terminate)
     if isinstance(value, ToolResult):
-        content = content_of(value.content) if value.content else ()
-        render = to_jsonable(value.render)
-        return msgspec.structs.replace(value, call_id=call.call_id, name=call.name, content=content, render=render)
+        return made_by_hand(call, value)
     if not isinstance(value, ToolOutput):
         return ToolResult(call.call_id, call.name, content_of(value), terminate=job.tool.terminate)
     return ToolResult(
@@ -254,17 +252,38 @@ def result_of(job: Job, value: Any) -> ToolResult:
         content_of(value.content),
         Status.ERROR if value.is_error else Status.OK,
         to_jsonable(value.render),
-        clean(value.summary),
-        value.terminate or job.tool.terminate,
+        to_text(value.summary),
+        value.terminate is True or job.tool.terminate,
     )
+
+
+def made_by_hand(call: ToolCall, result: ToolResult) -> ToolResult:
+    """A result that a tool or a hook has made, as it can be stored: nobody checks what is in it when it is made."""
+    content = content_of(result.content) if result.content else ()
+    try:
+        status = Status(result.status)
+    except ValueError:
+        status = Status.ERROR
+    render, summary = to_jsonable(result.render), to_text(result.summary)
+    return ToolResult(call.call_id, call.name, content, status, render, summary, result.terminate is True)
 
 
 def content_of(value: Any) -> tuple[ResultPart, ...]:
     """Parts as they are; everything else as text."""
-    parts = cast("Sequence[Any]", value if isinstance(value, (list, tuple)) else (value,))
-    if parts and all(isinstance(each, _PARTS) for each in parts):
-        return tuple([Text(clean(each.text)) if isinstance(each, Text) else each for each in parts])
+    parts = [_sound(each) for each in (value if isinstance(value, (list, tuple)) else (value,))]
+    if parts and None not in parts:
+        return tuple(cast("Sequence[ResultPart]", parts))
     return (Text(to_text(value)),)
+
+
+def _sound(part: Any) -> ResultPart | None:
+    """The part as it can be stored; nothing when it is no part, or one in name only."""
+    if not isinstance(part, _PARTS):
+        return None
+    fields = msgspec.structs.asdict(part)
+    if type(fields.pop("data", b"")) is not bytes or {*map(type, fields.values())} != {str}:
+        return None
+    return msgspec.structs.replace(part, **{name: clean(text) for name, text in fields.items()})
 
 
 def error_result(call: ToolCall, text: str) -> ToolResult:

@@ -3,6 +3,7 @@
 WindlassError
 ├ ConfigError            what the caller described cannot work (also a ValueError)
 ├ UsageError             the right thing, at the wrong time or place (also a RuntimeError)
+│ ├ Unchangeable           a description does not change (also an AttributeError)
 │ └ SessionBusy            somebody else is driving this session
 ├ ModelError             the model could not answer
 │ ├ RateLimited            told to slow down           retryable
@@ -45,6 +46,10 @@ class UsageError(WindlassError, RuntimeError):
     """The right call at the wrong time or place."""
 
     exit_code = 2
+
+
+class Unchangeable(UsageError, AttributeError):
+    """A description does not change once it is made; there is a way to make another one."""
 
 
 class SessionBusy(UsageError):

@@ -62,7 +62,7 @@ class Store(Protocol):
         ...
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
-        """Sessions whose id begins with `prefix`, the most recently used first."""
+        """Sessions whose id begins with `prefix` and that hold something, the most recently used first."""
         ...
 
     async def delete(self, session_id: str) -> None:

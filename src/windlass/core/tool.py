@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
+    Concatenate,
     Generic,
     Literal,
     ParamSpec,
@@ -19,6 +20,7 @@ from typing import (
     TypeVar,
     Unpack,
     cast,
+    get_args,
     overload,
 )
 
@@ -36,15 +38,25 @@ if TYPE_CHECKING:
     from .run import Run
 
 P = ParamSpec("P")
-R = TypeVar("R", covariant=True)
-D = TypeVar("D")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    D = TypeVarWithDefault("D", default=Any)
+else:
+    D = TypeVar("D")
 
 Effect: TypeAlias = Literal["read", "idempotent", "at_most_once", "ask"]
 """What running a call twice would mean. `read`: nothing changes. `idempotent`: the receiver knows our key, and twice is
 once. `at_most_once`: never run again, and after a crash the result is *unknown*. `ask`: as before, and a person settles
 it."""
 
+_EFFECTS = get_args(Effect)
 _NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+_LONGEST_NAME = 64  # which is what providers take
 
 
 class ToolOutput(Struct, frozen=True):
@@ -69,9 +81,9 @@ class Skip(Struct, frozen=True):
 
 
 Arguments: TypeAlias = dict[str, Any]
-Prepare: TypeAlias = Callable[[ToolCall, Arguments], "Arguments | Skip | None | Awaitable[Arguments | Skip | None]"]
+Prepare: TypeAlias = Callable[[ToolCall, Arguments], "Arguments | Skip | Awaitable[Arguments | Skip | None] | None"]
 """Sees a call before it is validated and gated. Returns other arguments, a `Skip`, or nothing to leave it as it is."""
-Finish: TypeAlias = Callable[[ToolCall, ToolResult], "ToolResult | None | Awaitable[ToolResult | None]"]
+Finish: TypeAlias = Callable[[ToolCall, ToolResult], "ToolResult | Awaitable[ToolResult | None] | None"]
 """Sees the result before it is stored. Returns another, or nothing to leave it as it is."""
 
 
@@ -128,7 +140,7 @@ class ToolContext(Generic[D]):
         self._run.add_tools(tools)
 
 
-class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
+class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     """Something that a model can ask for."""
 
     name: str
@@ -169,30 +181,42 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
     """Hooks after the effect, in order."""
     context_parameter: str | None = None
     """The parameter of the function that wants the `ToolContext`."""
+    receiver: str | None = None
+    """The parameter of a method that stands for its object; `None` for functions, and for methods that are bound."""
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.name) <= 64 or self.name.strip(_NAME):  # noqa: PLR2004 - the length that providers take
-            message = f"a tool cannot be called {self.name!r}: use 1 to 64 letters, digits, '_' or '-'"
-            raise ConfigError(message)
+        _check_name(self.name)
+        _check_options(self)
 
     @property
     def spec(self) -> ToolSpec:
         """What the model is told."""
         return ToolSpec(self.name, self.description, self.parameters.json_schema)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """The function itself, called as if it were not a tool."""
         if self.function is None:
             message = f"tool {self.name!r} was not made from a function: call it through an agent or `session.call`"
             raise ConfigError(message)
-        return cast("R", self.function(*args, **kwargs))
+        return cast("R_co", self.function(*args, **kwargs))
 
-    def __get__(self, instance: object, owner: type | None = None) -> "Tool[..., R]":
-        """A method marked with `@tool` becomes a tool bound to its object."""
-        if instance is None or self.function is None:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> "Tool[P, R_co]": ...
+    @overload
+    def __get__(self: "Tool[Concatenate[S, Q], R_co]", instance: S, owner: type | None = None) -> "Tool[Q, R_co]": ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> "Tool[P, R_co]": ...
+    def __get__(self, instance: object, owner: type | None = None) -> "Tool[..., R_co]":
+        """A method marked with `@tool` becomes a tool bound to its object, or to the class if it is a class method."""
+        receiver, function, inner = self.receiver, self.function, self.call
+        bound_to = owner if receiver == "cls" else instance
+        if receiver is None or function is None or bound_to is None:
             return self
-        bound = functools.partial(self.function, instance)
-        return msgspec.structs.replace(self, function=bound, call=_caller(bound, self.context_parameter))
+
+        def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
+            return inner({receiver: bound_to, **arguments}, context)
+
+        return msgspec.structs.replace(self, function=functools.partial(function, bound_to), call=call, receiver=None)
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
@@ -215,7 +239,9 @@ class ToolOptions(TypedDict, total=False):
 
 
 @overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+def tool(
+    function: Callable[P, R], /, *, name: str = "", description: str = "", **options: Unpack[ToolOptions]
+) -> Tool[P, R]: ...
 @overload
 def tool(
     *, name: str = "", description: str = "", **options: Unpack[ToolOptions]
@@ -240,7 +266,7 @@ def tool_from_schema(
     name: str,
     description: str,
     parameters: Mapping[str, Any],
-    function: Callable[..., Any],
+    function: Callable[[Arguments], Any] | Callable[[Arguments, ToolContext[Any]], Any],
     **options: Unpack[ToolOptions],
 ) -> Tool[..., Any]:
     """A tool from a raw JSON Schema.
@@ -249,27 +275,44 @@ def tool_from_schema(
     """
     _check_function(function)
     takes_context = len(inspect.signature(function).parameters) > 1
+    is_async = _is_async(function)
 
-    def with_dict(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
+    def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
         given = (arguments, context) if takes_context else (arguments,)
-        return function(*given) if _is_async(function) else THREADS.run(function, given, {})
+        return function(*given) if is_async else _on_thread(function, given, {})
 
     checked = schema.from_json_schema(dict(parameters))
-    return Tool(name=name, description=description, parameters=checked, call=with_dict, **_fields(options))
+    return Tool(name=name, description=description, parameters=checked, call=call, **_fields(options, checked))
 
 
 def _from_function(function: Callable[P, R], name: str, description: str, options: ToolOptions) -> Tool[P, R]:
+    if isinstance(function, (classmethod, staticmethod)):
+        function = cast("Callable[P, R]", function.__func__)
     _check_function(function)
-    parameters, context = schema.from_function(function, skip=("self", "cls"), context_type=ToolContext)
+    receiver = _receiver_of(function)
+    parameters, context = schema.from_function(function, skip=(receiver,) if receiver else (), context_type=ToolContext)
+    named = _innermost(function)
     return Tool(
-        name=name or function.__name__,
-        description=description or parse_docstring(inspect.getdoc(function) or "").description,
+        name=name or getattr(named, "__name__", ""),
+        description=description or parse_docstring(inspect.getdoc(named) or "").description,
         parameters=parameters,
         call=_caller(function, context),
         function=function,
         context_parameter=context,
-        **_fields(options),
+        receiver=receiver,
+        **_fields(options, parameters),
     )
+
+
+def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function.func if isinstance(function, functools.partial) else function
+
+
+def _receiver_of(function: Callable[..., Any]) -> str | None:
+    """The first parameter of a method that is not bound yet."""
+    code = getattr(function, "__code__", None)
+    first = code.co_varnames[0] if code is not None and code.co_argcount else None
+    return first if first in {"self", "cls"} else None
 
 
 def _caller(function: Callable[..., Any], context_parameter: str | None) -> Callable[..., Awaitable[Any]]:
@@ -279,17 +322,25 @@ def _caller(function: Callable[..., Any], context_parameter: str | None) -> Call
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
         if context_parameter is not None:
             arguments = {**arguments, context_parameter: context}
-        return function(**arguments) if is_async else THREADS.run(function, (), arguments)
+        return function(**arguments) if is_async else _on_thread(function, (), arguments)
 
     return call
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    inner = function.func if isinstance(function, functools.partial) else function
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))
+    inner = _innermost(function)
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
+
+
+async def _on_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments) -> Any:
+    value = await THREADS.run(function, args, kwargs)
+    return await value if inspect.isawaitable(value) else value  # as of a lambda around an async function
 
 
 def _check_function(function: object) -> None:
+    if isinstance(function, Tool):
+        message = f"{function!r} is a tool already"
+        raise ConfigError(message)
     if not callable(function) or isinstance(function, type):
         message = f"{function!r} cannot be a tool: give a function or a method, plain or async"
         raise ConfigError(message)
@@ -300,12 +351,48 @@ def _check_function(function: object) -> None:
         raise ConfigError(message)
 
 
-def _fields(options: ToolOptions) -> dict[str, Any]:
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or name.strip(_NAME):
+        message = f"a tool cannot be called {name!r}: use 1 to 64 letters, digits, '_' or '-', as in @tool(name='add')"
+        raise ConfigError(message)
+
+
+def _check_options(tool: Tool[..., Any]) -> None:
+    """Say where a tool is described what cannot work when it is called."""
+    seconds, retries, permission = tool.timeout_seconds, tool.retries, tool.permission
+    if tool.effect not in _EFFECTS:
+        problem = f"effect={tool.effect!r}: use {', '.join(map(repr, _EFFECTS))}"
+    elif seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
+        problem = f"timeout_seconds={seconds!r}: give a number above zero, or None to wait for ever"
+    elif not isinstance(retries, int) or retries < 0:
+        problem = f"retries={retries!r}: give a whole number, 0 for none"
+    elif not isinstance(permission, bool) and not callable(permission):
+        problem = f"permission={permission!r}: give True, False, or a function of the arguments"
+    else:
+        return
+    message = f"tool {tool.name!r} cannot have {problem}"
+    raise ConfigError(message)
+
+
+def _fields(options: ToolOptions, parameters: schema.Parameters) -> dict[str, Any]:
     """Options as fields; `target="path"` is short for the argument of that name."""
     target = options.get("target")
-    if not isinstance(target, str):
-        return dict(options)
-    return {**options, "target": lambda arguments: str(arguments.get(target, ""))}
+    return {**options, "target": _argument(target, parameters)} if isinstance(target, str) else dict(options)
+
+
+def _argument(name: str, parameters: schema.Parameters) -> Callable[[Arguments], str]:
+    """A function that tells one argument as text, or the default of one that was not given."""
+    known: dict[str, Any] = parameters.json_schema.get("properties", {})
+    if known and name not in known:
+        message = f"target={name!r} is not a parameter of the tool; there is {', '.join(map(repr, known))}"
+        raise ConfigError(message)
+    default = known.get(name, {}).get("default")
+
+    def target(arguments: Arguments) -> str:
+        value = arguments.get(name, default)
+        return "" if value is None else str(value)
+
+    return target
 
 
 class Toolbox:
@@ -316,9 +403,15 @@ class Toolbox:
     def __init__(self, tools: Iterable[Tool[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool[..., Any]] = {}
         self._specs: tuple[ToolSpec, ...] | None = None
+        if not isinstance(tools, Iterable):
+            message = f"tools={tools!r}: give a list of tools"
+            raise ConfigError(message)
         for each in tools:
             if not isinstance(each, Tool):
                 raise ConfigError(_not_a_tool(each))
+            if each.receiver is not None:
+                message = f"tool {each.name!r} is a method: take it from its object, as in `thing.{each.name}`"
+                raise ConfigError(message)
             if each.name in self._tools:
                 message = f"two tools are called {each.name!r}: give one of them another name with @tool(name=…)"
                 raise ConfigError(message)
@@ -371,6 +464,8 @@ class Toolbox:
 
 
 def _not_a_tool(value: object) -> str:
+    if isinstance(getattr(value, "__func__", None), Tool):
+        return f"{value!r} is not a tool: write @tool above @classmethod, not below it"
     if callable(value):
         return f"{value!r} is not a tool yet: mark it with @tool"
     return f"{value!r} is not a tool: use @tool on a function, or tool_from_schema(…)"

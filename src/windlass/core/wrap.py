@@ -11,8 +11,8 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from .clock import SYSTEM_CLOCK, Clock
-from .error import AllModelsFailed, ConfigError, ModelError
-from .event import FailedOver, ModelEvent, RetryScheduled
+from .error import AllModelsFailed, ConfigError, ModelError, ReplyCutOff
+from .event import ErrorRaised, FailedOver, ModelEvent, ReplyFinished, RetryScheduled
 from .message import Text, ToolCall, ToolResult
 from .model import Model, ModelInfo, Request, info_of
 from .tool import Arguments, Finish, Prepare, Tool, ToolContext
@@ -43,7 +43,8 @@ def listening(model: Model, request: Request) -> "aclosing[Any]":
 
 
 def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Model:
-    """Show every event of every answer to `watch`, which cannot change them."""
+    """Show every event of every answer to `watch`, which cannot change them. An error of `watch` ends the answer."""
+    _check_models("observed", model)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
         async with listening(model, request) as events:
@@ -56,6 +57,7 @@ def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Mo
 
 def gated(model: Model, gate: Callable[[Request], Awaitable[Request | None]]) -> Model:
     """Await `gate` before each request: to wait for a turn, to change the request, or to raise instead of asking."""
+    _check_models("gated", model)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
         async with listening(model, await gate(request) or request) as events:
@@ -65,7 +67,7 @@ def gated(model: Model, gate: Callable[[Request], Awaitable[Request | None]]) ->
     return Wrapped(info_of(model), stream)
 
 
-def retried(  # noqa: PLR0913 - each is a knob of one policy
+def retried(
     model: Model,
     *,
     attempts: int = 4,
@@ -74,22 +76,28 @@ def retried(  # noqa: PLR0913 - each is a knob of one policy
     jitter: Callable[[], float] = random.random,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Model:
-    """Ask again after an error that may pass, and say so while waiting.
+    """Ask again after an error that may pass, or an answer that broke off, and say so while waiting.
 
     The wait doubles from `base_seconds`, at most `max_seconds`, and is shortened by chance so that many do not come
     back at once; a provider that asks for a longer wait gets it, up to the same maximum.
     """
-    if attempts < 1 or base_seconds < 0 or max_seconds < base_seconds:
-        message = f"retried(attempts={attempts}, base_seconds={base_seconds}, max_seconds={max_seconds}) makes no sense"
+    _check_models("retried", model)
+    if not isinstance(attempts, int) or attempts < 1 or not 0 <= base_seconds <= max_seconds:
+        given = f"retried(attempts={attempts!r}, base_seconds={base_seconds!r}, max_seconds={max_seconds!r})"
+        message = f"{given}: give at least one attempt, and a base from 0 to the maximum"
         raise ConfigError(message)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
-        for attempt in range(1, attempts + 1):
+        attempt = 0
+        while True:
+            attempt += 1
             try:
+                event = None
                 async with listening(model, request) as events:
                     async for event in events:
                         yield event
-                    return
+                _check_whole(model, event)
+                return
             except ModelError as error:
                 if not error.retryable or attempt == attempts:
                     raise
@@ -101,22 +109,25 @@ def retried(  # noqa: PLR0913 - each is a knob of one policy
     return Wrapped(info_of(model), stream)
 
 
+_SAYS_NOTHING = (RetryScheduled, FailedOver, ErrorRaised)
+"""Events that are no part of an answer."""
+
+
 def failover(*models: Model) -> Model:
     """Ask the next model when one fails before it has said anything. One that has begun is never replaced."""
-    if not models:
-        message = "failover() needs at least one model"
-        raise ConfigError(message)
+    _check_models("failover", *models)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
         failed: list[tuple[str, Exception]] = []
         for place, model in enumerate(models):
-            begun = False
+            begun, event = False, None
             try:
                 async with listening(model, request) as events:
                     async for event in events:
-                        begun = begun or not isinstance(event, RetryScheduled)
+                        begun = begun or not isinstance(event, _SAYS_NOTHING)
                         yield event
-                    return
+                _check_whole(model, event)
+                return
             except ModelError as error:
                 if begun:
                     raise
@@ -124,9 +135,25 @@ def failover(*models: Model) -> Model:
                 if place + 1 < len(models):
                     following = info_of(models[place + 1]).name
                     yield FailedOver(info_of(model).name, following, type(error).__name__, str(error))
-        raise AllModelsFailed(tuple(failed))
+        raise AllModelsFailed(tuple(failed)) from failed[-1][1]
 
     return Wrapped(info_of(models[0]), stream)
+
+
+def _check_models(name: str, *models: object) -> None:
+    if not models:
+        message = f"{name}() needs at least one model"
+        raise ConfigError(message)
+    for model in models:
+        if isinstance(model, type) or not callable(getattr(model, "stream", None)):
+            message = f"{name}({model!r}): give a model object; windlass.open_model(…) opens one by its name"
+            raise ConfigError(message)
+
+
+def _check_whole(model: Model, last: ModelEvent | None) -> None:
+    if type(last) is not ReplyFinished:
+        message = f"the reply of {info_of(model).name} broke off before it was finished"
+        raise ReplyCutOff(message)
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------
@@ -137,43 +164,47 @@ Around: TypeAlias = Callable[[CallNext, Arguments, ToolContext[Any]], Awaitable[
 
 def before(tool: Tool[..., Any], hook: Prepare) -> Tool[..., Any]:
     """Let `hook` see each call first; it may rewrite the arguments, or `Skip` the call."""
+    _check_tool("before", tool, hook)
     return msgspec.structs.replace(tool, prepare=(*tool.prepare, hook))
 
 
 def after(tool: Tool[..., Any], hook: Finish) -> Tool[..., Any]:
     """Let `hook` see each result before it is stored; it may return another."""
+    _check_tool("after", tool, hook)
     return msgspec.structs.replace(tool, finish=(*tool.finish, hook))
 
 
 def around(tool: Tool[..., Any], wrapper: Around) -> Tool[..., Any]:
-    """Put `wrapper(call_next, arguments, context)` around the effect. The arguments are settled: it cannot change them."""
-    inner = tool.call
+    """Put `wrapper(call_next, arguments, context)` around the effect. It cannot change the arguments."""
+    _check_tool("around", tool, wrapper)
+    inner, receiver = tool.call, tool.receiver
 
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
-        return wrapper(lambda: inner(arguments, context), dict(arguments), context)
+        shown = {name: value for name, value in arguments.items() if name != receiver}
+        return wrapper(lambda: inner(arguments, context), shown, context)
 
     return msgspec.structs.replace(tool, call=call)
 
 
 def timed(tool: Tool[..., Any], seconds: float) -> Tool[..., Any]:
     """Give up waiting for a call after `seconds`."""
-    if seconds <= 0:
-        message = f"timed({tool.name}, {seconds!r}): the time has to be above zero"
-        raise ConfigError(message)
+    _check_tool("timed", tool)
     return msgspec.structs.replace(tool, timeout_seconds=seconds)
 
 
 def truncated(tool: Tool[..., Any], max_characters: int) -> Tool[..., Any]:
     """Keep the beginning and the end of a long result, and say how much is missing between them."""
-    if max_characters < 2:  # noqa: PLR2004 - one for the head and one for the tail
-        message = f"truncated({tool.name}, {max_characters!r}): keep at least 2 characters"
+    _check_tool("truncated", tool)
+    if not isinstance(max_characters, int) or max_characters < 2:  # noqa: PLR2004 - one for the head, one for the tail
+        message = f"truncated({tool!r}, {max_characters!r}): keep at least 2 characters"
         raise ConfigError(message)
 
     def cut(_call: ToolCall, result: ToolResult) -> ToolResult:
-        content = tuple(
-            [Text(shortened(part.text, max_characters)) if isinstance(part, Text) else part for part in result.content]
-        )
-        return msgspec.structs.replace(result, content=content)
+        content = [
+            Text(shortened(part.text, max_characters), part.signature) if isinstance(part, Text) else part
+            for part in result.content
+        ]
+        return msgspec.structs.replace(result, content=tuple(content))
 
     return after(tool, cut)
 
@@ -185,3 +216,13 @@ def shortened(text: str, max_characters: int) -> str:
         return text
     head = max_characters - max_characters // 2
     return f"{text[:head]}\n[… {missing} characters left out …]\n{text[len(text) - max_characters // 2 :]}"
+
+
+def _check_tool(name: str, tool: object, *hooks: object) -> None:
+    if not isinstance(tool, Tool):
+        message = f"{name}({tool!r}, …): give a tool; @tool makes one of a function"
+        raise ConfigError(message)
+    for hook in hooks:
+        if not callable(hook):
+            message = f"{name}({tool!r}, {hook!r}): give a function"
+            raise ConfigError(message)

@@ -95,7 +95,7 @@ class MemoryStore:
             found = [
                 SessionInfo(session_id, len(session.entries), session.created_at, session.updated_at, session.title)
                 for session_id, session in reversed(self._sessions.items())
-                if session_id.startswith(prefix)
+                if session.entries and session_id.startswith(prefix)
             ]
         found.sort(key=lambda info: info.updated_at, reverse=True)
         return found[offset : offset + limit]

@@ -40,6 +40,17 @@ def check_place(path: str) -> None:
         raise ConfigError(f"{path!r} is a folder: pass the path of a file, such as {inside!r}")
     if not stat.S_ISREG(mode):
         raise ConfigError(f"{path!r} is not a regular file: choose another path")
+    _check_local(path)
+
+
+def check_folder(path: str) -> None:
+    """Refuse a path at which no folder of ours can lie."""
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise ConfigError(f"{path!r} is a file: pass the path of a folder, which is made if it is new")
+    _check_local(path)
+
+
+def _check_local(path: str) -> None:
     if kind := network_file_system(path):
         raise ConfigError(
             f"{path!r} lies on a network file system ({kind}), where writes of several processes cannot be kept "
@@ -54,18 +65,19 @@ def make_file(path: str) -> None:
     """
     if os.path.exists(path):
         return
-    _make_folder(os.path.dirname(path))
+    make_folder(os.path.dirname(path))
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         return  # another process was quicker
 
 
-def _make_folder(folder: str) -> None:
+def make_folder(folder: str) -> None:
+    """Make a folder if it is new, and those above it, for their owner alone."""
     if os.path.isdir(folder):
         return
     parent = os.path.dirname(folder)
-    _make_folder(parent)
+    make_folder(parent)
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:

@@ -45,7 +45,7 @@ SELECT seq, at, coalesce(entry.id, ''), critical, version, body FROM entry JOIN 
 WHERE tenant = '' AND session.id = ? AND seq > ? ORDER BY seq"""
 _LIST: Final = """
 SELECT id, head, created_at, updated_at, title FROM session
-WHERE tenant = '' AND id >= ?1 AND substr(id, 1, length(?1)) = ?1
+WHERE tenant = '' AND head > 0 AND id >= ?1 AND substr(id, 1, length(?1)) = ?1
 ORDER BY updated_at DESC, key DESC LIMIT ?2 OFFSET ?3"""
 
 

@@ -21,6 +21,9 @@ def basics(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_CLOCK)
     """The tools, for the files below `folder`."""
     files = Folder(folder)
 
+    def target(arguments: dict[str, Any]) -> str:
+        return files.named(arguments["path"])
+
     @tool(effect="read")
     def now(zone: Annotated[str, "A time zone such as 'Europe/Oslo'"] = "UTC") -> str:
         """Tell the current date and time."""
@@ -31,12 +34,12 @@ def basics(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_CLOCK)
         """Calculate the result of an arithmetic expression."""
         return written(evaluate(expression))
 
-    @tool(effect="read", target="path")
+    @tool(effect="read", target=target)
     def read_text(path: Annotated[str, "Where it lies below the working folder"]) -> str:
         """Read a text file."""
         return files.read_text(path)
 
-    @tool(permission=True, action="write", target="path")
+    @tool(permission=True, action="write", target=target)
     def write_text(path: Annotated[str, "Where to put it below the working folder"], text: str) -> str:
         """Write a new text file. One that exists is not replaced."""
         return files.write_text(path, text)

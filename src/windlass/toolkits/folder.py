@@ -26,6 +26,10 @@ class Folder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root = os.path.realpath(path)
 
+    def named(self, path: str) -> str:
+        """A path in full, as rules and people know it; it need not lead anywhere."""
+        return os.path.normpath(os.path.join(self._root, path))
+
     def read_text(self, path: str) -> str:
         """The text of a file; of a large one the beginning, and then it says so."""
         try:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from windlass.core.event import Entry, TextDelta, ToolFinished, ToolStarted
+from windlass.core.event import Entry, RunEnded, SessionOpened, TextDelta, ToolFinished, ToolStarted
 
 
 class Writer(Protocol):
@@ -30,20 +30,21 @@ def mirror_text(writer: Writer) -> Callable[[Entry], None]:
 def log_tool_calls(logger: logging.Logger | None = None, level: int = logging.INFO) -> Callable[[Entry], None]:
     """Log each call as it starts and as it ends, with the ids of session and run."""
     log = logger or logging.getLogger("windlass.tools")
+    sessions: dict[str, str] = {}  # of the runs that are going
 
     def watch(entry: Entry) -> None:
         event = entry.event
-        if isinstance(event, ToolStarted):
-            log.log(level, "%s begins (%s)", event.name, event.call_id, extra={"run_id": event.run_id})
-        elif isinstance(event, ToolFinished):
-            log.log(
-                level,
-                "%s %s after %.3f s (%s)",
-                event.name,
-                event.result.status,
-                event.duration_seconds,
-                event.call_id,
-                extra={"run_id": event.run_id},
-            )
+        names = {"session_id": sessions.get(event.run_id, ""), "run_id": event.run_id}
+        match event:
+            case SessionOpened():
+                sessions[event.run_id] = event.session_id
+            case RunEnded():
+                sessions.pop(event.run_id, None)
+            case ToolStarted():
+                log.log(level, "%s begins (%s)", event.name, event.call_id, extra=names)
+            case ToolFinished(name=name, result=result, duration_seconds=seconds):
+                log.log(level, "%s %s after %.3f s (%s)", name, result.status, seconds, event.call_id, extra=names)
+            case _:
+                pass
 
     return watch

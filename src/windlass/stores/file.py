@@ -1,0 +1,115 @@
+"""Logs in a folder, one file per session, as lines that a person can read. Above: `open_store`. Below: `file_folder.py`.
+
+The folder is made at first use. Other stores, threads and processes may use it too. What waits for the disk or reads
+much is done by a few threads.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeVar
+
+from windlass.core import faults
+from windlass.core.clock import SYSTEM_CLOCK, Clock
+from windlass.core.error import Fenced, StoreError
+from windlass.core.event import Entry
+from windlass.core.store import Lease, SessionInfo, uninterrupted
+
+from .file_access import store_error
+from .file_folder import Folder
+from .file_log import FileLog, fenced
+from .listing import check_count, check_page, check_session_id
+from .place import checked_path
+
+T = TypeVar("T")
+
+_THREADS: Final = 4
+
+
+class FileStore:
+    """Keeps each session in a file of its own. A `Store`, and `Immediate` for what needs no sync."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._path = checked_path(folder)
+        self._folder = Folder(self._path, clock)
+        self._logs: dict[str, FileLog] = {}
+        self._pid = 0
+        self._lock = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+
+    def __repr__(self) -> str:
+        return f"FileStore({self._path!r})"
+
+    async def acquire(self, session_id: str) -> Lease:
+        """The lease of a session, which is made if it is new. A damaged file is repaired, and a warning says so.
+
+        Raises `SessionBusy` naming the process that holds it. It is free as soon as that process has ended.
+        """
+        check_session_id(session_id)
+        log, cancelled = await uninterrupted(self._work(partial(self._acquire, session_id)))
+        if cancelled:
+            await uninterrupted(self.release(log.lease))
+            raise asyncio.CancelledError
+        return log.lease
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back; one that was lost already is not an error."""
+        log = self._logs.get(lease.session_id)
+        if log is not None and log.lease == lease:
+            await _to_the_end(self._work(partial(self._release, log)))
+
+    async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
+        """Add entries, numbered from the log's end, all or none."""
+        if not self.append_now(lease, entries, sync=sync):
+            await self._work(partial(self._driven(lease).append, entries, sync=sync))
+            faults.point("store.append.after_commit")
+
+    def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
+        """As `append`; `False` for a barrier, and while one is under way."""
+        if not entries:
+            return True
+        if sync or not self._driven(lease).append_now(entries):
+            return False
+        faults.point("store.append.after_commit")
+        return True
+
+    async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
+        """The entries numbered above `after`, in order; none for a session that is not there.
+
+        What is damaged is left out, and a warning says so.
+        """
+        check_session_id(session_id)
+        check_count("after", after)
+        log = self._logs.get(session_id)
+        if log is not None and after >= log.head:
+            self._check_process()
+            return []
+        return await self._work(partial(self._folder.read, session_id, after, log))
+
+    async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
+        """Sessions whose id begins with `prefix`, the most recently used first."""
+        check_page(prefix, limit, offset)
+        found = await self._work(partial(self._folder.list, prefix))
+        return found[offset : offset + limit]
+
+    async def delete(self, session_id: str) -> None:
+        """Forget a session; one that is not there is not an error. Raises `SessionBusy` while it is being driven."""
+        check_session_id(session_id)
+        await _to_the_end(self._work(partial(self._folder.delete, session_id)))
+
+    async def aclose(self) -> None:
+        """Give back the leases that are out, and let go of the files. The next use opens them again."""
+        is_ours, self._pid = self._pid == os.getpid(), 0
+        logs, self._logs = self._logs, {}
+        threads, self._threads = self._threads, None
+        if not is_ours:  # nothing was opened, or by the process of which we are a fork
+            self._lock = threading.Lock()
+            return
+        try:
+            for log in logs.values():
+                await _to_the_end(self._work(partial(self._folder.release, log)))
+        finally:
+            ...

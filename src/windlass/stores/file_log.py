@@ -1,0 +1,242 @@
+"""The file of a session in the hands of its driver. Above: `file.py`. Below: the file, its lock and its repair.
+
+One thread at a time has the turn. What need not wait is written where it is asked for (`append_now`).
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from windlass.core import faults
+from windlass.core.error import Conflict, Fenced, StoreError
+from windlass.core.event import Entry
+from windlass.core.store import Lease
+
+from .file_access import close_file, identity, open_file, store_error, sync_data, sync_folder, write_all
+from .file_lock import SessionLock
+from .file_name import Place
+from .file_record import lines_of
+from .file_repair import repair, rewrite
+from .file_survey import FORMAT, Header, Survey, header_line, survey
+
+
+class Verified(NamedTuple):
+    """A file as this process left it: when it is still that one, it need not be looked through again."""
+
+    stamp: tuple[int, int, int, int]
+    head: int
+
+
+class _Label(msgspec.Struct, frozen=True):
+    """Of an entry's JSON, its time and name."""
+
+    at: float
+    id: str = ""
+
+
+_labels = msgspec.json.Decoder(_Label)
+
+
+class FileLog:
+    """Appends to a file, until it is closed. Owns the lock."""
+
+    def __init__(self, place: Place, lock: SessionLock, descriptor: int, head: int) -> None:
+        self.lease = Lease(place.session_id, lock.claim.fence)
+        self.head = head
+        """The number of the last entry."""
+        self.size = os.fstat(descriptor).st_size
+        """How many bytes are acknowledged."""
+        self._place = place
+        self._lock = lock
+        self._turn = threading.Lock()
+        self._descriptor = descriptor
+        self._identity = identity(descriptor)
+        self._is_sound = True
+        self._is_closed = False
+
+    def append_now(self, entries: Sequence[Entry]) -> bool:
+        """Add entries at once; or `False`, and nothing was done."""
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            if self._is_closed or not self._is_sound or not self._follow(entries):
+                return False
+            self._add(entries)
+        finally:
+            self._turn.release()
+        return True
+
+    def append(self, entries: Sequence[Entry], *, sync: bool) -> None:
+        """Add entries, numbered from the log's end, all or none."""
+        with self._turn:
+            if self._is_closed:
+                raise Fenced(fenced(self.lease))
+            if not self._is_sound:
+                self._renew()
+            if sync:
+                self._check_in_place()
+            before = self.size, self.head
+            if self._follow(entries):
+                self._add(entries)
+            else:
+                self._check_repeated(entries)
+            if sync:
+                self._sync(before)
+
+    def close(self) -> Verified | None:
+        """Let go of the file, and of the lock."""
+        with self._turn:
+            if self._is_closed:
+                return None
+            self._is_closed = True
+            left = Verified(stamp_of(self._descriptor), self.head) if self._is_sound else None
+            close_file(self._descriptor)
+            self._lock.close()
+            return left
+
+    def _follow(self, entries: Sequence[Entry]) -> bool:
+        """Whether these are the next numbers."""
+        head = self.head
+        for entry in entries:
+            head += 1
+            if entry.seq != head:
+                return False
+        return True
+
+    def _add(self, entries: Sequence[Entry]) -> None:
+        data = lines_of(entries, self._place.seed)
+        before = self.size, self.head
+        faults.point("store.append.before_commit")
+        try:
+            if os.lseek(self._descriptor, 0, os.SEEK_END) != before[0]:
+                raise Fenced(
+                    f"the file {self._place.log!r} was changed by somebody else while this driver had it: stop, and "
+                    f"open session {self._place.session_id!r} again"
+                )
+            write_all(self._descriptor, data)
+            self.size, self.head = before[0] + len(data), entries[-1].seq
+        except Fenced:
+            raise
+        except BaseException as error:
+            self._roll_back(before)
+            if isinstance(error, OSError):
+                raise store_error(error, self._place.log) from error
+            raise
+
+    def _roll_back(self, before: tuple[int, int]) -> None:
+        self.size, self.head = before
+        try:
+            os.ftruncate(self._descriptor, self.size)
+        except OSError:
+            self._is_sound = False
+
+    def _sync(self, before: tuple[int, int]) -> None:
+        """Make the file last. A sync that failed once may succeed the next time without having written anything."""
+        try:
+            sync_data(self._descriptor)
+        except OSError as error:
+            self._is_sound = False
+            self._roll_back(before)
+            raise store_error(error, self._place.log) from error
+        with contextlib.suppress(OSError):  # it only helps to notice a loss
+            self._lock.write(msgspec.structs.replace(self._lock.claim, synced=self.head))
+
+    def _renew(self) -> None:
+        """Write a new file, because nobody knows what the disk holds of the old one, and go on with that."""
+        path = self._place.log
+        try:
+            source = open_file(path, os.O_RDONLY)
+            try:
+                found = survey(source, self.size, self._place, self._lock.claim.synced)
+                if found.head != self.head or found.header is None or not found.is_sound:
+                    raise StoreError(f"the file {path!r} was damaged by an error of the disk: open the session again")
+                new = rewrite(self._place, found.header, found.entries)
+            finally:
+                close_file(source)
+        except OSError as error:
+            raise store_error(error, path) from error
+        close_file(self._descriptor)
+        self._descriptor, self._identity, self._is_sound = new, identity(new), True
+        self.size = os.fstat(new).st_size
+
+    def _check_in_place(self) -> None:
+        """Refuse to write on into a file that nobody will find again, or after somebody has removed the lock."""
+        if identity(self._place.log) != self._identity:
+            raise StoreError(
+                f"the file {self._place.log!r} was deleted or replaced while it was open, and what it held may be "
+                "gone with it: put it back, or open the session again to begin anew"
+            )
+        if not self._lock.is_in_place:
+            raise Fenced(f"the lock {self._place.lock!r} was deleted: {fenced(self.lease)}")
+
+    def _check_repeated(self, entries: Sequence[Entry]) -> None:
+        """Nothing to add when the log holds these very entries at these numbers; else they do not fit."""
+        try:
+            found = survey(self._descriptor, self.size, self._place)
+        except OSError as error:
+            raise store_error(error, self._place.log) from error
+        first, last = entries[0].seq, entries[-1].seq
+        there = [(kept.seq, _labels.decode(kept.body).id) for kept in found.entries if first <= kept.seq <= last]
+        if there != [(entry.seq, entry.id) for entry in entries] or not all(entry.id for entry in entries):
+            raise Conflict(
+                f"session {self._place.session_id!r} ends at entry {self.head}, and entries from {first} on were to "
+                "be added: read it again, and go on from its end"
+            )
+
+
+def open_log(place: Place, lock: SessionLock, now: float, verified: Verified | None) -> tuple[FileLog, Survey | None]:
+    """The log of a session, which is made if it is new and repaired if it is damaged, and what was found then.
+
+    The survey is left out if the file is as it was `verified`. Raises `OSError` and `StoreError`.
+    """
+    descriptor = _open_or_make(place, now)
+    try:
+        if verified is not None and verified.stamp == stamp_of(descriptor) and verified.head >= lock.claim.synced:
+            return FileLog(place, lock, descriptor, verified.head), None
+        found = survey(descriptor, os.fstat(descriptor).st_size, place, lock.claim.synced)
+        if not found.is_sound:
+            descriptor = repair(descriptor, found, found.header or _header(place, found, now))
+        if found.head < lock.claim.synced:
+            lock.write(msgspec.structs.replace(lock.claim, synced=found.head))
+        return FileLog(place, lock, descriptor, found.head), found
+    except BaseException:
+        close_file(descriptor)
+        raise
+
+
+def stamp_of(descriptor: int) -> tuple[int, int, int, int]:
+    """What differs when a file has been replaced or written to."""
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def fenced(lease: Lease) -> str:
+    """Why a lease is worth nothing any more."""
+    return f"session {lease.session_id!r} has changed hands since this driver got it: stop, and open it again"
+
+
+def _header(place: Place, found: Survey | None, now: float) -> Header:
+    """A header for a session that has none: it is new, or its header is damaged."""
+    created_at = _labels.decode(found.entries[0].body).at if found and found.entries else now
+    return Header("session", FORMAT, place.session_id, "", "", created_at)
+
+
+def _open_or_make(place: Place, now: float) -> int:
+    """An open file that has a header, if only a damaged one."""
+    flags = os.O_RDWR | os.O_APPEND
+    try:
+        descriptor = open_file(place.log, flags)
+    except FileNotFoundError:
+        descriptor = open_file(place.log, flags | os.O_CREAT | os.O_EXCL)
+    try:
+        if os.fstat(descriptor).st_size == 0:
+            write_all(descriptor, header_line(_header(place, None, now)))
+            sync_folder(os.path.dirname(place.log))  # noqa: PTH120 - a string
+    except BaseException:
+        close_file(descriptor)
+        raise
+    return descriptor

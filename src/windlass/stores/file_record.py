@@ -1,0 +1,172 @@
+r"""The lines of a file store: how an entry becomes one, and how good lines are found among bad bytes. Above: the store.
+
+A line is `LENGTH CRC {json}\n`: the number of bytes of the JSON, the CRC-32 of the blank and the JSON in eight
+hexadecimal digits, and the JSON itself, in ASCII. Instead of the blank, `+` says that the next line belongs to the same
+append, which counts as a whole or not at all.
+
+So no line holds a line end, and no content can look like the beginning of a line: outside of its strings JSON without
+blanks has none, and inside of them each quotation mark is escaped.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from windlass.core.codec import encode_entry
+from windlass.core.error import StoreError
+from windlass.core.event import Entry
+
+from .file_access import read_at
+
+LIMIT: Final = 64 * 1024 * 1024
+"""The most bytes of JSON in a line."""
+
+_HEAD: Final = re.compile(rb"([1-9][0-9]{0,7}) ([0-9a-f]{8})([ +])(?=\{)")
+_HEAD_MOST: Final = 19  # bytes, with the brace behind it
+_CHUNK: Final = 1024 * 1024
+_SMALL_CHUNK: Final = 4 * 1024
+_PATIENCE: Final = 16 * LIMIT
+_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
+
+
+class Line(NamedTuple):
+    """A line that is as it was written."""
+
+    start: int
+    end: int
+    """Behind its line end, if it still has one."""
+    is_ended: bool
+    has_more: bool
+    """Whether the next line belongs to the same append."""
+    body: bytes
+    """The JSON."""
+
+
+class Damage(NamedTuple):
+    """Bytes that are no line."""
+
+    start: int
+    end: int
+
+
+def line_of(body: bytes, seed: int, *, has_more: bool = False) -> bytes:
+    """The line of some JSON."""
+    mark = b"+" if has_more else b" "
+    return b"%d %08x%b%b\n" % (len(body), crc32(body, crc32(mark, seed)), mark, body)
+
+
+def lines_of(entries: Sequence[Entry], seed: int) -> bytes:
+    """The lines of one append."""
+    if len(entries) == 1:
+        return line_of(_body(entries[0]), seed)
+    last = len(entries) - 1
+    return b"".join([line_of(_body(entry), seed, has_more=place < last) for place, entry in enumerate(entries)])
+
+
+def _body(entry: Entry) -> bytes:
+    body = encode_entry(entry)
+    if not body.isascii():
+        body = _BEYOND_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], body.decode()).encode("ascii")
+    if len(body) > LIMIT:
+        raise StoreError(
+            f"entry {entry.seq} has {len(body)} bytes, and a file store keeps {LIMIT} at most: keep such data in a "
+            "file of its own"
+        )
+    return body
+
+
+def first_line(descriptor: int, size: int, seed: int) -> Line | None:
+    """The line at the beginning of a file, if there is one."""
+    return _Scanner(descriptor, size, seed, 0, _SMALL_CHUNK).line_at(0)
+
+
+def scan(descriptor: int, size: int, seed: int, start: int = 0, chunk: int = _CHUNK) -> Iterator[Line | Damage]:
+    """What a file holds, piece by piece, from `start` up to `size`, read in chunks. Raises `OSError`."""
+    return _Scanner(descriptor, size, seed, start, chunk).pieces(start)
+
+
+class _Scanner:
+    """Goes through a file, of which it has a part in memory: never more than the longest line and a chunk."""
+
+    def __init__(self, descriptor: int, size: int, seed: int, start: int, chunk: int) -> None:
+        self._descriptor = descriptor
+        self._size = size
+        self._chunk = chunk
+        self._seeds = {mark: crc32(mark, seed) for mark in (b" ", b"+")}
+        self._data = b""
+        self._offset = start
+        """Where in the file the data begins."""
+        self._patience = _PATIENCE
+
+    def pieces(self, at: int) -> Iterator[Line | Damage]:
+        bad = at
+        while at < self._size:
+            line = self.line_at(at)
+            if line is None:
+                at = self._next_candidate(at + 1)
+                continue
+            if bad < at:
+                yield Damage(bad, at)
+            yield line
+            at = bad = line.end
+        if bad < self._size:
+            yield Damage(bad, self._size)
+
+    def line_at(self, at: int) -> Line | None:
+        """The line that begins here, if one does."""
+        self._load(at, _HEAD_MOST)
+        match = _HEAD.match(self._data, at - self._offset)
+        if match is None:
+            return None
+        length, checksum, mark = match.groups()
+        head, count = match.end() - match.start(), int(length)
+        if count > LIMIT or at + head + count > self._size:
+            return None
+        self._load(at, head + count + 1)
+        data, start = self._data, at - self._offset + head
+        end = start + count
+        if data.find(b"\n", start, end) >= 0:
+            return None
+        body = data[start:end]
+        if crc32(body, self._seeds[mark]) != int(checksum, 16):
+            self._patience -= count
+            return None
+        is_ended = data[end : end + 1] == b"\n"
+        return Line(at, at + head + count + is_ended, is_ended, mark == b"+", body)
+
+    def _next_candidate(self, at: int) -> int:
+        """Where the next line may begin; where the file ends if none does."""
+        if self._patience < 0:  # somebody fills lines with false beginnings: from now on, only behind a line end
+            return self._behind_line_end(at - 1)
+        while at < self._size:
+            self._load(at, self._chunk)
+            # Large blocks of zeros are left behind at the speed of memory, where a pattern would take minutes.
+            if b"{" in self._data and (match := _HEAD.search(self._data, at - self._offset)):
+                return self._offset + match.start()
+            end = self._offset + len(self._data)
+            if end >= self._size:
+                break
+            at = end - _HEAD_MOST
+        return self._size
+
+    def _behind_line_end(self, at: int) -> int:
+        while at < self._size:
+            self._load(at, self._chunk)
+            if (place := self._data.find(b"\n", at - self._offset)) >= 0:
+                return self._offset + place + 1
+            at = self._offset + len(self._data)
+        return self._size
+
+    def _load(self, at: int, count: int) -> None:
+        """Have that many bytes from there on in memory, as far as the file goes."""
+        have = self._offset + len(self._data)
+        if at + count <= have or have >= self._size:
+            return
+        kept = self._data[at - self._offset :]
+        missing = min(max(at + count - have, self._chunk), self._size - have)
+        more = read_at(self._descriptor, have, missing)
+        self._data, self._offset = kept + more, at
+        if len(more) < missing:  # it has become shorter meanwhile
+            self._size = have + len(more)

@@ -1,0 +1,230 @@
+"""What the file of a session holds: its header, its entries, and what is wrong with it. Above: the file store.
+
+A survey only looks. `file_repair.py` puts in order what it found.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from windlass.core.error import StoreError
+
+from .file_access import read_at
+from .file_name import Place
+from .file_record import Damage, Line, first_line, line_of, scan
+
+FORMAT: Final = 1
+"""The version of the file's layout, not of the entries in it. It grows when an old reader would misunderstand it."""
+
+_HEADER_BEGINS: Final = b'{"windlass":"session","format":'
+_ENTRY_BEGINS: Final = b'{"seq":'
+_MOST_RANGES: Final = 5
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The first line of a session's file."""
+
+    windlass: Literal["session"]
+    format: int
+    id: str
+    tenant: str
+    owner: str
+    created_at: float
+    """When the session was made, in seconds since 1970."""
+
+
+class Kept(NamedTuple):
+    """An entry that is as it was written."""
+
+    seq: int
+    has_more: bool
+    """Whether the next one belongs to the same append."""
+    body: bytes
+
+
+class Problems(NamedTuple):
+    """What is wrong with a file."""
+
+    bad: tuple[Damage, ...] = ()
+    is_untidy: bool = False
+    missing: tuple[tuple[int, int], ...] = ()
+
+
+NO_PROBLEMS: Final = Problems()
+
+
+class Survey:
+    """What was found, while it is being found: `survey` gives a finished one."""
+
+    def __init__(self, place: Place, size: int, synced: int) -> None:
+        self.place = place
+        self.size = size
+        self.header: Header | None = None
+        self.entries: list[Kept] = []
+        """Good ones, in the order of their numbers."""
+        self.bad: list[Damage] = []
+        """Bytes that are no entries, or say the same number a second time."""
+        self.is_untidy = False
+        """Whether entries are out of order, a line lacks its end, or an append its last line."""
+        self._synced = synced
+        self._seen: set[int] = set()
+
+    @property
+    def head(self) -> int:
+        """The number of the last entry."""
+        return self.entries[-1].seq if self.entries else 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the file can be written on as it is."""
+        return not self.bad and not self.is_untidy and self.header is not None
+
+    @property
+    def torn_at(self) -> int | None:
+        """Where to cut the file off, if that is all there is to repair."""
+        is_whole = self.header is not None and not self.is_untidy
+        return self.bad[0].start if is_whole and self.bad and _is_tail(self.bad, self.size) else None
+
+    @property
+    def problems(self) -> Problems:
+        """What is wrong."""
+        missing = self.gaps
+        if self.head < self._synced:
+            missing.append((self.head + 1, self._synced))
+        return Problems(tuple(self.bad), self.is_untidy, tuple(missing))
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """The first and last number of each gap before an entry."""
+        if len(self.entries) == self.head:
+            return []
+        numbers = [0, *[entry.seq for entry in self.entries]]
+        return [(before + 1, seq - 1) for before, seq in pairwise(numbers) if seq > before + 1]
+
+    def ignore_tail(self) -> None:
+        """Take the bad bytes at the end for what they are while somebody writes: the beginning of an append."""
+        while self.bad and self.bad[-1].end == self.size:
+            self.size = self.bad.pop().start
+
+    def fill(self, descriptor: int) -> None:
+        """Look at the whole file."""
+        start = self._take_header(descriptor)
+        pending: list[Line] = []
+        is_broken = False
+        for piece in scan(descriptor, self.size, self.place.seed, start):
+            if isinstance(piece, Damage):
+                self.bad.append(piece)
+                is_broken = True
+                continue
+            if is_broken and pending:  # the rest of their append is damaged, but more was stored after it
+                self._keep(pending)
+                pending = []
+            is_broken = False
+            pending.append(piece)
+            if not piece.has_more:
+                self._keep(pending)
+                pending = []
+        self._keep([line for line in pending if seq_of(line.body) <= self._synced])
+        self.bad += [Damage(line.start, line.end) for line in pending if seq_of(line.body) > self._synced]
+        self.bad.sort()
+        self.entries.sort()
+
+    def _take_header(self, descriptor: int) -> int:
+        """Where the header ends; 0 when there is none."""
+        line = first_line(descriptor, self.size, 0)
+        header = header_in(line)
+        if line is None or header is None:
+            return 0
+        if header.format > FORMAT:
+            raise StoreError(
+                f"{self.place.log!r} has format {header.format}, and this version knows {FORMAT} at most: upgrade "
+                "windlass"
+            )
+        if header.id != self.place.session_id:
+            raise StoreError(
+                f"{self.place.log!r} should hold session {self.place.session_id!r} and holds {header.id!r}: give the "
+                "file its own name back"
+            )
+        self.header = header
+        self.is_untidy |= not line.is_ended
+        return line.end
+
+    def _keep(self, lines: Sequence[Line]) -> None:
+        """Keep the lines of an append, or what is left of it."""
+        last = len(lines) - 1
+        for place, line in enumerate(lines):
+            seq = seq_of(line.body)
+            if seq < 1 or seq in self._seen:
+                self.bad.append(Damage(line.start, line.end))
+                continue
+            has_more = place < last
+            is_behind = bool(self.entries) and seq < self.entries[-1].seq
+            self.is_untidy |= is_behind or not line.is_ended or has_more != line.has_more
+            self._seen.add(seq)
+            self.entries.append(Kept(seq, has_more, line.body))
+
+
+def survey(descriptor: int, size: int, place: Place, synced: int = 0) -> Survey:
+    """Look at the first `size` bytes of a session's file; entries up to `synced` are known to have been stored."""
+    found = Survey(place, size, synced)
+    found.fill(descriptor)
+    if size and found.header is None and not found.entries and not _is_ours(read_at(descriptor, 0, 64)):
+        raise StoreError(f"{place.log!r} is no file of a session, and has been left as it is: choose another folder")
+    return found
+
+
+def header_line(header: Header) -> bytes:
+    """The first line of a file."""
+    return line_of(json.dumps(msgspec.to_builtins(header), separators=(",", ":")).encode("ascii"), 0)
+
+
+def header_in(line: Line | None) -> Header | None:
+    """What the first line of a file says; `None` when it is no header."""
+    if line is None or not line.body.startswith(_HEADER_BEGINS):
+        return None
+    return msgspec.json.decode(line.body, type=Header)
+
+
+def seq_of(body: bytes) -> int:
+    """The number of an entry; 0 for what is none."""
+    if not body.startswith(_ENTRY_BEGINS):
+        return 0
+    number = body[len(_ENTRY_BEGINS) : body.find(b",")]
+    return int(number) if number.isdigit() else 0
+
+
+def report(found: Survey, *, is_repaired: bool) -> str:
+    """What a person should know about a damaged file."""
+    bad, is_untidy, missing = found.problems
+    told: list[str] = []
+    if bad:
+        count = sum(damage.end - damage.start for damage in bad)
+        name = os.path.basename(found.place.quarantine)  # noqa: PTH119 - the name alone
+        fate = f"were set aside in {name!r}" if is_repaired else "stay there until the session is driven again"
+        told.append(f"{count} bytes in {len(bad)} places are no entries, and {fate}")
+    elif is_untidy:
+        told.append("its lines were in disorder")
+    if missing:
+        numbers = [f"{first}" if first == last else f"{first} to {last}" for first, last in missing[:_MOST_RANGES]]
+        more = f" and in {len(missing) - _MOST_RANGES} more places" if len(missing) > _MOST_RANGES else ""
+        told.append(f"entries are missing: {', '.join(numbers)}{more}")
+    return f"the file {found.place.log!r} was damaged: {'; '.join(told)}; {len(found.entries)} entries are good"
+
+
+def _is_tail(bad: Sequence[Damage], size: int) -> bool:
+    """Whether the bad bytes are one block at the end of a file."""
+    ends = [damage.start for damage in bad[1:]] + [size]
+    return [damage.end for damage in bad] == ends
+
+
+def _is_ours(beginning: bytes) -> bool:
+    """Whether a file without a single good line may be one that was being made: zeros, or the beginning of a header."""
+    beginning = beginning.rstrip(b"\0")
+    length, _, rest = beginning.partition(b" ")
+    checksum, _, body = rest.partition(b" ")
+    looks_right = (not length or length.isdigit()) and len(checksum) <= 8  # noqa: PLR2004 - digits of a CRC-32
+    return looks_right and (body.startswith(_HEADER_BEGINS) or _HEADER_BEGINS.startswith(body))

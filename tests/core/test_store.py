@@ -1,0 +1,297 @@
+"""The driver's end of a log: numbers, order, cancels, and what happens when it is taken away."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.doubles import SECONDS, NotedStore, WaitingStore, rounds
+from windlass.core.clock import SYSTEM_CLOCK
+from windlass.core.error import Conflict, Fenced, StoreError
+from windlass.core.event import Custom, Entry, Event
+from windlass.core.store import Immediate, Log, Store, insisted, uninterrupted, wait_through
+from windlass.stores.memory import MemoryStore
+from windlass.testing import FakeClock
+
+
+async def log_in(store: Store, clock: Any = SYSTEM_CLOCK) -> Log:
+    lease = await store.acquire("s")
+    return Log(store, lease, 0, clock)
+
+
+def notes(*names: str) -> list[Event]:
+    return [Custom(name) for name in names]
+
+
+async def names(store: Store) -> list[str]:
+    return [entry.event.name for entry in await store.read("s") if isinstance(entry.event, Custom)]
+
+
+async def append(log: Log, *events: str, sync: bool = False) -> bool:
+    return await log.append(notes(*events), sync=sync, stored=lambda _: None)
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+async def test_entries_are_numbered_timed_and_named():
+    store, clock = NotedStore(), FakeClock(100.0)
+    log = await log_in(store, clock)
+    first = log.append_now(notes("a"), sync=False)
+    second = log.append_now(notes("b", "c"), sync=True)
+    assert first is not None
+    assert second is not None
+    entries = [*first, *second]
+    assert [(entry.seq, entry.at) for entry in entries] == [(1, 100.0), (2, 100.0), (3, 100.0)]
+    assert len({entry.id for entry in entries}) == 3
+    assert (log.head, [each.sync for each in store.appends]) == (3, [False, True])
+    assert await store.read("s") == entries
+
+
+async def test_names_are_never_used_twice_however_the_appends_are_mixed():
+    store = MemoryStore()
+    log = await log_in(store)
+    for size in (1, 2, 1, 3, 1, 1, 2):
+        assert log.append_now(notes(*"abc"[:size]), sync=False)
+    entries = await store.read("s")
+    assert len({entry.id for entry in entries}) == len(entries) == 11
+
+
+async def test_two_drivers_give_different_names():
+    store = MemoryStore()
+    lease = await store.acquire("s")
+    names_given = [Log(store, lease, 0, SYSTEM_CLOCK)._numbered(notes("a"))[0].id for _ in range(2)]
+    assert len(set(names_given)) == 2
+
+
+async def test_nothing_at_all_may_be_appended():
+    store = MemoryStore()
+    log = await log_in(store)
+    assert log.append_now([], sync=True) == []
+    assert (log.head, await store.read("s")) == (0, [])
+
+
+async def test_a_log_goes_on_where_it_was_left():
+    store = MemoryStore()
+    log = await log_in(store)
+    log.append_now(notes("a", "b"), sync=False)
+    later = Log(store, log.lease, 2, SYSTEM_CLOCK)
+    later.append_now(notes("c"), sync=False)
+    assert (later.head, await names(store)) == (3, ["a", "b", "c"])
+
+
+async def test_a_stale_head_is_refused():
+    store = MemoryStore()
+    log = await log_in(store)
+    log.append_now(notes("a"), sync=False)
+    with pytest.raises(Conflict):
+        Log(store, log.lease, 0, SYSTEM_CLOCK).append_now(notes("b"), sync=False)
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_store_that_is_never_immediate_has_to_be_waited_for():
+    store = WaitingStore()
+    assert not isinstance(store, Immediate)
+    log = await log_in(store)
+    assert log.append_now(notes("a"), sync=False) is None
+    assert not await append(log, "a", "b", sync=True)
+    assert (log.head, await names(store)) == (2, ["a", "b"])
+
+
+class Reluctant(MemoryStore):
+    """Appends at once only when it need not sync."""
+
+    def append_now(self, lease: Any, entries: Sequence[Entry], *, sync: bool) -> bool:
+        return not sync and super().append_now(lease, entries, sync=sync)
+
+    async def append(self, lease: Any, entries: Sequence[Entry], *, sync: bool) -> None:
+        await asyncio.sleep(0)
+        super().append_now(lease, entries, sync=False)
+
+
+async def test_what_cannot_be_stored_at_once_is_not_stored_at_all():
+    store = Reluctant()
+    log = await log_in(store)
+    assert log.append_now(notes("a"), sync=True) is None
+    assert (log.head, await store.read("s")) == (0, [])
+    assert not await append(log, "a", sync=True)
+    assert log.append_now(notes("b"), sync=False) is not None
+    assert await names(store) == ["a", "b"]
+
+
+async def test_appends_that_have_to_wait_are_stored_one_after_the_other():
+    store = WaitingStore()
+    log = await log_in(store)
+    async with asyncio.timeout(SECONDS):
+        await asyncio.gather(*[append(log, letter, letter.upper()) for letter in "abcdef"])
+    assert await names(store) == list("aAbBcCdDeEfF")
+
+
+async def test_nothing_overtakes_an_append_that_waits():
+    store = Reluctant()
+    log = await log_in(store)
+    first = asyncio.ensure_future(append(log, "a", sync=True))
+    await asyncio.sleep(0)
+    assert log.append_now(notes("b"), sync=False) is None
+    await first
+    assert log.append_now(notes("b"), sync=False) is not None
+    assert await names(store) == ["a", "b"]
+
+
+async def test_each_append_is_told_before_the_next_is_stored():
+    store = WaitingStore()
+    log = await log_in(store)
+    told: list[list[int]] = []
+
+    async def one(name: str) -> None:
+        await log.append(notes(name), sync=False, stored=lambda entries: told.append([each.seq for each in entries]))
+
+    await asyncio.gather(*[one(name) for name in "abc"])
+    assert told == [[1], [2], [3]]
+
+
+async def test_an_append_that_fails_leaves_the_head_where_it_was():
+    store = WaitingStore()
+    log = await log_in(store)
+    store.error = StoreError("disk full")
+    with pytest.raises(StoreError, match="disk full"):
+        await append(log, "a")
+    store.error = None
+    assert log.head == 0
+    await append(log, "b")
+    assert await names(store) == ["b"]
+
+
+# -- cancels -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancel_during_an_append_is_told_when_everything_is_stored():
+    store = WaitingStore()
+    store.open.clear()
+    log = await log_in(store)
+    task = asyncio.ensure_future(append(log, "a"))
+    async with asyncio.timeout(SECONDS):
+        await store.waiting.wait()
+        task.cancel()
+        await rounds()
+        assert not task.done()
+        task.cancel()
+        store.open.set()
+        assert await task
+    assert (log.head, await names(store)) == (1, ["a"])
+
+
+async def test_an_append_is_stored_once_also_when_every_task_is_cancelled():
+    store = WaitingStore()
+    store.open.clear()
+    log = await log_in(store)
+    task = asyncio.ensure_future(append(log, "a"))
+    async with asyncio.timeout(SECONDS):
+        await store.waiting.wait()
+        for each in asyncio.all_tasks() - {asyncio.current_task()}:
+            each.cancel()
+        await rounds()
+        store.open.set()
+        assert await task
+    assert await names(store) == ["a"]
+
+
+async def test_uninterrupted_work_comes_to_its_end_and_says_whether_a_cancel_came():
+    go = asyncio.Event()
+
+    async def work() -> str:
+        await go.wait()
+        return "done"
+
+    calm = asyncio.ensure_future(uninterrupted(work()))
+    hasty = asyncio.ensure_future(uninterrupted(work()))
+    await rounds()
+    for _ in range(3):
+        hasty.cancel()
+        await rounds()
+    go.set()
+    assert [await calm, await hasty] == [("done", False), ("done", True)]
+
+
+async def test_uninterrupted_work_may_fail():
+    async def work() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await uninterrupted(work())
+
+
+async def test_insisted_work_is_done_again_when_it_was_itself_cancelled():
+    tries = 0
+
+    async def work() -> str:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise asyncio.CancelledError
+        return "done"
+
+    assert await insisted(work) == ("done", True)
+    assert tries == 3
+
+
+async def test_insisting_has_an_end():
+    tries = 0
+
+    async def work() -> None:
+        nonlocal tries
+        tries += 1
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await insisted(work)
+    assert tries == 10
+
+
+async def test_waiting_through_nothing_returns_at_once():
+    assert not await wait_through([])
+
+
+# -- in other hands ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_log_that_was_taken_over_cannot_be_written_by_whoever_had_it():
+    store = MemoryStore()
+    log = await log_in(store)
+    log.append_now(notes("a"), sync=False)
+    heir = await log.taken_over()
+    with pytest.raises(Fenced, match="session 's' was ended from outside"):
+        log.append_now(notes("b"), sync=False)
+    with pytest.raises(Fenced):
+        await append(log, "b")
+    heir.append_now(notes("c"), sync=False)
+    assert await names(store) == ["a", "c"]
+
+
+async def test_taking_over_waits_for_what_is_being_written():
+    store = WaitingStore()
+    store.open.clear()
+    log = await log_in(store)
+    writing = asyncio.ensure_future(append(log, "a"))
+    async with asyncio.timeout(SECONDS):
+        await store.waiting.wait()
+        taking = asyncio.ensure_future(log.taken_over())
+        await rounds()
+        assert not taking.done()
+        store.open.set()
+        heir = await taking
+        await writing
+        await append(heir, "b")
+    assert await names(store) == ["a", "b"]
+
+
+async def test_a_driver_whose_lease_was_lost_is_fenced():
+    store = MemoryStore()
+    log = await log_in(store)
+    await store.release(log.lease)
+    await store.acquire("s")
+    with pytest.raises(Fenced):
+        log.append_now(notes("a"), sync=False)

@@ -1,0 +1,263 @@
+"""What type checkers make of code that uses Windlass. Checked by mypy and basedpyright, strictly, and never run.
+
+Each function here is what somebody might write; none of them needs a cast, an annotation on the left, or an ignore.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, assert_type
+
+from windlass import (
+    Accepted,
+    Again,
+    Agent,
+    Entry,
+    Event,
+    Limits,
+    Message,
+    Outcome,
+    PermissionRequest,
+    Permissions,
+    Run,
+    Session,
+    Skip,
+    Step,
+    Text,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolOutput,
+    ToolResult,
+    Usage,
+    Verdict,
+    after,
+    allow,
+    any_of,
+    around,
+    ask,
+    auto_continue,
+    before,
+    deny,
+    failover,
+    gated,
+    max_turns,
+    observed,
+    open_model,
+    react,
+    retried,
+    timed,
+    tool,
+    tool_from_schema,
+    truncated,
+    user,
+    when_tool_called,
+)
+from windlass.core.event import ModelEvent, ToolFinished
+from windlass.core.model import Model, Request
+from windlass.core.wrap import CallNext
+from windlass.testing import ScriptedModel, call
+
+
+class Deps:
+    """What the tools of an agent share."""
+
+    unit: str = "degrees"
+
+
+# -- tools keep the signature of their function ------------------------------------------------------------------------
+
+
+@tool
+async def weather(city: Annotated[str, "where"], days: int = 1) -> str:
+    """Today's weather for a city."""
+    return f"{city}: rain for {days} days"
+
+
+@tool
+def double(number: int) -> int:
+    """Twice as much."""
+    return 2 * number
+
+
+@tool(name="half", effect="read", permission=lambda arguments: arguments["number"] > 1, target="number")
+def halve(number: float) -> float:
+    """Half as much."""
+    return number / 2
+
+
+@tool
+async def measured(context: ToolContext[Deps], city: str) -> str:
+    """A tool that asks for what its agent was given."""
+    assert_type(context.deps, Deps)
+    assert_type(context.deps.unit, str)
+    assert_type(context.turn, int)
+    assert_type(context.state, dict[str, Any])
+    context.emit({"half": "way"})
+    context.add_tools(weather)
+    return city
+
+
+@tool
+def bare(context: ToolContext, city: str) -> ToolOutput:
+    """A context that does not say what its agent was given."""
+    assert_type(context.deps, Any)
+    return ToolOutput({"city": city}, summary=context.session_id)
+
+
+async def tools_are_called_as_the_functions_they_were() -> None:
+    assert_type(await weather("Oslo", days=2), str)
+    assert_type(double(4), int)
+    assert_type(halve(4), float)
+    assert_type(weather.name, str)
+    assert_type(tool(len, name="length")("four"), int)
+
+
+class Shelf:
+    """Methods of every kind that are tools."""
+
+    @tool
+    async def find(self, title: str) -> str:
+        """Bound to its object."""
+        return title
+
+    @tool(effect="read")
+    def count(self, context: ToolContext[Deps], title: str) -> int:
+        """Bound to its object."""
+        return len(title + context.deps.unit)
+
+    @tool
+    @classmethod
+    def describe(cls, *, verbose: bool = False) -> str:
+        """Bound to its class."""
+        return str(verbose)
+
+    @tool
+    @staticmethod
+    def add(a: int, b: int) -> int:
+        """Bound to nothing."""
+        return a + b
+
+    def plain(self, title: str) -> str:
+        """Not a tool yet."""
+        return title
+
+    @classmethod
+    def plain_of_class(cls, title: str) -> str:
+        """Not a tool yet."""
+        return title
+
+
+async def methods_are_bound_to_their_object() -> Sequence[Tool[..., object]]:
+    shelf = Shelf()
+    assert_type(await shelf.find("Emma"), str)
+    assert_type(await shelf.find(title="Emma"), str)
+    assert_type(await Shelf.find(shelf, "Emma"), str)
+    assert_type(Shelf.add(1, 2), int)
+    assert_type(tool(shelf.plain)("Emma"), str)
+    assert_type(tool(Shelf.plain_of_class)("Emma"), str)
+    return [shelf.find, shelf.count, shelf.describe, Shelf.describe, Shelf.add, tool(shelf.plain)]
+
+
+# -- agents, sessions, outcomes ----------------------------------------------------------------------------------------
+
+
+def look(entry: Entry) -> None:
+    assert_type(entry.event, Event)
+    if isinstance(entry.event, ToolFinished):
+        assert_type(entry.event.result, ToolResult)
+
+
+async def an_agent_answers() -> None:
+    agent = Agent("demo", deps=Deps(), tools=[weather, double, halve, measured, bare], watchers=[look])
+    assert_type(agent, Agent[Deps])
+    assert_type(agent.run_sync("Hi"), Outcome[Any])
+    assert_type(agent.session("trip"), Session)
+    outcome = await agent.run("Hi", limits=Limits(max_turns=3), instructions="Be brief.")
+    assert_type(outcome, Outcome[Any])
+    assert_type(outcome.text, str)
+    assert_type(outcome.usage, Usage)
+    assert_type(outcome.cost_usd, float | None)
+    assert_type(outcome.messages, Sequence[Message])
+    assert_type(outcome.unwrap(), Outcome[Any])
+    assert_type(await Agent("demo").run(["Look: ", Text("there")]), Outcome[Any])
+    async with agent as entered:
+        assert_type(entered, Agent[Deps])
+
+
+async def a_session_goes_on(session: Session) -> None:
+    async for event in session.stream("Hi"):
+        assert_type(event, Event)
+    assert_type(await session.resume(), Outcome[Any])
+    assert_type(await session.call("weather", {"city": "Oslo"}), ToolResult)
+    assert_type(await session.cancel("after_turn"), bool)
+    assert_type(await session.messages(), Sequence[Message])
+    await session.steer(user("Faster"))
+    async for entry in session.watch(after=3):
+        assert_type(entry, Entry)
+
+
+# -- what is wrapped around models and tools ---------------------------------------------------------------------------
+
+
+async def wait_for_turn(request: Request) -> None:
+    assert_type(request.messages, Sequence[Message])
+
+
+def show(request: Request, event: ModelEvent) -> None:
+    assert_type(event.run_id, str)
+
+
+def models_can_be_wrapped() -> Agent[None]:
+    model = observed(gated(retried(ScriptedModel(call("weather", city="Oslo"), "Rain.")), wait_for_turn), show)
+    assert_type(model, Model)
+    assert_type(failover(model, open_model("demo")), Model)
+    return Agent(model)
+
+
+def rewrite(call: ToolCall, arguments: dict[str, Any]) -> dict[str, Any] | Skip | None:
+    return {**arguments, "by": call.name} if arguments else Skip("nothing to do")
+
+
+async def censor(call: ToolCall, result: ToolResult) -> ToolResult | None:
+    return ToolResult(call.call_id, call.name) if result.is_error else None
+
+
+async def log(call_next: CallNext, arguments: dict[str, Any], context: ToolContext[Any]) -> object:
+    context.emit(arguments)
+    return await call_next()
+
+
+def tools_can_be_wrapped() -> Sequence[Tool[..., object]]:
+    raw = tool_from_schema("raw", "", {"type": "object"}, lambda arguments: arguments["path"], target="path")
+    told = tool_from_schema("told", "", {"type": "object"}, lambda arguments, context: context.emit(arguments))
+    return [around(after(before(weather, rewrite), censor), log), truncated(timed(double, 5), 100), raw, told]
+
+
+# -- who decides, and when it ends -------------------------------------------------------------------------------------
+
+
+async def ask_a_person(requests: Sequence[PermissionRequest]) -> list[Verdict]:
+    return [Verdict(allow=request.tool != "shell", scope="session") for request in requests]
+
+
+def at_midnight(step: Step) -> bool:
+    return step.turn > len(step.results)
+
+
+async def grade(run: Run, reply: Message) -> Accepted | Again:
+    return Accepted() if reply.text else Again(f"Say something, {run.session_id}")
+
+
+async def twice(run: Run) -> Outcome[Any]:
+    await react(run)
+    return await react(run)
+
+
+def rules_conditions_and_engines_fit() -> Agent[Deps]:
+    return Agent(
+        "demo",
+        permission=Permissions(allow("weather"), deny(target="rm *"), ask(), handler=ask_a_person),
+        stop=any_of(max_turns(3), when_tool_called("finish"), at_midnight),
+        accept=[auto_continue(), grade],
+        engine=twice,
+        deps=Deps(),
+    )
