@@ -91,7 +91,7 @@ PAGES = (
     Page(
         "stores.md",
         "Stores",
-        "Where sessions are kept: the seam, and the two stores that are here.",
+        "Where sessions are kept: the seam, and the stores that are here.",
         ("windlass.stores",),
         (
             "windlass.core.store.Store",

@@ -5,7 +5,7 @@ is kept.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NoReturn, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Unpack
 
 from .core.clock import SYSTEM_CLOCK, Clock, new_id
 from .core.error import ConfigError, Unchangeable
@@ -25,7 +25,12 @@ from .stores import open_store
 from .stream import RunStream
 from .sync import wait_for
 
-D = TypeVar("D")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as _TypeVarWithDefault
+
+    D = _TypeVarWithDefault("D", default=None)
+else:
+    D = TypeVar("D")  # the default is for type checkers: an agent without deps is an Agent[None]
 
 _set = object.__setattr__
 _DEFAULT_LIMITS = Limits()

@@ -274,12 +274,13 @@ def tool_from_schema(
     `function` is given the validated arguments as one dict, and the `ToolContext` if it takes a second parameter.
     """
     _check_function(function)
-    takes_context = len(inspect.signature(function).parameters) > 1
+    takes_context = _takes_two(function)
     is_async = _is_async(function)
+    carry_out = cast("Callable[..., Any]", function)
 
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
         given = (arguments, context) if takes_context else (arguments,)
-        return function(*given) if is_async else _on_thread(function, given, {})
+        return carry_out(*given) if is_async else _on_thread(carry_out, given, {})
 
     checked = schema.from_json_schema(dict(parameters))
     return Tool(name=name, description=description, parameters=checked, call=call, **_fields(options, checked))
@@ -302,6 +303,13 @@ def _from_function(function: Callable[P, R], name: str, description: str, option
         receiver=receiver,
         **_fields(options, parameters),
     )
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        return len(inspect.signature(function).parameters) > 1
+    except ValueError:  # of some functions that are not written in Python
+        return False
 
 
 def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -446,7 +454,9 @@ class Toolbox:
         if not self._tools:
             return "there are no tools"
         near = difflib.get_close_matches(name.lower(), {known.lower(): known for known in self._tools}, 3, 0.5)
-        names = [known for known in self._tools if known.lower() in near]
+        names = sorted(
+            [known for known in self._tools if known.lower() in near], key=lambda each: near.index(each.lower())
+        )
         hint = f"did you mean {' or '.join(map(repr, names))}? " if names else ""
         return f"{hint}available: {', '.join(self._tools)}"
 

@@ -1,16 +1,18 @@
 """Where sessions are kept, chosen by a string or an object. Above: the assembly. Below: `core/store.py`, the seam.
 
 - `open_store("memory:")`: gone with the process.
-- `open_store("sqlite:~/.windlass/sessions.db")`: one file, which several processes may share.
+- `open_store("file:~/.windlass/sessions")`: a folder with one file per session, which several processes may share.
+- `open_store("sqlite:~/.windlass/sessions.db")`: one file for all, which several processes may share.
 - `open_store(MyStore())`: anything that keeps the contract, which is `windlass.testing.contracts.check_store`.
 """
 
 import os
+import sys
 
 from windlass.core.error import ConfigError
 from windlass.core.store import Store
 
-_KNOWN = "'memory:' and 'sqlite:PATH'"
+_KNOWN = "'memory:', 'file:FOLDER' and 'sqlite:PATH'"
 
 
 def open_store(spec: str | Store) -> Store:
@@ -20,6 +22,8 @@ def open_store(spec: str | Store) -> Store:
     scheme, colon, rest = spec.partition(":")
     if colon and scheme == "memory":
         return _memory(rest)
+    if colon and scheme == "file":
+        return _file(rest)
     if colon and scheme == "sqlite":
         return _sqlite(rest)
     raise ConfigError(f"there is no store called {spec!r}: use one of {_KNOWN}, or an object that is a store")
@@ -40,11 +44,26 @@ def _memory(rest: str) -> Store:
     return MemoryStore()
 
 
+def _file(rest: str) -> Store:
+    path = _path("file", rest, "FOLDER")
+    if sys.platform == "win32":
+        raise ConfigError("a store of files needs file locks that Windows does not have: use 'sqlite:PATH'")
+    from .file import FileStore
+
+    return FileStore(path)
+
+
 def _sqlite(rest: str) -> Store:
-    if rest.startswith("//"):  # the form of an address: three slashes and an absolute path
-        if not rest.startswith("///"):
-            raise ConfigError(f"'sqlite:{rest}' names a host, and the store is a file: write 'sqlite:PATH'")
-        rest = "/" + rest.lstrip("/")
+    path = _path("sqlite", rest, "PATH")
     from .sqlite import SqliteStore
 
-    return SqliteStore(os.path.expanduser(rest))  # noqa: PTH111 - pathlib is slow to import
+    return SqliteStore(path)
+
+
+def _path(scheme: str, rest: str, what: str) -> str:
+    """The path in a name, which may be in the form of an address: three slashes and an absolute path."""
+    if rest.startswith("//"):
+        if not rest.startswith("///"):
+            raise ConfigError(f"'{scheme}:{rest}' names a host, and the store is on this one: write '{scheme}:{what}'")
+        rest = "/" + rest.lstrip("/")
+    return os.path.expanduser(rest)  # noqa: PTH111 - pathlib is slow to import

@@ -1,4 +1,4 @@
-"""Logs in a folder, one file per session, as lines that a person can read. Above: `open_store`. Below: `file_folder.py`.
+"""Logs in a folder, one file of readable lines per session. Above: `open_store`. Below: `file_folder.py`.
 
 The folder is made at first use. Other stores, threads and processes may use it too. What waits for the disk or reads
 much is done by a few threads.
@@ -59,7 +59,9 @@ class FileStore:
         """Give the lease back; one that was lost already is not an error."""
         log = self._logs.get(lease.session_id)
         if log is not None and log.lease == lease:
-            await _to_the_end(self._work(partial(self._release, log)))
+            self._check_process()
+            del self._logs[lease.session_id]
+            await _to_the_end(self._work(partial(self._folder.release, log)))
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         """Add entries, numbered from the log's end, all or none."""
@@ -105,11 +107,68 @@ class FileStore:
         is_ours, self._pid = self._pid == os.getpid(), 0
         logs, self._logs = self._logs, {}
         threads, self._threads = self._threads, None
-        if not is_ours:  # nothing was opened, or by the process of which we are a fork
+        if threads is None or not is_ours:  # nothing was opened, or by the process of which we are a fork
             self._lock = threading.Lock()
             return
+        closing = threads.submit(self._release_all, list(logs.values()))
+        threads.shutdown(wait=False)  # they end after this, their last job
+        await _to_the_end(asyncio.wrap_future(closing))
+
+    # -- what is done by a thread --------------------------------------------------------------------------------------
+
+    def _acquire(self, session_id: str) -> FileLog:
+        log = self._logs[session_id] = self._folder.acquire(session_id)
+        return log
+
+    def _release_all(self, logs: Sequence[FileLog]) -> None:
+        for log in logs:
+            self._folder.release(log)
+
+    # -- how it gets there ---------------------------------------------------------------------------------------------
+
+    def _work(self, job: Callable[[], T]) -> "asyncio.Future[T]":
+        """Have a job done by a thread.
+
+        No task, but a future: when an event loop is closed all its tasks are cancelled, and this goes on.
+        """
+        self._check_process()
+        return asyncio.wrap_future(self._submit(partial(self._perform, job)))
+
+    def _submit(self, work: Callable[[], T]) -> "Future[T]":
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(_THREADS, "windlass-file")
+            return self._threads.submit(work)
+
+    def _perform(self, job: Callable[[], T]) -> T:
         try:
-            for log in logs.values():
-                await _to_the_end(self._work(partial(self._folder.release, log)))
-        finally:
-            ...
+            return job()
+        except OSError as error:
+            raise store_error(error, str(error.filename or self._path)) from error
+
+    def _driven(self, lease: Lease) -> FileLog:
+        """The log of a lease that is still good."""
+        log = self._logs.get(lease.session_id)
+        if log is None or log.lease.fence != lease.fence:
+            raise Fenced(fenced(lease))
+        self._check_process()
+        return log
+
+    def _check_process(self) -> None:
+        """Refuse to go on in a forked child, where the files are closed and the locks are not ours."""
+        pid = os.getpid()
+        if self._pid == pid:
+            return
+        if self._pid:
+            raise StoreError(
+                f"the store {self._path!r} was opened by process {self._pid}, of which this one, {pid}, is a fork: "
+                "make a new store object here"
+            )
+        self._pid = pid
+
+
+async def _to_the_end(work: Awaitable[None]) -> None:
+    """Await what must not be left undone, and only then obey a cancel."""
+    _, cancelled = await uninterrupted(work)
+    if cancelled:
+        raise asyncio.CancelledError

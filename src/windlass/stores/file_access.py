@@ -39,13 +39,10 @@ def open_file(path: str, flags: int) -> int:
     """A descriptor of a regular file. Raises `OSError`."""
     descriptor = os.open(path, flags | _FLAGS, 0o600)
     _open.add(descriptor)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.ENXIO, "not a regular file")
-    except BaseException:
-        close_file(descriptor)
-        raise
-    return descriptor
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    close_file(descriptor)
+    raise OSError(errno.ENXIO, "not a regular file", path)
 
 
 def close_file(descriptor: int) -> None:

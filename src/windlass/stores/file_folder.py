@@ -129,7 +129,7 @@ class Folder:
         with contextlib.suppress(FileNotFoundError):
             mode = os.stat(self._path).st_mode  # noqa: PTH116 - a string
             if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-                _log.warning("the sessions in %r can be replaced by everybody on this machine: chmod o-w it", self._path)
+                _log.warning("everybody on this machine can replace the sessions in %r: chmod o-w it", self._path)
         self._is_checked = True
 
     def _next_fence(self, last: int) -> int:

@@ -110,22 +110,24 @@ class FileLog:
     def _add(self, entries: Sequence[Entry]) -> None:
         data = lines_of(entries, self._place.seed)
         before = self.size, self.head
+        self._check_end()
         faults.point("store.append.before_commit")
         try:
-            if os.lseek(self._descriptor, 0, os.SEEK_END) != before[0]:
-                raise Fenced(
-                    f"the file {self._place.log!r} was changed by somebody else while this driver had it: stop, and "
-                    f"open session {self._place.session_id!r} again"
-                )
             write_all(self._descriptor, data)
             self.size, self.head = before[0] + len(data), entries[-1].seq
-        except Fenced:
-            raise
         except BaseException as error:
             self._roll_back(before)
             if isinstance(error, OSError):
                 raise store_error(error, self._place.log) from error
             raise
+
+    def _check_end(self) -> None:
+        """Refuse to write behind what somebody else has written, or cut off."""
+        if os.lseek(self._descriptor, 0, os.SEEK_END) != self.size:
+            raise Fenced(
+                f"the file {self._place.log!r} was changed by somebody else while this driver had it: stop, and open "
+                f"session {self._place.session_id!r} again"
+            )
 
     def _roll_back(self, before: tuple[int, int]) -> None:
         self.size, self.head = before

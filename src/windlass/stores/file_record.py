@@ -98,6 +98,8 @@ class _Scanner:
         self._data = b""
         self._offset = start
         """Where in the file the data begins."""
+        self._loaded = start
+        """And where it ends."""
         self._patience = _PATIENCE
 
     def pieces(self, at: int) -> Iterator[Line | Damage]:
@@ -116,16 +118,19 @@ class _Scanner:
 
     def line_at(self, at: int) -> Line | None:
         """The line that begins here, if one does."""
-        self._load(at, _HEAD_MOST)
+        if at + _HEAD_MOST > self._loaded:
+            self._load(at, _HEAD_MOST)
         match = _HEAD.match(self._data, at - self._offset)
         if match is None:
             return None
         length, checksum, mark = match.groups()
-        head, count = match.end() - match.start(), int(length)
-        if count > LIMIT or at + head + count > self._size:
+        count = int(length)
+        body_at = match.end() + self._offset
+        if count > LIMIT or body_at + count > self._size:
             return None
-        self._load(at, head + count + 1)
-        data, start = self._data, at - self._offset + head
+        if body_at + count >= self._loaded:
+            self._load(at, body_at - at + count + 1)
+        data, start = self._data, body_at - self._offset
         end = start + count
         if data.find(b"\n", start, end) >= 0:
             return None
@@ -133,8 +138,8 @@ class _Scanner:
         if crc32(body, self._seeds[mark]) != int(checksum, 16):
             self._patience -= count
             return None
-        is_ended = data[end : end + 1] == b"\n"
-        return Line(at, at + head + count + is_ended, is_ended, mark == b"+", body)
+        is_ended = data.startswith(b"\n", end)
+        return Line(at, body_at + count + is_ended, is_ended, mark == b"+", body)
 
     def _next_candidate(self, at: int) -> int:
         """Where the next line may begin; where the file ends if none does."""
@@ -145,10 +150,9 @@ class _Scanner:
             # Large blocks of zeros are left behind at the speed of memory, where a pattern would take minutes.
             if b"{" in self._data and (match := _HEAD.search(self._data, at - self._offset)):
                 return self._offset + match.start()
-            end = self._offset + len(self._data)
-            if end >= self._size:
+            if self._loaded >= self._size:
                 break
-            at = end - _HEAD_MOST
+            at = self._loaded - _HEAD_MOST
         return self._size
 
     def _behind_line_end(self, at: int) -> int:
@@ -156,17 +160,17 @@ class _Scanner:
             self._load(at, self._chunk)
             if (place := self._data.find(b"\n", at - self._offset)) >= 0:
                 return self._offset + place + 1
-            at = self._offset + len(self._data)
+            at = self._loaded
         return self._size
 
     def _load(self, at: int, count: int) -> None:
         """Have that many bytes from there on in memory, as far as the file goes."""
-        have = self._offset + len(self._data)
+        have = self._loaded
         if at + count <= have or have >= self._size:
             return
         kept = self._data[at - self._offset :]
         missing = min(max(at + count - have, self._chunk), self._size - have)
         more = read_at(self._descriptor, have, missing)
-        self._data, self._offset = kept + more, at
+        self._data, self._offset, self._loaded = kept + more, at, have + len(more)
         if len(more) < missing:  # it has become shorter meanwhile
-            self._size = have + len(more)
+            self._size = self._loaded

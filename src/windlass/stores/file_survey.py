@@ -114,22 +114,24 @@ class Survey:
         """Look at the whole file."""
         start = self._take_header(descriptor)
         pending: list[Line] = []
+        """The lines of an append whose last line has not come yet."""
         is_broken = False
         for piece in scan(descriptor, self.size, self.place.seed, start):
             if isinstance(piece, Damage):
                 self.bad.append(piece)
                 is_broken = True
                 continue
-            if is_broken and pending:  # the rest of their append is damaged, but more was stored after it
-                self._keep(pending)
-                pending = []
-            is_broken = False
-            pending.append(piece)
-            if not piece.has_more:
-                self._keep(pending)
-                pending = []
-        self._keep([line for line in pending if seq_of(line.body) <= self._synced])
-        self.bad += [Damage(line.start, line.end) for line in pending if seq_of(line.body) > self._synced]
+            if is_broken:  # the rest of that append is damaged, but more was stored after it
+                self._keep_all(pending)
+                is_broken = False
+            if piece.has_more:
+                pending.append(piece)
+                continue
+            for line in pending:
+                self._keep(line, has_more=True)
+            pending.clear()
+            self._keep(piece, has_more=False)
+        self._keep_all(pending, self._synced)
         self.bad.sort()
         self.entries.sort()
 
@@ -153,19 +155,23 @@ class Survey:
         self.is_untidy |= not line.is_ended
         return line.end
 
-    def _keep(self, lines: Sequence[Line]) -> None:
-        """Keep the lines of an append, or what is left of it."""
-        last = len(lines) - 1
-        for place, line in enumerate(lines):
-            seq = seq_of(line.body)
-            if seq < 1 or seq in self._seen:
-                self.bad.append(Damage(line.start, line.end))
-                continue
-            has_more = place < last
-            is_behind = bool(self.entries) and seq < self.entries[-1].seq
-            self.is_untidy |= is_behind or not line.is_ended or has_more != line.has_more
-            self._seen.add(seq)
-            self.entries.append(Kept(seq, has_more, line.body))
+    def _keep_all(self, lines: list[Line], most: int | None = None) -> None:
+        """Keep what is left of an append; with `most`, only entries that were stored for certain."""
+        kept = [line for line in lines if most is None or seq_of(line.body) <= most]
+        for place, line in enumerate(kept, 1):
+            self._keep(line, has_more=place < len(kept))
+        self.bad += [Damage(line.start, line.end) for line in lines[len(kept) :]]
+        lines.clear()
+
+    def _keep(self, line: Line, *, has_more: bool) -> None:
+        seq, entries = seq_of(line.body), self.entries
+        if seq < 1 or seq in self._seen:
+            self.bad.append(Damage(line.start, line.end))
+            return
+        if not line.is_ended or has_more != line.has_more or (entries and seq < entries[-1].seq):
+            self.is_untidy = True
+        self._seen.add(seq)
+        entries.append(Kept(seq, has_more, line.body))
 
 
 def survey(descriptor: int, size: int, place: Place, synced: int = 0) -> Survey:

@@ -1,0 +1,83 @@
+"""Two small watchers: the words as they come, and one log line for each call."""
+
+import io
+import logging
+
+import pytest
+
+from windlass import Agent, log_tool_calls, mirror_text, tool
+from windlass.core.event import Entry, MessageAdded, RunEnded, SessionOpened, TextDelta, ToolFinished, ToolStarted
+from windlass.core.message import ToolResult, user
+from windlass.testing import ScriptedModel, call, thinking
+
+
+@tool
+async def look() -> str:
+    """Looks."""
+    raise ValueError("dark")
+
+
+async def test_the_words_of_the_model_are_mirrored_and_nothing_else():
+    writer = io.StringIO()
+    model = ScriptedModel(thinking("Hmm.", "I look. ", call("look")), "Nothing there.", chunk=4)
+    await Agent(model, tools=[look], watchers=[mirror_text(writer)]).run("Look")
+    assert writer.getvalue() == "I look. Nothing there."
+
+
+def test_each_piece_is_flushed_where_the_writer_can():
+    done: list[str] = []
+
+    class Writer:
+        def write(self, text: str) -> None:
+            done.append(text)
+
+        def flush(self) -> None:
+            done.append("flushed")
+
+    watch = mirror_text(Writer())
+    watch(Entry(0, 0.0, TextDelta("a")))
+    watch(Entry(1, 0.0, MessageAdded(user("b"))))
+    assert done == ["a", "flushed"]
+
+
+def test_a_writer_need_not_be_able_to_flush():
+    done: list[str] = []
+
+    class Writer:
+        def write(self, text: str) -> None:
+            done.append(text)
+
+    mirror_text(Writer())(Entry(0, 0.0, TextDelta("a")))
+    assert done == ["a"]
+
+
+async def test_each_call_is_logged_as_it_begins_and_as_it_ends_with_the_ids(caplog):
+    caplog.set_level(logging.INFO, "windlass.tools")
+    agent = Agent(ScriptedModel(call("look"), "Done."), tools=[look], watchers=[log_tool_calls()])
+    outcome = await agent.session("s").run("Look")
+    records = [each for each in caplog.records if each.name == "windlass.tools"]
+    assert [(each.session_id, each.run_id) for each in records] == [("s", outcome.run_id)] * 2
+    begins, ends = [each.getMessage() for each in records]
+    assert begins == "look begins (call_1)"
+    assert ends.startswith("look error after 0.0")
+    assert ends.endswith(" s (call_1)")
+
+
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.WARNING])
+def test_the_logger_and_the_level_may_be_chosen(level, caplog):
+    caplog.set_level(logging.DEBUG)
+    watch = log_tool_calls(logging.getLogger("mine"), level)
+    watch(Entry(1, 0.0, ToolStarted("c1", "look", "read", "", "key", run_id="r")))
+    watch(Entry(2, 0.0, ToolFinished("c1", "look", ToolResult("c1", "look"), 1.25, run_id="r")))
+    assert [(each.name, each.levelno) for each in caplog.records] == [("mine", level)] * 2
+    assert caplog.records[1].getMessage() == "look ok after 1.250 s (c1)"
+
+
+def test_the_session_of_a_run_that_is_over_is_forgotten(caplog):
+    caplog.set_level(logging.INFO)
+    watch = log_tool_calls(logging.getLogger("mine"))
+    started = Entry(1, 0.0, ToolStarted("c1", "look", "read", "", "key", run_id="r"))
+    for entry in (Entry(0, 0.0, SessionOpened("s", 0, run_id="r")), started, Entry(2, 0.0, RunEnded("done", run_id="r"))):
+        watch(entry)
+    watch(started)
+    assert [each.session_id for each in caplog.records] == ["s", ""]
