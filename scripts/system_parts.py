@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -29,7 +30,24 @@ def on_path(command: str) -> Callable[[], bool]:
     return lambda: shutil.which(command) is not None
 
 
-PARTS: dict[str, Part] = {}
+def postgres_folder() -> Path | None:
+    """Where the programs of a PostgreSQL server lie. Debian keeps them off PATH, one folder for each version."""
+    folders = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb") if path.is_file()]
+    if folders:
+        return max(folders, key=lambda folder: float(folder.parent.name))
+    elsewhere = shutil.which("initdb")
+    return Path(elsewhere).resolve().parent if elsewhere else None
+
+
+def pgbouncer_program() -> str | None:
+    """PostgreSQL's usual pooler, which Debian keeps where not everybody's PATH leads."""
+    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
+
+
+PARTS: dict[str, Part] = {
+    "pgbouncer": Part(package="pgbouncer", present=lambda: pgbouncer_program() is not None),
+    "postgres": Part(package="postgresql", present=lambda: postgres_folder() is not None),
+}
 """By the name that tests use."""
 
 

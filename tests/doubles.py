@@ -1,4 +1,4 @@
-"""Stores and tools that tests of runs share: doubles that note what is done to them, or that stand still when told to."""
+"""Doubles that tests of runs share: stores and tools that note what is done to them, or stand still when told to."""
 
 import asyncio
 from collections.abc import Sequence

@@ -90,7 +90,7 @@ async def test_nothing_happens_before_somebody_looks():
 async def test_a_stream_can_be_read_once():
     stream = Agent(ScriptedModel("Hello.")).stream("Hi")
     await read(stream)
-    with pytest.raises(UsageError, match="has been read already: session.watch\\(\\) tells"):
+    with pytest.raises(UsageError, match=r"has been read already: session\.watch\(\) tells"):
         await read(stream)
 
 
@@ -109,8 +109,13 @@ async def test_leaving_a_stream_early_does_not_cancel_the_run():
 
 
 async def test_a_run_goes_on_when_nobody_holds_its_stream_any_more():
-    held = pause()
-    session = Agent(ScriptedModel([held, TextDelta("Done."), ReplyFinished()])).session("s")
+    held, ended = pause(), asyncio.Event()
+
+    async def watch(entry: Entry) -> None:
+        if isinstance(entry.event, RunEnded):
+            ended.set()
+
+    session = Agent(ScriptedModel([held, TextDelta("Done."), ReplyFinished()]), watchers=[watch]).session("s")
 
     async def glance() -> None:
         async for _ in session.stream("Go"):
@@ -121,8 +126,7 @@ async def test_a_run_goes_on_when_nobody_holds_its_stream_any_more():
         gc.collect()
         await held.reached()
         held.release()
-        while not of(await log_of(session.store, "s"), RunEnded):
-            await asyncio.sleep(0)
+        await ended.wait()
     assert [message.text for message in await session.messages()] == ["Go", "Done."]
 
 

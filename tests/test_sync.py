@@ -65,7 +65,7 @@ def test_all_calls_share_one_event_loop():
 
 async def test_inside_an_event_loop_a_clear_error_says_what_to_do_instead():
     model = ScriptedModel("Hello.")
-    with pytest.raises(UsageError, match="inside a running event loop .* use `await agent.run"):
+    with pytest.raises(UsageError, match=r"inside a running event loop .* use `await agent\.run"):
         Agent(model).run_sync("Hi")
     assert model.requests == []
 
@@ -130,8 +130,10 @@ def another_process(monkeypatch) -> Iterator[None]:
     loop, process = _background.loop(), _background._process
     monkeypatch.setattr(os, "getpid", lambda: process + 1)
     yield
-    child = _background.loop()
+    child, (thread,) = _background.loop(), [each for each in threading.enumerate() if each.name == "windlass-loop"][1:]
     child.call_soon_threadsafe(child.stop)
+    thread.join(SECONDS)
+    child.close()
     _background._loop, _background._process = loop, process
 
 

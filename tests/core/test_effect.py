@@ -85,8 +85,10 @@ ERRORS = [
     ),
     (
         BaseExceptionGroup("all", [asyncio.CancelledError(), SystemExit(1)]),
-        "BaseExceptionGroup: all (2 sub-exceptions): the tool was cancelled by something other than this run; "
-        "SystemExit: 1",
+        (
+            "BaseExceptionGroup: all (2 sub-exceptions): the tool was cancelled by something other than this run; "
+            "SystemExit: 1"
+        ),
     ),
 ]
 OPTIONS = [{}, {"timeout_seconds": 60.0}, {"abortable": False}]
@@ -514,9 +516,7 @@ async def test_a_cancel_during_the_grace_of_a_timeout_is_not_lost():
     clock = FakeClock()
     deaf, started, released = deaf_tool(timeout_seconds=3.0)
     model = ScriptedModel(call("deaf"), "Never said.")
-    run = asyncio.ensure_future(
-        Agent(model, tools=[deaf], clock=clock, limits=Limits(timeout_seconds=4)).run("Go")
-    )
+    run = asyncio.ensure_future(Agent(model, tools=[deaf], clock=clock, limits=Limits(timeout_seconds=4)).run("Go"))
     async with asyncio.timeout(SECONDS):
         await started.wait()
         await clock.advance(3)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles import SECONDS, NotedStore, kind, log_of, of
 from tests.transcript import assert_valid
-from windlass import Agent, Limits, Session, auto_continue, max_turns, tool, when_tool_called
+from windlass import Agent, Limits, Session, Tool, auto_continue, max_turns, tool, when_tool_called
 from windlass.core.error import AllModelsFailed, EmptyReply, ModelError, ProviderDown, RateLimited, ReplyCutOff
 from windlass.core.event import (
     AutoContinued,
@@ -164,21 +164,21 @@ async def test_a_shape_decides_what_is_sent_and_not_what_is_kept():
 
 
 async def test_a_model_that_never_waits_lets_others_run():
-    seen: list[int] = []
-    deltas = 1000
+    told, deltas, begun = 0, 1000, asyncio.Event()
 
     class Chatty:
         async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
-            for number in range(deltas):
-                seen.append(number)
+            nonlocal told
+            begun.set()
+            for _ in range(deltas):
+                told += 1
                 yield TextDelta("x")
             yield ReplyFinished()
 
     task = asyncio.ensure_future(Agent(Chatty()).run("Talk"))
     async with asyncio.timeout(SECONDS):
-        while not seen:
-            await asyncio.sleep(0)
-        assert len(seen) < deltas
+        await begun.wait()
+        assert 0 < told < deltas
         outcome = await task
     assert outcome.text == "x" * deltas
 
@@ -417,7 +417,7 @@ async def forbidden() -> str:
 )
 async def test_a_run_is_terminated_when_every_call_that_ran_asks_for_it_and_none_failed(asked, ends):
     model = ScriptedModel(calls(*asked), "Still here.")
-    tools = [finish, maybe, break_down, forbidden]
+    tools: list[Tool[..., Any]] = [finish, maybe, break_down, forbidden]
     outcome = await Agent(model, tools=tools).run("Go")
     assert_valid(outcome.messages)
     if ends:
@@ -488,9 +488,7 @@ async def test_steering_comes_after_the_results_of_the_turn():
     assert_valid(outcome.messages)
 
 
-@pytest.mark.parametrize(
-    ("mode", "heard"), [("one", [["a"], ["a", "b"], ["a", "b", "c"]]), ("all", [["a", "b", "c"]])]
-)
+@pytest.mark.parametrize(("mode", "heard"), [("one", [["a"], ["a", "b"], ["a", "b", "c"]]), ("all", [["a", "b", "c"]])])
 async def test_steering_is_handed_over_one_at_a_time_or_all_at_once(mode, heard):
     sessions: list[Session] = []
     model = ScriptedModel(call("meddle"), "1", "2", "3")
@@ -671,8 +669,21 @@ async def test_a_guardrail_may_be_any_callable():
     assert (outcome.status, outcome.reason) == ("stopped", "Watchful")
 
 
+async def test_of_what_guardrails_say_only_nudges_and_halts_count():
+    def start_odd():
+        def odd(step: Step) -> Any:
+            return "careful"
+
+        return odd
+
+    model = ScriptedModel(call("add", a=1, b=1), "Two.")
+    outcome = await Agent(model, tools=[add], guardrails=[start_odd]).run("Go")
+    assert (outcome.status, len(outcome.messages)) == ("done", 4)
+
+
 async def test_guardrails_count_anew_in_each_run():
-    model = ScriptedModel(*[call("add", a=1, b=1), call("add", a=1, b=1), "Two."] * 2)
+    twice = [call("add", a=1, b=1)] * 2
+    model = ScriptedModel(*twice, "Two.", *twice, "Two.")
     session = Agent(model, tools=[add], guardrails=[repeated_calls()]).session("s")
     await session.run("1 + 1?")
     await session.run("Again?")

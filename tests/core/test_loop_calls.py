@@ -4,6 +4,7 @@ import asyncio
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, log_of, of, rounds
@@ -101,14 +102,16 @@ async def test_errors_of_a_raw_schema_are_told_with_their_paths():
         "type": "object",
         "properties": {"at": {"type": "object", "properties": {"x": {"type": "integer"}}}, "n": {"type": "integer"}},
     }
-    raw = tool_from_schema("raw", "Takes anything.", schema, lambda arguments: str(arguments))
+    raw = tool_from_schema("raw", "Takes anything.", schema, lambda arguments: f"{arguments}")
     result = await result_of(call("raw", at={"x": "here"}, n="many"), raw)
     assert "at.x: expected an integer, got 'here'" in result.text
     assert "n: expected an integer, got 'many'" in result.text
 
 
 async def test_a_wrong_call_does_not_keep_its_neighbours_from_running():
-    results = await results_of(call("greet", name="Ada"), call("nope"), call("look", "{"), call("look"), tools=[greet, look])
+    results = await results_of(
+        call("greet", name="Ada"), call("nope"), call("look", "{"), call("look"), tools=[greet, look]
+    )
     assert [result.status for result in results] == [Status.OK, Status.ERROR, Status.ERROR, Status.OK]
 
 
@@ -201,7 +204,9 @@ async def test_no_more_calls_run_at_once_than_the_limit_allows():
 
 async def test_a_limit_of_one_runs_the_calls_one_after_the_other():
     meter = Meter()
-    await results_of(call("slow", name="a"), call("quick", name="b"), tools=meter.tools, limits=Limits(max_parallel_tools=1))
+    await results_of(
+        call("slow", name="a"), call("quick", name="b"), tools=meter.tools, limits=Limits(max_parallel_tools=1)
+    )
     assert meter.steps == ["+a", "-a", "+b", "-b"]
 
 
@@ -420,7 +425,7 @@ async def test_a_summary_is_made_of_the_result_and_of_no_error():
 
 
 async def test_the_summary_that_a_tool_gives_itself_stands():
-    @tool(summary=lambda result: "made")
+    @tool(summary=lambda _: "made")
     async def read() -> ToolOutput:
         """Reads."""
         return ToolOutput("long", summary="given")
@@ -489,6 +494,26 @@ async def test_a_tool_may_return_a_whole_result_but_not_choose_whom_it_answers()
     result = await result_of(call("give"), give)
     assert (result.call_id, result.name, result.text) == ("call_1", "give", "given")
     assert (result.status, result.summary) == (Status.ERROR, "short")
+
+
+@pytest.mark.parametrize(
+    ("made", "status", "text"),
+    [
+        (ToolResult("", "", status="odd"), Status.ERROR, ""),  # type: ignore[arg-type]
+        (ToolResult("", "", status="denied"), Status.DENIED, ""),  # type: ignore[arg-type]
+        (ToolResult("", "", "text"), Status.OK, "text"),  # type: ignore[arg-type]
+        (ToolResult("", "", (Text(5),)), Status.OK, '[{"type":"text","text":5,"signature":""}]'),  # type: ignore[arg-type]
+    ],
+    ids=["unknown status", "status as text", "content as text", "no text"],
+)
+async def test_a_whole_result_that_is_not_sound_is_made_so(made, status, text):
+    @tool
+    async def give() -> ToolResult:
+        """Gives."""
+        return made
+
+    result = await result_of(call("give"), give)
+    assert (result.status, result.text) == (status, text)
 
 
 # -- what a tool can do while it runs ----------------------------------------------------------------------------------
@@ -594,7 +619,7 @@ async def test_tools_may_be_added_from_many_threads_at_once():
     def fetch(number: int, context: ToolContext) -> str:
         """Fetches a tool."""
         barrier.wait(SECONDS)
-        context.add_tools(tool(name=f"new_{number}", description="New.")(added.function))
+        context.add_tools(msgspec.structs.replace(added, name=f"new_{number}"))
         return "fetched"
 
     model = ScriptedModel(calls(*[call("fetch", number=number) for number in range(8)]), "Done.")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds
 from tests.transcript import assert_valid
-from windlass import Agent, Limits, Session, Verdict, tool
+from windlass import Agent, Limits, Session, ToolCall, Verdict, before, tool
 from windlass.core.error import StoreError
 from windlass.core.event import (
     CancelRequested,
@@ -107,6 +107,19 @@ async def test_a_cancel_while_somebody_is_asked_gives_every_call_a_result():
         return []
 
     session = Agent(ScriptedModel(calls(call("look"), call("look"))), tools=[look], permission=slow_person).session()
+    task = await running(session, asked)
+    await session.cancel()
+    assert statuses(await ended(task)) == [Status.CANCELLED_BEFORE_START] * 2
+
+
+async def test_a_cancel_while_a_prepare_hook_waits_gives_every_call_a_result():
+    asked = asyncio.Event()
+
+    async def slow(asked_for: ToolCall, arguments: dict[str, Any]) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    session = Agent(ScriptedModel(calls(call("look"), call("look"))), tools=[before(look, slow)]).session()
     task = await running(session, asked)
     await session.cancel()
     assert statuses(await ended(task)) == [Status.CANCELLED_BEFORE_START] * 2
@@ -319,6 +332,7 @@ async def test_a_run_whose_tool_ignores_the_cancel_is_left_behind():
     agent = Agent(model, tools=[deaf, look], clock=clock, limits=Limits(max_parallel_tools=1))
     session = agent.session("s")
     task = await running(session, started)
+    await session.cancel()
     await session.cancel()
     await clock.advance(PATIENCE_SECONDS - 1)
     assert not task.done()

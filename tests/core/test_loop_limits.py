@@ -166,9 +166,7 @@ async def test_a_tool_that_ends_in_its_own_way_does_not_give_the_run_more_time()
         return "never"
 
     model = ScriptedModel(call("calm"), "Never said.")
-    run = asyncio.ensure_future(
-        Agent(model, tools=[calm], clock=clock, limits=Limits(timeout_seconds=10)).run("Go")
-    )
+    run = asyncio.ensure_future(Agent(model, tools=[calm], clock=clock, limits=Limits(timeout_seconds=10)).run("Go"))
     async with asyncio.timeout(SECONDS):
         await started.wait()
         await clock.advance(10)

@@ -10,8 +10,8 @@ from tests.doubles import NotedStore, log_of, of
 from tests.transcript import assert_valid
 from windlass import (
     Agent,
-    Permissions,
     PermissionRequest,
+    Permissions,
     Tool,
     Verdict,
     allow,
@@ -106,7 +106,8 @@ async def test_a_gate_of_your_own_is_asked_about_every_call():
 
 async def test_a_question_tells_what_will_be_done_to_what():
     person = Person()
-    await Agent(ScriptedModel(call("delete", path="a"), "Done."), tools=[delete], permission=person).session("s").run("x")
+    agent = Agent(ScriptedModel(call("delete", path="a"), "Done."), tools=[delete], permission=person)
+    await agent.session("s").run("Go")
     ((question,),) = person.questions
     assert (question.tool, question.action, question.target) == ("delete", "file.delete", "a")
     assert (question.arguments, question.required) == ({"path": "a"}, True)
@@ -123,7 +124,7 @@ async def test_a_tool_that_does_not_say_is_asked_about_by_its_name_and_arguments
 
 async def test_a_question_is_about_the_final_arguments():
     person = Person()
-    rewritten = before(delete, lambda asked, arguments: {"path": arguments["path"].removeprefix("/")})
+    rewritten = before(delete, lambda _, arguments: {"path": arguments["path"].removeprefix("/")})
     await results_of(call("delete", path="/etc"), tools=[rewritten], permission=Permissions(handler=person))
     ((question,),) = person.questions
     assert (question.arguments, question.target, done) == ({"path": "etc"}, "etc", ["etc"])
@@ -150,7 +151,8 @@ async def test_a_tool_may_need_permission_for_some_arguments_only():
         return "pushed"
 
     person = Person()
-    await results_of(call("push", force=False), call("push", force=True), tools=[push], permission=Permissions(handler=person))
+    gate = Permissions(handler=person)
+    await results_of(call("push", force=False), call("push", force=True), tools=[push], permission=gate)
     ((question,),) = person.questions
     assert question.arguments == {"force": True}
 
@@ -304,7 +306,8 @@ async def test_a_decision_says_everything_about_itself():
 
 async def test_a_verdict_for_the_session_holds_for_later_runs():
     person = Person(Verdict(allow=True, scope="session"))
-    model = ScriptedModel(call("delete", path="a"), call("delete", path="b"), "Done.", call("delete", path="c"), "Done.")
+    a, b, c = [call("delete", path=path) for path in "abc"]
+    model = ScriptedModel(a, b, "Done.", c, "Done.")
     session = Agent(model, tools=[delete], permission=Permissions(handler=person)).session()
     await session.run("Go")
     await session.run("Again")

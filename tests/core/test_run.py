@@ -11,7 +11,7 @@ import pytest
 from tests.doubles import SECONDS, Held, log_of, of, rounds
 from windlass import Agent, Limits, ToolContext, tool
 from windlass.core.error import ProviderDown, UsageError
-from windlass.core.event import Custom, ErrorRaised, MessageAdded, ModelRequested, ToolProgress
+from windlass.core.event import Custom, ErrorRaised, MessageAdded, ModelRequested, RunEnded, ToolProgress
 from windlass.core.loop import act, react, turn
 from windlass.core.message import Usage, user
 from windlass.core.model import Price
@@ -146,7 +146,7 @@ async def test_an_error_that_cannot_be_shown_fails_the_run_all_the_same():
     agent = Agent(ScriptedModel(), engine=broken)
     outcome = await agent.session("s").run("Go")
     assert (outcome.status, outcome.reason) == ("failed", "Hostile")
-    assert (await log_of(agent.store, "s"))[-1].error == "(no readable message)"
+    assert of(await log_of(agent.store, "s"), RunEnded)[0].error == "(no readable message)"
 
 
 async def test_what_a_run_costs_is_known_while_it_runs():
@@ -260,10 +260,28 @@ async def test_when_nobody_watches_nothing_is_shown():
     assert await inside(body) == 2
 
 
+async def test_what_is_stored_waits_for_a_reader_with_backpressure():
+    stored = 0
+
+    async def talkative(run: Run) -> Outcome[Any]:
+        nonlocal stored
+        for _ in range(5000):
+            await run.emit(Custom("note", run_id=run.run_id))
+            stored += 1
+        return run.outcome("done")
+
+    seen = 0
+    async with asyncio.timeout(SECONDS):
+        async for event in Agent(ScriptedModel(), engine=talkative).session().stream("Go", backpressure=True):
+            seen += isinstance(event, Custom)
+            assert stored - seen < 2500
+    assert (seen, stored) == (5000, 5000)
+
+
 # -- the end from outside ----------------------------------------------------------------------------------------------
 
 
-async def test_a_run_that_was_told_to_end_before_it_began_never_does():
+async def test_a_run_that_was_told_to_end_before_it_began_never_does(monkeypatch):
     begun: list[str] = []
 
     async def engine(run: Run) -> Outcome[Any]:
@@ -278,7 +296,7 @@ async def test_a_run_that_was_told_to_end_before_it_began_never_does():
         run.cancel("now")
         return run
 
-    session._build = built  # type: ignore[method-assign]
+    monkeypatch.setattr(session, "_build", built)
     outcome = await session.run("Go")
     assert (outcome.status, begun) == ("cancelled", [])
 

@@ -27,7 +27,7 @@ from windlass.core.event import (
     TextDelta,
     UsageReported,
 )
-from windlass.core.message import Image, Status, Text, ToolCall, ToolResult, Usage, user
+from windlass.core.message import Image, Status, Text, ToolCall, ToolResult, Usage, assistant, user
 from windlass.core.model import Request, info_of
 from windlass.core.tool import Skip, tool, tool_from_schema
 from windlass.core.wrap import (
@@ -306,6 +306,28 @@ async def test_the_last_error_is_raised_when_all_attempts_have_failed():
     with pytest.raises(ProviderDown, match="two"):
         await listen(model)
     assert clock.slept == [2.0]
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        [ReplyFinished()],
+        [TextDelta(" \n"), ReplyFinished()],
+        [UsageReported(Usage(1, 0)), ReplyFinished()],
+        [ReplyFinished(message=assistant(" "))],
+    ],
+)
+async def test_an_empty_answer_is_asked_for_again(empty):
+    model = ScriptedModel(empty, "Here I am.")
+    events = await listen(retried(model, clock=FakeClock(auto=True)))
+    assert [event.error for event in events if isinstance(event, RetryScheduled)] == ["EmptyReply"]
+    assert events[-2].text == "Here I am."
+
+
+@pytest.mark.parametrize("answer", [call("look"), [ReplyFinished(message=assistant("Yes."))], "Yes."])
+async def test_an_answer_of_any_kind_is_not_asked_for_again(answer):
+    events = await listen(retried(ScriptedModel(answer), clock=FakeClock(auto=True)))
+    assert not [event for event in events if isinstance(event, RetryScheduled)]
 
 
 async def test_one_attempt_is_no_retry():

@@ -10,6 +10,7 @@ import enum
 import json
 import math
 import pathlib
+import random
 import types
 import uuid
 from collections import UserDict, deque
@@ -184,16 +185,28 @@ def written(value: Any, *, escaped: bool) -> str:
     return json.dumps(value, ensure_ascii=escaped)
 
 
-def mangled(text: str, place: int, garbage: str) -> str:
-    """A text that goes wrong somewhere."""
-    place %= len(text) + 1
-    return text[:place] + garbage
-
-
 valid_texts = st.builds(written, objects | plausible | json_values, escaped=st.booleans())
-mangled_texts = st.builds(mangled, valid_texts, st.integers(0, 200), st.sampled_from(["", "}", '"', "\\", ",", "\0", "]"]))
-argument_texts = st.sampled_from(RAW_ARGUMENTS) | valid_texts | mangled_texts | any_text
+argument_texts = valid_texts | st.sampled_from(RAW_ARGUMENTS) | any_text
 names = st.sampled_from(NAMES[:4]) | st.sampled_from(NAMES) | any_text
+
+
+def mangled(text: str, chance: random.Random) -> str:
+    """The text with something wrong with it, somewhere."""
+    text = text[:2_000]  # what is long is there as it is
+    here, there = sorted((chance.randint(0, len(text)), chance.randint(0, len(text))))
+    garbage = chance.choice(NASTY_TEXTS)[:20] or chance.choice('{}[]",:\\0-eNI ')
+    kind = chance.randrange(6)
+    if kind == 0:
+        return text[:there]
+    if kind == 1:
+        return text[:here] + garbage + text[here:]
+    if kind == 2:
+        return text[:here] + text[there:]
+    if kind == 3:
+        return text[:there] + text[here:]
+    if kind == 4:
+        return written({chance.choice(NASTY_KEYS): text, "number": here, "path": garbage}, escaped=chance.random() < 0.5)
+    return text[:here] + json.dumps(garbage) + text[there:]
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -349,11 +362,11 @@ HOSTILE_VALUES: Sequence[Callable[[], Any]] = (
     lambda: {1, "1", None, (2, 3)},
     lambda: frozenset([frozenset()]),
     lambda: deque([1, 2]),
-    lambda: range(10**12),
+    lambda: range(3),
     _cycle,
     lambda: _tower(lambda value: [value]),
     lambda: _tower(lambda value: {"k": value}),
-    lambda: _tower(lambda value: (value, value), 12),
+    lambda: _tower(lambda value: (value, value), 7),
     lambda: _tower(lambda value: Node(children=[value]), 200),
     _node_cycle,
     Liar,
@@ -419,13 +432,29 @@ HOSTILE_ERRORS: Sequence[Callable[[], BaseException]] = (
 )
 """What a tool raises."""
 
-result_values = (
-    st.sampled_from(HOSTILE_VALUES)
-    | json_values.map(lambda value: lambda: value)
-    | st.recursive(
-        st.sampled_from(HOSTILE_VALUES).map(lambda make: make()) | words | numbers | st.binary(max_size=8),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.integers() | keys, inner, max_size=3),
-        max_leaves=5,
-    ).map(lambda value: lambda: value)
-)
-result_errors = st.sampled_from(HOSTILE_ERRORS)
+ENDLESS = (lambda: range(10**12), lambda: ["x"] * 1_000_000)
+"""Values that are cut, which takes as long as a million values take."""
+
+result_values = st.sampled_from([*HOSTILE_VALUES, *HOSTILE_ERRORS]) | json_values.map(lambda value: lambda: value)
+
+
+def nested(make: Callable[[], Any], chance: random.Random) -> Callable[[], Any]:
+    """The value inside other values; what is raised stays as it is."""
+    other, key, kind = chance.choice(HOSTILE_VALUES), chance.choice(NASTY_KEYS), chance.randrange(8)
+
+    def wrapped() -> Any:
+        value = make()
+        if isinstance(value, BaseException):
+            return value
+        return (
+            lambda: [value, other()],
+            lambda: {key: value, "other": other()},
+            lambda: (value, {1: other(), None: value}),
+            lambda: Node(key, [value, other()]),
+            lambda: Sealed({key: [value]}),
+            lambda: ToolOutput(value, render=other(), summary=key),
+            lambda: ToolOutput([other()], render={key: value}, is_error=True),
+            lambda: ToolResult(key, key, (Text(key),), render=[value, other()], summary=key),
+        )[kind]()
+
+    return wrapped

@@ -7,6 +7,7 @@ does not allow, every entry of the log survives its way through JSON, and the ne
 import asyncio
 import json
 import logging
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -18,18 +19,30 @@ from hypothesis import strategies as st
 
 from tests.faults import hostile
 from tests.transcript import assert_valid
-from windlass import Agent, Limits, Outcome, ToolCall, ToolContext, tool, tool_from_schema
+from windlass import (
+    Agent,
+    Limits,
+    Outcome,
+    Text,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    allow_all,
+    tool,
+    tool_from_schema,
+)
 from windlass.core.codec import decode_entry, encode_entry
 from windlass.core.event import Entry
 from windlass.core.fold import fold
 from windlass.core.message import Message, Status
+from windlass.core.plain import clean
 from windlass.core.store import Store
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite import SqliteStore
 from windlass.testing import Reply, ScriptedModel, call
 
 CASES = 10_000
-CALLS_PER_REPLY = 40
+CALLS_PER_REPLY = 10
 
 
 @pytest.fixture(autouse=True)
@@ -156,29 +169,32 @@ def check(stage: Stage, calls: Sequence[ToolCall], outcome: Outcome[Any], entrie
     assert_storable(entries)
 
 
-def clean(text: str) -> str:
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 # -- the search --------------------------------------------------------------------------------------------------------
 
 argument_cases = st.builds(ToolCall, st.sampled_from(hostile.CALL_IDS), hostile.names, hostile.argument_texts)
-result_cases = hostile.result_values | hostile.result_errors
 
 
 @st.composite
 def replies(draw: st.DrawFn) -> tuple[list[ToolCall], list[Any]]:
-    """Hostile calls, and calls of a tool whose results are hostile, mixed."""
-    results = draw(st.lists(result_cases, min_size=CALLS_PER_REPLY // 2, max_size=CALLS_PER_REPLY // 2))
-    calls = draw(st.lists(argument_cases, min_size=CALLS_PER_REPLY // 2, max_size=CALLS_PER_REPLY // 2))
+    """Hostile calls, and calls of a tool whose results are hostile, each in many variations, mixed."""
+    calls = draw(st.lists(argument_cases, min_size=1, max_size=4))
+    results = draw(st.lists(hostile.result_values, min_size=1, max_size=4))
+    chance = random.Random(draw(st.integers(0, 2**32)))
+    while len(calls) < CALLS_PER_REPLY // 2:
+        model = chance.choice(calls)
+        calls.append(ToolCall(model.call_id, model.name, hostile.mangled(model.arguments, chance)))
+    while len(results) < CALLS_PER_REPLY // 2:
+        results.append(hostile.nested(chance.choice(results), chance))
     calls += [call("give", place=place) for place in range(len(results))]
-    return draw(st.permutations(calls)), results
+    chance.shuffle(calls)
+    return calls, results
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(300)
 def test_ten_thousand_hostile_calls_and_results(report):
     seen: list[int] = []
+    different: set[tuple[str, str]] = set()
 
     @settings(
         max_examples=CASES // CALLS_PER_REPLY + 10,
@@ -191,11 +207,155 @@ def test_ten_thousand_hostile_calls_and_results(report):
     def search(drawn):
         calls, results = drawn
         stage = Stage(results)
-        with asyncio.Runner() as runner:
-            outcome, entries = runner.run(play(stage, calls))
+        outcome, entries = runner.run(play(stage, calls))
         check(stage, calls, outcome, entries)
         seen.append(len(calls))
+        different.update([(each.name, each.arguments) for each in calls])
 
-    search()
+    with asyncio.Runner() as runner:
+        search()
     report.append(f"hostile calls and results: {sum(seen)} cases in {len(seen)} runs")
     assert sum(seen) >= CASES
+    assert len(different) >= CASES // 4, f"the search goes in circles: only {len(different)} calls are different"
+
+
+# -- what is known to hurt, one by one ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", range(len(hostile.HOSTILE_VALUES)))
+async def test_whatever_a_tool_returns_becomes_a_result(place):
+    stage = Stage([hostile.HOSTILE_VALUES[place]])
+    for calls in ([call("give", place=0)], [call("give", place=0), call("give", place=0)]):
+        check(stage, calls, *await play(stage, calls))
+
+
+@pytest.mark.parametrize("place", range(len(hostile.HOSTILE_ERRORS)))
+async def test_whatever_a_tool_raises_becomes_a_result(place):
+    stage = Stage([hostile.HOSTILE_ERRORS[place]])
+    for calls in ([call("give", place=0)], [call("give", place=0), call("give", place=0)]):
+        outcome, entries = await play(stage, calls)
+        check(stage, calls, outcome, entries)
+        assert {result.status for result in outcome.messages[2].tool_results} == {Status.ERROR}
+
+
+@pytest.mark.parametrize("name", hostile.NAMES)
+async def test_whatever_arguments_a_model_writes_are_answered(name):
+    stage = Stage()
+    calls = [ToolCall("", name, raw) for raw in hostile.RAW_ARGUMENTS]
+    check(stage, calls, *await play(stage, calls))
+
+
+async def test_whatever_a_model_says_is_given_to_tools_as_it_is():
+    """NUL, bidirectional marks, paths and options are text like any other: to judge them is the tool's business."""
+    stage = Stage()
+    texts = [text for text in hostile.NASTY_TEXTS if clean(text) == text]
+    calls = [ToolCall("", "count", json.dumps({"number": 1, "path": text})) for text in texts]
+    outcome, entries = await play(stage, calls)
+    check(stage, calls, outcome, entries)
+    assert [result.text for result in outcome.messages[2].tool_results] == texts
+
+
+async def test_a_key_that_is_there_twice_is_refused():
+    calls = [ToolCall("", "count", '{"number": 1, "path": "ls", "path": "rm"}')]
+    outcome, _ = await play(Stage(), calls)
+    (result,) = outcome.messages[2].tool_results
+    assert result.status is Status.ERROR
+    assert "'path' is there twice" in result.text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        json.dumps({"number": 1, "path": "x" * 10_000_000}),
+        json.dumps({"number": 1, "path": "x" * 8_000_000}),
+        json.dumps({"x" * 8_000_000: 1}),
+        '{"number": ' + "9" * 8_000_000,
+        "[" * 8_000_000,
+        '{"number": 1, "path": ' + '"\\u0000' * 1_000_000,
+        "\ud800" * 8_000_000,
+    ],
+    ids=["too long", "long", "key", "digits", "brackets", "escapes", "surrogates"],
+)
+async def test_ten_megabytes_of_arguments_are_answered(arguments):
+    stage, calls = Stage(), [ToolCall("", "count", arguments)]
+    check(stage, calls, *await play(stage, calls))
+
+
+@pytest.mark.parametrize("make", hostile.ENDLESS)
+async def test_a_result_without_end_is_cut(make):
+    stage, calls = Stage([make]), [call("give", place=0)]
+    check(stage, calls, *await play(stage, calls))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 10_000_000,
+        "\ud800" * 3_000_000,
+        b"\xff" * 5_000_000,
+        ["x" * 1_000] * 10_000,
+        {str(number): number for number in range(100_000)},
+    ],
+    ids=["text", "surrogates", "bytes", "texts", "keys"],
+)
+async def test_ten_megabytes_of_results_are_kept(value):
+    stage, calls = Stage([lambda: value]), [call("give", place=0)]
+    check(stage, calls, *await play(stage, calls))
+
+
+async def test_all_of_it_is_kept_in_a_file(tmp_path):
+    """What is read from the file is what the run has seen."""
+    results = [*hostile.HOSTILE_VALUES, *hostile.HOSTILE_ERRORS]
+    calls = [call("give", place=place) for place in range(len(results))]
+    calls += [ToolCall(call_id, "count", raw) for call_id, raw in zip(hostile.CALL_IDS, hostile.RAW_ARGUMENTS, strict=False)]
+    store, stage = SqliteStore(tmp_path / "sessions.db"), Stage(results)
+    check(stage, calls, *await play(stage, calls, store))
+    await store.aclose()
+
+
+# -- those who stand around the tool -----------------------------------------------------------------------------------
+
+GARBAGE = (None, 5, "words", [], {}, object(), hostile.Liar(), ToolResult("", "", (Text("\ud800"),), render=hostile.Liar()))
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("place", ["prepare", "finish", "summary", "target", "permission"])
+async def test_a_hook_that_returns_garbage_does_not_hurt_the_log(garbage, place):
+    options: dict[str, Any] = {place: lambda *_: garbage}
+    if place in {"prepare", "finish"}:
+        options = {place: (options[place],)}
+    meddled = msgspec.structs.replace(Stage().count, **options)
+    await answered(Agent(scripted(), tools=[meddled], permission=allow_all))
+
+
+@pytest.mark.parametrize("garbage", [*GARBAGE, [None], [5], [hostile.Liar()]], ids=lambda value: type(value).__name__)
+async def test_a_gate_that_answers_garbage_lets_nothing_through(garbage):
+    async def gate(_requests: Any) -> Any:
+        return garbage
+
+    outcome = await answered(Agent(scripted(), tools=Stage().tools, permission=gate))
+    assert outcome.messages[2].tool_results[0].status is Status.DENIED
+
+
+@pytest.mark.parametrize("make", hostile.HOSTILE_ERRORS[:8])
+async def test_a_model_that_raises_anything_fails_the_run_and_nothing_more(make):
+    agent = Agent(ScriptedModel(make(), "Fine."))
+    session = agent.session("s")
+    outcome = await session.run("go")
+    assert outcome.status == "failed"
+    assert (await session.run("again")).text == "Fine."
+    assert_storable(await agent.store.read("s"))
+
+
+def scripted() -> ScriptedModel:
+    return ScriptedModel(call("count", number=1, path="x"), "Done.")
+
+
+async def answered(agent: Agent[Any]) -> Outcome[Any]:
+    """A run whose one call gets a result that can be stored and sent."""
+    outcome = await agent.session("s").run("go")
+    assert outcome.status == "done", outcome.error
+    assert_valid(outcome.messages)
+    assert_sendable(outcome.messages)
+    assert_storable(await agent.store.read("s"))
+    return outcome

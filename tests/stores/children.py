@@ -10,6 +10,7 @@ from windlass.core import faults
 from windlass.core.error import SessionBusy, StoreError
 from windlass.core.event import Custom, Entry
 from windlass.core.store import Lease
+from windlass.stores.file import FileStore
 from windlass.stores.sqlite import SqliteStore
 
 
@@ -18,9 +19,14 @@ def tell(*words: object) -> None:
     print(*words, flush=True)  # noqa: T201
 
 
+def store_at(path: str) -> SqliteStore | FileStore:
+    """The kind of store that a path is for."""
+    return SqliteStore(path) if path.endswith(".db") else FileStore(path)
+
+
 async def race(path: str, sessions: str) -> None:
     """Try for each session, all at once with whoever else is started; hold what was won until stdin ends."""
-    store = SqliteStore(path)
+    store = store_at(path)
     tell("ready")
     sys.stdin.readline()
     for number in range(int(sessions)):
@@ -35,7 +41,7 @@ async def race(path: str, sessions: str) -> None:
 
 async def fork(path: str) -> None:
     """Use a store in a forked child, which must be refused there, and harmless here."""
-    store = SqliteStore(path)
+    store = store_at(path)
     lease = await store.acquire("s")
     await store.append(lease, [Entry(1, 0.0, Custom("before"), "e-1")], sync=False)
     if (pid := os.fork()) == 0:
@@ -46,7 +52,18 @@ async def fork(path: str) -> None:
     await store.aclose()
 
 
-def in_forked_child(inherited: SqliteStore, path: str) -> int:
+async def leave_child(path: str) -> None:
+    """Hold a session, and fork a child that does nothing until stdin ends."""
+    store = store_at(path)
+    await store.acquire("s")
+    if os.fork() == 0:
+        sys.stdin.read()
+        os._exit(0)
+    tell("forked")
+    sys.stdin.read()
+
+
+def in_forked_child(inherited: SqliteStore | FileStore, path: str) -> int:
     """0 when the inherited store is refused, and a new one works."""
     try:
         inherited.append_now(Lease("s", 1), [Entry(2, 0.0, Custom("child"), "c-2")], sync=False)
@@ -57,7 +74,7 @@ def in_forked_child(inherited: SqliteStore, path: str) -> int:
 
     async def use_both() -> int:
         await inherited.aclose()
-        store = SqliteStore(path)
+        store = store_at(path)
         entries = await store.read("s")
         try:
             await store.acquire("s")
@@ -93,7 +110,7 @@ def kill_rounds(path: str, rounds: str, seed: str) -> None:
 
 async def drive(path: str, acknowledged: int, pipe: int, chance: random.Random) -> None:
     """Append for ever, telling the number of the last entry after each append; first, nothing may be missing."""
-    store = SqliteStore(path)
+    store = store_at(path)
     lease = await store.acquire("s")
     found = [(entry.seq, entry.id) for entry in await store.read("s")]
     if found != [(seq, f"e-{seq}") for seq in range(1, len(found) + 1)] or len(found) < acknowledged:

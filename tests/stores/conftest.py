@@ -1,7 +1,8 @@
-"""A file for sessions, and a store in it."""
+"""A file for sessions and a store in it; a folder for sessions and a store in that."""
 
 import pytest
 
+from windlass.stores.file import FileStore
 from windlass.stores.sqlite import SqliteStore
 
 
@@ -27,3 +28,27 @@ async def store_at():
 @pytest.fixture
 def store(store_at, path):
     return store_at(path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "sessions"
+
+
+@pytest.fixture
+async def files_at():
+    """Makes stores of files that are closed when the test is over."""
+    made = []
+
+    def make(folder) -> FileStore:
+        made.append(FileStore(folder))
+        return made[-1]
+
+    yield make
+    for store in made:
+        await store.aclose()
+
+
+@pytest.fixture
+def files(files_at, folder):
+    return files_at(folder)

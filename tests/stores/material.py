@@ -1,4 +1,4 @@
-"""What the tests of the SQLite store share: entries to append, and others who use the same file."""
+"""What the tests of stores share: entries to append, and others who use the same file."""
 
 import subprocess
 import sys

@@ -270,16 +270,16 @@ def made_by_hand(call: ToolCall, result: ToolResult) -> ToolResult:
 
 def content_of(value: Any) -> tuple[ResultPart, ...]:
     """Parts as they are; everything else as text."""
-    parts = [_sound(each) for each in (value if isinstance(value, (list, tuple)) else (value,))]
-    if parts and None not in parts:
-        return tuple(cast("Sequence[ResultPart]", parts))
+    values: Sequence[Any] = value if type(value) is list or type(value) is tuple else (value,)
+    if values and all(isinstance(each, _PARTS) for each in values):
+        parts = [_sound(each) for each in values]
+        if None not in parts:
+            return tuple(cast("list[ResultPart]", parts))
     return (Text(to_text(value)),)
 
 
-def _sound(part: Any) -> ResultPart | None:
-    """The part as it can be stored; nothing when it is no part, or one in name only."""
-    if not isinstance(part, _PARTS):
-        return None
+def _sound(part: ResultPart) -> ResultPart | None:
+    """The part as it can be stored; nothing when it holds what it should not."""
     fields = msgspec.structs.asdict(part)
     if type(fields.pop("data", b"")) is not bytes or {*map(type, fields.values())} != {str}:
         return None

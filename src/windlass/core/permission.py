@@ -5,7 +5,6 @@ matches a call decides: deny, then ask, then allow. Without a matching rule a ca
 asked about, and any other is allowed. When nobody can be asked, asking is denying.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, get_args
@@ -143,6 +142,8 @@ class Grant(Struct, frozen=True):
     @property
     def grant_id(self) -> str:
         """Names it, to revoke it by."""
+        import hashlib
+
         key = f"{self.scope}\0{self.tool}\0{self.action}\0{self.target}\0{self.session_id}"
         return f"grant_{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 

@@ -4,7 +4,6 @@ A tool is a value: a description for the model, how to parse its arguments, and 
 (`wrap.py`) make a new tool from an old one.
 """
 
-import difflib
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -453,6 +452,8 @@ class Toolbox:
         """What to call instead of a tool that does not exist."""
         if not self._tools:
             return "there are no tools"
+        import difflib
+
         near = difflib.get_close_matches(name.lower(), {known.lower(): known for known in self._tools}, 3, 0.5)
         names = sorted(
             [known for known in self._tools if known.lower() in near], key=lambda each: near.index(each.lower())

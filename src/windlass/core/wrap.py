@@ -6,15 +6,15 @@ They read as adjectives, and stack: `retried(gated(model, budget))`. A wrapper o
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias, cast
 
 import msgspec
 
 from .clock import SYSTEM_CLOCK, Clock
-from .error import AllModelsFailed, ConfigError, ModelError, ReplyCutOff
-from .event import ErrorRaised, FailedOver, ModelEvent, ReplyFinished, RetryScheduled
+from .error import AllModelsFailed, ConfigError, EmptyReply, ModelError, ReplyCutOff
+from .event import ErrorRaised, FailedOver, ModelEvent, ReplyFinished, RetryScheduled, TextDelta, ToolCallDelta
 from .message import Text, ToolCall, ToolResult
-from .model import Model, ModelInfo, Request, info_of
+from .model import Model, ModelInfo, Request, info_of, is_empty
 from .tool import Arguments, Finish, Prepare, Tool, ToolContext
 
 # -- models ------------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def retried(
     jitter: Callable[[], float] = random.random,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Model:
-    """Ask again after an error that may pass, or an answer that broke off, and say so while waiting.
+    """Ask again after an error that may pass, an answer that broke off or an empty one, and say so while waiting.
 
     The wait doubles from `base_seconds`, at most `max_seconds`, and is shortened by chance so that many do not come
     back at once; a provider that asks for a longer wait gets it, up to the same maximum.
@@ -92,9 +92,12 @@ def retried(
         while True:
             attempt += 1
             try:
-                event = None
+                event, said = None, False
                 async with listening(model, request) as events:
                     async for event in events:
+                        said = said or _says_something(event)
+                        if type(event) is ReplyFinished and not said:
+                            _refuse_empty(model)
                         yield event
                 _check_whole(model, event)
                 return
@@ -148,6 +151,16 @@ def _check_models(name: str, *models: object) -> None:
         if isinstance(model, type) or not callable(getattr(model, "stream", None)):
             message = f"{name}({model!r}): give a model object; windlass.open_model(…) opens one by its name"
             raise ConfigError(message)
+
+
+def _says_something(event: ModelEvent) -> bool:
+    if type(event) is ReplyFinished:
+        return event.message is not None and not is_empty(event.message)
+    return type(event) is ToolCallDelta or (type(event) is TextDelta and bool(event.text.strip()))
+
+
+def _refuse_empty(model: Model) -> NoReturn:
+    raise EmptyReply(f"{info_of(model).name} answered with neither text nor calls")
 
 
 def _check_whole(model: Model, last: ModelEvent | None) -> None:

@@ -92,7 +92,7 @@ class FileStore:
         return await self._work(partial(self._folder.read, session_id, after, log))
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
-        """Sessions whose id begins with `prefix`, the most recently used first."""
+        """Sessions whose id begins with `prefix` and that hold something, the most recently used first."""
         check_page(prefix, limit, offset)
         found = await self._work(partial(self._folder.list, prefix))
         return found[offset : offset + limit]

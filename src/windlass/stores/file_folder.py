@@ -86,7 +86,7 @@ class Folder:
         return [_entry(session_id, kept) for kept in found.entries if kept.seq > after]
 
     def list(self, prefix: str) -> list[SessionInfo]:
-        """All sessions whose id begins with `prefix`, the most recently used first."""
+        """All sessions whose id begins with `prefix` and that hold something, the most recently used first."""
         self._check()
         found: list[SessionInfo] = []
         try:
@@ -153,9 +153,10 @@ class Folder:
         return info
 
     def _tell(self, found: Survey, *, is_repaired: bool) -> None:
-        """Say what is wrong with a file, once."""
+        """Say what is wrong with a file, once; and once more when it is repaired."""
         session_id, problems = found.place.session_id, found.problems
-        if problems != self._told.get(session_id, NO_PROBLEMS) and problems != NO_PROBLEMS:
+        is_news = problems != self._told.get(session_id) or (is_repaired and not found.is_sound)
+        if problems != NO_PROBLEMS and is_news:
             _log.warning("%s", report(found, is_repaired=is_repaired))
         self._told[session_id] = Problems((), missing=tuple(found.gaps)) if is_repaired else problems
 

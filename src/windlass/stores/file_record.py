@@ -23,8 +23,10 @@ from .file_access import read_at
 LIMIT: Final = 64 * 1024 * 1024
 """The most bytes of JSON in a line."""
 
-_HEAD: Final = re.compile(rb"([1-9][0-9]{0,7}) ([0-9a-f]{8})([ +])(?=\{)")
+_HEAD: Final = re.compile(rb"[1-9][0-9]{0,7} [0-9a-f]{8}[ +]\{")
 _HEAD_MOST: Final = 19  # bytes, with the brace behind it
+_LENGTH_MOST: Final = 8
+_MORE: Final = ord("+")
 _CHUNK: Final = 1024 * 1024
 _SMALL_CHUNK: Final = 4 * 1024
 _PATIENCE: Final = 16 * LIMIT
@@ -120,26 +122,26 @@ class _Scanner:
         """The line that begins here, if one does."""
         if at + _HEAD_MOST > self._loaded:
             self._load(at, _HEAD_MOST)
-        match = _HEAD.match(self._data, at - self._offset)
-        if match is None:
+        data, start = self._data, at - self._offset
+        blank = data.find(b" ", start, start + _LENGTH_MOST + 1)
+        length, seed = data[start:blank], self._seeds.get(data[blank + 9 : blank + 10])
+        if blank < 0 or seed is None or not length.isdigit():
             return None
-        length, checksum, mark = match.groups()
-        count = int(length)
-        body_at = match.end() + self._offset
-        if count > LIMIT or body_at + count > self._size:
+        count, head = int(length), blank + 10 - start
+        if count > LIMIT or at + head + count > self._size:
             return None
-        if body_at + count >= self._loaded:
-            self._load(at, body_at - at + count + 1)
-        data, start = self._data, body_at - self._offset
-        end = start + count
+        if at + head + count >= self._loaded:
+            self._load(at, head + count + 1)
+            data, start = self._data, at - self._offset
+        end = start + head + count
         if data.find(b"\n", start, end) >= 0:
             return None
-        body = data[start:end]
-        if crc32(body, self._seeds[mark]) != int(checksum, 16):
+        body = data[start + head : end]
+        if not data.startswith(b"%b %08x" % (length, crc32(body, seed)), start):
             self._patience -= count
             return None
         is_ended = data.startswith(b"\n", end)
-        return Line(at, body_at + count + is_ended, is_ended, mark == b"+", body)
+        return Line(at, at + head + count + is_ended, is_ended, data[start + head - 1] == _MORE, body)
 
     def _next_candidate(self, at: int) -> int:
         """Where the next line may begin; where the file ends if none does."""

@@ -32,7 +32,7 @@ _labels = msgspec.json.Decoder(_Label)
 
 
 def summary_of(path: str, name: str) -> SessionInfo | None:
-    """What a list says about the session of a file; `None` when the file does not say which that is.
+    """What a list says about the session of a file; `None` when it holds nothing, or does not say of which session.
 
     Raises `OSError`, and `msgspec.DecodeError` for what no version of this store has written.
     """
@@ -48,10 +48,10 @@ def summary_of(path: str, name: str) -> SessionInfo | None:
         last = _last(descriptor, size, seed)
     finally:
         close_file(descriptor)
-    if header is None and last is None:
+    if last is None:
         return None
     created_at = header.created_at if header is not None else first_at
-    return SessionInfo(session_id, last.seq if last else 0, created_at, last.at if last else created_at, title)
+    return SessionInfo(session_id, last.seq, created_at, last.at, title)
 
 
 def _beginning(descriptor: int, size: int, seed: int) -> tuple[float, str]:

@@ -86,8 +86,8 @@ class Survey:
     @property
     def torn_at(self) -> int | None:
         """Where to cut the file off, if that is all there is to repair."""
-        is_whole = self.header is not None and not self.is_untidy
-        return self.bad[0].start if is_whole and self.bad and _is_tail(self.bad, self.size) else None
+        is_all = self.header is not None and not self.is_untidy and len(self.bad) == 1
+        return self.bad[0].start if is_all and self.bad[0].end == self.size else None
 
     @property
     def problems(self) -> Problems:
@@ -107,7 +107,7 @@ class Survey:
 
     def ignore_tail(self) -> None:
         """Take the bad bytes at the end for what they are while somebody writes: the beginning of an append."""
-        while self.bad and self.bad[-1].end == self.size:
+        if self.bad and self.bad[-1].end == self.size:
             self.size = self.bad.pop().start
 
     def fill(self, descriptor: int) -> None:
@@ -132,7 +132,7 @@ class Survey:
             pending.clear()
             self._keep(piece, has_more=False)
         self._keep_all(pending, self._synced)
-        self.bad.sort()
+        self.bad = _merged(self.bad)
         self.entries.sort()
 
     def _take_header(self, descriptor: int) -> int:
@@ -160,7 +160,7 @@ class Survey:
         kept = [line for line in lines if most is None or seq_of(line.body) <= most]
         for place, line in enumerate(kept, 1):
             self._keep(line, has_more=place < len(kept))
-        self.bad += [Damage(line.start, line.end) for line in lines[len(kept) :]]
+        self.bad += [Damage(line.start, line.end) for line in lines if line not in kept]
         lines.clear()
 
     def _keep(self, line: Line, *, has_more: bool) -> None:
@@ -221,10 +221,13 @@ def report(found: Survey, *, is_repaired: bool) -> str:
     return f"the file {found.place.log!r} was damaged: {'; '.join(told)}; {len(found.entries)} entries are good"
 
 
-def _is_tail(bad: Sequence[Damage], size: int) -> bool:
-    """Whether the bad bytes are one block at the end of a file."""
-    ends = [damage.start for damage in bad[1:]] + [size]
-    return [damage.end for damage in bad] == ends
+def _merged(bad: Sequence[Damage]) -> list[Damage]:
+    """The same bytes, in order, with neighbours as one."""
+    merged: list[Damage] = []
+    for damage in sorted(bad):
+        start = merged.pop().start if merged and merged[-1].end == damage.start else damage.start
+        merged.append(Damage(start, damage.end))
+    return merged
 
 
 def _is_ours(beginning: bytes) -> bool:

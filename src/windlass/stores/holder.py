@@ -37,6 +37,19 @@ class Holder(msgspec.Struct, frozen=True):
         """Whether it certainly still runs. A process elsewhere cannot be seen from here: then only the fence helps."""
         return self.machine == _machine() and bool(self.started) and start_of(self.pid) == self.started
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it certainly runs no more. A name of a host is not enough to be certain that it is this machine."""
+        if not (self.machine == _machine() != self.host and self.started):
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):
+            return False
+        return start_of(self.pid) not in {"", self.started}  # another process has got its number
+
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
         return f"process {self.pid} on {self.host!r} since {since}"

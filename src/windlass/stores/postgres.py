@@ -1,0 +1,162 @@
+"""Logs in a PostgreSQL database, which many machines may share. Above: `open_store`. Below: `postgres_database.py`.
+
+Each change is one statement, and so one transaction that needs nothing of us once it is sent: a driver that is paused
+in the middle of it keeps nobody waiting. Each can be repeated: when a connection breaks before the answer is there, it
+is sent again, and what it finds done is not done twice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from windlass.core import faults
+from windlass.core.clock import SYSTEM_CLOCK, Clock
+from windlass.core.error import ConfigError, Conflict, StoreError
+from windlass.core.event import Entry
+from windlass.core.store import Lease, SessionInfo, insisted
+
+from .listing import check_count, check_page, check_session_id, title_of
+from .postgres_address import check_driver, checked_address, driver_missing, shown
+from .postgres_row import follow_one_another, row_of
+
+if TYPE_CHECKING:
+    from .postgres_database import Database
+
+LEASE_SECONDS: Final = 15.0
+"""How long a session stays with a driver of whom nothing is heard."""
+PATIENCE_SECONDS: Final = 30.0
+"""How long a call waits for a server that is away."""
+CONNECTIONS: Final = 8
+"""The most connections of one event loop."""
+
+_log = logging.getLogger("windlass.stores")
+
+
+class PostgresStore:
+    """Keeps sessions in a database. A `Store`.
+
+    `tenant` stands in front of every session's id: tenants do not see one another's sessions.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        tenant: str = "",
+        connections: int = CONNECTIONS,
+        lease_seconds: float = LEASE_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._address = checked_address(address)
+        check_session_id(tenant, what="a tenant")
+        check_driver()
+        if type(connections) is not int or connections < 1:
+            raise ConfigError(f"connections={connections!r} is not possible: pass a whole number from 1")
+        if not (lease_seconds > 0 and patience_seconds > 0):
+            raise ConfigError(f"{lease_seconds=!r} and {patience_seconds=!r} are not possible: pass seconds above 0")
+        self._tenant = tenant
+        self._connections = connections
+        self._lease_seconds = lease_seconds
+        self._patience_seconds = patience_seconds
+        self._clock = clock
+        self._database: Database | None = None
+
+    def __repr__(self) -> str:
+        tenant = f", tenant={self._tenant!r}" if self._tenant else ""
+        return f"PostgresStore({shown(self._address)!r}{tenant})"
+
+    async def acquire(self, session_id: str) -> Lease:
+        """The lease of a session, which is made if it is new.
+
+        One whose lease has ended, or whose holder has died on this machine, is taken over. Raises `SessionBusy` naming
+        the process that holds it.
+        """
+        check_session_id(session_id)
+        database = self._opened()
+        grip = database.new_grip()
+        held, cancelled = await insisted(lambda: database.take(session_id, grip))
+        if cancelled:
+            await insisted(lambda: self.release(held.lease))
+            raise asyncio.CancelledError
+        return held.lease
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back; one that was lost already is not an error."""
+        database = self._database
+        held = database.leases.remove(lease) if database else None
+        if database and held:
+            await _to_the_end(lambda: database.give_back([held]))
+
+    async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
+        """Add entries, numbered from the log's end, all or none."""
+        if not entries:
+            return
+        database = self._opened()
+        held = database.leases.checked(lease)
+        rows = [row_of(entry) for entry in entries]
+        if not follow_one_another(rows):
+            raise Conflict(
+                f"entries for session {lease.session_id!r} must be numbered one by one, from {rows[0].seq} on"
+            )
+        title = held.title or title_of(entries)
+        await _to_the_end(lambda: database.append(held, rows, title, sync=sync))
+        faults.point("store.append.after_commit")
+
+    async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
+        """The entries numbered above `after`, in order; none for a session that is not there."""
+        check_session_id(session_id)
+        check_count("after", after)
+        database = self._opened()
+        return await database.run(lambda connection: database.statements.read(connection, session_id, after))
+
+    async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
+        """Sessions whose id begins with `prefix` and that hold something, the most recently used first."""
+        check_page(prefix, limit, offset)
+        database = self._opened()
+        return await database.run(lambda connection: database.statements.list(connection, prefix, limit, offset))
+
+    async def delete(self, session_id: str) -> None:
+        """Forget a session; one that is not there is not an error. Raises `SessionBusy` while it is being driven."""
+        check_session_id(session_id)
+        database = self._opened()
+        await _to_the_end(lambda: database.delete(session_id))
+
+    async def aclose(self) -> None:
+        """Give back the leases that are out, and let go of the connections. The next use makes new ones."""
+        database, self._database = self._database, None
+        if database is None or database.is_inherited:
+            return
+        held = database.leases.remove_all()
+        try:
+            await _to_the_end(lambda: database.give_back(held))
+        except StoreError as error:
+            _log.warning("%d leases were not given back, and end by themselves: %s", len(held), error)
+        finally:
+            database.close()
+
+    def _opened(self) -> "Database":
+        database = self._database
+        if database is None:
+            try:
+                from .postgres_database import Database
+            except ImportError as error:
+                raise driver_missing() from error
+            database = self._database = Database(
+                self._address,
+                shown(self._address),
+                self._tenant,
+                connections=self._connections,
+                lease=self._lease_seconds,
+                patience=self._patience_seconds,
+                clock=self._clock,
+            )
+        return database
+
+
+async def _to_the_end(work: Callable[[], Awaitable[None]]) -> None:
+    """Await what must not be left undone, and only then obey a cancel."""
+    _, cancelled = await insisted(work)
+    if cancelled:
+        raise asyncio.CancelledError

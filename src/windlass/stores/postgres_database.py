@@ -1,0 +1,188 @@
+"""One database as one store uses it, and how sessions change in it. Above: `postgres.py`, which waits.
+Below: `postgres_pool.py`, `postgres_lease.py` and `postgres_statement.py`.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+import msgspec
+from psycopg import AsyncConnection
+
+from windlass.core import faults
+from windlass.core.clock import Clock, new_id
+from windlass.core.error import Conflict, Fenced, SessionBusy, StoreError
+from windlass.core.store import Lease
+
+from .holder import parse_holder, this_process
+from .postgres_lease import Grip, Held, Leases, fenced
+from .postgres_pool import Pool, settings_of
+from .postgres_row import Row, follow_one_another
+from .postgres_statement import Found, Statements
+
+T = TypeVar("T")
+
+UNSYNCED_BYTES: Final = 8 * 1024 * 1024
+"""When this much was stored since the last barrier, the next append is one: we keep it in memory until then."""
+
+_TRIES: Final = 5
+"""How often a session may change under our hands while we look at who holds it."""
+
+
+class Database:
+    """Made at first use, in the process that uses it."""
+
+    def __init__(
+        self, address: str, place: str, tenant: str, *, connections: int, lease: float, patience: float, clock: Clock
+    ) -> None:
+        self._settings = settings_of(address, place)
+        self._place = place
+        self._connections = connections
+        self._lease_seconds = lease
+        self._patience = patience
+        self._clock = clock
+        self._process = os.getpid()
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self.statements = Statements(tenant, lease)
+        self.leases = Leases(self._settings, tenant, lease, clock)
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a fork of the one that made it: then it must not be touched."""
+        return self._process != os.getpid()
+
+    async def run(self, work: Callable[[AsyncConnection], Awaitable[T]], *, patience: float | None = None) -> T:
+        """Do some work, which may be done twice, with a connection of the running event loop."""
+        if self.is_inherited:
+            raise StoreError(
+                f"the store {self._place!r} was opened by process {self._process}, of which this one, {os.getpid()}, "
+                "is a fork: make a new store object here"
+            )
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop) or self._new_pool(loop)
+        return await pool.run(work, patience=patience)
+
+    def new_grip(self) -> str:
+        """What we write into a session that we take."""
+        holder = msgspec.structs.asdict(this_process(self._clock.now()))
+        return msgspec.json.encode(Grip(**holder, token=new_id())).decode()
+
+    async def take(self, session_id: str, grip: str) -> Held:
+        """Take a session, which is made if it is new. Raises `SessionBusy`."""
+        held = await self.run(partial(self._take, session_id, grip))
+        self.leases.add(held)
+        return held
+
+    async def give_back(self, held: Sequence[Held]) -> None:
+        """Leases end by themselves, so there is no point in trying for longer than that."""
+        if held:
+            await self.run(
+                partial(self.statements.give_back, held=held), patience=min(self._patience, self._lease_seconds)
+            )
+
+    async def append(self, held: Held, rows: Sequence[Row], title: str, *, sync: bool) -> None:
+        """Add rows to a log, all or none. Raises `Conflict` or `Fenced`."""
+        sync = sync or held.unsynced_bytes >= UNSYNCED_BYTES
+        await self.run(partial(self._append, held, rows, title, sync=sync))
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session, if there is one. Raises `SessionBusy`."""
+        await self.run(partial(self._delete, session_id))
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        while self._pools:
+            self._pools.popitem()[1].close()
+
+    def _new_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
+        for other in [other for other in self._pools if other.is_closed()]:
+            self._pools.pop(other).close()
+        pool = Pool(self._settings, self._place, size=self._connections, patience=self._patience)
+        self._pools[loop] = pool
+        return pool
+
+    # -- work that may be done twice -----------------------------------------------------------------------------------
+
+    async def _take(self, session_id: str, grip: str, connection: AsyncConnection) -> Held:
+        dead: list[str] = []
+        for _ in range(_TRIES):
+            sent_at = self._clock.monotonic()
+            taken = await self.statements.take(connection, session_id, grip, dead, self._clock.now())
+            if taken:
+                fence, head, title = taken
+                return Held(Lease(session_id, fence), grip, head, title, sent_at)
+            dead = _dead_holder(session_id, await self.statements.find(connection, session_id))
+        raise SessionBusy(f"session {session_id!r} changes hands all the time: try again")
+
+    async def _delete(self, session_id: str, connection: AsyncConnection) -> None:
+        dead: list[str] = []
+        for _ in range(_TRIES):
+            if await self.statements.delete(connection, session_id, dead):
+                return
+            found = await self.statements.find(connection, session_id)
+            if found is None:
+                return
+            dead = _dead_holder(session_id, found)
+        raise SessionBusy(f"session {session_id!r} changes hands all the time: try again")
+
+    async def _append(
+        self, held: Held, rows: Sequence[Row], title: str, connection: AsyncConnection, *, sync: bool
+    ) -> None:
+        faults.point("store.append.before_commit")
+        sent_at = self._clock.monotonic()
+        if not await self.statements.append(connection, held, rows, title, sync=sync):
+            rows, sync = await self._settle(connection, held, rows, title, sync=sync)
+        held.note_stored(rows, title, sync=sync, sent_at=sent_at)
+
+    async def _settle(
+        self, connection: AsyncConnection, held: Held, rows: Sequence[Row], title: str, *, sync: bool
+    ) -> tuple[Sequence[Row], bool]:
+        """Rows that did not fit are there already, or else it is said why they do not fit.
+
+        Gives the rows that are stored now, and whether they are on disk.
+        """
+        lease, first, last = held.lease, rows[0].seq, rows[-1].seq
+        found = await self.statements.find(connection, lease.session_id)
+        if found is None or (found.fence, found.holder) != (lease.fence, held.grip):
+            held.is_lost = True
+            raise fenced(lease)
+        if found.head < held.head:
+            return await self._put_back(connection, held, found, rows, title)
+        names = await self.statements.names(connection, lease, first, last)
+        if names != [(row.seq, row.id) for row in rows] or not all(row.id for row in rows):
+            raise Conflict(
+                f"session {lease.session_id!r} ends at entry {found.head}, and entries from {first} on were to be "
+                "added: read it again, and go on from its end"
+            )
+        if sync:  # they may have been written without
+            await self.statements.sync(connection, held)
+        return rows, sync
+
+    async def _put_back(
+        self, connection: AsyncConnection, held: Held, found: Found, rows: Sequence[Row], title: str
+    ) -> tuple[Sequence[Row], bool]:
+        """The server has lost entries that it had acknowledged. What came after the last barrier is stored again."""
+        rows = [*[row for row in held.unsynced if found.head < row.seq < rows[0].seq], *rows]
+        fits = rows[0].seq == found.head + 1 and follow_one_another(rows)
+        if fits and await self.statements.append(connection, held, rows, title, sync=True):
+            return rows, True
+        held.is_lost = True
+        raise Fenced(
+            f"session {held.lease.session_id!r} ends at entry {found.head}, but entry {held.head} was stored and "
+            "acknowledged: the database was set back, or a standby took over that had not received it. Stop, look what "
+            "became of the last entries, and open the session again"
+        )
+
+
+def _dead_holder(session_id: str, found: Found | None) -> list[str]:
+    """Who holds a session and is known to have died; nobody, if nobody holds it. Raises `SessionBusy` otherwise."""
+    if found is None or found.holder is None:
+        return []
+    holder = parse_holder(found.holder)
+    if holder is not None and holder.has_ended:
+        return [found.holder]
+    raise SessionBusy(
+        f"session {session_id!r} is being driven by {holder or 'somebody else'}: end that run, or open another session"
+    )

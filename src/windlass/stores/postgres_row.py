@@ -1,0 +1,61 @@
+"""Entries as rows of a PostgreSQL table, and back. Above: `postgres.py`. Below: `core/codec.py`."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from windlass.core.codec import decode_event, encode_event
+from windlass.core.error import StoreError
+from windlass.core.event import Entry, Unknown
+
+from .listing import check_session_id
+
+
+class Row(NamedTuple):
+    """An entry as it lies in its table, without the key of its session and the version of its body, which is ours."""
+
+    seq: int
+    id: str | None
+    kind: str
+    critical: bool
+    at: float
+    body: bytes
+
+
+def row_of(entry: Entry) -> Row:
+    """The row of an entry. The body is bytes, so that nothing in it can be refused."""
+    event, entry_id = entry.event, entry.id
+    kind = _cleaned(event.name) if type(event) is Unknown else str(type(event).__struct_config__.tag)
+    if not entry_id.isascii() or "\0" in entry_id:
+        check_session_id(entry_id, what="the id of an entry")
+    return Row(entry.seq, entry_id or None, kind, type(event).critical, entry.at, encode_event(event))
+
+
+def columns_of(rows: Sequence[Row]) -> tuple[list[Any], ...]:
+    """Ids, kinds, criticals, times and bodies, each as one array."""
+    _, *columns = zip(*rows, strict=True)
+    return tuple([*column] for column in columns)
+
+
+def entry_of(session_id: str, row: tuple[Any, ...]) -> Entry:
+    """The entry of a row that was read."""
+    seq, at, entry_id, critical, version, body = row
+    try:
+        event = decode_event(body, critical=critical, version=version)
+    except msgspec.DecodeError as error:
+        raise StoreError(
+            f"entry {seq} of session {session_id!r} is damaged ({error}): restore a backup, or delete the session"
+        ) from error
+    return Entry(seq, at, event, entry_id)
+
+
+def follow_one_another(rows: Sequence[Row]) -> bool:
+    """Whether they are numbered one by one."""
+    first = rows[0].seq
+    return all(row.seq == seq for seq, row in enumerate(rows, first))
+
+
+def _cleaned(kind: str) -> str:
+    """What a text column can hold of a name that another version, or a person, made up; the body has it whole."""
+    return kind.encode("utf-8", "replace").decode().replace("\0", "�")

@@ -1,0 +1,447 @@
+"""Files that were damaged: what is found of them, what is said, and how they are repaired."""
+
+import asyncio
+import bisect
+import itertools
+import os
+import random
+
+import pytest
+
+from tests.stores.material import entries
+from windlass.core.error import StoreError
+from windlass.core.event import Custom, Entry
+from windlass.stores import file_access, file_log, file_repair
+from windlass.stores.file import FileStore
+from windlass.stores.file_name import place_of
+from windlass.stores.file_record import LIMIT, line_of
+from windlass.stores.file_survey import FORMAT, NO_PROBLEMS, Header, header_line, survey
+
+RECORDS = 200
+LONG = os.environ.get("WINDLASS_SEARCH") == "long"
+
+
+def small(first: int, count: int = 1) -> list[Entry]:
+    return [Entry(seq, 1.0, Custom("x"), f"{seq}") for seq in range(first, first + count)]
+
+
+def batches():
+    """200 entries, by ones, twos and threes."""
+    first = 1
+    for size in itertools.cycle((1, 2, 3)):
+        if first > RECORDS:
+            return
+        yield small(first, min(size, RECORDS + 1 - first))
+        first += size
+
+
+@pytest.fixture
+def whole(folder) -> bytes:
+    """The content of a good file."""
+
+    async def write() -> bytes:
+        store = FileStore(folder)
+        lease = await store.acquire("s")
+        for batch in batches():
+            await store.append(lease, batch, sync=batch[-1].seq == RECORDS)
+        await store.aclose()
+        return (folder / "s.session").read_bytes()
+
+    return asyncio.run(write())
+
+
+@pytest.fixture
+def look(folder):
+    """A survey of some content as the file of session `s`."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "looked.at"
+    place = place_of(str(folder), "s")
+
+    def make(content: bytes, *, size: int | None = None, synced: int = 0):
+        if size is None:
+            path.write_bytes(content)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            return survey(descriptor, len(content) if size is None else size, place, synced)
+        finally:
+            os.close(descriptor)
+
+    return make
+
+
+@pytest.fixture
+def without_syncs(monkeypatch):
+    """For tests that lose no power, and repair many files."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _: None)
+
+
+def line_ends(content: bytes) -> list[int]:
+    """Where the lines end, the header's first."""
+    return [place + 1 for place, byte in enumerate(content) if byte == 10]
+
+
+def numbers(found) -> list[int]:
+    return [kept.seq for kept in found.entries]
+
+
+# -- cut off -----------------------------------------------------------------------------------------------------------
+
+
+def lengths(content: bytes) -> set[int]:
+    """Every length up to the 40th line, and beyond it those near a line end and some between; or all there are."""
+    ends = line_ends(content)
+    near = {end + offset for end in ends for offset in (-1, 0, 1)}
+    chosen = {*range(1, ends[40]), *range(ends[-2], len(content)), *near, *range(1, len(content), 31)}
+    return set(range(1, len(content))) & (set(range(len(content))) if LONG else chosen)
+
+
+@pytest.mark.faults
+def test_a_file_cut_off_anywhere_keeps_what_was_whole_and_says_what_is_not(whole, look):
+    assert look(whole, synced=RECORDS).problems == NO_PROBLEMS
+    ends = line_ends(whole)
+    appends = [0, *itertools.accumulate(len(batch) for batch in batches())]
+    for size in sorted(lengths(whole)):
+        lines = bisect.bisect_right(ends, size + 1) - 1  # the line end itself may be missing; -1 without the header
+        for synced in (0, RECORDS) if LONG else [(0, RECORDS)[size % 2]]:
+            found = look(whole, size=size, synced=synced)
+            whole_lines = max(lines, 0)
+            count = whole_lines if synced else appends[bisect.bisect_right(appends, whole_lines) - 1]
+            assert numbers(found) == list(range(1, count + 1)), size
+            is_told = found.problems != NO_PROBLEMS
+            assert is_told or (not synced and lines == count and size in ends), size
+            assert found.problems.missing == (((count + 1, RECORDS),) if synced else ()), size
+            kept = min(ends[count], size) if lines >= 0 else 0
+            assert sum(damage.end - damage.start for damage in found.bad) == size - kept, size
+
+
+def lengths_to_repair(content: bytes) -> list[int]:
+    """Those in and around the header, near some line ends, and all of the last append; or all there are."""
+    ends = line_ends(content)
+    near = {end + offset for end in ends[::9] for offset in (-2, -1, 0, 1, 8)}
+    chosen = {*range(0, ends[0] + 2, 5), *near, *range(ends[-4], len(content), 3)}
+    return sorted(set(range(len(content))) & (set(range(len(content))) if LONG else chosen))
+
+
+@pytest.mark.faults
+async def test_a_file_cut_off_anywhere_is_repaired_and_goes_on(folder, whole, files_at, without_syncs, caplog):
+    end_of_header = line_ends(whole)[0]
+    for size in lengths_to_repair(whole):
+        for path in folder.iterdir():
+            path.unlink()
+        (folder / "s.session").write_bytes(whole[:size])
+        caplog.clear()
+        store = files_at(folder)
+        lease = await store.acquire("s")
+        read = await store.read("s")
+        assert read == small(1, len(read))
+        repaired = (folder / "s.session").read_bytes()
+        if size >= end_of_header:
+            assert whole.startswith(repaired)
+        quarantine = folder / "s.quarantine"
+        set_aside = quarantine.read_bytes() if quarantine.exists() else b""
+        kept = len(repaired) if size >= end_of_header - 1 else 0
+        assert set_aside.endswith(whole[kept:size] + b"\n") or kept >= size
+        is_whole = size in {0, *line_ends(whole)} and not set_aside
+        assert len(caplog.messages) == (0 if is_whole else 1), size
+        await store.append(lease, small(len(read) + 1, 2), sync=True)
+        await store.aclose()
+        again = files_at(folder)
+        assert await again.read("s") == small(1, len(read) + 2)
+        assert len(caplog.messages) == (0 if is_whole else 1), size
+        await again.aclose()
+
+
+# -- damaged inside ----------------------------------------------------------------------------------------------------
+
+
+def flips(content: bytes) -> list[int]:
+    """All of the header, the head of each tenth line and of the last, and some of the rest; or all there are."""
+    ends = line_ends(content)
+    heads = {start + place for start in (*ends[:-1:10], ends[-2]) for place in range(-1, 14)}
+    rest = random.Random(7).sample(range(len(content)), 100)
+    return list(range(len(content))) if LONG else sorted({*range(ends[0]), *heads, *rest})
+
+
+@pytest.mark.faults
+def test_a_flipped_byte_costs_at_most_the_append_it_is_in_and_is_found(whole, look):
+    ends = line_ends(whole)
+    chance = random.Random(7)
+    for place in flips(whole):
+        flipped = bytearray(whole)
+        flipped[place] ^= chance.randint(1, 255)
+        found = look(bytes(flipped), synced=RECORDS)
+        line = bisect.bisect_right(ends, place)  # 0 for the header
+        lost = {line} if whole[place] != 10 and line else set()
+        assert set(range(1, RECORDS + 1)) - set(numbers(found)) == lost, place
+        assert found.problems != NO_PROBLEMS, place
+        assert found.problems.missing == tuple((seq, seq) for seq in lost), place
+
+
+async def test_a_flipped_byte_is_set_aside_with_its_line_and_the_rest_goes_on(folder, whole, files, caplog):
+    start, end = line_ends(whole)[99:101]
+    bad = whole[start:end].replace(b'"x"', b'"y"')
+    (folder / "s.session").write_bytes(whole[:start] + bad + whole[end:])
+    left = [*small(1, 99), *small(101, 100)]
+    assert await files.read("s") == left
+    assert await files.read("s") == left
+    (warning,) = caplog.messages
+    assert warning.endswith(
+        f"s.session' was damaged: {end - start} bytes in 1 places are no entries, and stay there until the session is "
+        "driven again; entries are missing: 100; 199 entries are good"
+    )
+    lease = await files.acquire("s")
+    assert await files.read("s") == left
+    assert await files.read("s", after=99) == left[99:]
+    assert len(caplog.messages) == 2
+    assert "were set aside in 's.quarantine'; entries are missing: 100;" in caplog.messages[1]
+    assert (folder / "s.quarantine").read_bytes() == b"-- %d bytes from %d on:\n%b\n" % (end - start, start, bad)
+    await files.append(lease, small(201), sync=True)
+    await files.release(lease)
+    await files.acquire("s")
+    assert await files.read("s") == [*left, *small(201)]
+    assert len(caplog.messages) == 2
+
+
+async def test_a_gap_that_is_known_is_told_once_by_each_process(folder, whole, files_at, caplog):
+    ends = line_ends(whole)
+    (folder / "s.session").write_bytes(whole[: ends[0]] + whole[ends[2] : ends[9]] + whole[ends[12] :])
+    for _ in range(2):
+        store = files_at(folder)
+        await store.release(await store.acquire("s"))
+        await store.acquire("s")
+        assert len(await store.read("s")) == 195
+        await store.aclose()
+    assert [message.partition(": ")[2] for message in caplog.messages] == [
+        "entries are missing: 1 to 2, 10 to 12; 195 entries are good"
+    ] * 2
+
+
+async def test_many_gaps_are_summed_up(folder, whole, files, caplog):
+    lines = whole.splitlines(keepends=True)
+    (folder / "s.session").write_bytes(b"".join([lines[0], *lines[2::2]]))
+    assert len(await files.read("s")) == 100
+    assert "entries are missing: 1, 3, 5, 7, 9 and in 95 more places; 100 entries are good" in caplog.text
+
+
+@pytest.mark.parametrize("at", range(0, 12_000, 1777))
+async def test_a_block_of_zeros_costs_what_it_covers(folder, whole, files, at, caplog):
+    assert len(whole) > 12_000
+    (folder / "s.session").write_bytes((whole[:at] + bytes(4096) + whole[at + 4096 :])[: len(whole)])
+    ends = line_ends(whole)
+    covered = {number for number in range(1, RECORDS + 1) if ends[number] > at + (at == 0) and ends[number - 1] < at + 4096}
+    left = [entry for entry in small(1, RECORDS) if entry.seq not in covered]
+    lease = await files.acquire("s")
+    assert {entry.seq for entry in await files.read("s")} >= {entry.seq for entry in left}
+    assert len(caplog.messages) == 1
+    await files.append(lease, small(files._logs["s"].head + 1), sync=True)
+    assert bytes(min(4096, len(whole) - at)) in (folder / "s.quarantine").read_bytes()
+
+
+async def test_lines_twice_and_out_of_order_are_put_right(folder, whole, files, files_at, caplog):
+    lines = whole.splitlines(keepends=True)
+    chance = random.Random(7)
+    shuffled = [*lines[1:], *lines[50:80]]
+    chance.shuffle(shuffled)
+    (folder / "s.session").write_bytes(b"".join([lines[0], lines[0], *shuffled]))
+    assert await files.read("s") == small(1, RECORDS)
+    await files.acquire("s")
+    assert len(caplog.messages) == 2
+    assert (folder / "s.session").read_bytes().splitlines()[-1].endswith(lines[-1][14:].rstrip())
+    await files.aclose()
+    assert await files_at(folder).read("s") == small(1, RECORDS)
+    assert len(caplog.messages) == 2
+
+
+async def test_lines_in_disorder_are_told_without_any_loss(folder, whole, files, caplog):
+    lines = whole.splitlines(keepends=True)
+    (folder / "s.session").write_bytes(b"".join([*lines[:-2], lines[-1], lines[-2]]))
+    await files.acquire("s")
+    assert "its lines were in disorder; 200 entries are good" in caplog.text
+    assert not (folder / "s.quarantine").exists()
+    assert (folder / "s.session").read_bytes() == whole
+
+
+async def test_of_two_entries_with_one_number_the_first_counts_and_the_other_is_set_aside(folder, files, caplog):
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1, 2), sync=True)
+    await files.aclose()
+    other = line_of(b'{"seq":2,"at":1.0,"event":{"kind":"custom","name":"other"},"id":"o"}', place_of("", "s").seed)
+    with (folder / "s.session").open("ab") as file:
+        file.write(other)
+    await files.acquire("s")
+    assert await files.read("s") == entries(1, 2)
+    assert other in (folder / "s.quarantine").read_bytes()
+    assert len(caplog.messages) == 1
+
+
+async def test_half_an_append_counts_only_when_it_was_synced(folder, files_at, caplog):
+    store = files_at(folder)
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=True)
+    await store.append(lease, entries(2, 3), sync=False)
+    await store.aclose()
+    content = (folder / "s.session").read_bytes()
+    ends = line_ends(content)
+    for size in (ends[2], ends[3], ends[3] + 5):
+        (folder / "s.session").write_bytes(content[:size])
+        assert await files_at(folder).read("s") == entries(1)
+    (folder / "s.session").write_bytes(content)
+    lease = await store.acquire("s")
+    await store.append(lease, entries(5), sync=True)
+    await store.aclose()
+    (folder / "s.session").write_bytes(content[: ends[3] + 5])
+    await store.acquire("s")
+    assert await store.read("s") == entries(1, 3)
+    assert "entries are missing: 4 to 5; 3 entries are good" in caplog.messages[-1]
+    (folder / "s.lock").unlink()  # what says that they had been synced
+    assert await files_at(folder).read("s") == entries(1, 3)
+
+
+async def test_an_end_that_was_synced_and_is_gone_is_missed(folder, whole, files, caplog):
+    (folder / "s.session").write_bytes(whole[: line_ends(whole)[150]])
+    assert await files.read("s") == small(1, 150)
+    assert caplog.messages[0].endswith("entries are missing: 151 to 200; 150 entries are good")
+    lease = await files.acquire("s")
+    await files.append(lease, small(151), sync=True)
+    assert len(await files.read("s")) == 151
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("fate", ["deleted", "emptied"])
+async def test_a_whole_file_that_is_gone_is_missed(folder, whole, files, fate, caplog):
+    if fate == "deleted":
+        (folder / "s.session").unlink()
+    else:
+        (folder / "s.session").write_bytes(b"")
+    assert await files.read("s") == []
+    assert "entries are missing: 1 to 200; 0 entries are good" in caplog.text
+    await files.append(await files.acquire("s"), small(1), sync=True)
+    assert await files.read("s") == small(1)
+    assert len(caplog.messages) == 1
+
+
+async def test_a_line_longer_than_any_is_set_aside(folder, whole, files, without_syncs):
+    end = line_ends(whole)[96]  # between two appends
+    with (folder / "s.session").open("r+b") as file:
+        file.seek(end)
+        file.truncate()
+        file.write(b"%d 00000000 {" % (LIMIT + 1))
+        file.seek(2 * LIMIT, os.SEEK_CUR)
+        file.write(b"\n" + whole[end:])
+    await files.acquire("s")
+    assert len(await files.read("s")) == RECORDS
+    assert (folder / "s.session").read_bytes() == whole
+    quarantine = (folder / "s.quarantine").stat()
+    assert quarantine.st_size > 2 * LIMIT
+    assert quarantine.st_blocks * 512 < LIMIT  # the zeros take no room
+
+
+# -- headers -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_header_is_made_again_from_the_first_entry(folder, files):
+    await files.append(await files.acquire("s"), [Entry(1, 77.0, Custom("x"), "e-1")], sync=True)
+    await files.aclose()
+    content = (folder / "s.session").read_bytes()
+    (folder / "s.session").write_bytes(content[content.index(b"\n") + 1 :])
+    await files.acquire("s")
+    assert [(info.created_at, info.entries) for info in await files.list()] == [(77.0, 1)]
+    header = (folder / "s.session").read_bytes().splitlines()[0]
+    assert b'"created_at":77.0' in header
+
+
+async def test_a_file_of_a_newer_format_is_refused(folder, files):
+    folder.mkdir()
+    content = header_line(Header("session", FORMAT + 1, "s", "", "", 1.0)) + b"who knows"
+    (folder / "s.session").write_bytes(content)
+    for refused in (files.acquire("s"), files.read("s")):
+        with pytest.raises(StoreError, match=r"has format 2, and this version knows 1 at most: upgrade windlass"):
+            await refused
+    assert (folder / "s.session").read_bytes() == content
+
+
+async def test_a_file_under_the_name_of_another_session_is_refused(folder, whole, files):
+    (folder / "copy.session").write_bytes(whole)
+    for refused in (files.acquire("copy"), files.read("copy")):
+        with pytest.raises(StoreError, match=r"should hold session 'copy' and holds 's'"):
+            await refused
+    assert (folder / "copy.session").read_bytes() == whole
+
+
+@pytest.mark.parametrize("content", [b"x", b"hello\n" * 1000, b"\x7fELF", b'{"role":"user"}\n', b"12 monkeys and more"])
+async def test_a_file_that_is_not_ours_is_left_as_it_is(folder, files, content):
+    folder.mkdir()
+    (folder / "s.session").write_bytes(content)
+    for refused in (files.acquire("s"), files.read("s")):
+        with pytest.raises(StoreError, match=r"is no file of a session, and has been left as it is"):
+            await refused
+    assert (folder / "s.session").read_bytes() == content
+
+
+# -- who repairs, and how ----------------------------------------------------------------------------------------------
+
+
+async def test_the_beginning_of_an_append_is_no_damage_while_its_driver_lives(folder, files, files_at, caplog):
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1, 2), sync=True)
+    with (folder / "s.session").open("ab") as file:
+        file.write(b'70 0000beef+{"seq":3,')
+    reader = files_at(folder)
+    assert await reader.read("s") == entries(1, 2)
+    assert caplog.messages == []
+    await files.aclose()
+    assert await reader.read("s") == entries(1, 2)
+    assert len(caplog.messages) == 1
+
+
+async def test_a_reader_changes_nothing(folder, whole, files):
+    damaged = whole[:5000] + b"?" + whole[5001:-3]
+    (folder / "s.session").write_bytes(damaged)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    await files.read("s")
+    await files.list()
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    assert (folder / "s.session").read_bytes() == damaged
+
+
+@pytest.mark.parametrize("damage", ["cut off", "in the middle"])
+@pytest.mark.parametrize("nth", range(1, 12))
+async def test_a_repair_that_fails_anywhere_loses_nothing(folder, whole, files_at, monkeypatch, damage, nth):
+    """The N-th call to the disk fails, for each N that there is."""
+    damaged = whole[:-5] if damage == "cut off" else whole[:5000] + b"?" + whole[5001:]
+    (folder / "s.session").write_bytes(damaged)
+    calls = itertools.count(1)
+
+    def failing(real):
+        def call(*arguments):
+            if next(calls) == nth:
+                raise OSError(5, "Input/output error")
+            return real(*arguments)
+
+        return call
+
+    for module, name in (
+        *((file_repair, name) for name in ("write_all", "sync_data", "sync_folder", "open_file")),
+        *((os, name) for name in ("fsync", "ftruncate", "replace", "lseek")),
+        (file_log, "survey"),
+    ):
+        monkeypatch.setattr(module, name, failing(getattr(module, name)))
+    store = files_at(folder)
+    try:
+        await store.acquire("s")
+    except StoreError as error:
+        assert "the disk reported an error" in str(error)  # noqa: PT017 - it may also succeed
+    monkeypatch.undo()
+    await store.aclose()
+    await store.acquire("s")
+    expected = RECORDS - 1
+    assert len(await store.read("s")) == expected
+    lost = damaged[len(whole) - 70 :] if damage == "cut off" else b"?"
+    assert (folder / "s.quarantine").read_bytes().count(lost[-20:]) >= 1
+    assert not list(folder.glob("*.tmp"))
+    assert file_access._open == {descriptor for log in store._logs.values() for descriptor in held(log)}
+
+
+def held(log) -> set[int]:
+    return {log._descriptor, log._lock._descriptor}
