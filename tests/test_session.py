@@ -367,6 +367,24 @@ async def test_cancelling_whoever_awaits_a_run_that_cannot_be_stored_makes_no_no
     assert "never retrieved" not in caplog.text
 
 
+def test_a_run_that_is_going_when_its_event_loop_ends_is_closed_in_good_order():
+    held = Held()
+    session = Agent(ScriptedModel(call("held"), "Again."), tools=[held.tool]).session("s")
+
+    async def leave() -> None:
+        task = asyncio.ensure_future(session.run("Go"))
+        async with asyncio.timeout(SECONDS):
+            await held.started.wait()
+        assert not task.done()
+
+    asyncio.run(leave())
+    (ended,) = of(asyncio.run(log_of(session.store, "s")), RunEnded)
+    assert (ended.status, held.cancelled) == ("cancelled", 1)
+    outcome = asyncio.run(session.run("Again?"))
+    assert (outcome.status, outcome.text) == ("done", "Again.")
+    assert_valid(outcome.messages)
+
+
 async def test_there_is_nothing_to_cancel_between_runs():
     session = Agent(ScriptedModel("Hello.")).session()
     assert not await session.cancel()

@@ -7,6 +7,7 @@ is kept.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Unpack
 
+from .core import check
 from .core.clock import SYSTEM_CLOCK, Clock, new_id
 from .core.error import ConfigError, Unchangeable
 from .core.event import Entry
@@ -113,8 +114,8 @@ class Agent(Generic[D]):
         _set(self, "name", name)
         _set(self, "description", description)
         _set(self, "instructions", instructions)
-        _set(self, "tools", tuple(tools))
         _set(self, "toolbox", Toolbox(tools))
+        _set(self, "tools", tuple(self.toolbox))
         _set(self, "store", open_store(store))
         _set(self, "permission", permission)
         _set(self, "limits", limits)
@@ -203,8 +204,18 @@ class Agent(Generic[D]):
             raise ConfigError(f"Agent(settings={self.settings!r}): give a Settings(…)")
         if not callable(self.engine):
             raise ConfigError(f"Agent(engine={self.engine!r}): give an async function of a Run, such as react")
+        check.text("Agent", "name", self.name, filled=True)
+        check.text("Agent", "description", self.description)
+        check.text("Agent", "instructions", self.instructions)
         for name, value in (("permission", self.permission), ("stop", self.stop), ("shape", self.shape)):
             if value is not None and not callable(value):
                 raise ConfigError(f"Agent({name}={value!r}): give a function")
+        for name in ("guardrails", "accept", "watchers"):
+            check.functions("Agent", name, getattr(self, name))
+        for name in ("steering_mode", "follow_up_mode"):
+            if getattr(self, name) not in {"one", "all"}:
+                check.refuse("Agent", name, getattr(self, name), "say 'one' or 'all'")
+        if not callable(getattr(self.clock, "monotonic", None)):
+            check.refuse("Agent", "clock", self.clock, "give a clock, such as windlass.testing.FakeClock()")
         if self.limits.allowed_tools is not None:
             self.toolbox.only(self.limits.allowed_tools)

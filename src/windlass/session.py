@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import msgspec
 
+from .core import check
 from .core.clock import new_id
 from .core.effect import not_started, uncertain
 from .core.error import ConfigError, SessionNotFound, UsageError
@@ -21,21 +22,20 @@ from .core.fanout import Fanout, Subscription
 from .core.fold import State, fold, repairs
 from .core.loop import direct, ended, execute, finished
 from .core.message import (
-    Audio,
+    RESULT_TYPES,
     Content,
-    Document,
-    Image,
     Message,
+    ResultPart,
     Status,
     Text,
     ToolCall,
     ToolResult,
-    Video,
     parts_of,
+    storable,
 )
 from .core.model import Model, Settings, info_of
 from .core.permission import Gate, Grant, Permissions
-from .core.plain import clean, to_text
+from .core.plain import clean, to_jsonable, to_text
 from .core.run import CancelMode, Engine, Mailbox, Outcome, Run
 from .core.stop import Limits
 from .core.store import Lease, Log, Store, insisted, wait_through
@@ -123,6 +123,9 @@ class Session:
     async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides]) -> ToolResult:
         """Call a tool without a model: gated and logged like any other call."""
         _check(overrides)
+        check.text("session.call", "tool", tool)
+        if not isinstance(arguments, dict):
+            check.refuse("session.call", "arguments", arguments, "give a dict")
         call, run_id = ToolCall(new_id(), tool, to_text(arguments)), new_id()
         started = RunStarted(self.agent.name, {_CALL: tool}, run_id=run_id)
         outcome = await self._uncancelled(self._perform(run_id, {**overrides, "engine": direct(call)}, (started,)))
@@ -141,13 +144,12 @@ class Session:
 
     async def cancel(self, mode: CancelMode = "now") -> bool:
         """Stop the run that is going: now, after the calls that run, or after the turn. Says whether there was one."""
+        _check_mode(mode)
         return self._run is not None and self._stop(self._run.run_id, mode)
 
     def _stop(self, run_id: str, mode: CancelMode) -> bool:
         """Stop one run. When it still waits for its turn, it will be over as soon as it begins."""
-        if mode not in {"now", "after_tools", "after_turn"}:
-            message = f"cancel mode {mode!r} is not known: use 'now', 'after_tools' or 'after_turn'"
-            raise ConfigError(message)
+        _check_mode(mode)
         if self._run is not None and self._run.run_id == run_id:
             self._run.cancel(mode)
         else:
@@ -374,17 +376,31 @@ def _as_message(content: Content | Message, origin: str = "") -> Message:
     if given.role != "user":
         message = f"a message with role {given.role!r} cannot be sent to an agent: only 'user' messages can"
         raise ConfigError(message)
-    if not given.parts or not all(isinstance(part, _SENDABLE) for part in given.parts):
+    parts = [storable(part) if isinstance(part, RESULT_TYPES) else None for part in given.parts]
+    if not parts or None in parts:
         message = f"{content!r} cannot be sent to an agent: give text, a part such as Image(…), or a list of them"
         raise ConfigError(message)
-    if all(isinstance(part, Text) and not part.text.strip() for part in given.parts):
+    if all(isinstance(part, Text) and not part.text.strip() for part in parts):
         message = "the prompt is empty: say something"
         raise ConfigError(message)
-    cleaned = tuple([Text(clean(part.text)) if isinstance(part, Text) else part for part in given.parts])
-    return msgspec.structs.replace(given, parts=cleaned, origin=given.origin or origin)
+    beside = _beside(given, origin) if given is content else Message("user", origin=origin)
+    return msgspec.structs.replace(beside, parts=tuple(cast("list[ResultPart]", parts)))
 
 
-_SENDABLE = (Text, Image, Audio, Video, Document)
+def _beside(given: Message, origin: str) -> Message:
+    """What a message has besides its parts, checked: it comes into the log, and has to be read again."""
+    try:
+        metadata = to_jsonable(given.metadata)
+        rest = msgspec.to_builtins(msgspec.structs.replace(given, parts=(), metadata=metadata))
+        return msgspec.convert({**rest, "origin": rest.get("origin") or origin}, Message)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ConfigError(f"{given!r} is no proper message ({error}): use windlass.user(…) to make one") from error
+
+
+def _check_mode(mode: CancelMode) -> None:
+    if mode not in {"now", "after_tools", "after_turn"}:
+        message = f"cancel mode {mode!r} is not known: use 'now', 'after_tools' or 'after_turn'"
+        raise ConfigError(message)
 
 
 def _check(overrides: Overrides) -> None:
@@ -396,7 +412,7 @@ def _check(overrides: Overrides) -> None:
         kind = _KINDS.get(name)
         if kind is not None and not isinstance(value, kind):
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a {kind.__name__}")
-        if name in {"engine", "permission"} and value is not None and not callable(value):
+        if (name == "engine" or (name == "permission" and value is not None)) and not callable(value):
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a function")
 
 

@@ -1,16 +1,20 @@
 """A run that is asked to stop: what had finished is kept, everything else says so, and the conversation stays valid."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds
 from tests.transcript import assert_valid
-from windlass import Agent, Limits, Session, ToolCall, Verdict, before, tool
+from windlass import Agent, Limits, Permissions, Session, ToolCall, Verdict, before, tool
+from windlass.core import faults
 from windlass.core.error import StoreError
 from windlass.core.event import (
     CancelRequested,
+    Entry,
+    MessageAdded,
     ReplyDiscarded,
     ReplyFinished,
     RunEnded,
@@ -143,6 +147,36 @@ async def test_nothing_begins_when_a_gate_swallows_the_cancel():
     outcome = await ended(task)
     assert (outcome.status, statuses(outcome)) == ("cancelled", [Status.CANCELLED_BEFORE_START])
     assert not of(await log_of(agent.store, "s"), ToolStarted)
+
+
+@pytest.mark.parametrize("cancels", [1, 2])
+async def test_a_cancel_while_the_reply_is_stored_gives_every_call_a_result(cancels):
+    class HoldsReplies(WaitingStore):
+        """Stands still when it is given a reply, and then for every result too."""
+
+        async def append(self, lease: Any, entries: Sequence[Entry], *, sync: bool) -> None:
+            messages = [entry.event.message for entry in entries if isinstance(entry.event, MessageAdded)]
+            if any(message.tool_calls for message in messages):
+                self.open.clear()
+            await super().append(lease, entries, sync=sync)
+
+    store = HoldsReplies()
+    session = Agent(ScriptedModel(calls(call("look"), call("look"))), tools=[look], store=store).session("s")
+    task = asyncio.create_task(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        for _ in range(cancels):
+            await store.waiting.wait()
+            store.waiting.clear()
+            await session.cancel()
+            await rounds()
+            store.open.set()
+            await asyncio.sleep(0)
+            store.open.clear()
+            await rounds()
+        store.open.set()
+    outcome = await ended(task)
+    assert (outcome.status, statuses(outcome)) == ("cancelled", [Status.CANCELLED_BEFORE_START] * 2)
+    assert isinstance((await log_of(store, "s"))[-1], RunEnded)
 
 
 async def test_a_cancel_while_an_intent_is_stored_says_that_nothing_happened():
@@ -407,6 +441,31 @@ async def test_a_model_that_ignores_the_cancel_is_left_behind_too():
     released.set()
     await rounds()
     assert len(await session.messages()) == 1
+
+
+# -- when something goes wrong among the calls ------------------------------------------------------------------------
+
+
+async def test_a_run_that_fails_among_its_calls_gives_each_of_them_a_result():
+    class Broken(Permissions):
+        def questions(self, requests: Any) -> Any:
+            raise ZeroDivisionError("oops")
+
+    agent = Agent(ScriptedModel(calls(call("nope"), call("look"))), tools=[look], permission=Broken())
+    outcome = await agent.run("Go")
+    assert (outcome.status, outcome.reason) == ("failed", "ZeroDivisionError")
+    assert statuses(outcome) == [Status.ERROR, Status.CANCELLED_BEFORE_START]
+    assert_valid(outcome.messages)
+
+
+async def test_a_call_whose_effect_is_done_and_whose_result_is_lost_is_unknown():
+    faults.arm({"loop.effect_done": "raise"})
+    try:
+        outcome = await Agent(ScriptedModel(call("look")), tools=[look]).run("Go")
+    finally:
+        faults.disarm()
+    assert (outcome.status, outcome.reason, statuses(outcome)) == ("failed", "FaultInjected", [Status.UNKNOWN])
+    assert_valid(outcome.messages)
 
 
 # -- when the log cannot be written ------------------------------------------------------------------------------------

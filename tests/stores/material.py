@@ -15,9 +15,10 @@ def entries(first: int, count: int = 1) -> list[Entry]:
 
 
 @contextmanager
-def child(*arguments):
-    """One of the programs in children.py."""
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.stores.children", *map(str, arguments)]
+def child(*arguments, programs="children"):
+    """One of the programs in children.py, or in another file."""
+    python = [sys.executable, "-W", "ignore::DeprecationWarning"]
+    command = [*python, "-m", f"tests.stores.{programs}", *map(str, arguments)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:

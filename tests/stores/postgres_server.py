@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 
 from scripts.system_parts import pgbouncer_program, postgres_folder
 from windlass.core.clock import new_id
+from windlass.stores.postgres import PostgresStore
 
 USER = "windlass"
 SETTINGS = {
@@ -162,3 +163,23 @@ def pooled_address(postgres: Server) -> Iterator[str]:
         guard = ["sh", "-c", '"$0" "$1" & cat; kill $!', program, str(folder / "pgbouncer.ini")]
         with subprocess.Popen(guard, **unprivileged(), cwd="/", stdin=subprocess.PIPE, stdout=quiet, stderr=quiet):
             yield postgres.address(port=port)
+
+
+@pytest.fixture
+def tenant() -> str:
+    """Nobody else's, so that each test has the database for itself."""
+    return new_id()
+
+
+@pytest.fixture
+async def store_of(postgres: Server, tenant: str) -> AsyncIterator[Callable[..., PostgresStore]]:
+    """Makes stores that are closed when the test is over."""
+    made: list[PostgresStore] = []
+
+    def make(address: str = "", **options: Any) -> PostgresStore:
+        made.append(PostgresStore(address or postgres.address(), **{"tenant": tenant, **options}))
+        return made[-1]
+
+    yield make
+    for store in made:
+        await store.aclose()

@@ -232,6 +232,7 @@ async def test_while_a_barrier_is_under_way_others_wait_and_see_nothing_of_it(fi
     later = asyncio.ensure_future(files.append(lease, entries(3), sync=False))
     other = await files.acquire("other")
     assert files.append_now(other, entries(1), sync=False)
+    assert await files.read("s") == entries(1)
     go.set()
     await barrier
     await later
@@ -271,7 +272,7 @@ async def test_an_append_that_waits_when_the_lease_is_given_back_is_refused(file
 async def test_an_append_that_is_there_already_is_synced_all_the_same(files, monkeypatch):
     lease = await files.acquire("s")
     await files.append(lease, entries(1), sync=False)
-    synced = []
+    synced: list[int] = []
     monkeypatch.setattr(file_log, "sync_data", synced.append)
     await files.append(lease, entries(1), sync=True)
     assert len(synced) == 1
@@ -374,7 +375,9 @@ async def test_a_list_is_right_again_after_each_change(folder, files, files_at):
     await files.append(lease, said("one"), sync=False)
     lister = files_at(folder)
     for number in range(2, 5):
-        assert [(info.session_id, info.entries, info.title) for info in await lister.list()] == [("s", number - 1, "one")]
+        assert [(info.session_id, info.entries, info.title) for info in await lister.list()] == [
+            ("s", number - 1, "one")
+        ]
         await files.append(lease, entries(number), sync=False)
     await files.release(lease)
     await files.delete("s")
@@ -389,7 +392,9 @@ async def test_a_list_looks_behind_large_entries_for_the_last_one(files):
 
 
 async def test_a_title_is_the_beginning_of_the_first_message_near_the_beginning(files):
-    await keep(files, "late", [Entry(1, 1.0, Custom("x" * 300_000), "e-1"), Entry(2, 1.0, MessageAdded(user("a")), "e-2")])
+    await keep(
+        files, "late", [Entry(1, 1.0, Custom("x" * 300_000), "e-1"), Entry(2, 1.0, MessageAdded(user("a")), "e-2")]
+    )
     await keep(files, "large", said("", "\0 Fix the\n\tbuild" + "." * 400_000, "and then the tests"))
     await keep(files, "reply", [Entry(1, 1.0, MessageAdded(assistant("no")), "e-1")])
     titles = {info.session_id: info.title for info in await files.list()}
@@ -448,11 +453,11 @@ async def test_a_lock_file_that_is_deleted_while_another_process_waits_for_it_is
     """Between the opening of the lock file and the lock, its session is deleted."""
     await files.release(await files.acquire("s"))
     real = fcntl.flock
-    deleted = []
+    first = iter([True])
 
     def delete_first(descriptor, operation):
-        if not deleted:
-            deleted.append((folder / "s.lock").unlink())
+        if next(first, False):
+            (folder / "s.lock").unlink()
         return real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", delete_first)

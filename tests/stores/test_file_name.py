@@ -7,12 +7,29 @@ from hypothesis import strategies as st
 from tests.stores.material import entries
 from windlass.stores.file_name import id_of, name_of
 
-HOSTILE = (
-    *("../x", "..", ".", "/", "/etc/passwd", "a/b", "a\\b", "C:", "\\\\?\\x", "~", "~root", "-rf", "*", "a b", " ", "x."),
-    *("CON", "con", "Con", "nul", "com1", "lpt9", "aux.txt", "a", "A", "%41", "%", "=", "x=y", "\n", "\x1b[31m", "\x7f"),
-    *("é", "e\u0301", "\U0001f600", "\u202e", "ı", "ß", "SS", "x" * 100, "x" * 101, "x" * 10_000, "X" * 10_000, "é" * 10_000),
-    *("s.session", "s.lock", "s.quarantine", "s"),
+PATHS = (
+    "../x",
+    "..",
+    ".",
+    "/",
+    "/etc/passwd",
+    "a/b",
+    "a\\b",
+    "C:",
+    "\\\\?\\x",
+    "~",
+    "~root",
+    "-rf",
+    "*",
+    "a b",
+    " ",
+    "x.",
 )
+DEVICES = ("CON", "con", "Con", "nul", "com1", "lpt9", "aux.txt")
+ALIKE = ("a", "A", "%41", "%", "=", "x=y", "\n", "\x1b[31m", "\x7f", "é", "e\u0301", "\U0001f600", "\u202e", "ß", "SS")
+LONG = ("x" * 100, "x" * 101, "x" * 10_000, "X" * 10_000, "é" * 10_000)
+OURS = ("s.session", "s.lock", "s.quarantine", "s")
+HOSTILE = (*PATHS, *DEVICES, *ALIKE, *LONG, *OURS)
 UNICODE = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 
 

@@ -71,10 +71,13 @@ def test_lines_are_found_one_after_another_whatever_the_size_of_a_chunk(found):
 def test_lines_of_one_append_say_that_more_is_to_come(tmp_path):
     batch = [Entry(seq, 1.0, Custom("x")) for seq in (1, 2, 3)]
     with opened(tmp_path / "file", lines_of(batch, SEED)) as descriptor:
-        assert [line.has_more for line in scan(descriptor, 10_000, SEED)] == [True, True, False]
+        pieces = list(scan(descriptor, 10_000, SEED))
+    assert [isinstance(piece, Line) and piece.has_more for piece in pieces] == [True, True, False]
 
 
-@pytest.mark.parametrize("garbage", [b"\n", b"x", b"\n\n\n", b"\0" * 5000, b"\xff\xfe", b"12 ", b"9 00000000 {}\n", b"1"])
+@pytest.mark.parametrize(
+    "garbage", [b"\n", b"x", b"\n\n\n", b"\0" * 5000, b"\xff\xfe", b"12 ", b"9 00000000 {}\n", b"1"]
+)
 def test_garbage_is_told_from_lines_on_both_sides(found, garbage):
     one, two = (line_of(body, SEED) for body in bodies(2))
     assert found(garbage + one) == [Damage(0, len(garbage)), bodies(1)[0]]

@@ -7,6 +7,7 @@ import pytest
 
 from windlass.core.error import ConfigError
 from windlass.stores import open_store
+from windlass.stores.file import FileStore
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite import SqliteStore
 
@@ -31,16 +32,35 @@ def test_sqlite_is_followed_by_a_path(spec, path):
     assert repr(open_store(spec)) == repr(SqliteStore(path))
 
 
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ("file:/var/x", "/var/x"),
+        ("file:///var/x", "/var/x"),
+        ("file:x", os.path.abspath("x")),  # noqa: PTH100
+        ("file:~/x", os.path.expanduser("~/x")),  # noqa: PTH111
+    ],
+)
+def test_file_is_followed_by_a_folder(spec, path):
+    assert repr(open_store(spec)) == repr(FileStore(path))
+
+
+@pytest.mark.parametrize("spec", ["postgres://me:secret@box:5433/work", "postgresql://box:5433/work?user=me"])
+def test_postgres_is_an_address_and_its_password_is_not_shown(spec):
+    assert repr(open_store(spec)) == "PostgresStore('postgresql://box:5433/work')"
+
+
 def test_an_object_is_taken_as_it_is():
     store = MemoryStore()
     assert open_store(store) is store
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "memory", "sqlite", "x.db", "mongo:x", "MEMORY:", Path("x.db"), None, 42, MemoryStore]
+    "spec", ["", "memory", "file", "sqlite", "x.db", "mongo:x", "MEMORY:", Path("x.db"), None, 42, MemoryStore]
 )
 def test_what_is_no_store_is_refused_with_those_there_are(spec):
-    with pytest.raises(ConfigError, match="use one of 'memory:' and 'sqlite:PATH', or an object"):
+    known = "'memory:', 'file:DIR', 'sqlite:PATH' and 'postgresql://…'"
+    with pytest.raises(ConfigError, match=f"use one of {known}, or an object"):
         open_store(spec)
 
 
@@ -48,11 +68,15 @@ def test_what_is_no_store_is_refused_with_those_there_are(spec):
     ("spec", "advice"),
     [
         ("memory:mine", "write 'memory:'"),
+        ("file:", "pass the path"),
+        ("file://host/x", "write 'file:DIR'"),
         ("sqlite:", "pass the path"),
         ("sqlite:  ", "pass the path"),
         ("sqlite:a\0b", "pass the path"),
         ("sqlite::memory:", "use the store 'memory:'"),
         ("sqlite://host/x.db", "write 'sqlite:PATH'"),
+        ("postgres:x", "write 'postgresql://"),
+        ("postgresql+psycopg://me:secret@host/x", "^this text is no address of a PostgreSQL database: write"),
     ],
 )
 def test_a_name_that_cannot_be_meant_is_refused(spec, advice):

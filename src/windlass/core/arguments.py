@@ -7,7 +7,6 @@ it may be truncated, ambiguous, far too long or far too deep.
 import functools
 import re
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -57,6 +56,8 @@ def arguments_hash(arguments: dict[str, Any]) -> str:
     else:
         if b"null" in text:  # which also stands for NaN
             text = _exact(arguments)
+    from hashlib import blake2b  # at first use: only calls that need permission have a hash
+
     return blake2b(text, digest_size=16).hexdigest()  # four times as quick as the others for so short a text
 
 

@@ -15,7 +15,7 @@ from .arguments import arguments_hash
 from .error import NotStarted, ToolError
 from .event import ToolStarted
 from .fold import INTERRUPTED, NOT_STARTED
-from .message import Audio, Document, Image, ResultPart, Status, Text, ToolCall, ToolResult, Video
+from .message import RESULT_TYPES, ResultPart, Status, Text, ToolCall, ToolResult, storable
 from .permission import PermissionRequest
 from .plain import clean, to_jsonable, to_text, words_of
 from .store import wait_through
@@ -234,9 +234,6 @@ async def finish(run: "Run", job: Job, result: ToolResult) -> ToolResult:
 
 # -- results -----------------------------------------------------------------------------------------------------------
 
-_PARTS = (Text, Image, Audio, Video, Document)
-
-
 def result_of(job: Job, value: Any) -> ToolResult:
     """Whatever a tool returned, as a result."""
     call = job.call
@@ -271,19 +268,11 @@ def made_by_hand(call: ToolCall, result: ToolResult) -> ToolResult:
 def content_of(value: Any) -> tuple[ResultPart, ...]:
     """Parts as they are; everything else as text."""
     values: Sequence[Any] = value if type(value) is list or type(value) is tuple else (value,)
-    if values and all(isinstance(each, _PARTS) for each in values):
-        parts = [_sound(each) for each in values]
+    if values and all(isinstance(each, RESULT_TYPES) for each in values):
+        parts = [storable(each) for each in values]
         if None not in parts:
             return tuple(cast("list[ResultPart]", parts))
     return (Text(to_text(value)),)
-
-
-def _sound(part: ResultPart) -> ResultPart | None:
-    """The part as it can be stored; nothing when it holds what it should not."""
-    fields = msgspec.structs.asdict(part)
-    if type(fields.pop("data", b"")) is not bytes or {*map(type, fields.values())} != {str}:
-        return None
-    return msgspec.structs.replace(part, **{name: clean(text) for name, text in fields.items()})
 
 
 def error_result(call: ToolCall, text: str) -> ToolResult:

@@ -23,7 +23,7 @@ def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
-class Event(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="kind", tag=_snake_case):
+class Event(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="kind", tag=_snake_case):
     """Something that happened. The wire name of a kind is the snake case of its class."""
 
     durable: ClassVar[bool] = False
@@ -450,7 +450,7 @@ ModelEvent: TypeAlias = (
 """What a model's stream is made of. It ends with one `ReplyFinished`; a stream that does not was cut off."""
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """An event with its place: what the log keeps and what watchers receive."""
 
     seq: int

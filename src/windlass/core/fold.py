@@ -194,20 +194,20 @@ class State:
 
     def tool_finished(self, event: ToolFinished) -> None:
         """A call has its result; the last one completes the turn."""
-        call_id = event.call_id
+        call_id, calls, results = event.call_id, self.open_calls, self.results
         self.started.pop(call_id, None)
-        self.decided.pop(call_id, None)
+        if self.decided:
+            self.decided.pop(call_id, None)
         self.latest = event.result
-        if call_id not in self.open_calls:
+        if call_id not in calls:
             return
-        self.results[call_id] = event.result
-        if len(self.results) == len(self.open_calls) and self.reply is not None:
-            self.latest_results = tuple([self.results[each] for each in self.open_calls])
-            self._messages.append(self.reply)
-            self._messages.append(Message("tool", self.latest_results))
+        results[call_id] = event.result
+        if len(results) == len(calls) and self.reply is not None:
+            self.latest_results = tuple(map(results.__getitem__, calls))
+            self._messages += (self.reply, Message("tool", self.latest_results))
             self.reply = None
-            self.open_calls.clear()
-            self.results.clear()
+            calls.clear()
+            results.clear()
 
     def permission_decided(self, event: PermissionDecided) -> None:
         """A verdict holds for its call, and perhaps for more."""

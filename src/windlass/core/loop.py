@@ -20,7 +20,7 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import msgspec
 
@@ -65,6 +65,8 @@ from .stop import Guardrail, Halt, Nudge, Step, holds
 from .store import wait_through
 from .tool import Skip
 
+SAID = frozenset(get_args(ModelEvent))
+"""What a model says, as a rule."""
 BREATH = 64
 """Deltas after which a stream that never waits lets others run, so that it can be watched and cancelled."""
 
@@ -76,10 +78,11 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     try:
         outcome = await (given_up(run) if run.interrupted else engine(run))
     except asyncio.CancelledError:
-        outcome = run.interruption()
+        outcome = await given_up(run)
     except StoreError:
         raise  # what cannot be recorded cannot be concluded: opening the session again will repair it
     except Exception as error:  # noqa: BLE001 - whatever went wrong becomes an outcome that keeps the work
+        await settle_rest(run)
         outcome = run.failure(error)
     finally:
         if timer is not None:
@@ -90,9 +93,15 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
 
 
 async def given_up(run: Run) -> Outcome[Any]:
-    """The end of a run that was cancelled before it had begun."""
-    await answer(run, left_open(run, run.state.started))
+    """The end of a run that was cancelled, perhaps before it had begun."""
+    await settle_rest(run)
     return run.interruption()
+
+
+async def settle_rest(run: Run) -> None:
+    """Give a result to each call that the end of the run leaves open."""
+    with suppress(asyncio.CancelledError):  # they are stored, and the run is over
+        await answer(run, left_open(run, run.state.started))
 
 
 async def react(run: Run) -> Outcome[Any]:
@@ -151,7 +160,7 @@ async def listen(run: Run, request: Request) -> Message:
                     await discard(run, type(event).__name__, assemble(heard))
                     heard.clear()
                 run.relay(event)
-            elif not isinstance(event, Event):
+            elif type(event) not in SAID and not isinstance(event, Event):  # the second is slow
                 refuse(run, event)
             else:
                 heard.append(event)
@@ -242,8 +251,13 @@ async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
 
 def terminated(results: Sequence[ToolResult]) -> bool:
     """Whether every call that was carried out asks for the end, and none of them failed."""
-    ran = [result for result in results if result.status is not Status.DENIED]
-    return bool(ran) and not [result for result in ran if result.is_error or not result.terminate]
+    ran = False
+    for result in results:
+        if result.status is not Status.DENIED:
+            if result.is_error or not result.terminate:
+                return False
+            ran = True
+    return ran
 
 
 async def guard(run: Run, tripped: Sequence[tuple[Guardrail, Nudge | Halt]]) -> Outcome[Any] | None:
@@ -282,7 +296,8 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
     except asyncio.CancelledError:
         await answer(run, left_open(run, in_doubt))
         raise
-    await answer(run, left_open(run, in_doubt))
+    if run.state.reply is not None:  # a cancel that waits for the tools has kept some of them from beginning
+        await answer(run, left_open(run, in_doubt))
     return run.state.latest_results
 
 
@@ -455,7 +470,7 @@ def next_wave(waiting: deque[Job], running: Collection[Job], limit: int) -> list
 async def intend(run: Run, wave: Sequence[Job]) -> None:
     """Store that these effects are about to begin. Unless all of them only read, not even a power cut may forget it."""
     faults.point("loop.before_intent")
-    if run.interrupted:  # and somebody has swallowed the cancel: nothing may begin any more
+    if run.interrupted_by:  # and somebody has swallowed the cancel: nothing may begin any more
         raise asyncio.CancelledError
     changing = [job for job in wave if job.tool.effect != "read"]
     await run.emit(*[job.intent(run) for job in wave], sync=bool(changing))
@@ -471,7 +486,7 @@ async def settle(run: Run, job: Job) -> None:
         result = await finish(run, job, result)
     await run.emit(finished(run, result, run.clock.monotonic() - began))
     faults.point("loop.result_stored")
-    if job.interrupted or run.interrupted:
+    if job.interrupted or run.interrupted_by:
         raise asyncio.CancelledError
 
 

@@ -12,11 +12,15 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from .error import ConfigError
+from .plain import clean
 
 
-class Text(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
+# `gc=False`, here and for events: none of these can lie in a cycle, so the garbage collector need not look at them;
+# a long conversation costs it nothing.
+class Text(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="text"):
     """Words."""
 
     text: str
@@ -25,7 +29,7 @@ class Text(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"
     """An opaque token of the provider that wrote it; sent back to that provider alone."""
 
 
-class Thinking(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="thinking"):
+class Thinking(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="thinking"):
     """What a model thought before it spoke. Sent back, byte for byte, only to the model that wrote it."""
 
     text: str = ""
@@ -42,7 +46,7 @@ class Thinking(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     """Whatever else has to come back exactly: ids, formats, positions."""
 
 
-class Media(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="media"):
+class Media(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="media"):
     """Bytes or an address of something that is not text. Use `Image`, `Audio`, `Video` or `Document`."""
 
     data: bytes = b""
@@ -76,7 +80,7 @@ class Document(Media, frozen=True, tag="document"):
     """A file: PDF, text, anything that a provider takes."""
 
 
-class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_call"):
+class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool_call"):
     """The model asks for a tool."""
 
     call_id: str
@@ -107,7 +111,7 @@ UNCERTAIN = frozenset({Status.TIMED_OUT, Status.CANCELLED, Status.UNKNOWN})
 """The statuses of calls that may have taken effect."""
 
 
-class ToolResult(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_result"):
+class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool_result"):
     """What became of a call. Every call gets exactly one."""
 
     call_id: str
@@ -155,7 +159,7 @@ class StopReason(StrEnum):
 Precision: TypeAlias = Literal["exact", "estimated", "partial"]
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Tokens, counted by the provider (or estimated, and then it says so)."""
 
     input_tokens: int = 0
@@ -197,7 +201,7 @@ def _coarser(one: Precision, other: Precision) -> Precision:
 NO_USAGE = Usage()
 
 
-class Message(Struct, frozen=True, omit_defaults=True):
+class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     """One thing that was said."""
 
     role: Role
@@ -277,6 +281,18 @@ def parts_of(content: Content) -> tuple[Part, ...]:
 
 
 PART_TYPES = (Text, Thinking, Image, Audio, Video, Document, ToolCall, ToolResult)
+RESULT_TYPES = (Text, Image, Audio, Video, Document)
+
+
+def storable(part: ResultPart) -> ResultPart | None:
+    """The part, with text that can be encoded; nothing when a field holds what it should not.
+
+    Nobody looks at what is in a part when it is made: that would cost too much where parts are made by the thousand.
+    """
+    fields = asdict(part)
+    if type(fields.pop("data", b"")) is not bytes or {*map(type, fields.values())} != {str}:
+        return None
+    return replace(part, **{name: clean(text) for name, text in fields.items()})
 
 
 def flatten(parts: Iterable[Part]) -> str:

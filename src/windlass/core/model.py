@@ -6,13 +6,14 @@ events at once. Whatever differs between providers stays behind this seam.
 
 import math
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
 
 import msgspec
 from msgspec import Struct
 
+from . import check
 from .error import ConfigError
 from .event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
 from .message import Message, Part, StopReason, Text, Thinking, ToolCall, Usage
@@ -28,6 +29,10 @@ class ToolSpec(Struct, frozen=True):
     """A JSON Schema."""
 
 
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high"]
+"""How hard to think."""
+
+
 class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """How to answer. `None` leaves it to the provider."""
 
@@ -36,7 +41,7 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     max_output_tokens: int | None = None
     stop_sequences: tuple[str, ...] = ()
     seed: int | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    reasoning_effort: Effort | None = None
     reasoning_tokens: int | None = None
     """A budget for thinking, where a provider takes one."""
     tool_choice: str | None = None
@@ -44,6 +49,49 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     parallel_tool_calls: bool | None = None
     extra_body: Mapping[str, Any] = {}
     """Sent to the provider as it is."""
+
+    def __post_init__(self) -> None:
+        for name, allows in _SETTINGS.items():
+            value = getattr(self, name)
+            if value is not None:
+                allows("Settings", name, value)
+
+
+def _check_effort(call: str, name: str, value: object) -> None:
+    if value not in get_args(Effort):
+        check.refuse(call, name, value, f"use {', '.join(map(repr, get_args(Effort)))}")
+
+
+def _check_sequences(call: str, name: str, value: object) -> None:
+    if not isinstance(value, (tuple, list)) or not all(isinstance(each, str) for each in cast("list[Any]", value)):
+        check.refuse(call, name, value, "give a list of texts, such as ('END',)")
+
+
+def _check_choice(call: str, name: str, value: object) -> None:
+    if not isinstance(value, str):
+        check.refuse(call, name, value, "say 'auto', 'none', 'required', or the name of a tool")
+
+
+def _check_body(call: str, name: str, value: object) -> None:
+    try:
+        msgspec.json.decode(msgspec.json.encode(value), type=dict[str, Any])
+    except (TypeError, ValueError, RecursionError):
+        check.refuse(call, name, value, "give a dict of what JSON can hold")
+
+
+_SETTINGS: Mapping[str, Callable[[str, str, object], None]] = {
+    "temperature": check.number,
+    "top_p": lambda call, name, value: check.number(call, name, value, 1),
+    "max_output_tokens": lambda call, name, value: check.whole_number(call, name, value, 1),
+    "stop_sequences": _check_sequences,
+    "seed": lambda call, name, value: check.whole_number(call, name, value, -(2**63)),
+    "reasoning_effort": _check_effort,
+    "reasoning_tokens": check.whole_number,
+    "tool_choice": _check_choice,
+    "parallel_tool_calls": check.flag,
+    "extra_body": _check_body,
+}
+"""What each setting may be."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -99,6 +147,14 @@ class ModelInfo(Struct, frozen=True):
     context_tokens: int | None = None
     """How much it can read at once."""
 
+    def __post_init__(self) -> None:
+        check.text("ModelInfo", "name", self.name)
+        check.text("ModelInfo", "provider", self.provider)
+        if self.price is not None and not isinstance(self.price, Price):
+            check.refuse("ModelInfo", "price", self.price, "give a Price(…), or None when it is not known")
+        if self.context_tokens is not None:
+            check.whole_number("ModelInfo", "context_tokens", self.context_tokens, 1)
+
 
 class Model(Protocol):
     """Answers a request with a stream of events."""
@@ -122,7 +178,12 @@ class Described(Protocol):
 
 def info_of(model: Model) -> ModelInfo:
     """What is known about a model."""
-    return model.info if isinstance(model, Described) else ModelInfo(type(model).__name__)
+    if not isinstance(model, Described):
+        return ModelInfo(type(model).__name__)
+    info: Any = model.info
+    if not isinstance(info, ModelInfo):
+        check.refuse(type(model).__name__, "info", info, "what a model says about itself is a ModelInfo(…)")
+    return info
 
 
 def assemble(events: Sequence[ModelEvent], finished: ReplyFinished | None = None) -> Message:

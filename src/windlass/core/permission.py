@@ -6,11 +6,11 @@ asked about, and any other is allowed. When nobody can be asked, asking is denyi
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
+from . import check
 from .error import ConfigError
 from .event import PermissionDecided, Scope
 
@@ -55,6 +55,7 @@ class Verdict(Struct, frozen=True):
         if self.scope not in _SCOPES:
             message = f"Verdict(scope={self.scope!r}): the scopes are {', '.join(map(repr, _SCOPES))}"
             raise ConfigError(message)
+        check.text("Verdict", "reason", self.reason)
 
 
 Gate: TypeAlias = Callable[[Sequence[PermissionRequest]], Awaitable[Sequence[Verdict]]]
@@ -84,6 +85,8 @@ class Rule(Struct, frozen=True):
 
     def matches(self, request: PermissionRequest) -> bool:
         """Whether this rule is about that call."""
+        from fnmatch import fnmatchcase
+
         return (
             fnmatchcase(request.tool, self.tool)
             and fnmatchcase(request.action, self.action)
@@ -170,10 +173,14 @@ class Grants:
     """The verdicts that were given for longer than one call. They can be listed and taken back."""
 
     def __init__(self, grants: Iterable[Grant] = ()) -> None:
-        self._grants = {grant.grant_id: grant for grant in grants}
+        self._grants: dict[str, Grant] = {}
+        for grant in grants:
+            self.remember(grant)
 
     def remember(self, grant: Grant) -> None:
         """Keep it; it replaces an older one for the same thing."""
+        if not isinstance(grant, Grant):
+            check.refuse("Grants", "grant", grant, "give a Grant, such as Grant.of_decision(…)")
         self._grants[grant.grant_id] = grant
 
     def find(self, request: PermissionRequest) -> Grant | None:
@@ -200,6 +207,8 @@ class Permissions:
         if handler is not None and not callable(handler):
             message = f"Permissions(handler={handler!r}): give an async function that answers a list of requests"
             raise ConfigError(message)
+        if grants is not None and not isinstance(grants, Grants):
+            check.refuse("Permissions", "grants", grants, "give a Grants(…)")
         self.rules = rules
         self.handler = handler
         self.grants = grants if grants is not None else Grants()

@@ -5,7 +5,6 @@ loop reads from it and tells it what happened; it holds no logic of its own.
 """
 
 import asyncio
-import hashlib
 import logging
 import threading
 from collections import deque
@@ -15,6 +14,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from . import check
 from .clock import Clock, Timer
 from .error import UsageError, WindlassError
 from .event import CancelRequested, Entry, ErrorRaised, Event, ModelEvent, ModelRequested, TextDelta, ToolProgress
@@ -96,6 +96,12 @@ class Again(Struct, frozen=True):
     event: Event | None = None
     """Something for the log beside it."""
 
+    def __post_init__(self) -> None:
+        check.text("Again", "feedback", self.feedback, filled=True)
+        check.text("Again", "origin", self.origin)
+        if self.event is not None and not isinstance(self.event, Event):
+            check.refuse("Again", "event", self.event, "give an event, such as Custom(…)")
+
 
 Accept: TypeAlias = Callable[["Run", Message], "Accepted | Again | Awaitable[Accepted | Again]"]
 """Asked about a reply that calls no tool: is this the end? Output types, guards and graders are all of this kind."""
@@ -143,7 +149,6 @@ class Run:
     """One run of an agent. What it can do is in its fields, what has happened is in `state`."""
 
     __slots__ = (
-        "_interrupted_by",
         "_loop",
         "_prefix",
         "_settings",
@@ -159,6 +164,7 @@ class Run:
         "guardrails",
         "info",
         "instructions",
+        "interrupted_by",
         "left_behind",
         "limits",
         "log",
@@ -231,7 +237,8 @@ class Run:
         """How the run was asked to stop, if it was."""
         self.task: asyncio.Task[Any] | None = None
         """The task in which the loop runs; cancelling the run is cancelling it."""
-        self._interrupted_by = ""
+        self.interrupted_by = ""
+        """Why it was told to end now, if it was: `cancelled` or `timeout`."""
         self._loop = asyncio.get_running_loop()
         self.left_behind: asyncio.Future[None] = self._loop.create_future()
         """Done when the run was cancelled, did not end, and is not waited for any longer."""
@@ -264,7 +271,7 @@ class Run:
             cancelled = await self.log.append(events, sync=sync, stored=self._take_in)
         else:
             self._take_in(entries)
-        if self.fanout.congested:
+        if self.fanout.watched and self.fanout.congested:
             await self.fanout.room()
         if cancelled:
             raise asyncio.CancelledError
@@ -360,6 +367,8 @@ class Run:
         instructions, tools, known = self._prefix
         if instructions is request.instructions and tools is request.tools and known:
             return known
+        import hashlib  # at first use: it loads OpenSSL's
+
         content = msgspec.json.encode((request.instructions, request.tools))
         known = hashlib.sha256(content).hexdigest()[:16]
         self._prefix = (request.instructions, request.tools, known)
@@ -413,7 +422,7 @@ class Run:
 
     def interrupt(self, reason: str) -> None:
         """End the run from outside, now."""
-        self._interrupted_by = self._interrupted_by or reason
+        self.interrupted_by = self.interrupted_by or reason
         if self.task is not None and not self.task.done():
             self.task.cancel()
             self.clock.call_later(PATIENCE_SECONDS, self._lose_patience)
@@ -421,7 +430,7 @@ class Run:
     @property
     def interrupted(self) -> bool:
         """Whether it was told to end; perhaps before it had begun."""
-        return bool(self._interrupted_by) or (self.task is not None and self.task.cancelling() > 0)
+        return bool(self.interrupted_by) or (self.task is not None and self.task.cancelling() > 0)
 
     def _lose_patience(self) -> None:
         """Leave behind a run that ignores its cancel; but never while something runs that must not be aborted."""
@@ -433,9 +442,9 @@ class Run:
 
     def interruption(self) -> Outcome[Any]:
         """The outcome of a run whose task was cancelled."""
-        if self._interrupted_by == "timeout":
+        if self.interrupted_by == "timeout":
             return self.outcome("limit", "timeout")
-        return self.outcome("cancelled", self._interrupted_by or "cancelled")
+        return self.outcome("cancelled", self.interrupted_by or "cancelled")
 
     def failure(self, error: Exception) -> Outcome[Any]:
         """The outcome of a run that something went wrong with."""

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from . import check
 from .error import ConfigError
 from .message import Message, Status, ToolCall, ToolResult
 
@@ -151,11 +152,18 @@ class Nudge(Struct, frozen=True):
     text: str
     count: int = 0
 
+    def __post_init__(self) -> None:
+        check.text("Nudge", "text", self.text, filled=True)
+        check.whole_number("Nudge", "count", self.count)
+
 
 class Halt(Struct, frozen=True):
     """End the run."""
 
     count: int = 0
+
+    def __post_init__(self) -> None:
+        check.whole_number("Halt", "count", self.count)
 
 
 Guardrail: TypeAlias = Callable[[Step], Nudge | Halt | None]
@@ -192,8 +200,11 @@ def mistakes(*, nudge_at: int = 3, halt_at: int = 6) -> Callable[[], Guardrail]:
 
         def mistakes(step: Step) -> Nudge | Halt | None:
             nonlocal streak
-            succeeded = [result for result in step.results if result.status is Status.OK]
-            streak = 0 if succeeded else streak + 1
+            for result in step.results:
+                if result.status is Status.OK:
+                    streak = 0
+                    return None
+            streak += 1
             return None if streak < nudge_at else _escalate(streak, nudge_at, halt_at, _MISTAKES)
 
         return mistakes
@@ -219,7 +230,7 @@ def _escalate(streak: int, nudge_at: int, halt_at: int, text: str) -> Nudge | Ha
 def _check_thresholds(name: str, nudge_at: object, halt_at: object, *, first: int) -> None:
     if not (isinstance(nudge_at, int) and isinstance(halt_at, int) and first <= nudge_at < halt_at):
         given = f"{name}(nudge_at={nudge_at!r}, halt_at={halt_at!r})"
-        message = f"{given}: the nudge has to come before the halt, and not before turn {first}"
+        message = f"{given}: the nudge has to come before the halt, both as whole numbers, and not before turn {first}"
         raise ConfigError(message)
 
 

@@ -26,7 +26,7 @@ from typing import (
 import msgspec
 from msgspec import Struct
 
-from . import schema
+from . import check, schema
 from .docstring import parse_docstring
 from .error import ConfigError
 from .message import ToolCall, ToolResult
@@ -77,6 +77,9 @@ class Skip(Struct, frozen=True):
     """Returned by a *prepare* hook: do not make this call, and tell the model this instead."""
 
     reason: str = "skipped by a hook"
+
+    def __post_init__(self) -> None:
+        check.text("Skip", "reason", self.reason)
 
 
 Arguments: TypeAlias = dict[str, Any]
@@ -281,6 +284,8 @@ def tool_from_schema(
         given = (arguments, context) if takes_context else (arguments,)
         return carry_out(*given) if is_async else _on_thread(carry_out, given, {})
 
+    if not isinstance(parameters, Mapping):
+        check.refuse("tool_from_schema", "parameters", parameters, "give a JSON Schema as a dict")
     checked = schema.from_json_schema(dict(parameters))
     return Tool(name=name, description=description, parameters=checked, call=call, **_fields(options, checked))
 
@@ -376,9 +381,26 @@ def _check_options(tool: Tool[..., Any]) -> None:
     elif not isinstance(permission, bool) and not callable(permission):
         problem = f"permission={permission!r}: give True, False, or a function of the arguments"
     else:
+        _check_parts(tool, f"tool {tool.name!r}, Tool")
         return
     message = f"tool {tool.name!r} cannot have {problem}"
     raise ConfigError(message)
+
+
+def _check_parts(tool: Tool[..., Any], where: str) -> None:
+    """The options that have no range, but a kind."""
+    for name in ("description", "action", "prompt"):
+        check.text(where, name, getattr(tool, name))
+    for name in ("parallel", "abortable", "terminate"):
+        check.flag(where, name, getattr(tool, name))
+    for name in ("target", "summary"):
+        if getattr(tool, name) is not None:
+            check.function(where, name, getattr(tool, name))
+    for name in ("prepare", "finish"):
+        check.functions(where, name, getattr(tool, name))
+    check.function(where, "call", tool.call)
+    if not isinstance(tool.parameters, schema.Parameters):
+        check.refuse(where, "parameters", tool.parameters, "use tool_from_schema(…) to make a tool from a JSON Schema")
 
 
 def _fields(options: ToolOptions, parameters: schema.Parameters) -> dict[str, Any]:
@@ -410,7 +432,7 @@ class Toolbox:
     def __init__(self, tools: Iterable[Tool[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool[..., Any]] = {}
         self._specs: tuple[ToolSpec, ...] | None = None
-        if not isinstance(tools, Iterable):
+        if isinstance(tools, str) or not isinstance(tools, Iterable):
             message = f"tools={tools!r}: give a list of tools"
             raise ConfigError(message)
         for each in tools:

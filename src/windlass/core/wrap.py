@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeAlias, cast
 
 import msgspec
 
+from . import check
 from .clock import SYSTEM_CLOCK, Clock
 from .error import AllModelsFailed, ConfigError, EmptyReply, ModelError, ReplyCutOff
 from .event import ErrorRaised, FailedOver, ModelEvent, ReplyFinished, RetryScheduled, TextDelta, ToolCallDelta
@@ -45,6 +46,7 @@ def listening(model: Model, request: Request) -> "aclosing[Any]":
 def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Model:
     """Show every event of every answer to `watch`, which cannot change them. An error of `watch` ends the answer."""
     _check_models("observed", model)
+    check.function("observed", "watch", watch)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
         async with listening(model, request) as events:
@@ -58,6 +60,7 @@ def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Mo
 def gated(model: Model, gate: Callable[[Request], Awaitable[Request | None]]) -> Model:
     """Await `gate` before each request: to wait for a turn, to change the request, or to raise instead of asking."""
     _check_models("gated", model)
+    check.function("gated", "gate", gate)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
         async with listening(model, await gate(request) or request) as events:
@@ -82,6 +85,9 @@ def retried(
     back at once; a provider that asks for a longer wait gets it, up to the same maximum.
     """
     _check_models("retried", model)
+    check.number("retried", "base_seconds", base_seconds)
+    check.number("retried", "max_seconds", max_seconds)
+    check.function("retried", "jitter", jitter)
     if not isinstance(attempts, int) or attempts < 1 or not 0 <= base_seconds <= max_seconds:
         given = f"retried(attempts={attempts!r}, base_seconds={base_seconds!r}, max_seconds={max_seconds!r})"
         message = f"{given}: give at least one attempt, and a base from 0 to the maximum"

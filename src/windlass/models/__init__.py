@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 from windlass.core.error import ConfigError
-from windlass.core.model import Model
+from windlass.core.model import Model, info_of
 
 __all__ = ["ModelFactory", "open_model", "providers", "register"]
 
@@ -24,6 +24,7 @@ def open_model(spec: str | Model) -> Model:
                 f"{given!r} is no model: give a name such as 'demo' or 'provider:model', or an object with "
                 f"stream(request)"
             )
+        info_of(given)  # raises when it does not say properly what it is
         return cast("Model", given)
     provider, _, name = given.partition(":")
     factory = _factories.get(provider)

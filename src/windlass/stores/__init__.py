@@ -3,6 +3,7 @@
 - `open_store("memory:")`: gone with the process.
 - `open_store("file:~/.windlass/sessions")`: a folder with one file per session, which several processes may share.
 - `open_store("sqlite:~/.windlass/sessions.db")`: one file for all, which several processes may share.
+- `open_store("postgresql://user:password@host/database")`: a database, which several machines may share.
 - `open_store(MyStore())`: anything that keeps the contract, which is `windlass.testing.contracts.check_store`.
 """
 
@@ -12,7 +13,7 @@ import sys
 from windlass.core.error import ConfigError
 from windlass.core.store import Store
 
-_KNOWN = "'memory:', 'file:FOLDER' and 'sqlite:PATH'"
+_KNOWN = "'memory:', 'file:DIR', 'sqlite:PATH' and 'postgresql://…'"
 
 
 def open_store(spec: str | Store) -> Store:
@@ -26,6 +27,8 @@ def open_store(spec: str | Store) -> Store:
         return _file(rest)
     if colon and scheme == "sqlite":
         return _sqlite(rest)
+    if spec.startswith("postgres"):
+        return _postgres(spec)
     raise ConfigError(f"there is no store called {spec!r}: use one of {_KNOWN}, or an object that is a store")
 
 
@@ -45,7 +48,7 @@ def _memory(rest: str) -> Store:
 
 
 def _file(rest: str) -> Store:
-    path = _path("file", rest, "FOLDER")
+    path = _path("file", rest, "DIR")
     if sys.platform == "win32":
         raise ConfigError("a store of files needs file locks that Windows does not have: use 'sqlite:PATH'")
     from .file import FileStore
@@ -58,6 +61,12 @@ def _sqlite(rest: str) -> Store:
     from .sqlite import SqliteStore
 
     return SqliteStore(path)
+
+
+def _postgres(address: str) -> Store:
+    from .postgres import PostgresStore
+
+    return PostgresStore(address)
 
 
 def _path(scheme: str, rest: str, what: str) -> str:

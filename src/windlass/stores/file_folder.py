@@ -71,6 +71,9 @@ class Folder:
     def read(self, session_id: str, after: int, driven: FileLog | None) -> list[Entry]:
         """The entries above `after`. Of a log that we drive ourselves, those that are acknowledged."""
         self._check()
+        if driven is not None and (fresh := driven.fresh) and fresh[-1].seq == driven.head:
+            driven.fresh = None
+            return [_entry(session_id, kept) for kept in fresh if kept.seq > after]
         place = place_of(self._path, session_id)
         synced = claim_of(place).synced  # before the file, which a driver may extend meanwhile
         try:
@@ -94,6 +97,8 @@ class Folder:
                 sessions = [file for file in files if file.name.endswith(LOG) and file.is_file(follow_symlinks=False)]
         except FileNotFoundError:
             return []
+        for name in self._summaries.keys() - {file.name for file in sessions}:
+            self._summaries.pop(name, None)
         for file in sessions:
             session_id = id_of(file.name.removesuffix(LOG))
             if session_id is None or session_id.startswith(prefix):
@@ -121,6 +126,8 @@ class Folder:
         finally:
             lock.close()
         self._next_fence(lock.claim.fence)
+        self._told.pop(session_id, None)
+        self._verified.pop(session_id, None)
 
     def _check(self) -> None:
         if self._is_checked:
@@ -141,14 +148,19 @@ class Folder:
         """What a list says about a file, which is looked at again only when it has changed."""
         try:
             status = file.stat(follow_symlinks=False)
-            stamp = status.st_ino, status.st_size, status.st_mtime_ns
-            known = self._summaries.get(file.name)
-            if known is not None and known[0] == stamp:
-                return known[1]
+        except FileNotFoundError:  # it has been deleted meanwhile
+            return None
+        stamp = status.st_ino, status.st_size, status.st_mtime_ns
+        known = self._summaries.get(file.name)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        try:
             info = summary_of(file.path, file.name.removesuffix(LOG))
+        except FileNotFoundError:
+            return None
         except (OSError, msgspec.DecodeError, StoreError) as error:
             _log.warning("the file %r is not listed: %s", file.path, error)
-            return None
+            info = None
         self._summaries[file.name] = stamp, info
         return info
 

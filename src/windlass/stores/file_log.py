@@ -21,7 +21,7 @@ from .file_lock import SessionLock
 from .file_name import Place
 from .file_record import lines_of
 from .file_repair import repair, rewrite
-from .file_survey import FORMAT, Header, Survey, header_line, survey
+from .file_survey import FORMAT, Header, Kept, Survey, header_line, survey
 
 
 class Verified(NamedTuple):
@@ -50,6 +50,8 @@ class FileLog:
         """The number of the last entry."""
         self.size = os.fstat(descriptor).st_size
         """How many bytes are acknowledged."""
+        self.fresh: list[Kept] | None = None
+        """The entries that were found when it was opened, until somebody has read them or added more."""
         self._place = place
         self._lock = lock
         self._turn = threading.Lock()
@@ -65,7 +67,7 @@ class FileLog:
         try:
             if self._is_closed or not self._is_sound or not self._follow(entries):
                 return False
-            self._add(entries)
+            self._add(entries, sync=False)
         finally:
             self._turn.release()
         return True
@@ -79,13 +81,12 @@ class FileLog:
                 self._renew()
             if sync:
                 self._check_in_place()
-            before = self.size, self.head
             if self._follow(entries):
-                self._add(entries)
+                self._add(entries, sync=sync)
             else:
-                self._check_repeated(entries)
+                self._check_repeated(entries, sync=sync)
             if sync:
-                self._sync(before)
+                self._say_synced()
 
     def close(self) -> Verified | None:
         """Let go of the file, and of the lock."""
@@ -107,16 +108,18 @@ class FileLog:
                 return False
         return True
 
-    def _add(self, entries: Sequence[Entry]) -> None:
+    def _add(self, entries: Sequence[Entry], *, sync: bool) -> None:
         data = lines_of(entries, self._place.seed)
-        before = self.size, self.head
         self._check_end()
         faults.point("store.append.before_commit")
+        self.fresh = None
         try:
             write_all(self._descriptor, data)
-            self.size, self.head = before[0] + len(data), entries[-1].seq
+            if sync:
+                self._sync()
+            self.size, self.head = self.size + len(data), entries[-1].seq
         except BaseException as error:
-            self._roll_back(before)
+            self._roll_back()
             if isinstance(error, OSError):
                 raise store_error(error, self._place.log) from error
             raise
@@ -129,21 +132,22 @@ class FileLog:
                 f"session {self._place.session_id!r} again"
             )
 
-    def _roll_back(self, before: tuple[int, int]) -> None:
-        self.size, self.head = before
+    def _roll_back(self) -> None:
+        """Cut off what is not acknowledged."""
         try:
             os.ftruncate(self._descriptor, self.size)
         except OSError:
             self._is_sound = False
 
-    def _sync(self, before: tuple[int, int]) -> None:
+    def _sync(self) -> None:
         """Make the file last. A sync that failed once may succeed the next time without having written anything."""
         try:
             sync_data(self._descriptor)
-        except OSError as error:
+        except OSError:
             self._is_sound = False
-            self._roll_back(before)
-            raise store_error(error, self._place.log) from error
+            raise
+
+    def _say_synced(self) -> None:
         with contextlib.suppress(OSError):  # it only helps to notice a loss
             self._lock.write(msgspec.structs.replace(self._lock.claim, synced=self.head))
 
@@ -175,10 +179,12 @@ class FileLog:
         if not self._lock.is_in_place:
             raise Fenced(f"the lock {self._place.lock!r} was deleted: {fenced(self.lease)}")
 
-    def _check_repeated(self, entries: Sequence[Entry]) -> None:
+    def _check_repeated(self, entries: Sequence[Entry], *, sync: bool) -> None:
         """Nothing to add when the log holds these very entries at these numbers; else they do not fit."""
         try:
             found = survey(self._descriptor, self.size, self._place)
+            if sync:  # they may have been written without
+                self._sync()
         except OSError as error:
             raise store_error(error, self._place.log) from error
         first, last = entries[0].seq, entries[-1].seq
@@ -204,7 +210,9 @@ def open_log(place: Place, lock: SessionLock, now: float, verified: Verified | N
             descriptor = repair(descriptor, found, found.header or _header(place, found, now))
         if found.head < lock.claim.synced:
             lock.write(msgspec.structs.replace(lock.claim, synced=found.head))
-        return FileLog(place, lock, descriptor, found.head), found
+        log = FileLog(place, lock, descriptor, found.head)
+        log.fresh = found.entries
+        return log, found
     except BaseException:
         close_file(descriptor)
         raise

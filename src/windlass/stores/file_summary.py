@@ -34,12 +34,12 @@ _labels = msgspec.json.Decoder(_Label)
 def summary_of(path: str, name: str) -> SessionInfo | None:
     """What a list says about the session of a file; `None` when it holds nothing, or does not say of which session.
 
-    Raises `OSError`, and `msgspec.DecodeError` for what no version of this store has written.
+    Raises `OSError`, `StoreError` for a newer format, and `msgspec.DecodeError` for what no version has written.
     """
     descriptor = open_file(path, os.O_RDONLY)
     try:
         size = os.fstat(descriptor).st_size
-        header = header_in(first_line(descriptor, size, 0))
+        header = header_in(first_line(descriptor, size, 0), path)
         session_id = id_of(name) or (header.id if header is not None and name_of(header.id) == name else None)
         if session_id is None:
             return None

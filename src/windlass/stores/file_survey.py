@@ -37,6 +37,12 @@ class Header(msgspec.Struct, frozen=True):
     """When the session was made, in seconds since 1970."""
 
 
+class _Version(msgspec.Struct, frozen=True):
+    """Of a header, what every version of it has."""
+
+    format: int
+
+
 class Kept(NamedTuple):
     """An entry that is as it was written."""
 
@@ -69,7 +75,7 @@ class Survey:
         self.bad: list[Damage] = []
         """Bytes that are no entries, or say the same number a second time."""
         self.is_untidy = False
-        """Whether entries are out of order, a line lacks its end, or an append its last line."""
+        """Whether entries are out of order, a line lacks its end, an append its last line, or the file its header."""
         self._synced = synced
         self._seen: set[int] = set()
 
@@ -138,14 +144,10 @@ class Survey:
     def _take_header(self, descriptor: int) -> int:
         """Where the header ends; 0 when there is none."""
         line = first_line(descriptor, self.size, 0)
-        header = header_in(line)
+        header = header_in(line, self.place.log)
         if line is None or header is None:
+            self.is_untidy = self.size > 0
             return 0
-        if header.format > FORMAT:
-            raise StoreError(
-                f"{self.place.log!r} has format {header.format}, and this version knows {FORMAT} at most: upgrade "
-                "windlass"
-            )
         if header.id != self.place.session_id:
             raise StoreError(
                 f"{self.place.log!r} should hold session {self.place.session_id!r} and holds {header.id!r}: give the "
@@ -178,7 +180,8 @@ def survey(descriptor: int, size: int, place: Place, synced: int = 0) -> Survey:
     """Look at the first `size` bytes of a session's file; entries up to `synced` are known to have been stored."""
     found = Survey(place, size, synced)
     found.fill(descriptor)
-    if size and found.header is None and not found.entries and not _is_ours(read_at(descriptor, 0, 64)):
+    is_empty = found.header is None and not found.entries and not synced
+    if size and is_empty and not _is_ours(read_at(descriptor, 0, 64)):
         raise StoreError(f"{place.log!r} is no file of a session, and has been left as it is: choose another folder")
     return found
 
@@ -188,10 +191,13 @@ def header_line(header: Header) -> bytes:
     return line_of(json.dumps(msgspec.to_builtins(header), separators=(",", ":")).encode("ascii"), 0)
 
 
-def header_in(line: Line | None) -> Header | None:
-    """What the first line of a file says; `None` when it is no header."""
+def header_in(line: Line | None, path: str) -> Header | None:
+    """What the first line of a file says; `None` when it is no header. Raises `StoreError` for one of the future."""
     if line is None or not line.body.startswith(_HEADER_BEGINS):
         return None
+    version = msgspec.json.decode(line.body, type=_Version).format
+    if version > FORMAT:
+        raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade windlass")
     return msgspec.json.decode(line.body, type=Header)
 
 

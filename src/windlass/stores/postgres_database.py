@@ -40,7 +40,7 @@ class Database:
         self._settings = settings_of(address, place)
         self._place = place
         self._connections = connections
-        self._lease_seconds = lease
+        self._lease = lease
         self._patience = patience
         self._clock = clock
         self._process = os.getpid()
@@ -76,11 +76,9 @@ class Database:
         return held
 
     async def give_back(self, held: Sequence[Held]) -> None:
-        """Leases end by themselves, so there is no point in trying for longer than that."""
+        """Leases end by themselves, so this is not tried for long."""
         if held:
-            await self.run(
-                partial(self.statements.give_back, held=held), patience=min(self._patience, self._lease_seconds)
-            )
+            await self.run(partial(self.statements.give_back, held=held), patience=min(self._patience, self._lease / 3))
 
     async def append(self, held: Held, rows: Sequence[Row], title: str, *, sync: bool) -> None:
         """Add rows to a log, all or none. Raises `Conflict` or `Fenced`."""

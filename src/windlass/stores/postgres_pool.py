@@ -91,7 +91,7 @@ class Pool:
         """Let go of the connections: of idle ones now, of others when they are given back. From any thread."""
         self._is_closed = True
         while self._idle:
-            self._idle.pop().pgconn.finish()
+            _close(self._idle.pop())
 
     async def _attempt(self, work: Callable[[AsyncConnection], Awaitable[T]], deadline: float) -> T:
         await self._turn(deadline)
@@ -137,11 +137,16 @@ class Pool:
         """Keep a connection that is as good as new. One that broke takes the others along: they broke with it."""
         if connection.closed:
             while self._idle:
-                self._idle.pop().pgconn.finish()
+                _close(self._idle.pop())
         elif self._is_closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-            connection.pgconn.finish()
+            _close(connection)
         else:
             self._idle.append(connection)
+
+
+def _close(connection: AsyncConnection) -> None:
+    """As the connection's own `close`, where there is no event loop to do it."""
+    connection.pgconn.finish()
 
 
 def _cut(connection: AsyncConnection) -> None:

@@ -96,8 +96,8 @@ class FakeClock:
 
     async def advance(self, seconds: float) -> None:
         """Move the time; fire what falls due, in order, and let whoever it wakes run before the next."""
-        if seconds < 0:
-            raise ConfigError(f"advance({seconds!r}): time does not run backwards")
+        if not isinstance(seconds, (int, float)) or seconds < 0:
+            raise ConfigError(f"advance({seconds!r}): give a number of seconds; time does not run backwards")
         until = self._elapsed + seconds
         await _let_others_run()
         while (timer := self._next_due(until)) is not None:

@@ -36,8 +36,12 @@ async def check_store(make: Callable[[], Store]) -> None:
     `make` is called for each chapter and gives an open store, at the same place or at a new one; each is closed again.
     Chapters use session ids of their own, so a place that already holds sessions will do, and keeps them.
     """
+    if not callable(make):
+        raise ConfigError(f"check_store({make!r}): give a function that makes a store, such as lambda: MyStore(...)")
     for chapter in _STORE_CHAPTERS:
         store = make()
+        if not callable(getattr(store, "acquire", None)):
+            raise ConfigError(f"check_store({make!r}) got {store!r}: give a function that makes a store")
         try:
             await chapter(store, f"{chapter.__name__.strip('_')}-{new_id()}-")
         finally:

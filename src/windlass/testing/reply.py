@@ -36,6 +36,10 @@ class Reply(Struct, frozen=True):
                 raise ConfigError(f"Reply({name}={value!r}): {name} must be a str")
         if not _are_calls(self.calls):
             raise ConfigError(f"Reply(calls={self.calls!r}): calls must be a list of what call(name, ...) returns")
+        if self.usage is not None and not isinstance(self.usage, Usage):
+            raise ConfigError(f"Reply(usage={self.usage!r}): usage must be a Usage(...), or None")
+        if self.stop is not None and self.stop not in set(StopReason):
+            raise ConfigError(f"Reply(stop={self.stop!r}): stop must be a StopReason, or None")
 
     @property
     def parts(self) -> tuple[Part, ...]:

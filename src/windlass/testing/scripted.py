@@ -46,7 +46,7 @@ class ScriptedModel:
         chunk: int | None = None,
     ) -> None:
         """Texts come whole, or in pieces of `chunk` characters; `repeat_last` plays the last reply for ever."""
-        if chunk is not None and chunk < 1:
+        if chunk is not None and not (isinstance(chunk, int) and chunk >= 1):
             raise ConfigError(f"ScriptedModel(chunk={chunk!r}): chunk must be at least 1, or None for whole texts")
         if repeat_last and not replies:
             raise ConfigError("ScriptedModel(repeat_last=True) needs a reply to repeat")

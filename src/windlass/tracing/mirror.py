@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from windlass.core import check
 from windlass.core.event import Entry, RunEnded, SessionOpened, TextDelta, ToolFinished, ToolStarted
 
 
@@ -16,6 +17,8 @@ class Writer(Protocol):
 
 def mirror_text(writer: Writer) -> Callable[[Entry], None]:
     """Write the model's words to `writer` as they come; a file, a socket, `sys.stdout`."""
+    if not callable(getattr(writer, "write", None)):
+        check.refuse("mirror_text", "writer", writer, "give something with write(text), such as sys.stdout")
     flush: Callable[[], object] | None = getattr(writer, "flush", None)
 
     def watch(entry: Entry) -> None:
@@ -29,6 +32,10 @@ def mirror_text(writer: Writer) -> Callable[[Entry], None]:
 
 def log_tool_calls(logger: logging.Logger | None = None, level: int = logging.INFO) -> Callable[[Entry], None]:
     """Log each call as it starts and as it ends, with the ids of session and run."""
+    if logger is not None and not callable(getattr(logger, "log", None)):
+        check.refuse("log_tool_calls", "logger", logger, "give a logger, such as logging.getLogger('tools')")
+    if not isinstance(level, int):
+        check.refuse("log_tool_calls", "level", level, "give a number, such as logging.INFO")
     log = logger or logging.getLogger("windlass.tools")
     sessions: dict[str, str] = {}  # of the runs that are going
 

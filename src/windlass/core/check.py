@@ -1,0 +1,53 @@
+"""What callers give, checked where they give it. Above: whatever callers make. Below: `error.py`, `plain.py`.
+
+Each function is given the call, the name of the parameter and its value, and raises a `ConfigError` that shows all
+three and says what to give instead.
+"""
+
+from collections.abc import Iterable
+from typing import NoReturn, cast
+
+from .error import ConfigError
+from .plain import excerpt
+
+
+def refuse(call: str, name: str, value: object, advice: str) -> NoReturn:
+    """Say that this value cannot work, and what to do."""
+    message = f"{call}({name}={excerpt(value)}): {advice}"
+    raise ConfigError(message)
+
+
+def text(call: str, name: str, value: object, *, filled: bool = False) -> None:
+    """Refuse what is not text; with `filled`, also what says nothing."""
+    if not isinstance(value, str) or (filled and not value.strip()):
+        refuse(call, name, value, "give some words" if filled else "give text")
+
+
+def flag(call: str, name: str, value: object) -> None:
+    """Refuse what is neither true nor false."""
+    if not isinstance(value, bool):
+        refuse(call, name, value, "say True or False")
+
+
+def whole_number(call: str, name: str, value: object, least: int = 0) -> None:
+    """Refuse what is no whole number from `least` on."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        refuse(call, name, value, f"give a whole number, {least} or more")
+
+
+def number(call: str, name: str, value: object, most: float = float("inf")) -> None:
+    """Refuse what is no number from 0 to `most`."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= most:
+        refuse(call, name, value, "give a number from 0 on" if most == float("inf") else f"give a number from 0 to {most:g}")
+
+
+def function(call: str, name: str, value: object) -> None:
+    """Refuse what cannot be called."""
+    if not callable(value):
+        refuse(call, name, value, "give a function")
+
+
+def functions(call: str, name: str, value: object) -> None:
+    """Refuse what is no list of functions."""
+    if not isinstance(value, Iterable) or not all(map(callable, cast("Iterable[object]", value))):
+        refuse(call, name, value, "give a list of functions")
