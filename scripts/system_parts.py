@@ -25,6 +25,9 @@ class Part(NamedTuple):
     """Whether it is there."""
 
 
+DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
+
+
 def on_path(command: str) -> Callable[[], bool]:
     """A check that a command can be found, as in `Part(package="ripgrep", present=on_path("rg"))`."""
     return lambda: shutil.which(command) is not None
@@ -32,7 +35,7 @@ def on_path(command: str) -> Callable[[], bool]:
 
 def postgres_folder() -> Path | None:
     """Where the programs of a PostgreSQL server lie. Debian keeps them off PATH, one folder for each version."""
-    folders = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb") if path.is_file()]
+    folders = [path.parent for path in DEBIAN_POSTGRES.glob("*/bin/initdb")]
     if folders:
         return max(folders, key=lambda folder: float(folder.parent.name))
     elsewhere = shutil.which("initdb")

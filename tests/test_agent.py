@@ -115,6 +115,8 @@ def test_another_agent_is_checked_like_the_first():
         ({"tools": [5]}, "5 is not a tool: use @tool on a function"),
         ({"tools": [look, look]}, "two tools are called 'look'"),
         ({"limits": Limits(allowed_tools=("nope",))}, "there is no tool 'nope'"),
+        ({"steering_mode": "some"}, "say 'one' or 'all'"),
+        ({"clock": 5}, "give a clock"),
         ({"store": "floppy:a"}, "there is no store called 'floppy:a'"),
         ({"store": object()}, "is no store"),
     ],

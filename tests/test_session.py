@@ -451,6 +451,21 @@ async def test_a_call_that_makes_no_sense_has_an_error_result(name, arguments, t
     assert (result.status, told in result.text) == (Status.ERROR, True)
 
 
+@pytest.mark.parametrize(("name", "arguments"), [(5, {}), ("look", []), ("look", "{}"), ("look", None)], ids=repr)
+async def test_a_call_needs_a_name_and_a_dict(name, arguments):
+    session = Agent(ScriptedModel(), tools=[look]).session("s")
+    with pytest.raises(ConfigError):
+        await session.call(name, arguments)
+    assert await log_of(session.store, "s") == []
+
+
+async def test_a_message_that_is_none_in_truth_is_refused():
+    session = Agent(ScriptedModel()).session("s")
+    with pytest.raises(ConfigError, match="is no proper message"):
+        await session.run(Message("user", (Text("Hi"),), origin=5))  # type: ignore[arg-type]
+    assert await log_of(session.store, "s") == []
+
+
 async def test_a_call_without_a_model_has_hooks_and_overrides_like_any_other():
     renamed = before(delete, lambda _, arguments: {"path": arguments["path"].upper()})
     result = await Agent(ScriptedModel()).session().call("delete", {"path": "a"}, tools=[renamed], permission=allow_all)

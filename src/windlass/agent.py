@@ -207,9 +207,8 @@ class Agent(Generic[D]):
         check.text("Agent", "name", self.name, filled=True)
         check.text("Agent", "description", self.description)
         check.text("Agent", "instructions", self.instructions)
-        for name, value in (("permission", self.permission), ("stop", self.stop), ("shape", self.shape)):
-            if value is not None and not callable(value):
-                raise ConfigError(f"Agent({name}={value!r}): give a function")
+        for name in ("permission", "stop", "shape"):
+            check.function_or_none("Agent", name, getattr(self, name))
         for name in ("guardrails", "accept", "watchers"):
             check.functions("Agent", name, getattr(self, name))
         for name in ("steering_mode", "follow_up_mode"):

@@ -322,20 +322,24 @@ async def test_a_tool_that_was_left_behind_and_fails_later_is_not_heard_of_again
 
 
 async def test_a_plain_function_is_told_that_nobody_waits_for_it():
-    started, told = asyncio.Event(), threading.Event()
+    started, go_on, looked = asyncio.Event(), threading.Event(), threading.Event()
     loop = asyncio.get_running_loop()
+    told: list[bool] = []
 
     @tool(timeout_seconds=1.0)
     def look(context: ToolContext) -> None:
-        """Looks up now and then."""
+        """Looks before and after it was timed out."""
+        told.append(context.cancelled)
         loop.call_soon_threadsafe(started.set)
-        while not context.cancelled:
-            threading.Event().wait(0.001)
-        told.set()
+        go_on.wait(SECONDS)
+        told.append(context.cancelled)
+        looked.set()
 
     result = await timed_out(look, started, 1)
     assert result.status is Status.TIMED_OUT
-    assert told.wait(SECONDS)
+    go_on.set()
+    assert looked.wait(SECONDS)
+    assert told == [False, True]
 
 
 async def test_what_a_tool_returns_when_it_is_told_to_stop_counts():
@@ -595,7 +599,7 @@ def test_a_call_that_is_thrown_away_with_its_event_loop_makes_no_fuss():
     async def wait() -> None:
         """Waits."""
         try:
-            await asyncio.sleep(SECONDS)
+            await asyncio.Event().wait()
         finally:
             ended.append("ended")
 

@@ -11,7 +11,7 @@ from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, log_of, of, r
 from tests.transcript import assert_valid
 from windlass import Agent, Limits, Skip, ToolContext, after, before, tool, tool_from_schema
 from windlass.core.event import ErrorRaised, MessageAdded, ToolFinished, ToolProgress, ToolsChanged, ToolStarted
-from windlass.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult
+from windlass.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, flatten
 from windlass.core.run import Outcome
 from windlass.core.tool import ToolOutput
 from windlass.testing import Recorder, Reply, ScriptedModel, call, calls
@@ -445,7 +445,8 @@ async def test_what_is_meant_for_a_screen_is_kept_and_no_model_sees_it():
     (stored,) = of(await log_of(agent.store, "s"), ToolFinished)
     assert stored.result.render == {"shape": "square", "colour": [1, 0, 0]}
     (shown,) = model.requests[1].messages[-1].tool_results
-    assert shown.text == "a red square"
+    assert shown.content == (Text("a red square"),)
+    assert "colour" not in flatten(model.requests[1].messages[-1].parts)
 
 
 async def test_a_tool_may_say_itself_that_it_failed():

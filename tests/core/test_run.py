@@ -10,12 +10,12 @@ import pytest
 
 from tests.doubles import SECONDS, Held, log_of, of, rounds
 from windlass import Agent, Limits, ToolContext, tool
-from windlass.core.error import ProviderDown, UsageError
+from windlass.core.error import ConfigError, ProviderDown, UsageError
 from windlass.core.event import Custom, ErrorRaised, MessageAdded, ModelRequested, RunEnded, ToolProgress
 from windlass.core.loop import act, react, turn
 from windlass.core.message import Usage, user
 from windlass.core.model import Price
-from windlass.core.run import Mailbox, Outcome, Run
+from windlass.core.run import Again, Mailbox, Outcome, Run
 from windlass.testing import FakeClock, Recorder, Reply, ScriptedModel, call
 
 
@@ -82,6 +82,12 @@ async def test_a_run_in_which_the_model_never_spoke_has_no_message():
     await session.run("First")
     outcome = await session.run("Second")
     assert (outcome.message, outcome.text) == (None, "")
+
+
+@pytest.mark.parametrize("given", [{"feedback": ""}, {"feedback": "x", "origin": 5}, {"feedback": "x", "event": "y"}])
+def test_feedback_that_cannot_be_told_is_refused_where_it_is_made(given):
+    with pytest.raises(ConfigError, match="Again"):
+        Again(**given)
 
 
 # -- the mailbox -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ places where anything else can happen, a cancel above all. Tasks of the test its
 import asyncio
 import gc
 import threading
-from collections.abc import Callable, Collection, Coroutine, Generator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,7 +37,7 @@ class Suspensions:
         return asyncio.Task(_Counted(work, self.passed), loop=loop, **options)
 
     @contextmanager
-    def watching(self) -> Generator[None]:
+    def watching(self) -> Iterator[None]:
         """Count in all tasks that are made inside this block, for as long as they live."""
         loop = asyncio.get_running_loop()
         loop.set_task_factory(self.task)
@@ -99,7 +99,7 @@ class Complaints:
         self.heard.append(f"{context.get('message')}: {context.get('exception')!r} {context.get('task')!r}")
 
     @contextmanager
-    def expected_none(self) -> Generator[None]:
+    def expected_none(self) -> Iterator[None]:
         """Fail if there was any, garbage included."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self)

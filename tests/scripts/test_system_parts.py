@@ -21,6 +21,18 @@ def test_a_command_is_found_on_the_path():
     assert not system_parts.on_path("no-such-command-anywhere")()
 
 
+def test_the_programs_of_a_server_are_found_where_debian_keeps_them_or_on_the_path(tmp_path, monkeypatch):
+    monkeypatch.setattr(system_parts, "DEBIAN_POSTGRES", tmp_path / "versions")
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    assert system_parts.postgres_folder() is None
+    assert not system_parts.PARTS["postgres"].present()
+    for folder in ("path", "versions/9.6/bin", "versions/15/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "initdb").touch(mode=0o755)
+        assert system_parts.postgres_folder() == tmp_path / folder
+    assert system_parts.PARTS["postgres"].present()
+
+
 @pytest.mark.usefixtures("absent")
 def test_where_we_may_not_install_the_way_to_get_a_part_is_told(monkeypatch, capsys):
     monkeypatch.setattr(system_parts, "may_install", lambda: False)

@@ -133,13 +133,7 @@ def pause_rounds(address: str, tenant: str, rounds: str, seed: str) -> None:
 async def take_over(address: str, tenant: str, acknowledged: int, pid: int) -> None:
     """Get the session of a paused driver, grow it while that one wakes, and see that nobody else does."""
     store = PostgresStore(address, tenant=tenant, lease_seconds=30)
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                lease = await store.acquire("s")
-                break
-            except SessionBusy:
-                await asyncio.sleep(0.02)
+    lease = await patiently_acquired(store)
     head = len(await store.read("s"))
     if head < acknowledged:
         sys.exit(f"LOST: {head} entries of {acknowledged}")
@@ -150,6 +144,16 @@ async def take_over(address: str, tenant: str, acknowledged: int, pid: int) -> N
     if found != [f"e-{seq}" for seq in range(1, head + 6)]:
         sys.exit(f"the log was mixed up: {found[-10:]}")
     await store.aclose()
+
+
+async def patiently_acquired(store: PostgresStore) -> Lease:
+    """The lease, as soon as the database lets it go."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await store.acquire("s")
+            except SessionBusy:
+                await asyncio.sleep(0.02)
 
 
 if __name__ == "__main__":

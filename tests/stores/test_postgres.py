@@ -148,7 +148,7 @@ async def test_a_lease_is_renewed_though_the_event_loop_is_blocked(postgres, ten
     store = store_of(lease_seconds=0.3)
     await store.acquire("s")
     question = "SELECT lease_until::text FROM windlass.session WHERE tenant = %s"
-    seen = set()
+    seen: set[str] = set()
     deadline = time.monotonic() + 20
     while len(seen) < 3 and time.monotonic() < deadline:
         seen.update(postgres.ask(question, tenant))

@@ -5,11 +5,10 @@ import sys
 
 import pytest
 
-from tests.stores.material import entries  # noqa: F401
 from windlass.core.error import ConfigError
+from windlass.stores import postgres_pool
 from windlass.stores.postgres import PostgresStore
 from windlass.stores.postgres_address import checked_address, shown
-from windlass.stores.postgres_pool import settings_of
 
 
 @pytest.mark.parametrize(
@@ -22,12 +21,78 @@ from windlass.stores.postgres_pool import settings_of
         ("postgresql://me:secret@box:5433/work?sslmode=require", "postgresql://box:5433/work"),
         ("postgresql://me:secret@one:1,two:2/work", "postgresql://one:1,two:2/work"),
         ("postgresql://me@[::1]:5433/work", "postgresql://[::1]:5433/work"),
-        ("postgresql://box/work?password=sec@ret", "postgresql://box/work"),
+        ("postgresql://box/work?password=secret", "postgresql://box/work"),
+        ("postgresql://me@box/work?password=sec@ret", "postgresql://box/work"),
+        ("postgresql://box/work?password=sec@ret", "postgresql://…"),
         ("postgresql://me:sec@ret@box/work", "postgresql://…"),
         ("postgresql://me:sec/ret@box/work", "postgresql://…"),
-        ("postgresql://me:sec?ret@box/work", "postgresql://me:sec"),
+        ("postgresql://me:sec?ret@box/work", "postgresql://…"),
         ("postgresql://me:sec#ret@box/work", "postgresql://…"),
+        ("postgresql://me:sec\nret@box/work", "postgresql://box/work"),
     ],
 )
 def test_of_an_address_only_host_and_database_are_shown(address, place):
     assert shown(checked_address(address)) == place
+
+
+@pytest.mark.parametrize("address", ["", "box", "host=box password=secret", "sqlite:x", None, 3, b"postgres://"])
+def test_what_is_no_address_is_refused_and_not_repeated(address):
+    with pytest.raises(ConfigError, match="is no address of a PostgreSQL database: write 'postgresql://") as caught:
+        PostgresStore(address)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["postgres://box/\0", "postgres://box/\ud800"])
+def test_an_address_that_could_not_be_sent_is_refused(address):
+    with pytest.raises(ConfigError, match="must be text that UTF-8 can hold"):
+        PostgresStore(address)
+
+
+async def test_an_address_that_the_driver_does_not_understand_is_refused_without_its_password():
+    store = PostgresStore("postgresql://me:secret@box/work?no_such_setting=1")
+    with pytest.raises(ConfigError, match="does not understand the address 'postgresql://box/work'") as caught:
+        await store.list()
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_what_the_address_says_goes_before_our_own_settings():
+    settings = postgres_pool.settings_of("postgresql://box/work?connect_timeout=3", "")
+    assert (settings["host"], settings["connect_timeout"], settings["client_encoding"]) == ("box", "3", "UTF8")
+
+
+def test_a_missing_driver_is_told_where_the_store_is_made(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'windlass\[postgres\]'"):
+        PostgresStore("postgresql://box/work")
+
+
+async def test_a_driver_that_is_not_whole_is_told_at_first_use(monkeypatch):
+    store = PostgresStore("postgresql://box/work")
+    monkeypatch.setitem(sys.modules, "windlass.stores.postgres_database", None)
+    with pytest.raises(ConfigError, match=r"pip install 'windlass\[postgres\]'"):
+        await store.list()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tenant": "\0"},
+        {"tenant": None},
+        {"connections": 0},
+        {"connections": True},
+        {"connections": 1.5},
+        {"lease_seconds": 0},
+        {"lease_seconds": float("nan")},
+        {"patience_seconds": -1},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(ConfigError, match=next(iter(options)) + r"|a tenant must"):
+        PostgresStore("postgresql://box/work", **options)
+
+
+def test_a_tenant_is_shown():
+    assert repr(PostgresStore("postgresql://box/work", tenant="t")) == (
+        "PostgresStore('postgresql://box/work', tenant='t')"
+    )

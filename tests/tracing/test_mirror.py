@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from windlass import Agent, log_tool_calls, mirror_text, tool
+from windlass import Agent, ConfigError, log_tool_calls, mirror_text, tool
 from windlass.core.event import Entry, MessageAdded, RunEnded, SessionOpened, TextDelta, ToolFinished, ToolStarted
 from windlass.core.message import ToolResult, user
 from windlass.testing import ScriptedModel, call, thinking
@@ -61,6 +61,15 @@ async def test_each_call_is_logged_as_it_begins_and_as_it_ends_with_the_ids(capl
     assert begins == "look begins (call_1)"
     assert ends.startswith("look error after 0.0")
     assert ends.endswith(" s (call_1)")
+
+
+def test_what_cannot_be_written_or_logged_to_is_refused():
+    with pytest.raises(ConfigError, match="give something with write"):
+        mirror_text(5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="give a logger"):
+        log_tool_calls("tools")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="give a number"):
+        log_tool_calls(level="high")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.WARNING])

@@ -4,7 +4,6 @@ Each function is given the call, the name of the parameter and its value, and ra
 three and says what to give instead.
 """
 
-from collections.abc import Iterable
 from typing import NoReturn, cast
 
 from .error import ConfigError
@@ -47,7 +46,13 @@ def function(call: str, name: str, value: object) -> None:
         refuse(call, name, value, "give a function")
 
 
+def function_or_none(call: str, name: str, value: object) -> None:
+    """Refuse what is neither a function nor nothing."""
+    if value is not None:
+        function(call, name, value)
+
+
 def functions(call: str, name: str, value: object) -> None:
     """Refuse what is no list of functions."""
-    if not isinstance(value, Iterable) or not all(map(callable, cast("Iterable[object]", value))):
+    if not isinstance(value, (tuple, list)) or not all(map(callable, cast("list[object]", value))):
         refuse(call, name, value, "give a list of functions")

@@ -381,26 +381,27 @@ def _check_options(tool: Tool[..., Any]) -> None:
     elif not isinstance(permission, bool) and not callable(permission):
         problem = f"permission={permission!r}: give True, False, or a function of the arguments"
     else:
-        _check_parts(tool, f"tool {tool.name!r}, Tool")
+        for name, allows in _KINDS.items():
+            allows(f"tool {tool.name!r}: Tool", name, getattr(tool, name))
         return
     message = f"tool {tool.name!r} cannot have {problem}"
     raise ConfigError(message)
 
 
-def _check_parts(tool: Tool[..., Any], where: str) -> None:
-    """The options that have no range, but a kind."""
-    for name in ("description", "action", "prompt"):
-        check.text(where, name, getattr(tool, name))
-    for name in ("parallel", "abortable", "terminate"):
-        check.flag(where, name, getattr(tool, name))
-    for name in ("target", "summary"):
-        if getattr(tool, name) is not None:
-            check.function(where, name, getattr(tool, name))
-    for name in ("prepare", "finish"):
-        check.functions(where, name, getattr(tool, name))
-    check.function(where, "call", tool.call)
-    if not isinstance(tool.parameters, schema.Parameters):
-        check.refuse(where, "parameters", tool.parameters, "use tool_from_schema(…) to make a tool from a JSON Schema")
+def _check_parameters(call: str, name: str, value: object) -> None:
+    if not isinstance(value, schema.Parameters):
+        check.refuse(call, name, value, "use tool_from_schema(…) to make a tool from a JSON Schema")
+
+
+_KINDS: Mapping[str, Callable[[str, str, object], None]] = {
+    **dict.fromkeys(("description", "action", "prompt"), check.text),
+    **dict.fromkeys(("parallel", "abortable", "terminate"), check.flag),
+    **dict.fromkeys(("target", "summary"), check.function_or_none),
+    **dict.fromkeys(("prepare", "finish"), check.functions),
+    "call": check.function,
+    "parameters": _check_parameters,
+}
+"""What the options may be that have no range of their own."""
 
 
 def _fields(options: ToolOptions, parameters: schema.Parameters) -> dict[str, Any]:

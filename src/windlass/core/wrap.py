@@ -85,10 +85,9 @@ def retried(
     back at once; a provider that asks for a longer wait gets it, up to the same maximum.
     """
     _check_models("retried", model)
-    check.number("retried", "base_seconds", base_seconds)
-    check.number("retried", "max_seconds", max_seconds)
     check.function("retried", "jitter", jitter)
-    if not isinstance(attempts, int) or attempts < 1 or not 0 <= base_seconds <= max_seconds:
+    numbers = all([isinstance(seconds, (int, float)) for seconds in (base_seconds, max_seconds)])
+    if not isinstance(attempts, int) or attempts < 1 or not numbers or not 0 <= base_seconds <= max_seconds:
         given = f"retried(attempts={attempts!r}, base_seconds={base_seconds!r}, max_seconds={max_seconds!r})"
         message = f"{given}: give at least one attempt, and a base from 0 to the maximum"
         raise ConfigError(message)

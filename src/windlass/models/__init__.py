@@ -24,7 +24,7 @@ def open_model(spec: str | Model) -> Model:
                 f"{given!r} is no model: give a name such as 'demo' or 'provider:model', or an object with "
                 f"stream(request)"
             )
-        info_of(given)  # raises when it does not say properly what it is
+        info_of(given)  # refuses one that says something else about itself
         return cast("Model", given)
     provider, _, name = given.partition(":")
     factory = _factories.get(provider)

@@ -11,7 +11,11 @@ from windlass.core.error import ConfigError
 
 FORM: Final = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 
-_SHOWN: Final = re.compile(r"postgres(?:ql)?://(?:[^@/?#]*@)?(?P<place>[^@/?#]*(?:/[^@/?#]*)?)(?:\?.*)?", re.DOTALL)
+# An `@` that follows a `?` may end a password with a `?` in it. Then nothing is shown.
+_PLACE: Final = r"(?P<{}>[^@/?#]*(?:/[^@/?#]*)?)"
+_SHOWN: Final = re.compile(
+    rf"postgres(?:ql)?://(?:[^@/?#]*@{_PLACE.format('place')}(?:\?.*)?|{_PLACE.format('other')}(?:\?[^@]*)?)", re.DOTALL
+)
 
 
 def checked_address(address: str) -> str:
@@ -39,7 +43,7 @@ def driver_missing() -> ConfigError:
 def shown(address: str) -> str:
     """Host and database; never the password, which may stand in front of them or behind."""
     match = _SHOWN.fullmatch(address)
-    return f"postgresql://{match['place'] if match else '…'}"
+    return f"postgresql://{(match['place'] or match['other'] or '') if match else '…'}"
 
 
 def _kind(address: object) -> str:

@@ -23,6 +23,21 @@ class Row(NamedTuple):
     body: bytes
 
 
+class _Outline(msgspec.Struct):
+    """A row with the place of its body instead of it."""
+
+    seq: int
+    id: str | None
+    kind: str
+    critical: bool
+    at: float
+    start: int
+    length: int
+
+
+_outlines = msgspec.json.Encoder()
+
+
 def row_of(entry: Entry) -> Row:
     """The row of an entry. The body is bytes, so that nothing in it can be refused."""
     event, entry_id = entry.event, entry.id
@@ -32,10 +47,14 @@ def row_of(entry: Entry) -> Row:
     return Row(entry.seq, entry_id or None, kind, type(event).critical, entry.at, encode_event(event))
 
 
-def columns_of(rows: Sequence[Row]) -> tuple[list[Any], ...]:
-    """Ids, kinds, criticals, times and bodies, each as one array."""
-    _, *columns = zip(*rows, strict=True)
-    return tuple([*column] for column in columns)
+def packed(rows: Sequence[Row]) -> tuple[str, bytes]:
+    """Many rows as two values, which cost the driver less than arrays: what is in JSON, and the bodies end to end."""
+    outlines, start = [], 1  # as SQL counts
+    for row in rows:
+        length = len(row.body)
+        outlines.append(_Outline(row.seq, row.id, row.kind, row.critical, row.at, start, length))
+        start += length
+    return _outlines.encode(outlines).decode(), b"".join([row.body for row in rows])
 
 
 def entry_of(session_id: str, row: tuple[Any, ...]) -> Entry:

@@ -13,7 +13,7 @@ from windlass.core.event import Entry
 from windlass.core.store import Lease, SessionInfo
 
 from .postgres_lease import Held
-from .postgres_row import Row, columns_of, entry_of
+from .postgres_row import Row, entry_of, packed
 
 # A session is free when nobody holds it, when its lease has ended by the database's clock, or when its holder is one of
 # those in the array: ourselves, if our own statement went through unheard, or a process that is known to have died.
@@ -39,11 +39,12 @@ WITH advanced AS (
     RETURNING key
 ), added AS (
     INSERT INTO windlass.entry(session, seq, id, kind, critical, version, at, body)
-    SELECT key, $5 + place, added.id, kind, critical, $10, at, body
-    FROM advanced, unnest($11::text[], $12::text[], $13::boolean[], $14::float8[], $15::bytea[])
-    WITH ORDINALITY AS added(id, kind, critical, at, body, place)
+    SELECT key, seq, added.id, kind, critical, $10, coalesce(at, 'NaN'), substring($12::bytea FROM start FOR length)
+    FROM advanced, json_to_recordset($11) AS added(
+        seq bigint, id text, kind text, critical boolean, at double precision, start integer, length integer
+    )
 )
-SELECT set_config('synchronous_commit', $16, true) FROM advanced"""
+SELECT set_config('synchronous_commit', $13, true) FROM advanced"""
 _SYNC: Final = """
 UPDATE windlass.session SET lease_until = now() + make_interval(secs => $5)
 WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4
@@ -107,7 +108,7 @@ class Statements:
         first, last, lease = rows[0], rows[-1], held.lease
         compared = (self._tenant, lease.session_id, lease.fence, held.grip, first.seq - 1)
         changed = (last.seq, last.at, title, self._lease_seconds)
-        values = (*compared, *changed, VERSION, *columns_of(rows), "on" if sync else "off")
+        values = (*compared, *changed, VERSION, *packed(rows), "on" if sync else "off")
         cursor = await connection.execute(_APPEND, values)
         return await cursor.fetchone() is not None
 
