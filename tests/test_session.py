@@ -485,10 +485,10 @@ async def test_calls_at_the_same_time_go_one_after_the_other_and_each_gets_its_o
 
 
 async def test_a_call_counts_for_itself():
-    session = Agent(ScriptedModel(call("look")), tools=[look], limits=Limits(max_tool_calls=1)).session("s")
-    assert (await session.run("Go")).reason == "max_tool_calls"
+    session = Agent(ScriptedModel(call("look"), "There."), tools=[look], limits=Limits(max_tool_calls=1)).session("s")
+    assert (await session.run("Go")).status == "done"
     assert (await session.call("look", {})).status is Status.OK
-    assert [ended.usage.total_tokens for ended in of(await log_of(session.store, "s"), RunEnded)] == [15, 0]
+    assert [ended.usage.total_tokens for ended in of(await log_of(session.store, "s"), RunEnded)] == [30, 0]
 
 
 async def test_a_call_that_is_cancelled_says_so():
@@ -746,7 +746,7 @@ async def test_a_call_that_is_run_again_has_its_place_among_the_allowed_calls_al
     store, ledger = MemoryStore(), Ledger()
     await crashed(store, "s", *began(), requested(), replied("read"), begun(1, "read", "read"))
     limits = Limits(max_tool_calls=1)
-    outcome = await Agent(ScriptedModel(), tools=ledger.tools, store=store, limits=limits).session("s").resume()
+    outcome = await Agent(ScriptedModel("Done."), tools=ledger.tools, store=store, limits=limits).session("s").resume()
     assert outcome.messages[2].tool_results[0].text == "read done"
 
 

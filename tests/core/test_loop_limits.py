@@ -45,7 +45,6 @@ async def limited(limits: Limits, *replies: Any, **options: Any) -> tuple[Any, S
         (Limits(max_turns=3), "max_turns", 3),
         (Limits(token_budget=240), "token_budget", 2),
         (Limits(max_cost_usd=0.5), "max_cost", 2),
-        (Limits(max_tool_calls=2), "max_tool_calls", 2),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -197,9 +196,20 @@ async def test_calls_beyond_the_limit_are_refused_and_say_so():
 
 async def test_calls_that_are_wrong_do_not_count():
     limits = Limits(max_tool_calls=1)
-    agent = Agent(ScriptedModel(calls(call("nope"), call("look", "{"), call("look"))), tools=[look], limits=limits)
-    outcome = await agent.run("Go")
-    assert [result.status for result in outcome.messages[-1].tool_results] == [Status.ERROR, Status.ERROR, Status.OK]
+    replies = (calls(call("nope"), call("look", "{"), call("look")), "There.")
+    outcome = await Agent(ScriptedModel(*replies), tools=[look], limits=limits).run("Go")
+    assert [result.status for result in outcome.messages[2].tool_results] == [Status.ERROR, Status.ERROR, Status.OK]
+
+
+async def test_the_last_call_that_is_allowed_can_still_be_answered():
+    outcome, _ = await limited(Limits(max_tool_calls=2), LOOK, LOOK, "There.")
+    assert (outcome.status, outcome.text, outcome.steps) == ("done", "There.", 3)
+
+
+async def test_asking_for_one_call_more_ends_the_run():
+    outcome, model = await limited(Limits(max_tool_calls=2))
+    assert (outcome.status, outcome.reason, outcome.steps) == ("limit", "max_tool_calls", 3)
+    assert (outcome.text, len(model.requests)) == ("I look.", 3)
 
 
 async def test_only_allowed_tools_are_offered_and_run():

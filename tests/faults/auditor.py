@@ -109,8 +109,10 @@ def _result(result: ToolResult, happened: int) -> Iterator[str]:
 def _doubts(evidence: Evidence) -> Iterator[str]:
     """What a kill has left in doubt is said to be unknown, and nothing else is."""
     unknown = {event.call_id for event in _of(evidence, ToolFinished) if event.result.status is Status.UNKNOWN}
-    for call_id in unknown ^ set(evidence.in_doubt):
-        yield f"{call_id} is {'in doubt' if call_id in evidence.in_doubt else 'not in doubt'}, and the log says otherwise"
+    for call_id in unknown - set(evidence.in_doubt):
+        yield f"{call_id} is said to be unknown, and there is no doubt about it"
+    for call_id in set(evidence.in_doubt) - unknown:
+        yield f"{call_id} is in doubt, and the log does not say so"
 
 
 def _prompts(evidence: Evidence) -> Iterator[str]:

@@ -62,7 +62,8 @@ def serve() -> None:
     """Fork a driver for each order, and answer with its report. This process has no thread and no file open."""
     for line in sys.stdin:
         report = forked(msgspec.json.decode(line, type=Order))
-        print(msgspec.json.encode(report).decode(), flush=True)
+        sys.stdout.write(f"{msgspec.json.encode(report).decode()}\n")
+        sys.stdout.flush()
 
 
 def forked(order: Order) -> Report:

@@ -4,7 +4,7 @@ For `test_hostile_arguments.py`: lists of what is known to hurt, and strategies 
 """
 
 import asyncio
-import datetime
+import datetime as dt
 import decimal
 import enum
 import json
@@ -56,7 +56,7 @@ NASTY_TEXTS: Sequence[str] = (
     "<script>alert(1)</script>",
     "NaN",
     "null",
-    "раураl",
+    "\u0440\u0430\u0443\u0440\u0430l",
     "x" * 5_000,
 )
 
@@ -205,7 +205,8 @@ def mangled(text: str, chance: random.Random) -> str:
     if kind == 3:
         return text[:there] + text[here:]
     if kind == 4:
-        return written({chance.choice(NASTY_KEYS): text, "number": here, "path": garbage}, escaped=chance.random() < 0.5)
+        arguments = {chance.choice(NASTY_KEYS): text, "number": here, "path": garbage}
+        return written(arguments, escaped=chance.random() < 0.5)
     return text[:here] + json.dumps(garbage) + text[there:]
 
 
@@ -219,7 +220,7 @@ class Liar:
         raise RuntimeError("no repr")
 
     __str__ = __repr__
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment] # nor any hash
 
     def __eq__(self, other):
         raise RuntimeError("no comparison")
@@ -271,7 +272,7 @@ class Word(str):
         raise ValueError("no words")
 
     def __len__(self):
-        return -1
+        raise ValueError("no length")
 
 
 class Number(int):
@@ -296,16 +297,16 @@ class Sealed(msgspec.Struct):
     secret: Any = None
 
 
-class Rude(Exception):  # noqa: N818 - it is no error of ours
+class Rude(Exception):
     def __str__(self):
         raise RuntimeError("cannot be shown")
 
     __repr__ = __str__
 
 
-class Vague(Exception):  # noqa: N818 - as above
+class Vague(Exception):
     def __str__(self):
-        return 5  # type: ignore[return-value] # that is what is wrong with it
+        return 5  # noqa: PLE0307 - that is what is wrong with it
 
 
 class Wordy(ToolError):
@@ -353,10 +354,10 @@ HOSTILE_VALUES: Sequence[Callable[[], Any]] = (
     lambda: 1j,
     lambda: decimal.Decimal("NaN"),
     lambda: decimal.Decimal("sNaN"),
-    lambda: [datetime.datetime.max, datetime.date.min, datetime.timedelta.max, datetime.time()],
+    lambda: [dt.datetime.max, dt.date.min, dt.timedelta.max, dt.time()],  # noqa: DTZ901 - without a zone, as they come
     lambda: uuid.UUID(int=0),
     lambda: pathlib.PurePath("a\ud800"),
-    lambda: {1: 1, "1": 2, None: 3, 1.0: 4, True: 5, (1, 2): 6, b"\xff": 7},
+    lambda: {1: 1, "1": 2, None: 3, 2.5: 4, False: 5, (1, 2): 6, b"\xff": 7},
     lambda: {"\ud800": {"\0": "\ud800"}},
     lambda: {float("nan"): 1},
     lambda: {1, "1", None, (2, 3)},

@@ -330,7 +330,8 @@ def watchers_that_dawdle(stage: Stage) -> Work:
 
 
 def a_call_without_a_model(stage: Stage) -> Work:
-    return stage.cast(ScriptedModel(), [stage.tool(permission=True)], permission=Permissions(handler=_yes)).call("act", {})
+    session = stage.cast(ScriptedModel(), [stage.tool(permission=True)], permission=Permissions(handler=_yes))
+    return session.call("act", {})
 
 
 async def _yes(requests):

@@ -153,7 +153,7 @@ def audit(entries: Sequence[Entry], stage: Stage, *, closed: bool) -> None:
     for result in results:
         audit_result(result, stage)
     if "doubt" in by_call:
-        assert by_call["doubt"].status is Status.UNKNOWN, "nobody knows what became of it, and the result says otherwise"
+        assert by_call["doubt"].status is Status.UNKNOWN, "nobody knows what became of it"
     if closed:
         assert set(stage.ledger.begun) <= set(by_call), "an effect has no result"
 

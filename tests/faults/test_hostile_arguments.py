@@ -1,4 +1,4 @@
-"""Ten thousand hostile calls and results: nothing crashes, every call is answered, and all of it can be stored and sent.
+"""Ten thousand hostile calls and results: nothing crashes, every call is answered, all of it can be stored and sent.
 
 One example is a reply with many calls. Afterwards the conversation is valid, no tool has been given what its schema
 does not allow, every entry of the log survives its way through JSON, and the next request can be written as UTF-8.
@@ -123,8 +123,8 @@ class Stage:
             return arguments
 
         schema = {"properties": {"number": {"type": "number"}}, "required": ["number"], "additionalProperties": False}
-        raw = [tool_from_schema("strict", "One number.", schema, strict), tool_from_schema("anything", "", {}, anything)]
-        return [self.count, self.order, self.hidden, self.give, *raw]
+        raw = tool_from_schema("strict", "One number.", schema, strict)
+        return [self.count, self.order, self.hidden, self.give, raw, tool_from_schema("anything", "", {}, anything)]
 
 
 # -- one example -------------------------------------------------------------------------------------------------------
@@ -302,7 +302,8 @@ async def test_all_of_it_is_kept_in_a_file(tmp_path):
     """What is read from the file is what the run has seen."""
     results = [*hostile.HOSTILE_VALUES, *hostile.HOSTILE_ERRORS]
     calls = [call("give", place=place) for place in range(len(results))]
-    calls += [ToolCall(call_id, "count", raw) for call_id, raw in zip(hostile.CALL_IDS, hostile.RAW_ARGUMENTS, strict=False)]
+    calls += [ToolCall(call_id, "count", "{}") for call_id in hostile.CALL_IDS]
+    calls += [ToolCall("", "count", raw) for raw in hostile.RAW_ARGUMENTS]
     store, stage = SqliteStore(tmp_path / "sessions.db"), Stage(results)
     check(stage, calls, *await play(stage, calls, store))
     await store.aclose()
@@ -310,7 +311,8 @@ async def test_all_of_it_is_kept_in_a_file(tmp_path):
 
 # -- those who stand around the tool -----------------------------------------------------------------------------------
 
-GARBAGE = (None, 5, "words", [], {}, object(), hostile.Liar(), ToolResult("", "", (Text("\ud800"),), render=hostile.Liar()))
+STRANGE = ToolResult("", "", (Text("\ud800"),), render=hostile.Liar())
+GARBAGE: Sequence[Any] = (None, 5, "words", [], {}, object(), hostile.Liar(), STRANGE)
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=lambda value: type(value).__name__)

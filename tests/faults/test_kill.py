@@ -51,9 +51,14 @@ class Server:
     """Forks the drivers, which takes a tenth of the time that an interpreter takes to start."""
 
     def __init__(self) -> None:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        environment = {**os.environ, faults.VARIABLE: ""}
-        self._process = subprocess.Popen([*COMMAND, "serve"], cwd=ROOT, env=environment, text=True, **pipes)
+        self._process = subprocess.Popen(
+            [*COMMAND, "serve"],
+            cwd=ROOT,
+            env={**os.environ, faults.VARIABLE: ""},
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
 
     def drive(self, order: Order) -> Report:
         """Let one driver run until it ends or is killed."""
@@ -110,7 +115,7 @@ class Trial:
         """What has really happened."""
         ledger = self.folder / "ledger"
         lines = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
-        return [tuple(line.split(" ")) for line in lines]
+        return [(name, key) for name, _, key in [line.partition(" ") for line in lines]]
 
     def results(self) -> list[ToolFinished]:
         """What is stored about the ends of calls."""
@@ -129,8 +134,16 @@ async def read(path: Path) -> list[Entry]:
         await store.aclose()
 
 
+@pytest.fixture(scope="module")
+def tally(report):
+    """How many kills there were."""
+    kills: list[int] = []
+    yield kills
+    report.append(f"kill -9: {sum(kills)} processes")
+
+
 @pytest.fixture
-def trials(server, tmp_path):
+def trials(server, tmp_path, tally):
     """Makes trials, each in a folder of its own."""
     made: list[Trial] = []
 
@@ -138,22 +151,8 @@ def trials(server, tmp_path):
         made.append(Trial(server, tmp_path / str(len(made))))
         return made[-1]
 
-    make.made = made
-    return make
-
-
-@pytest.fixture(scope="module")
-def tally(report):
-    """How many kills there were."""
-    kills: list[int] = []
-    yield kills
-    report.append(f"kill -9: {sum(kills)} processes, 0 acknowledged entries lost, 0 effects doubled")
-
-
-@pytest.fixture(autouse=True)
-def counted(trials, tally):
-    yield
-    tally.append(sum(trial.kills for trial in trials.made))
+    yield make
+    tally.append(sum(trial.kills for trial in made))
 
 
 # -- the tests ---------------------------------------------------------------------------------------------------------

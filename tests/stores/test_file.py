@@ -416,11 +416,18 @@ async def test_a_list_leaves_out_what_is_no_session(folder, files, caplog):
     (folder / "folder.session").mkdir()
     (folder / "link.session").symlink_to(folder / "s.session")
     (folder / "empty.session").touch()
-    (folder / "%zz.session").write_bytes(b"not ours")
-    (folder / ("x" * 32 + "=" + "0" * 64 + ".session")).write_bytes((folder / "s.session").read_bytes())
     (folder / "notes.txt").touch()
     assert [info.session_id for info in await files.list()] == ["s"]
     assert caplog.messages == []
+
+
+async def test_a_list_says_once_which_files_it_cannot_name(folder, files, caplog):
+    await keep(files, "s", said("hello"))
+    (folder / "%zz.session").write_bytes(b"not ours")
+    (folder / ("x" * 32 + "=" + "0" * 64 + ".session")).write_bytes((folder / "s.session").read_bytes())
+    for _ in range(2):
+        assert [info.session_id for info in await files.list()] == ["s"]
+        assert caplog.text.count("is not listed: it does not say of which session it is") == 2
     place = place_of(str(folder), "odd")
     (folder / "odd.session").write_bytes(file_record.line_of(b'{"seq":1,"at":"noon"}', place.seed))
     assert [info.session_id for info in await files.list()] == ["s"]

@@ -187,7 +187,7 @@ async def test_a_flipped_byte_is_set_aside_with_its_line_and_the_rest_goes_on(fo
     assert await files.read("s") == left
     (warning,) = caplog.messages
     assert warning.endswith(
-        f"s.session' was damaged: {end - start} bytes in 1 places are no entries, and stay there until the session is "
+        f"s.session' was damaged: {end - start} bytes in one place are no entries, and stay there until the session is "
         "driven again; entries are missing: 100; 199 entries are good"
     )
     lease = await files.acquire("s")

@@ -4,7 +4,7 @@ Each function is given the call, the name of the parameter and its value, and ra
 three and says what to give instead.
 """
 
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from .error import ConfigError
 from .plain import excerpt
@@ -37,7 +37,7 @@ def whole_number(call: str, name: str, value: object, least: int = 0) -> None:
 def number(call: str, name: str, value: object, most: float = float("inf")) -> None:
     """Refuse what is no number from 0 to `most`."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= most:
-        refuse(call, name, value, "give a number from 0 on" if most == float("inf") else f"give a number from 0 to {most:g}")
+        refuse(call, name, value, f"give a number from 0 {'on' if most == float('inf') else f'to {most:g}'}")
 
 
 def function(call: str, name: str, value: object) -> None:
@@ -52,7 +52,7 @@ def function_or_none(call: str, name: str, value: object) -> None:
         function(call, name, value)
 
 
-def functions(call: str, name: str, value: object) -> None:
+def functions(call: str, name: str, value: Any) -> None:
     """Refuse what is no list of functions."""
-    if not isinstance(value, (tuple, list)) or not all(map(callable, cast("list[object]", value))):
-        refuse(call, name, value, "give a list of functions")
+    if not isinstance(value, (tuple, list)) or not all(map(callable, cast("list[Any]", value))):
+        refuse(call, name, cast("Any", value), "give a list of functions")

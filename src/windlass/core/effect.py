@@ -15,7 +15,7 @@ from .arguments import arguments_hash
 from .error import NotStarted, ToolError
 from .event import ToolStarted
 from .fold import INTERRUPTED, NOT_STARTED
-from .message import RESULT_TYPES, ResultPart, Status, Text, ToolCall, ToolResult, storable
+from .message import RESULT_TYPES, ResultPart, Status, StopReason, Text, ToolCall, ToolResult, storable
 from .permission import PermissionRequest
 from .plain import clean, to_jsonable, to_text, words_of
 from .store import wait_through
@@ -234,6 +234,7 @@ async def finish(run: "Run", job: Job, result: ToolResult) -> ToolResult:
 
 # -- results -----------------------------------------------------------------------------------------------------------
 
+
 def result_of(job: Job, value: Any) -> ToolResult:
     """Whatever a tool returned, as a result."""
     call = job.call
@@ -267,7 +268,7 @@ def made_by_hand(call: ToolCall, result: ToolResult) -> ToolResult:
 
 def content_of(value: Any) -> tuple[ResultPart, ...]:
     """Parts as they are; everything else as text."""
-    values: Sequence[Any] = value if type(value) is list or type(value) is tuple else (value,)
+    values = cast("Sequence[Any]", value if type(value) is list or type(value) is tuple else (value,))
     if values and all(isinstance(each, RESULT_TYPES) for each in values):
         parts = [storable(each) for each in values]
         if None not in parts:
@@ -300,13 +301,13 @@ def not_started(call: ToolCall) -> ToolResult:
     return ToolResult(call.call_id, call.name, (Text(NOT_STARTED),), Status.CANCELLED_BEFORE_START)
 
 
-def cut_off(call: ToolCall) -> ToolResult:
+def cut_off(call: ToolCall, stop: StopReason) -> ToolResult:
     """The reply broke off, so nobody knows what the call was meant to be."""
-    text = (
-        "This call was not made: the reply was cut off by its length limit, so the arguments may be incomplete. "
-        "Say less at once, or split the work."
-    )
-    return error_result(call, text)
+    if stop is StopReason.LENGTH:
+        why = "by its length limit, so the arguments may be incomplete. Say less at once, or split the work."
+    else:
+        why = "by the provider's content filter, so the arguments may be incomplete."
+    return error_result(call, f"This call was not made: the reply was cut off {why}")
 
 
 def out_of_calls(call: ToolCall, most: int) -> ToolResult:

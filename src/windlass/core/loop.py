@@ -77,13 +77,12 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     timer = run.start_timer()
     try:
         outcome = await (given_up(run) if run.interrupted else engine(run))
-    except asyncio.CancelledError:
-        outcome = await given_up(run)
+    except asyncio.CancelledError as error:
+        outcome = await (given_up(run) if run.interrupted else failed(run, error))
     except StoreError:
         raise  # what cannot be recorded cannot be concluded: opening the session again will repair it
     except Exception as error:  # noqa: BLE001 - whatever went wrong becomes an outcome that keeps the work
-        await settle_rest(run)
-        outcome = run.failure(error)
+        outcome = await failed(run, error)
     finally:
         if timer is not None:
             timer.cancel()
@@ -96,6 +95,13 @@ async def given_up(run: Run) -> Outcome[Any]:
     """The end of a run that was cancelled, perhaps before it had begun."""
     await settle_rest(run)
     return run.interruption()
+
+
+async def failed(run: Run, error: BaseException) -> Outcome[Any]:
+    """The end of a run that something went wrong with: perhaps a cancel that nobody here has asked for."""
+    await settle_rest(run)
+    stray = ModelError(f"{run.info.name} was cancelled by something other than this run")
+    return run.failure(error if isinstance(error, Exception) else stray)
 
 
 async def settle_rest(run: Run) -> None:
@@ -286,8 +292,8 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
     """Give every call of the stored reply exactly one result, in the order of the calls, whatever happens."""
     in_doubt = frozenset(run.state.started)  # begun before a crash
     try:
-        if reply.stop is StopReason.LENGTH:
-            await answer(run, [cut_off(call) for call in run.state.unsettled])
+        if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
+            await answer(run, [cut_off(call, reply.stop) for call in run.state.unsettled])
         else:
             jobs = await prepare(run, run.state.unsettled)
             if run.gate is not None or [job for job in jobs if job.needs_permission()]:
@@ -346,6 +352,7 @@ async def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
             refused.append(job)
         elif most is not None and not job.attempts and run.state.tool_calls + len(jobs) >= most:
             refused.append(out_of_calls(call, most))
+            run.calls_refused = True
         else:
             jobs.append(job)
     if refused:

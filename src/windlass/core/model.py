@@ -62,9 +62,9 @@ def _check_effort(call: str, name: str, value: object) -> None:
         check.refuse(call, name, value, f"use {', '.join(map(repr, get_args(Effort)))}")
 
 
-def _check_sequences(call: str, name: str, value: object) -> None:
+def _check_sequences(call: str, name: str, value: Any) -> None:
     if not isinstance(value, (tuple, list)) or not all(isinstance(each, str) for each in cast("list[Any]", value)):
-        check.refuse(call, name, value, "give a list of texts, such as ('END',)")
+        check.refuse(call, name, cast("Any", value), "give a list of texts, such as ('END',)")
 
 
 def _check_choice(call: str, name: str, value: object) -> None:

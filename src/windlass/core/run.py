@@ -156,6 +156,7 @@ class Run:
         "_tool_changes",
         "accept",
         "agent_name",
+        "calls_refused",
         "cancelling",
         "clock",
         "deps",
@@ -233,6 +234,8 @@ class Run:
         """What had come of a reply that was cut off."""
         self.output: Any = None
         """What the run was asked to make, once it is there."""
+        self.calls_refused = False
+        """The model asked for more calls than the run may make. With the calls that it had, it could still answer."""
         self.cancelling: CancelMode | None = None
         """How the run was asked to stop, if it was."""
         self.task: asyncio.Task[Any] | None = None
@@ -404,7 +407,7 @@ class Run:
             return "token_budget"
         if limits.max_cost_usd is not None and (self.cost_usd or 0.0) >= limits.max_cost_usd:
             return "max_cost"
-        if limits.max_tool_calls is not None and state.tool_calls >= limits.max_tool_calls:
+        if self.calls_refused:
             return "max_tool_calls"
         return ""
 

@@ -27,7 +27,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     timeout_seconds: float | None = None
     """Wall-clock time of the run."""
     max_tool_calls: int | None = None
-    """Calls that are carried out; further ones are refused."""
+    """Calls that are carried out. The model may still answer from their results; asking for more ends the run."""
     max_parallel_tools: int = 8
     """Calls of one reply that run at the same time."""
     tool_timeout_seconds: float | None = None

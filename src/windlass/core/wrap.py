@@ -86,7 +86,7 @@ def retried(
     """
     _check_models("retried", model)
     check.function("retried", "jitter", jitter)
-    numbers = all([isinstance(seconds, (int, float)) for seconds in (base_seconds, max_seconds)])
+    numbers = isinstance(base_seconds, (int, float)) and isinstance(max_seconds, (int, float))
     if not isinstance(attempts, int) or attempts < 1 or not numbers or not 0 <= base_seconds <= max_seconds:
         given = f"retried(attempts={attempts!r}, base_seconds={base_seconds!r}, max_seconds={max_seconds!r})"
         message = f"{given}: give at least one attempt, and a base from 0 to the maximum"

@@ -7,6 +7,7 @@ from zlib import crc32
 import msgspec
 
 from windlass.core.codec import decode_entry
+from windlass.core.error import StoreError
 from windlass.core.store import SessionInfo
 
 from .file_access import close_file, open_file
@@ -32,17 +33,22 @@ _labels = msgspec.json.Decoder(_Label)
 
 
 def summary_of(path: str, name: str) -> SessionInfo | None:
-    """What a list says about the session of a file; `None` when it holds nothing, or does not say of which session.
+    """What a list says about the session of a file; `None` when it holds nothing.
 
-    Raises `OSError`, `StoreError` for a newer format, and `msgspec.DecodeError` for what no version has written.
+    Raises `OSError`, `StoreError` when the file does not say of which session it is, or has a newer format, and
+    `msgspec.DecodeError` for what no version has written.
     """
     descriptor = open_file(path, os.O_RDONLY)
     try:
         size = os.fstat(descriptor).st_size
+        if not size:
+            return None
         header = header_in(first_line(descriptor, size, 0), path)
         session_id = id_of(name) or (header.id if header is not None and name_of(header.id) == name else None)
         if session_id is None:
-            return None
+            raise StoreError(
+                "it does not say of which session it is: read that session by its id, or move the file away"
+            )
         seed = crc32(session_id.encode())
         first_at, title = _beginning(descriptor, size, seed)
         last = _last(descriptor, size, seed)

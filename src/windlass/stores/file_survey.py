@@ -217,7 +217,8 @@ def report(found: Survey, *, is_repaired: bool) -> str:
         count = sum(damage.end - damage.start for damage in bad)
         name = os.path.basename(found.place.quarantine)  # noqa: PTH119 - the name alone
         fate = f"were set aside in {name!r}" if is_repaired else "stay there until the session is driven again"
-        told.append(f"{count} bytes in {len(bad)} places are no entries, and {fate}")
+        places = "one place" if len(bad) == 1 else f"{len(bad)} places"
+        told.append(f"{count} bytes in {places} are no entries, and {fate}")
     elif is_untidy:
         told.append("its lines were in disorder")
     if missing:
