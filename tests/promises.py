@@ -113,7 +113,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _CALLS + "a_wrong_call_does_not_keep_its_neighbours_from_running",
     ),
     "calls:cut-off": (
-        _CALLS + "calls_of_a_reply_cut_off_by_its_length_are_never_made_and_say_so",
+        _CALLS + "calls_of_a_reply_that_was_cut_off_are_never_made_and_say_so",
         _LOOP + "calls_of_a_reply_that_was_cut_off_are_never_made",
     ),
     "calls:bounded": (

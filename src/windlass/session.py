@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 import msgspec
 
 from .core import check
+from .core.call import finished
 from .core.clock import new_id
 from .core.effect import not_started, uncertain
 from .core.error import ConfigError, SessionNotFound, UsageError
 from .core.event import Entry, Event, MessageAdded, RunResumed, RunStarted, SessionOpened
 from .core.fanout import Fanout, Subscription
 from .core.fold import State, fold, repairs
-from .core.loop import direct, ended, execute, finished
+from .core.loop import direct, ended, execute
 from .core.message import (
     RESULT_TYPES,
     Content,

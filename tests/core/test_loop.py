@@ -247,6 +247,12 @@ async def test_whatever_a_model_raises_is_a_failed_outcome_that_keeps_the_work(e
         outcome.unwrap()
 
 
+async def test_a_cancel_that_nobody_here_asked_for_fails_the_run():
+    outcome = await Agent(ScriptedModel(asyncio.CancelledError())).run("Go")
+    assert (outcome.status, outcome.reason) == ("failed", "ModelError")
+    assert "something other than this run" in str(outcome.error)
+
+
 async def test_a_model_that_does_not_stream_is_a_failed_outcome():
     class Plain:
         def stream(self, request: Request) -> Any:

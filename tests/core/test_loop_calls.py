@@ -129,7 +129,11 @@ async def test_lone_surrogates_in_a_call_are_replaced_before_it_is_kept():
     assert outcome.messages[2].tool_results[0].text.startswith("there is no tool 'gr\ufffdt'")
 
 
-async def test_calls_of_a_reply_cut_off_by_its_length_are_never_made_and_say_so():
+@pytest.mark.parametrize(
+    ("stop", "why"),
+    [(StopReason.LENGTH, "cut off by its length limit"), (StopReason.CONTENT_FILTER, "cut off by the provider's")],
+)
+async def test_calls_of_a_reply_that_was_cut_off_are_never_made_and_say_so(stop, why):
     made: list[str] = []
 
     @tool
@@ -137,13 +141,13 @@ async def test_calls_of_a_reply_cut_off_by_its_length_are_never_made_and_say_so(
         """Acts."""
         made.append("act")
 
-    cut = Reply("Now", calls=(call("act"), call("act", '{"x'), call("nope")), stop=StopReason.LENGTH)
+    cut = Reply("Now", calls=(call("act"), call("act", '{"x'), call("nope")), stop=stop)
     agent = Agent(ScriptedModel(cut, "I will say less."), tools=[act])
     outcome = await agent.session("s").run("Go")
     assert (outcome.status, outcome.text, made) == ("done", "I will say less.", [])
     results = outcome.messages[2].tool_results
     assert [result.status for result in results] == [Status.ERROR] * 3
-    assert all("cut off by its length limit" in result.text for result in results)
+    assert all(why in result.text for result in results)
     assert not of(await log_of(agent.store, "s"), ToolStarted)
     assert_valid(outcome.messages)
 

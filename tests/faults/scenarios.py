@@ -204,9 +204,9 @@ def a_tool_that_is_cancelled_by_somebody_else(stage: Stage) -> Work:
     @tool
     async def dropped() -> str:
         """Waits for something that is cancelled."""
-        gone = asyncio.ensure_future(asyncio.sleep(0))
+        gone = asyncio.ensure_future(asyncio.sleep(0, "slept"))
         gone.cancel()
-        return str(await gone)
+        return await gone
 
     return stage.run(calls(call("dropped"), call("act")), call("dropped"), "Done.", tools=[dropped, stage.tool()])
 

@@ -62,9 +62,12 @@ class Server:
 
     def drive(self, order: Order) -> Report:
         """Let one driver run until it ends or is killed."""
-        self._process.stdin.write(msgspec.json.encode(order).decode() + "\n")
-        self._process.stdin.flush()
-        return msgspec.json.decode(self._process.stdout.readline(), type=Report)
+        orders, reports = self._process.stdin, self._process.stdout
+        assert orders is not None
+        assert reports is not None
+        orders.write(f"{msgspec.json.encode(order).decode()}\n")
+        orders.flush()
+        return msgspec.json.decode(reports.readline(), type=Report)
 
     def close(self) -> None:
         """End it."""

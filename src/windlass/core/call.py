@@ -1,0 +1,118 @@
+"""A call on its way: from what the model wrote to a job that may run. Above: `loop.py`. Below: tools and permissions.
+
+What the model got wrong goes back to it as a result. What nobody allows is denied. Nothing here has an effect.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+
+import msgspec
+
+from .effect import FAILURES, Job, denied, describe, error_result, out_of_calls, unknown
+from .event import Event, PermissionAsked, ToolFinished
+from .message import ToolCall, ToolResult
+from .permission import NOBODY_TO_ASK, PermissionRequest, Permissions, Verdict, decision_of, one_each
+from .run import Run
+from .schema import Invalid, parse_object
+from .tool import Skip
+
+
+async def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
+    """The calls that can run. What the model got wrong goes back to it as a result."""
+    jobs: list[Job] = []
+    refused: list[ToolResult] = []
+    most = run.limits.max_tool_calls
+    for call in calls:
+        job = await prepared(run, call)
+        if isinstance(job, ToolResult):
+            refused.append(job)
+        elif most is not None and not job.attempts and run.state.tool_calls + len(jobs) >= most:
+            refused.append(out_of_calls(call, most))
+            run.calls_refused = True
+        else:
+            jobs.append(job)
+    if refused:
+        await answer(run, refused)
+    return jobs
+
+
+async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
+    """Resolve the tool, parse the arguments, let hooks see them, validate what will run."""
+    before = run.state.started.get(call.call_id)
+    if before is not None and before.effect in {"at_most_once", "ask"}:
+        return unknown(call)
+    tool = run.toolbox.get(call.name)
+    if tool is None:
+        return error_result(call, f"there is no tool {call.name!r}; {run.toolbox.advice(call.name)}")
+    try:
+        arguments = parse_object(call.arguments)
+        for hook in tool.prepare:
+            changed = hook(call, arguments)
+            if inspect.isawaitable(changed):
+                changed = await changed
+            if isinstance(changed, Skip):
+                return denied(call, changed.reason)
+            arguments = arguments if changed is None else changed
+        given = tool.parameters.parse(arguments)
+    except Invalid as problem:
+        return error_result(call, f"invalid arguments for {call.name!r}: {problem}")
+    except FAILURES as error:  # a hook that fails must not let the call through
+        if isinstance(error, asyncio.CancelledError) and run.interrupted:
+            raise
+        run.report(error, f"a prepare hook of {call.name!r}")
+        return error_result(call, f"a hook of {call.name!r} failed: {describe(error)}")
+    return Job(call, tool, arguments, given, before.attempt if before else 0)
+
+
+async def permit(run: Run, jobs: list[Job]) -> list[Job]:
+    """The jobs that may run: one question for all of them. A missing answer is a no, and so is an error."""
+    asking = [(job, job.permission_request(run)) for job in jobs]
+    asked = [(job, request) for job, request in asking if not allowed_before(run, request)]
+    if not asked:
+        return jobs
+    requests = [request for _, request in asked]
+    verdicts = await ask(run, requests)
+    refused: list[ToolResult] = []
+    decisions: list[Event] = []
+    for (job, request), verdict in zip(asked, verdicts, strict=True):
+        decisions.append(decision_of(request, verdict, run.path))
+        if not verdict.allow:
+            refused.append(denied(job.call, verdict.reason))
+    await answer(run, refused, *decisions)
+    no = {result.call_id for result in refused}
+    return [job for job in jobs if job.call.call_id not in no]
+
+
+def allowed_before(run: Run, request: PermissionRequest) -> bool:
+    """Whether this very call, with these very arguments, was allowed before a crash."""
+    decision = run.state.decided.get(request.call_id)
+    return decision is not None and decision.allow and decision.arguments_hash == request.arguments_hash
+
+
+async def ask(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+    """One verdict for each request."""
+    if run.gate is None:
+        return [Verdict(allow=True) if not each.required else NOBODY_TO_ASK for each in requests]
+    if isinstance(run.gate, Permissions) and (questions := run.gate.questions(requests)):
+        calls = tuple([msgspec.to_builtins(each) for each in questions])
+        run.show(PermissionAsked(f"{run.run_id}-{run.log.head}", calls, run_id=run.run_id, path=run.path))
+    try:
+        answers = list(await run.gate(requests))
+    except FAILURES as error:  # whatever goes wrong with a gate, nothing passes it
+        if isinstance(error, asyncio.CancelledError) and run.interrupted:
+            raise
+        run.report(error, "the permission gate")
+        return [Verdict(allow=False, reason=f"permission denied: asking failed ({describe(error)})")] * len(requests)
+    return one_each(requests, answers)
+
+
+async def answer(run: Run, results: Sequence[ToolResult], *decisions: Event) -> None:
+    """Store the results of calls that are not carried out, after the decisions that led to them."""
+    if results or decisions:
+        await run.emit(*decisions, *[finished(run, result) for result in results])
+
+
+def finished(run: Run, result: ToolResult, seconds: float = 0.0) -> ToolFinished:
+    """The event that settles a call."""
+    return ToolFinished(result.call_id, result.name, result, seconds, run_id=run.run_id, path=run.path)
