@@ -53,7 +53,7 @@ PAGES = (
         "tools.md",
         "Tools",
         "What an agent can do: functions, raw JSON Schemas, and the box they come in.",
-        ("windlass.core.tool",),
+        ("windlass.core.tool", "windlass.core.toolbox"),
         ("windlass.core.tool.ToolOptions",),
     ),
     Page(
@@ -99,7 +99,9 @@ PAGES = (
             "windlass.core.store.Lease",
             "windlass.core.store.SessionInfo",
             "windlass.stores.memory.MemoryStore",
+            "windlass.stores.file.FileStore",
             "windlass.stores.sqlite.SqliteStore",
+            "windlass.stores.postgres.PostgresStore",
         ),
     ),
     Page(

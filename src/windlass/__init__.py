@@ -81,11 +81,11 @@ if TYPE_CHECKING:
     from .core.stop import when_tool_called as when_tool_called
     from .core.tool import Skip as Skip
     from .core.tool import Tool as Tool
-    from .core.tool import Toolbox as Toolbox
     from .core.tool import ToolContext as ToolContext
     from .core.tool import ToolOutput as ToolOutput
     from .core.tool import tool as tool
     from .core.tool import tool_from_schema as tool_from_schema
+    from .core.toolbox import Toolbox as Toolbox
     from .core.wrap import after as after
     from .core.wrap import around as around
     from .core.wrap import before as before
@@ -286,10 +286,10 @@ _HOMES = {
         "Tool",
         "ToolContext",
         "ToolOutput",
-        "Toolbox",
         "tool",
         "tool_from_schema",
     ),
+    ".core.toolbox": ("Toolbox",),
     ".core.wrap": (
         "after",
         "around",

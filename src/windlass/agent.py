@@ -19,7 +19,8 @@ from .core.permission import Gate
 from .core.run import Accept, DrainMode, Engine, Outcome, Shape
 from .core.stop import GUARDRAILS, Guardrail, Limits, StopCondition
 from .core.store import Store
-from .core.tool import Tool, Toolbox
+from .core.tool import Tool
+from .core.toolbox import Toolbox
 from .models import open_model
 from .session import Overrides, Session
 from .stores import open_store
@@ -95,7 +96,7 @@ class Agent(Generic[D]):
             description: What it is good for, told to other agents.
             instructions: What it is told before every conversation.
             tools: What it can do.
-            store: Where its sessions are kept: `"memory:"`, `"sqlite:PATH"`, or any store.
+            store: Where its sessions are kept: `"memory:"`, `"file:DIR"`, `"sqlite:PATH"`, or any store.
             permission: Who decides about calls. Without one, tools that need permission are denied.
             limits: What a run may use.
             settings: How the model is to answer.

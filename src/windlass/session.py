@@ -40,7 +40,8 @@ from .core.plain import clean, to_jsonable, to_text
 from .core.run import CancelMode, Engine, Mailbox, Outcome, Run
 from .core.stop import Limits
 from .core.store import Lease, Log, Store, insisted, wait_through
-from .core.tool import Tool, Toolbox
+from .core.tool import Tool
+from .core.toolbox import Toolbox
 from .models import open_model
 from .stream import RunStream, coalesce, lagged, watcher_dropped
 

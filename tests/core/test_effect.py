@@ -18,7 +18,8 @@ from windlass.core.fold import State
 from windlass.core.message import Status, ToolCall, ToolResult
 from windlass.core.run import Mailbox, Run
 from windlass.core.store import Log
-from windlass.core.tool import Tool, Toolbox
+from windlass.core.tool import Tool
+from windlass.core.toolbox import Toolbox
 from windlass.core.wrap import after
 from windlass.stores.memory import MemoryStore
 from windlass.testing import FakeClock, Recorder, ScriptedModel, call, calls

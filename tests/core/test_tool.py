@@ -18,7 +18,8 @@ from windlass.core.event import ToolProgress
 from windlass.core.message import Status
 from windlass.core.model import ToolSpec
 from windlass.core.schema import Invalid
-from windlass.core.tool import Tool, Toolbox, ToolContext, ToolOutput, tool, tool_from_schema
+from windlass.core.tool import Tool, ToolContext, ToolOutput, tool, tool_from_schema
+from windlass.core.toolbox import Toolbox
 from windlass.testing import Recorder, ScriptedModel, call
 
 NO_CONTEXT: Any = None

@@ -21,6 +21,7 @@ import msgspec
 
 from tests.transcript import assert_valid
 from windlass import Agent, Permissions, Request, ToolContext, Verdict, tool
+from windlass.core import call as preparing
 from windlass.core import faults, loop
 from windlass.core.event import Entry
 from windlass.core.fold import State, fold
@@ -222,13 +223,13 @@ def tools(ledger: str) -> list[Any]:
 
 def rerun_unknown_calls() -> None:
     """Forget that a call had begun before the crash."""
-    prepared = loop.prepared
+    prepared = preparing.prepared
 
     async def forgetful(run, call):
         run.state.started.pop(call.call_id, None)
         return await prepared(run, call)
 
-    loop.prepared = forgetful
+    preparing.prepared = forgetful
 
 
 def store_no_intents() -> None:

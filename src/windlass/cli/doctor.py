@@ -14,7 +14,7 @@ import click
 from .home import home_file, use_store
 from .screen import Screen, json_line, one_line
 
-PACKAGES: Final = ("msgspec", "jsonschema-rs", "click", "rich")
+PACKAGES: Final = ("msgspec", "jsonschema-rs", "click")
 SAFE_SQLITE: Final = (3, 51, 3)
 """From this version on SQLite is without the error that could damage a write-ahead log."""
 MANY: Final = 10_000

@@ -26,7 +26,8 @@ from .permission import Gate
 from .plain import to_jsonable, words_of
 from .stop import Guardrail, Limits, StopCondition
 from .store import Log
-from .tool import Tool, Toolbox
+from .tool import Tool
+from .toolbox import Toolbox
 
 logger = logging.getLogger("windlass")
 

@@ -59,18 +59,18 @@ def store_error(error: psycopg.Error, place: str) -> StoreError:
     if isinstance(error, errors.UniqueViolation):
         return Conflict(f"the store {place!r} already holds one of these entries, elsewhere in the log: read it again")
     if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
-        return StoreError(f"the store {place!r} does not let us in ({_text(error)}): check user, password and database")
+        return StoreError(f"the store {place!r} does not let us in ({text_of(error)}): check user, password and database")
     advice = next((advice for kind, advice in _ADVICE.items() if isinstance(error, kind)), "nobody foresaw this")
-    return StoreError(f"the store {place!r} failed: {advice} ({type(error).__name__}: {_text(error)})")
+    return StoreError(f"the store {place!r} failed: {advice} ({type(error).__name__}: {text_of(error)})")
 
 
 def unreachable(error: psycopg.Error, place: str, seconds: float) -> StoreError:
     """What it means that an error did not pass."""
     return StoreError(
-        f"the store {place!r} could not be used for {seconds:g} s ({type(error).__name__}: {_text(error)}): see that "
+        f"the store {place!r} could not be used for {seconds:g} s ({type(error).__name__}: {text_of(error)}): see that "
         "the server runs and can be reached, then try again"
     )
 
 
-def _text(error: psycopg.Error) -> str:
+def text_of(error: psycopg.Error) -> str:
     return " ".join(str(error).split())

@@ -18,6 +18,7 @@ from windlass.core.error import Fenced
 from windlass.core.store import Lease
 
 from .holder import Holder
+from .postgres_error import text_of
 from .postgres_pool import Settings
 from .postgres_row import Row
 
@@ -126,8 +127,9 @@ class Leases:
     def _renew_for_ever(self, end: threading.Event) -> None:
         """Until it is told to end, or there is nothing left to renew."""
         connection: Connection | None = None
+        pause = self._seconds / 3
         try:
-            while not end.wait(self._seconds / 3):
+            while not end.wait(pause):
                 with self._lock:
                     held = [each for each in self._held.values() if not each.is_lost]
                     if not self._held and self._end_of_thread is end:
@@ -135,6 +137,7 @@ class Leases:
                         return
                 if held:
                     connection = self._renew(connection, held)
+                    pause = self._seconds / (3 if connection else 15)
         finally:
             if connection is not None:
                 connection.close()
@@ -147,7 +150,7 @@ class Leases:
             connection = connection or self._connected()
             rows = connection.execute(_RENEW, (self._tenant, *columns, self._seconds)).fetchall()
         except psycopg.Error as error:
-            _log.warning("%d leases could not be renewed, which will be tried again: %s", len(held), error)
+            _log.warning("%d leases could not be renewed, which will be tried again: %s", len(held), text_of(error))
             if connection is not None:
                 connection.close()
             return None

@@ -1,0 +1,88 @@
+"""The tools of an agent, by name. Above: the loop and the assembly. Below: `tool.py`."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .error import ConfigError
+from .model import ToolSpec
+from .tool import Tool
+
+
+class Toolbox:
+    """Tools by name. A name is there once."""
+
+    __slots__ = ("_specs", "_tools")
+
+    def __init__(self, tools: Iterable[Tool[..., Any]] = ()) -> None:
+        self._tools: dict[str, Tool[..., Any]] = {}
+        self._specs: tuple[ToolSpec, ...] | None = None
+        if isinstance(tools, str) or not isinstance(tools, Iterable):
+            message = f"tools={tools!r}: give a list of tools"
+            raise ConfigError(message)
+        for each in tools:
+            if not isinstance(each, Tool):
+                raise ConfigError(_not_a_tool(each))
+            if each.receiver is not None:
+                message = f"tool {each.name!r} is a method: take it from its object, as in `thing.{each.name}`"
+                raise ConfigError(message)
+            if each.name in self._tools:
+                message = f"two tools are called {each.name!r}: give one of them another name with @tool(name=…)"
+                raise ConfigError(message)
+            self._tools[each.name] = each
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is told, in the order of listing; the same object until the tools change."""
+        if self._specs is None:
+            self._specs = tuple([each.spec for each in self._tools.values()])
+        return self._specs
+
+    def get(self, name: str) -> Tool[..., Any] | None:
+        """The tool of that name."""
+        return self._tools.get(name)
+
+    def plus(self, tools: Iterable[Tool[..., Any]]) -> "Toolbox":
+        """A box with more tools."""
+        return Toolbox([*self, *tools])
+
+    def only(self, names: Iterable[str]) -> "Toolbox":
+        """A box with only these; a name that is not there is an error that lists what is."""
+        chosen = tuple(names)
+        for name in chosen:
+            if name not in self._tools:
+                message = f"there is no tool {name!r}; {self.advice(name)}"
+                raise ConfigError(message)
+        return Toolbox([each for each in self if each.name in chosen])
+
+    def advice(self, name: str) -> str:
+        """What to call instead of a tool that does not exist."""
+        if not self._tools:
+            return "there are no tools"
+        import difflib
+
+        near = difflib.get_close_matches(name.lower(), {known.lower(): known for known in self._tools}, 3, 0.5)
+        names = sorted(
+            [known for known in self._tools if known.lower() in near], key=lambda each: near.index(each.lower())
+        )
+        hint = f"did you mean {' or '.join(map(repr, names))}? " if names else ""
+        return f"{hint}available: {', '.join(self._tools)}"
+
+    def __iter__(self) -> Iterator[Tool[..., Any]]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __repr__(self) -> str:
+        return f"Toolbox({', '.join(self._tools)})"
+
+
+def _not_a_tool(value: object) -> str:
+    if isinstance(getattr(value, "__func__", None), Tool):
+        return f"{value!r} is not a tool: write @tool above @classmethod, not below it"
+    if callable(value):
+        return f"{value!r} is not a tool yet: mark it with @tool"
+    return f"{value!r} is not a tool: use @tool on a function, or tool_from_schema(…)"
