@@ -6,9 +6,11 @@ import sys
 
 import pytest
 
-BUDGET_MS = 110
-ASYNCIO_MS = 77
-"""What `import asyncio` takes on the machine that the budget was set on; a slower machine gets a larger budget."""
+ASYNCIO_SHARE = 2.0
+"""What starting may cost, in imports of asyncio: a ratio, because how long both take is the machine's affair. The figure
+in milliseconds is measured by `make bench`."""
+HEAVY = {"aiohttp", "apsw", "click", "jsonschema_rs", "psycopg", "pydantic", "rich", "sqlite3"}
+"""What is imported when it is first used, and not before."""
 ROUNDS = 10
 """How often each is measured, in turn, so that whatever else the machine does falls on all alike; the best counts."""
 
@@ -24,10 +26,15 @@ def cpu_ms(code: str) -> float:
 
 
 @pytest.mark.budget
-def test_importing_an_agent_and_a_tool_stays_within_its_budget():
+def test_importing_an_agent_and_a_tool_costs_little_more_than_asyncio():
     codes = ["pass", "import asyncio", "from windlass import Agent, tool"]
     rounds = [[cpu_ms(code) for code in codes] for _ in range(ROUNDS)]
     bare, asyncio, windlass = (min(times) for times in zip(*rounds, strict=True))
-    allowed = BUDGET_MS * max(1.0, (asyncio - bare) / ASYNCIO_MS)
-    taken = windlass - bare
-    assert taken <= allowed, f"{taken:.0f} ms over bare Python, {allowed:.0f} allowed"
+    ratio = (windlass - bare) / (asyncio - bare)
+    assert ratio <= ASYNCIO_SHARE, f"{windlass - bare:.0f} ms over bare Python, {ratio:.2f} times asyncio's"
+
+
+def test_nothing_heavy_is_imported_before_it_is_used():
+    code = "import sys; from windlass import Agent, tool; Agent('demo'); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not HEAVY & set(loaded)

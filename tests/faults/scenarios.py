@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
+from tests.faults.suspension import own_task
 from windlass import Agent, Limits, NotStarted, Permissions, Session, Skip, ToolContext, Verdict, tool
 from windlass.core.clock import new_id
 from windlass.core.error import ProviderDown, RateLimited
@@ -79,6 +82,12 @@ class Stage:
         """What has to be done before the curtain rises."""
         self.director: asyncio.Task[Any] | None = None
         """The task of the test itself."""
+        self.beside: list[asyncio.Task[Any]] = []
+        """Tasks that play no part, and end by themselves."""
+        self.hurried = False
+        """Whether the run was told to end at once."""
+        self.crashed: set[str] = set()
+        """Calls that a crash has left in doubt."""
         self.model: Conversation
         self.agent: Agent[Any]
         self.session: Session
@@ -198,6 +207,30 @@ def a_tool_that_does_not_listen(stage: Stage) -> Work:
         return "acted"
 
     return stage.run(calls(call("deaf"), call("act")), "Done.", tools=[deaf, stage.tool()])
+
+
+def tools_that_wait_for_something(stage: Stage) -> Work:
+    """It comes after a while; but not when the run has to end at once: then only a cancel ends the waiting."""
+    come = asyncio.Event()
+
+    async def let_it_come() -> None:
+        for _ in range(40):
+            await asyncio.sleep(0)
+        if not stage.hurried:
+            come.set()
+
+    @tool(timeout_seconds=5)
+    async def wait(context: ToolContext) -> str:
+        """Waits."""
+        stage.ledger.begun[context.call_id] += 1
+        await come.wait()
+        stage.ledger.done[context.call_id] += 1
+        return "it has come"
+
+    unsupervised = msgspec.structs.replace(wait, name="wait_alone", timeout_seconds=None)
+    stage.beside.append(own_task(let_it_come()))
+    replies = (calls(call("wait"), call("wait_alone"), call("act")), call("wait_alone"), "Done.")
+    return stage.run(*replies, tools=[wait, unsupervised, stage.tool()])
 
 
 def a_tool_that_is_cancelled_by_somebody_else(stage: Stage) -> Work:
@@ -374,6 +407,7 @@ def a_run_that_a_crash_cut_off(stage: Stage) -> Work:
     tools = [stage.tool("act"), stage.tool("look", effect="read"), stage.tool("put", effect="idempotent")]
     session = stage.cast(ScriptedModel("Done."), [before(each, look_before) for each in tools])
     stage.ledger.begun["done"] = stage.ledger.done["done"] = 1
+    stage.crashed = {"doubt", "seen", "sent"}
     stage.before = _leave_behind(stage.store, session.session_id, crashed_log())
     return session.resume()
 
@@ -415,6 +449,7 @@ SCENARIOS: Sequence[Scenario] = (
     tools_with_a_timeout,
     a_tool_that_tries_again,
     a_tool_that_does_not_listen,
+    tools_that_wait_for_something,
     a_tool_that_is_cancelled_by_somebody_else,
     a_person_who_thinks_before_answering,
     hooks_that_wait,

@@ -46,7 +46,7 @@ def cancel_after_the_turn(stage: Stage, caller: asyncio.Task) -> bool:
 def cancel_everything(stage: Stage, caller: asyncio.Task) -> None:
     """As `asyncio.run` does with whatever is left when its main function has ended."""
     for task in asyncio.all_tasks():
-        if task is not stage.director:
+        if task is not stage.director and task not in stage.beside:
             task.cancel()
 
 
@@ -92,6 +92,7 @@ async def play(stage: Stage, scenario: Scenario, way: Way, at: int) -> Played:
 
     def strike() -> None:
         asked.append(stage.model.asked)
+        stage.hurried = way.strike not in {cancel_after_tools, cancel_after_the_turn}
         way.strike(stage, caller)
 
     suspensions = Suspensions(range(at, at + way.times), strike)
@@ -103,9 +104,11 @@ async def play(stage: Stage, scenario: Scenario, way: Way, at: int) -> Played:
         caller = asyncio.ensure_future(work)
         ending = await ending_of(caller)
         if way.strike is cancel_everything:
-            await the_end_of_everything()
+            await the_end_of_everything(stage)
         elif stage.survives is not None:
             ending = await ending_of(own_task(awaited(stage.survives())))
+    for task in stage.beside:
+        await ending_of(task)
     asked_after = stage.model.asked - asked[0] if asked else 0
     return Played(suspensions.struck, suspensions.count, asked_after, ending)
 
@@ -114,9 +117,9 @@ async def awaited(work: Any) -> Any:
     return await work
 
 
-async def the_end_of_everything() -> None:
+async def the_end_of_everything(stage: Stage) -> None:
     """As `asyncio.run` waits for the tasks that it has cancelled."""
-    if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+    if tasks := asyncio.all_tasks() - {asyncio.current_task(), *stage.beside}:
         _, pending = await asyncio.wait(tasks, timeout=ENOUGH_SECONDS)
         assert not pending, f"they do not end: {pending}"
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -147,7 +150,7 @@ def audit(entries: Sequence[Entry], stage: Stage, *, closed: bool) -> None:
         assert not state.unsettled
         assert not state.started
         assert not state.interrupted
-    results = [entry.event.result for entry in entries if isinstance(entry.event, ToolFinished)]
+    results = results_in(entries)
     by_call = {result.call_id: result for result in results}
     assert len(by_call) == len(results), "a call has two results"
     for result in results:
@@ -156,6 +159,10 @@ def audit(entries: Sequence[Entry], stage: Stage, *, closed: bool) -> None:
         assert by_call["doubt"].status is Status.UNKNOWN, "nobody knows what became of it"
     if closed:
         assert set(stage.ledger.begun) <= set(by_call), "an effect has no result"
+
+
+def results_in(entries: Sequence[Entry]) -> list[ToolResult]:
+    return [entry.event.result for entry in entries if isinstance(entry.event, ToolFinished)]
 
 
 def audit_result(result: ToolResult, stage: Stage) -> None:
@@ -167,6 +174,12 @@ def audit_result(result: ToolResult, stage: Stage) -> None:
         assert begun == 0, f"{result} says that it was not begun, and it was"
     if done and not stage.loose_results:
         assert result.status is Status.OK, f"{result} was done, and its result does not say so"
+
+
+def audit_certainty(stage: Stage, entries: Sequence[Entry]) -> None:
+    """A cancel leaves nobody in doubt whether a call was begun: only a crash does."""
+    unknown = {result.call_id for result in results_in(entries) if result.status is Status.UNKNOWN}
+    assert unknown <= stage.crashed, f"{unknown} are unknown, and nothing has crashed"
 
 
 CANCELLED = ("cancelled", "cancelled_before_start", "UsageError")
@@ -247,8 +260,9 @@ async def check(stage: Stage, played: Played, way: Way, plain_ending: Any, at: i
     audit(await stage.store.read(session_id), stage, closed=closed)
     if closed:
         audit_ending(stage, played, way, plain_ending)
+        audit_certainty(stage, await stage.store.read(session_id))
     await stage.session.aclose()
-    await audit_next_turn(stage, at if closed else 0)
+    await audit_next_turn(stage, at)
     audit(await stage.store.read(session_id), stage, closed=True)
 
 

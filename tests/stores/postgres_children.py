@@ -35,6 +35,13 @@ async def race(address: str, tenant: str, sessions: str) -> None:
     await store.aclose()
 
 
+async def hold(address: str, tenant: str, seconds: str) -> None:
+    """Drive a session until we are killed."""
+    await PostgresStore(address, tenant=tenant, lease_seconds=float(seconds)).acquire("s")
+    tell("held")
+    sys.stdin.read()
+
+
 async def fork(address: str, tenant: str) -> None:
     """Use a store in a forked child, which must be refused there, and harmless here."""
     store = PostgresStore(address, tenant=tenant)

@@ -10,11 +10,13 @@ import msgspec
 import pytest
 
 from tests.stores.material import child, entries
+from tests.stores.postgres_children import patiently_acquired
+from tests.stores.postgres_server import free_port
 from windlass.core.error import ConfigError, Conflict, Fenced, SessionBusy, StoreError, UnreadableEntry
 from windlass.core.event import Custom, Entry, MessageAdded, Unknown
 from windlass.core.message import user
 from windlass.core.store import Lease
-from windlass.stores.holder import this_process
+from windlass.stores.holder import Holder, this_process
 from windlass.stores.postgres import PostgresStore
 from windlass.testing import FakeClock
 from windlass.testing.contracts import check_store
@@ -110,6 +112,21 @@ async def test_a_lease_lasts_as_long_as_the_database_says(postgres, tenant, stor
     assert (await store.acquire("s")).fence == lease.fence + 1
 
 
+async def test_the_session_of_a_killed_driver_is_free_when_its_lease_has_ended(postgres, tenant, store_of, monkeypatch):
+    monkeypatch.setattr(Holder, "has_ended", False)  # as of a process on another machine
+    with child("hold", postgres.address(), tenant, 1.0, programs="postgres_children") as process:
+        assert process.stdout.readline() == "held\n", process.stderr.read()
+        process.kill()
+    store = store_of()
+    with pytest.raises(SessionBusy, match=f"process {process.pid} on"):
+        await store.acquire("s")
+    remaining = "SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM windlass.session {}"
+    (seconds,) = postgres.ask(remaining.format("WHERE tenant = %s"), tenant)
+    started = time.monotonic()
+    await patiently_acquired(store)
+    assert seconds - 0.05 <= time.monotonic() - started < 10
+
+
 @pytest.mark.parametrize("change", [{"pid": 2**21 + 1}, {"pid": os.getppid()}])
 async def test_a_holder_that_died_on_this_machine_need_not_be_waited_for(postgres, tenant, store_of, change):
     store = store_of()
@@ -183,21 +200,26 @@ async def test_a_lease_that_is_found_lost_when_it_is_renewed_is_not_used_again(p
     assert [each.is_lost for each in held] == [False, True, False]
 
 
-async def test_a_renewal_that_fails_is_tried_again(store_of, unused_port, caplog):
+async def test_a_renewal_that_fails_is_tried_again(store_of, caplog):
     store = store_of()
     lease = await store.acquire("s")
     keeper = store._database.leases
-    keeper._settings = {**keeper._settings, "port": unused_port}
+    keeper._settings = {**keeper._settings, "port": free_port()}
     assert await asyncio.to_thread(keeper._renew, None, [keeper.checked(lease)]) is None
     assert "1 leases could not be renewed, which will be tried again" in caplog.text
     await store.append(lease, entries(1), sync=True)
 
 
-@pytest.fixture
-def unused_port():
-    from tests.stores.postgres_server import free_port
-
-    return free_port()
+async def test_without_leases_there_is_no_thread(store_of):
+    store = store_of(lease_seconds=0.06)
+    others = set(threading.enumerate())
+    lease = await store.acquire("s")
+    keepers = [thread for thread in set(threading.enumerate()) - others if thread.name == "windlass-leases"]
+    assert len(keepers) == 1
+    await store.release(lease)
+    await asyncio.to_thread(keepers[0].join, 20)
+    assert not keepers[0].is_alive()
+    await store.acquire("s")
 
 
 def test_of_several_processes_one_gets_each_session(postgres):

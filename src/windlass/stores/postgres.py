@@ -34,9 +34,12 @@ _log = logging.getLogger("windlass.stores")
 
 
 class PostgresStore:
-    """Keeps sessions in a database. A `Store`.
+    """Keeps sessions in a database. A `Store`. Made with `pip install 'windlass[postgres]'`.
 
-    `tenant` stands in front of every session's id: tenants do not see one another's sessions.
+    `tenant` stands in front of every session's id: tenants do not see one another's sessions. Each event loop has up to
+    `connections` of its own. A driver of whom nothing is heard loses its session after `lease_seconds`, and stops by
+    itself after two thirds of them. While the server is away, a call waits for it up to `patience_seconds`, and raises
+    `StoreError` then.
     """
 
     def __init__(

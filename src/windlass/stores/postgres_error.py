@@ -59,7 +59,9 @@ def store_error(error: psycopg.Error, place: str) -> StoreError:
     if isinstance(error, errors.UniqueViolation):
         return Conflict(f"the store {place!r} already holds one of these entries, elsewhere in the log: read it again")
     if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
-        return StoreError(f"the store {place!r} does not let us in ({text_of(error)}): check user, password and database")
+        return StoreError(
+            f"the store {place!r} does not let us in ({text_of(error)}): check user, password and database"
+        )
     advice = next((advice for kind, advice in _ADVICE.items() if isinstance(error, kind)), "nobody foresaw this")
     return StoreError(f"the store {place!r} failed: {advice} ({type(error).__name__}: {text_of(error)})")
 
@@ -73,4 +75,5 @@ def unreachable(error: psycopg.Error, place: str, seconds: float) -> StoreError:
 
 
 def text_of(error: psycopg.Error) -> str:
+    """What it says, on one line."""
     return " ".join(str(error).split())

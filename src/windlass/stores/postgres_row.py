@@ -49,7 +49,8 @@ def row_of(entry: Entry) -> Row:
 
 def packed(rows: Sequence[Row]) -> tuple[str, bytes]:
     """Many rows as two values, which cost the driver less than arrays: what is in JSON, and the bodies end to end."""
-    outlines, start = [], 1  # as SQL counts
+    outlines: list[_Outline] = []
+    start = 1  # as SQL counts
     for row in rows:
         length = len(row.body)
         outlines.append(_Outline(row.seq, row.id, row.kind, row.critical, row.at, start, length))
