@@ -7,8 +7,8 @@ import sys
 import pytest
 
 ASYNCIO_SHARE = 2.0
-"""What starting may cost, in imports of asyncio: a ratio, because how long both take is the machine's affair. The figure
-in milliseconds is measured by `make bench`."""
+"""What starting may cost, in imports of asyncio: a ratio, because how long both take is the machine's affair. The
+figure in milliseconds is measured by `make bench`."""
 HEAVY = {"aiohttp", "apsw", "click", "jsonschema_rs", "psycopg", "pydantic", "rich", "sqlite3"}
 """What is imported when it is first used, and not before."""
 ROUNDS = 10

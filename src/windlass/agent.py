@@ -96,7 +96,8 @@ class Agent(Generic[D]):
             description: What it is good for, told to other agents.
             instructions: What it is told before every conversation.
             tools: What it can do.
-            store: Where its sessions are kept: `"memory:"`, `"file:DIR"`, `"sqlite:PATH"`, `"postgresql://…"`, or any store.
+            store: Where its sessions are kept: `"memory:"`, `"file:DIR"`, `"sqlite:PATH"`, `"postgresql://…"`, or any
+                store.
             permission: Who decides about calls. Without one, tools that need permission are denied.
             limits: What a run may use.
             settings: How the model is to answer.
