@@ -92,8 +92,8 @@ async def play(stage: Stage, scenario: Scenario, way: Way, at: int) -> Played:
 
     def strike() -> None:
         asked.append(stage.model.asked)
-        stage.hurried = way.strike not in {cancel_after_tools, cancel_after_the_turn}
-        way.strike(stage, caller)
+        has_effect = way.strike(stage, caller) is not False
+        stage.hurried |= has_effect and way.strike not in {cancel_after_tools, cancel_after_the_turn}
 
     suspensions = Suspensions(range(at, at + way.times), strike)
     stage.director = asyncio.current_task()
