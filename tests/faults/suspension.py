@@ -9,7 +9,7 @@ import gc
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 IDLE_THREADS = ("windlass-tool", "windlass-sqlite")
 """Threads that may be there after a run: they wait for the next one."""
@@ -40,7 +40,7 @@ class Suspensions:
     def watching(self) -> Iterator[None]:
         """Count in all tasks that are made inside this block, for as long as they live."""
         loop = asyncio.get_running_loop()
-        loop.set_task_factory(self.task)
+        loop.set_task_factory(cast("Any", self.task))
         try:
             yield
         finally:
