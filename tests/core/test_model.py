@@ -21,7 +21,7 @@ from windlass.core.event import (
     UsageReported,
 )
 from windlass.core.message import Image, Message, StopReason, Text, Thinking, ToolCall, Usage, assistant
-from windlass.core.model import ModelInfo, Price, assemble, info_of, is_empty, sound
+from windlass.core.model import ModelInfo, Price, Settings, assemble, info_of, is_empty, sound
 from windlass.testing import ScriptedModel
 
 FINISHED = ReplyFinished(usage=Usage(3, 4), model="m-1", provider="p")
@@ -279,3 +279,8 @@ def test_a_price_that_is_none_is_refused(field, value):
     given = {"input_usd": 1, "output_usd": 1, field: value}
     with pytest.raises(ConfigError, match=rf"Price\({field}=.*from 0 on"):
         Price(**given)
+
+
+def test_settings_take_what_providers_take():
+    settings = Settings(temperature=0.5, reasoning_effort="low", tool_choice="auto", stop_sequences=("END",), seed=7)
+    assert (settings.reasoning_effort, settings.stop_sequences) == ("low", ("END",))
