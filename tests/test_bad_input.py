@@ -602,3 +602,24 @@ def perform(call: Callable[[], Any]) -> None:
 
 async def awaited(work: Any) -> Any:
     return await work
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"temperature": 0},
+        {"top_p": 1},
+        {"max_output_tokens": 1},
+        {"stop_sequences": ["END"]},
+        {"seed": -1},
+        {"reasoning_effort": "none"},
+        {"reasoning_tokens": 0},
+        {"tool_choice": "required"},
+        {"parallel_tool_calls": False},
+        {"extra_body": {"logit_bias": {"50256": -100}}},
+    ],
+    ids=str,
+)
+def test_settings_at_the_edge_of_what_makes_sense_are_taken(setting):
+    ((name, value),) = setting.items()
+    assert getattr(Settings(**setting), name) == value

@@ -20,12 +20,12 @@ from typing import Any
 import msgspec
 
 from tests.transcript import assert_valid
-from windlass import Agent, Permissions, Request, ToolContext, Verdict, tool
+from windlass import Agent, Permissions, Request, ToolContext, Verdict, open_store, tool
 from windlass.core import call as preparing
 from windlass.core import faults, loop
 from windlass.core.event import Entry
 from windlass.core.fold import State, fold
-from windlass.stores.sqlite import SqliteStore
+from windlass.core.store import Store
 from windlass.testing import ScriptedModel, call, calls
 
 SESSION = "s"
@@ -38,6 +38,8 @@ class Order(msgspec.Struct):
 
     folder: str
     """Where the store and the ledger are."""
+    store: str = "sqlite"
+    """The kind of store."""
     faults: str = ""
     """Points at which it kills itself, as in the environment variable."""
     bug: str = ""
@@ -114,17 +116,22 @@ def drive(order: Order, pipe: int) -> None:
         faults.arm_from(order.faults)
     if order.bug:
         BUGS[order.bug]()
-    asyncio.run(converse(order.folder, lambda line: os.write(pipe, f"{line}\n".encode())))
+    asyncio.run(converse(order.folder, order.store, lambda line: os.write(pipe, f"{line}\n".encode())))
 
 
-async def converse(folder: str, tell: Callable[[str], object]) -> None:
+def kept(folder: str, store: str) -> Store:
+    """Where the conversation is kept."""
+    return open_store(f"{store}:{folder}/sessions")
+
+
+async def converse(folder: str, kind: str, tell: Callable[[str], object]) -> None:
     """Begin, go on with, or add to the conversation, until both prompts have their answers."""
 
     async def watch(entry: Entry) -> None:
         if entry.seq:
             tell(f"stored {entry.seq} {entry.id}")
 
-    store = SqliteStore(f"{folder}/sessions.db")
+    store = kept(folder, kind)
     agent = Agent(model(tell), tools=tools(f"{folder}/ledger"), store=store, permission=Permissions(handler=agree))
     session = agent.replace(watchers=[watch]).session(SESSION)
     while True:

@@ -386,7 +386,8 @@ async def _read(stage: Stage, session: Session, *, backpressure: bool) -> Outcom
     stream = session.stream("go", backpressure=backpressure)
     stage.survives = stream.outcome
     async for _ in stream:
-        pass
+        if backpressure:
+            await asyncio.sleep(0)  # slower than the model, so that its buffer is full in the end
     return await stream.outcome()
 
 

@@ -71,6 +71,13 @@ WAYS: Sequence[Way] = (
     Way(cancel_after_the_turn),
     Way(cancel_everything),
 )
+FEWER_WAYS: Sequence[Way] = (
+    Way(cancel_the_caller),
+    Way(cancel_the_caller, 3),
+    Way(cancel_the_run),
+    Way(cancel_everything),
+)
+"""Where each run costs a hundred times as much: in a file."""
 MORE_WAYS: Sequence[Way] = (Way(cancel_the_run, 2), Way(cancel_the_run, 3), Way(cancel_everything, 2))
 """Only in the long form of the search."""
 
@@ -230,7 +237,7 @@ def places(*, long: bool) -> Iterator[int]:
 
 async def search_all(scenario: Scenario, store: SqliteStore | None = None, *, long: bool) -> int:
     """Strike in every way; says how often the scenario was played."""
-    ways = (*WAYS, *MORE_WAYS) if long else WAYS
+    ways = (*WAYS, *MORE_WAYS) if long else WAYS if store is None else FEWER_WAYS
     return sum([await search(scenario, way, store, long=long) for way in ways])
 
 

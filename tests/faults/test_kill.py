@@ -19,11 +19,11 @@ import pytest
 
 from tests.architecture.source import ROOT
 from tests.faults.auditor import ONCE, Evidence, violations
-from tests.faults.children import SESSION, Order, Report
+from tests.faults.children import SESSION, Order, Report, kept
 from windlass.core import faults
 from windlass.core.event import Entry, ToolFinished
 from windlass.core.fold import fold
-from windlass.stores.sqlite import SqliteStore
+from windlass.core.store import Store
 
 KILLED = -signal.SIGKILL
 COMMAND = (sys.executable, "-m", "tests.faults.children")
@@ -34,7 +34,7 @@ class Interpreters:
 
     def drive(self, order: Order) -> Report:
         """Let one driver run until it ends or is killed."""
-        arguments = msgspec.json.encode(Order(order.folder)).decode()
+        arguments = msgspec.json.encode(Order(order.folder, order.store)).decode()
         done = subprocess.run(
             [*COMMAND, "drive", arguments],
             cwd=ROOT,
@@ -84,9 +84,10 @@ def server():
 class Trial:
     """One conversation, driven by as many processes as it takes."""
 
-    def __init__(self, server: Server | Interpreters, folder: Path) -> None:
+    def __init__(self, server: Server | Interpreters, folder: Path, store: str = "sqlite") -> None:
         folder.mkdir()
         self.folder = folder
+        self.store = store
         self.kills = 0
         self.seconds = 0.0
         """How long the last driver took."""
@@ -96,7 +97,7 @@ class Trial:
 
     def drive(self, **order) -> bool:
         """Let one driver run; says whether it was killed."""
-        report = self._server.drive(Order(str(self.folder), **order))
+        report = self._server.drive(Order(str(self.folder), self.store, **order))
         self._told += report.told
         self.seconds = report.seconds
         assert report.status in {0, KILLED}, f"{report} (its traceback is on stderr)"
@@ -112,7 +113,7 @@ class Trial:
 
     def log(self) -> Sequence[Entry]:
         """What is stored."""
-        return asyncio.run(read(self.folder / "sessions.db"))
+        return asyncio.run(read(kept(str(self.folder), self.store)))
 
     def effects(self) -> list[tuple[str, str]]:
         """What has really happened."""
@@ -129,8 +130,7 @@ class Trial:
         self._in_doubt |= {call_id for call_id, event in started.items() if event.name in ONCE}
 
 
-async def read(path: Path) -> list[Entry]:
-    store = SqliteStore(path)
+async def read(store: Store) -> list[Entry]:
     try:
         return await store.read(SESSION)
     finally:
@@ -150,8 +150,8 @@ def trials(server, tmp_path, tally):
     """Makes trials, each in a folder of its own."""
     made: list[Trial] = []
 
-    def make() -> Trial:
-        made.append(Trial(server, tmp_path / str(len(made))))
+    def make(store: str = "sqlite") -> Trial:
+        made.append(Trial(server, tmp_path / str(len(made)), store))
         return made[-1]
 
     yield make
@@ -165,7 +165,7 @@ def test_a_conversation_that_nobody_kills_passes_every_point_twice(trials):
     """Otherwise the sweep below would have nothing to kill."""
     trial = trials()
     assert trial.go_on() == []
-    assert sorted(path.name for path in trial.folder.iterdir()) == ["ledger", "sessions.db"]
+    assert sorted(path.name for path in trial.folder.iterdir()) == ["ledger", "sessions"]
     for point in faults.names():
         assert trials().drive(faults=f"{point}=kill@2"), f"{point} is passed once at most"
 
@@ -204,6 +204,20 @@ def test_after_kills_at_any_time_another_process_goes_on(trials, long):
         for seconds in times:
             trial.drive(kill_after_seconds=seconds)
         assert trial.go_on() == [], f"trial {number}, killed after {times}"
+
+
+@pytest.mark.faults
+def test_a_store_of_files_survives_the_same(trials, long):
+    chance = random.Random("files")
+    plain = trials("file")
+    assert plain.go_on() == []
+    for number in range(1000 if long else 12):
+        trial = trials("file")
+        point = f"{chance.choice(faults.names())}=kill@{chance.randint(1, 6)}"
+        seconds = chance.uniform(0.0, plain.seconds)
+        trial.drive(faults=point)
+        trial.drive(kill_after_seconds=seconds)
+        assert trial.go_on() == [], f"trial {number}, killed at {point} and after {seconds}"
 
 
 @pytest.mark.parametrize("point", ["loop.intent_stored", "loop.effect_done"])

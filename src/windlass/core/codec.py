@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from .error import UnreadableEntry
+from .error import StoreError, UnreadableEntry
 from .event import EVENTS, Entry, Event, Unknown
 from .message import PART_TYPES, Message, Usage
 from .plain import to_jsonable
@@ -48,8 +48,24 @@ _decoders: dict[str, msgspec.json.Decoder[Event]] = {}
 
 
 def encode_event(event: Event) -> bytes:
-    """The event as JSON. Never fails because of what is in it: what JSON cannot hold is marked; NaN becomes null."""
-    content = _as_it_came(event) if type(event) is Unknown else event
+    """The event as JSON, which is read back before anybody relies on it.
+
+    Never fails because of what people and models say: what JSON cannot hold is marked; NaN becomes null. Raises a
+    `StoreError` when a field holds what it should not, a number for a text: that is a bug of whoever made the event.
+    """
+    if type(event) is Unknown:
+        return _encoded(_as_it_came(event))
+    raw = _encoded(event)
+    try:
+        decode_event(raw)
+    except msgspec.ValidationError as error:
+        kind = event.__struct_config__.tag
+        message = f"an event of kind {kind!r} cannot be stored, for nobody could read it ({error}): fix what made it"
+        raise StoreError(message) from error
+    return raw
+
+
+def _encoded(content: Any) -> bytes:
     try:
         raw = _encoder.encode(content)
     except Exception:  # noqa: BLE001 - whatever is in it may raise whatever it likes

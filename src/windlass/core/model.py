@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from . import check
-from .error import ConfigError
+from .error import ConfigError, ModelError
 from .event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
 from .message import Message, Part, StopReason, Text, Thinking, ToolCall, Usage
-from .plain import clean
+from .plain import clean, excerpt
 
 
 class ToolSpec(Struct, frozen=True):
@@ -190,11 +190,20 @@ def assemble(events: Sequence[ModelEvent], finished: ReplyFinished | None = None
     """The message that a stream has told, or what there is of it when it was cut off."""
     if finished is None:
         return Message("assistant", _parts(events, ReplyFinished()), stop=StopReason.CANCELLED)
+    if finished.usage is not None:
+        _check_usage(finished.usage)
     if finished.message is not None:
         return _completed(finished.message, finished)
     parts = _parts(events, finished)
     stop = finished.stop or _suggested_stop(parts)
     return Message("assistant", parts, "", finished.provider, finished.model, stop, finished.usage)
+
+
+def _check_usage(usage: Usage) -> None:
+    """Refuse counts that cannot be added up. (Whatever else a model may get wrong is refused when it is stored.)"""
+    if type(usage) is not Usage or {type(usage.input_tokens), type(usage.output_tokens)} != {int}:
+        message = f"the model says that it has used {excerpt(usage)}: it has to tell whole numbers, as a Usage(…)"
+        raise ModelError(message)
 
 
 def _completed(message: Message, finished: ReplyFinished) -> Message:
