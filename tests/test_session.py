@@ -27,6 +27,7 @@ from windlass import (
     UsageError,
     Verdict,
     allow_all,
+    ask,
     before,
     tool,
     user,
@@ -51,6 +52,7 @@ from windlass.core.fold import INTERRUPTED
 from windlass.core.message import Status, StopReason, assistant
 from windlass.core.run import PATIENCE_SECONDS
 from windlass.core.schema import arguments_hash
+from windlass.core.store import Lease
 from windlass.stores.memory import MemoryStore
 from windlass.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
 
@@ -285,8 +287,9 @@ async def test_the_start_of_a_run_keeps_what_was_asked_of_it_as_data():
     await agent.session("s").run("Hi", limits=Limits(max_turns=3), instructions="Shout.", **code)
     (started,) = of(await log_of(agent.store, "s"), RunStarted)
     assert started.agent == "ada"
-    assert set(started.options) == {"limits", "instructions"}
+    assert set(started.options) == {"limits", "instructions", "code"}
     assert (started.options["instructions"], started.options["limits"]["max_turns"]) == ("Shout.", 3)
+    assert started.options["code"] == ["model", "permission", "tools"]
 
 
 async def test_the_end_of_a_run_tells_how_it_went():
@@ -950,3 +953,52 @@ def test_a_session_may_be_used_on_one_event_loop_after_the_other():
 
 def test_a_session_shows_its_name():
     assert repr(Agent(ScriptedModel()).session("trip")) == "Session('trip')"
+
+
+async def test_a_run_that_is_still_being_opened_can_be_cancelled():
+    class SlowToOpen(MemoryStore):
+        opened = asyncio.Event()
+
+        async def acquire(self, session_id: str) -> Lease:
+            await self.opened.wait()
+            return await super().acquire(session_id)
+
+    store = SlowToOpen()
+    session = Agent(ScriptedModel("Never said."), store=store).session("s")
+    assert not await session.cancel()
+    going = asyncio.ensure_future(session.run("Go"))
+    await rounds()
+    assert await session.cancel()
+    store.opened.set()
+    async with asyncio.timeout(SECONDS):
+        outcome = await going
+    assert (outcome.status, outcome.text) == ("cancelled", "")
+    assert not await session.cancel()
+
+
+async def test_a_run_with_tools_of_its_own_is_resumed_with_the_same_tools():
+    store = MemoryStore()
+    await crashed(store, "s", *began({"code": ["permission", "tools"]}), requested())
+    session = Agent(ScriptedModel(call("look"), "Seen."), store=store).session("s")
+    with pytest.raises(UsageError, match=r"use resume\(permission=…, tools=…\)"):
+        await session.resume()
+    outcome = await session.resume(tools=[look], permission=None)
+    assert (outcome.status, outcome.text) == ("done", "Seen.")
+
+
+async def test_a_grant_that_was_revoked_is_asked_about_again_in_the_same_session():
+    asked: list[str] = []
+
+    async def person(requests: Any) -> list[Verdict]:
+        asked.extend(each.tool for each in requests)
+        return [Verdict(allow=True, scope="session")] * len(requests)
+
+    permissions = Permissions(ask("look"), handler=person)
+    model = ScriptedModel(call("look"), "One.", call("look"), "Two.", call("look"), "Three.")
+    session = Agent(model, tools=[look], permission=permissions).session("s")
+    await session.run("Go")
+    await session.run("Go")
+    (grant,) = permissions.grants
+    permissions.grants.revoke(grant.grant_id)
+    await session.run("Go")
+    assert asked == ["look", "look"]

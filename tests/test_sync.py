@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from windlass import Agent, UsageError, tool
 from windlass.core.event import ModelEvent, ReplyFinished, TextDelta
 from windlass.core.message import Status
 from windlass.core.model import Request
+from windlass.stores.memory import MemoryStore
 from windlass.sync import _background, wait_for
 from windlass.testing import Recorder, ScriptedModel, call
 
@@ -167,3 +169,19 @@ def test_a_tool_on_a_thread_may_run_another_agent():
 
     outcome = Agent(ScriptedModel(call("ask_another"), "Done."), tools=[ask_another]).run_sync("Go")
     assert outcome.messages[2].tool_results[0].text == "From another."
+
+
+def test_an_interrupt_lets_the_run_end_in_good_order_first():
+    @tool
+    async def wait() -> None:
+        """Waits for ever, and has somebody press Ctrl-C."""
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        await asyncio.Event().wait()
+
+    store = MemoryStore()
+    agent = Agent(ScriptedModel(call("wait")), tools=[wait], store=store)
+    with pytest.raises(KeyboardInterrupt):
+        agent.run_sync("Go")
+    (session,) = asyncio.run(store.list())
+    kinds = [type(entry.event).__name__ for entry in asyncio.run(store.read(session.session_id))]
+    assert kinds[-2:] == ["ToolFinished", "RunEnded"]

@@ -53,6 +53,8 @@ logger = logging.getLogger("windlass")
 DRAIN_SECONDS = 1.0
 """How long the end of a run waits for watchers to catch up."""
 
+_RESUMED = "resumed"
+"""Stands for the run that is being resumed, as long as its name is not known."""
 _CALL = "call"
 """Marks a run that is only a call; its value is the name of the tool."""
 
@@ -87,6 +89,8 @@ class Session:
         self._run: Run | None = None
         self._driver: asyncio.Task[Any] | None = None
         """The task that has the session now; others wait for their turn."""
+        self._opening = ""
+        """The run that has the session: it is being opened, or goes on."""
         self._unwanted: set[str] = set()
         """The runs that were cancelled while they waited."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -147,12 +151,12 @@ class Session:
     async def cancel(self, mode: CancelMode = "now") -> bool:
         """Stop the run that is going: now, after the calls that run, or after the turn. Says whether there was one."""
         _check_mode(mode)
-        return self._run is not None and self._stop(self._run.run_id, mode)
+        return bool(self._opening) and self._stop(self._opening, mode)
 
     def _stop(self, run_id: str, mode: CancelMode) -> bool:
         """Stop one run. When it still waits for its turn, it will be over as soon as it begins."""
         _check_mode(mode)
-        if self._run is not None and self._run.run_id == run_id:
+        if self._run is not None and self._opening == run_id:
             self._run.cancel(mode)
         else:
             self._unwanted.add(run_id)
@@ -207,16 +211,25 @@ class Session:
         async with self._turnstile:
             token = _driving.set(_driving.get() | {key})
             self._driver = asyncio.current_task()
-            lease = await self.store.acquire(self.session_id)
+            self._opening = run_id or _RESUMED
             try:
-                return await self._watched(self._drive(run_id, overrides, opening, lease))
-            except BaseException:
-                self._state, self._head = State(), 0  # it may differ from what is stored: that is read again
-                raise
+                return await self._hold(run_id, overrides, opening)
             finally:
                 _driving.reset(token)
                 self._run = None
-                await insisted(lambda: self.store.release(lease))
+                self._unwanted.discard(self._opening)
+                self._opening = ""
+
+    async def _hold(self, run_id: str, overrides: Overrides, opening: Sequence[Event] | None) -> Outcome[Any]:
+        """Drive the run while the session is ours."""
+        lease = await self.store.acquire(self.session_id)
+        try:
+            return await self._watched(self._drive(run_id, overrides, opening, lease))
+        except BaseException:
+            self._state, self._head = State(), 0  # it may differ from what is stored: that is read again
+            raise
+        finally:
+            await insisted(lambda: self.store.release(lease))
 
     async def _drive(
         self, run_id: str, overrides: Overrides, opening: Sequence[Event] | None, lease: Lease
@@ -224,15 +237,14 @@ class Session:
         await self._catch_up()
         if opening is None:
             before = self._interrupted_run()
-            run_id, overrides = before.run_id, {**_restored(before.options), **overrides}
+            run_id, overrides = before.run_id, {**_restored(before.options, overrides), **overrides}
             opening = (RunResumed(run_id=run_id),)
         else:
             opening = (*repairs(self._state), *opening)
         self._run = run = self._build(run_id, overrides, lease)
         run.show(SessionOpened(self.session_id, self._head, run_id=run_id))
         await run.emit(*opening, sync=True)
-        if run_id in self._unwanted:
-            self._unwanted.discard(run_id)
+        if self._opening in self._unwanted:
             run.cancel("now")
         logger.info("run %s of session %s begins", run_id, self.session_id, extra=run.names)
         outcome = await self._finish(run, overrides.get("engine", self.agent.engine))
@@ -320,7 +332,7 @@ class Session:
         """The gate, knowing what was decided earlier in this session."""
         if isinstance(gate, Permissions):
             for each in self._state.remembered:
-                gate.grants.remember(Grant.of_decision(each, self.session_id))
+                gate.grants.restore(Grant.of_decision(each, self.session_id))
         return gate
 
     def _settle_in(self) -> None:
@@ -418,6 +430,9 @@ def _check(overrides: Overrides) -> None:
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a function")
 
 
+_CODE = "code"
+"""The option that names the overrides which are code."""
+
 _KINDS: Mapping[str, type] = {"instructions": str, "limits": Limits, "settings": Settings}
 
 
@@ -428,10 +443,15 @@ def _recorded(overrides: Overrides) -> dict[str, Any]:
     if not isinstance(given.get("model"), str):
         given.pop("model", None)
     kept: dict[str, Any] = msgspec.to_builtins(given)
-    return kept
+    code = sorted(set(overrides) - set(given))
+    return {**kept, _CODE: code} if code else kept
 
 
-def _restored(options: Mapping[str, Any]) -> Overrides:
+def _restored(options: Mapping[str, Any], again: Overrides) -> Overrides:
+    missing = [name for name in options.get(_CODE, ()) if name not in again]
+    if missing:
+        given = ", ".join(f"{name}=…" for name in missing)
+        raise UsageError(f"this run was begun with code of its own, which no log can keep: use resume({given})")
     return cast("Overrides", msgspec.convert(options, _Kept))
 
 

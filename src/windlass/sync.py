@@ -14,6 +14,9 @@ from .core.error import UsageError
 
 T = TypeVar("T")
 
+PATIENCE_SECONDS = 10.0
+"""How long an interrupted call waits for its work to end in good order."""
+
 
 class _Background:
     """The loop and its thread. Made at the first call, and anew in a forked child: threads do not come along."""
@@ -36,20 +39,26 @@ _background = _Background()
 
 
 def wait_for(work: Callable[[], Awaitable[T]]) -> T:
-    """Do async work on the background loop and wait for it. An interrupt (Ctrl-C) cancels it first."""
+    """Do async work on the background loop and wait for it. An interrupt (Ctrl-C) cancels it, and lets it end first."""
     if _inside_a_loop():
         raise UsageError(
             "run_sync does not work inside a running event loop (a notebook, say): use `await agent.run(…)`"
         )
 
+    ended = threading.Event()
+
     async def coroutine() -> T:
-        return await work()
+        try:
+            return await work()
+        finally:
+            ended.set()
 
     future = asyncio.run_coroutine_threadsafe(coroutine(), _background.loop())
     try:
         return future.result()
     except BaseException:
-        future.cancel()
+        if future.cancel():
+            ended.wait(PATIENCE_SECONDS)
         raise
 
 

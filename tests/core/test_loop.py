@@ -1,6 +1,7 @@
 """Turns: what the model is asked, what it says, and when the run ends."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -26,7 +27,9 @@ from windlass.core.event import (
     ThinkingDelta,
     ToolCallDelta,
     TurnEnded,
+    UsageReported,
 )
+from windlass.core.loop import react
 from windlass.core.message import Message, StopReason, Text, ToolCall, Usage, user
 from windlass.core.model import ModelInfo, Request, Settings
 from windlass.core.run import Accepted, Again, Outcome, Run
@@ -46,6 +49,10 @@ async def add(a: int, b: int) -> int:
 async def fail() -> str:
     """Fails."""
     raise ValueError("no luck")
+
+
+async def nothing(run: Run) -> None:
+    """An engine that forgets to say how it ended."""
 
 
 def sent(model: ScriptedModel, request: int = -1) -> list[tuple[str, str]]:
@@ -590,6 +597,53 @@ async def test_a_reply_that_is_not_accepted_goes_back_with_the_feedback():
     assert outcome.text == "HELLO"
     (custom,) = of(await log_of(agent.store, "s"), Custom)
     assert (custom.name, custom.run_id) == ("louder", outcome.run_id)
+
+
+async def test_a_reply_that_is_not_accepted_when_a_limit_is_reached_hits_the_limit():
+    agent = Agent(ScriptedModel("No."), accept=[lambda _run, _reply: Again("Say yes.")], limits=Limits(max_turns=1))
+    outcome = await agent.run("Go")
+    assert (outcome.status, outcome.reason, outcome.text) == ("limit", "max_turns", "No.")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"accept": [lambda _run, _reply: True]}, "accept function .* returned True: .* Accepted\\(\\) or Again"),
+        ({"shape": lambda _messages: "words"}, "shape function .* returned None: .* a list of messages"),
+        ({"engine": nothing}, "engine function .* returned None: .* an Outcome"),
+    ],
+)
+async def test_a_function_that_returns_something_else_is_named(options, words):
+    agent = Agent(ScriptedModel("Yes."), **options)
+    outcome = await agent.session("s").run("Go")
+    assert (outcome.status, outcome.reason) == ("failed", "ConfigError")
+    assert re.search(words, str(outcome.error))
+    assert len(of(await log_of(agent.store, "s"), RunEnded)) == 1
+
+
+async def test_a_shape_may_be_a_plain_function():
+    model = ScriptedModel("Yes.")
+    await Agent(model, shape=lambda messages: messages[-1:]).run("Go")
+    assert sent(model) == [("user", "Go")]
+
+
+async def test_what_broke_off_is_forgotten_once_there_is_an_answer():
+    async def stubborn(run: Run) -> Outcome[Any]:
+        try:
+            return await react(run)
+        except ModelError:
+            return await react(run)
+
+    model = ScriptedModel([TextDelta("half"), ProviderDown("gone")], "whole")
+    outcome = await Agent(model, engine=stubborn).run("Go")
+    assert (outcome.status, outcome.text) == ("done", "whole")
+
+
+async def test_what_was_thrown_away_has_been_paid_for():
+    cut: list[Any] = [TextDelta("half"), UsageReported(Usage(70, 5)), ProviderDown("gone")]
+    model = ScriptedModel(cut, Reply("whole", usage=Usage(10, 1)))
+    outcome = await Agent(retried(model, clock=FakeClock(auto=True))).run("Go")
+    assert outcome.usage == Usage(80, 6, precision="partial")
 
 
 async def test_all_who_are_asked_have_to_accept():

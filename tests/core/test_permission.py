@@ -294,11 +294,28 @@ async def test_a_remembered_denial_outranks_a_remembered_permission():
         assert (await decide(permissions, target="pwd")).allow
 
 
-async def test_rules_outrank_what_was_remembered():
+async def test_the_strictest_of_rules_and_memory_decides():
     grants = Grants([Grant("session", allow=True, tool="shell", action="run", session_id="s1")])
     assert not (await decide(Permissions(deny("shell"), grants=grants))).allow
     grants = Grants([Grant("session", allow=False, tool="shell", action="run", session_id="s1")])
-    assert (await decide(Permissions(allow("shell"), grants=grants))).allow
+    assert not (await decide(Permissions(allow("shell"), grants=grants))).allow
+
+
+async def test_a_handler_may_be_a_plain_function():
+    permissions = Permissions(ask("shell"), handler=lambda requests: [Verdict(allow=True)] * len(requests))
+    assert (await decide(permissions)).allow
+
+
+async def test_what_was_revoked_is_not_restored_until_it_is_granted_again():
+    grant = Grant("session", allow=True, tool="shell", action="run", session_id="s1")
+    grants = Grants([grant])
+    assert grants.revoke(grant.grant_id)
+    assert not grants.revoke(grant.grant_id)
+    grants.restore(grant)
+    assert list(grants) == []
+    grants.remember(grant)
+    grants.restore(grant)
+    assert list(grants) == [grant]
 
 
 async def test_grants_can_be_listed_and_taken_back():

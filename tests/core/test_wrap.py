@@ -28,7 +28,7 @@ from windlass.core.event import (
     UsageReported,
 )
 from windlass.core.message import Image, Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from windlass.core.model import Request, info_of
+from windlass.core.model import Price, Request, info_of
 from windlass.core.tool import Skip, tool, tool_from_schema
 from windlass.core.wrap import (
     after,
@@ -427,6 +427,14 @@ async def test_a_stream_that_ends_without_a_word_is_a_failure():
     model = failover(ScriptedModel([], name="a"), ScriptedModel("Hello", name="b"))
     first, *_ = await listen(model)
     assert first == FailedOver("a", "b", "ReplyCutOff", "the reply of a broke off before it was finished")
+
+
+def test_a_failover_costs_what_the_dearest_of_its_models_costs():
+    cheap = Price(input_usd=1, output_usd=9, cache_write_usd=4)
+    dear = Price(input_usd=5, output_usd=2, cache_read_usd=3)
+    both = failover(ScriptedModel(price=cheap), ScriptedModel(price=dear))
+    assert info_of(both).price == Price(input_usd=5, output_usd=9, cache_read_usd=3, cache_write_usd=5)
+    assert info_of(failover(ScriptedModel(price=cheap), ScriptedModel())).price is None
 
 
 async def test_word_of_retries_and_errors_is_no_beginning():

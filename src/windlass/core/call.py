@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from . import check
 from .effect import FAILURES, Job, denied, describe, error_result, out_of_calls, unknown
 from .event import Event, PermissionAsked, ToolFinished
 from .message import ToolCall, ToolResult
@@ -53,7 +54,9 @@ async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
                 changed = await changed
             if isinstance(changed, Skip):
                 return denied(call, changed.reason)
-            arguments = arguments if changed is None else changed
+            if changed is not None:
+                check.returned("before", hook, changed, dict, "a dict of arguments, a Skip(…), or nothing")
+                arguments = changed
         given = tool.parameters.parse(arguments)
     except Invalid as problem:
         return error_result(call, f"invalid arguments for {call.name!r}: {problem}")
@@ -98,7 +101,8 @@ async def ask(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[Verdi
         calls = tuple([msgspec.to_builtins(each) for each in questions])
         run.show(PermissionAsked(f"{run.run_id}-{run.log.head}", calls, run_id=run.run_id, path=run.path))
     try:
-        answers = list(await run.gate(requests))
+        answered = run.gate(requests)
+        answers = list(await answered if inspect.isawaitable(answered) else answered)
     except FAILURES as error:  # whatever goes wrong with a gate, nothing passes it
         if isinstance(error, asyncio.CancelledError) and run.interrupted:
             raise

@@ -56,3 +56,10 @@ def functions(call: str, name: str, value: Any) -> None:
     """Refuse what is no list of functions."""
     if not isinstance(value, (tuple, list)) or not all(map(callable, cast("list[Any]", value))):
         refuse(call, name, cast("Any", value), "give a list of functions")
+
+
+def returned(seam: str, function: object, value: object, kind: type, advice: str) -> None:
+    """Refuse what a function of the caller's returned, where it comes back."""
+    if not isinstance(value, kind):
+        message = f"the {seam} function {excerpt(function)} returned {excerpt(value)}: it has to return {advice}"
+        raise ConfigError(message)

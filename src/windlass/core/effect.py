@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
+from . import check
 from .arguments import arguments_hash
 from .error import NotStarted, ToolError
 from .event import ToolStarted
@@ -220,6 +221,7 @@ async def finish(run: "Run", job: Job, result: ToolResult) -> ToolResult:
             if inspect.isawaitable(changed):
                 changed = await changed
             if changed is not None:
+                check.returned("after", hook, changed, ToolResult, "a ToolResult, or nothing")
                 result = made_by_hand(job.call, changed)
         if tool.summary is not None and not result.summary and not result.is_error:
             result = msgspec.structs.replace(result, summary=clean(str(tool.summary(result))))

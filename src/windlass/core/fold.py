@@ -13,6 +13,7 @@ from .event import (
     MessageAdded,
     ModelRequested,
     PermissionDecided,
+    ReplyDiscarded,
     RunEnded,
     RunStarted,
     ToolFinished,
@@ -186,6 +187,11 @@ class State:
         else:
             self._messages.append(message)
 
+    def reply_discarded(self, event: ReplyDiscarded) -> None:
+        """What was thrown away has been paid for all the same."""
+        if event.partial is not None and event.partial.usage is not None:
+            self._unsummed.append(event.partial.usage)
+
     def tool_started(self, event: ToolStarted) -> None:
         """A call has an intent."""
         self.started[event.call_id] = event
@@ -224,6 +230,7 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     ToolStarted: State.tool_started,
     ToolFinished: State.tool_finished,
     PermissionDecided: State.permission_decided,
+    ReplyDiscarded: State.reply_discarded,
 }
 
 

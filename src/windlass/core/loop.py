@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, get_args
 
-from . import faults
+from . import check, faults
 from .call import answer, finished, permit, prepare
 from .effect import Job, attempt, cut_off, finish, not_started, unknown
 from .error import EmptyReply, ModelError, ReplyCutOff, StoreError
@@ -43,7 +43,7 @@ from .event import (
 from .message import Message, Status, StopReason, ToolCall, ToolResult, user
 from .model import Request, assemble, is_empty, sound
 from .plain import words_of
-from .run import Accepted, Engine, Outcome, Run
+from .run import Accepted, Again, Engine, Outcome, Run, Shape
 from .stop import Guardrail, Halt, Nudge, Step, holds
 from .store import wait_through
 
@@ -59,6 +59,7 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     timer = run.start_timer()
     try:
         outcome = await (given_up(run) if run.interrupted else engine(run))
+        check.returned("engine", engine, outcome, Outcome, "an Outcome, such as run.outcome('done')")
     except asyncio.CancelledError as error:
         outcome = await (given_up(run) if run.interrupted else failed(run, error))
     except StoreError:
@@ -118,7 +119,7 @@ async def turn(run: Run) -> Message:
     if changed := run.take_tool_changes():
         await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
     messages = run.messages
-    request = run.request(messages if run.shape is None else await run.shape(messages))
+    request = run.request(messages if run.shape is None else await shaped(run.shape, messages))
     requested = run.requested(request)
     if run.fanout.watched:
         run.show(TurnStarted(requested.turn, run_id=run.run_id, path=run.path))
@@ -128,10 +129,19 @@ async def turn(run: Run) -> Message:
     if is_empty(reply):
         await discard(run, "empty", reply)
         raise EmptyReply(f"{run.info.name} answered with neither text nor calls (it stopped because of {reply.stop!s})")
+    run.partial = None
     faults.point("loop.replied")
     await run.emit(MessageAdded(reply, run_id=run.run_id, path=run.path))
     faults.point("loop.reply_stored")
     return reply
+
+
+async def shaped(shape: Shape, messages: Sequence[Message]) -> Sequence[Message]:
+    """What the model is to see."""
+    answer = shape(messages)
+    seen = await answer if inspect.isawaitable(answer) else answer
+    check.returned("shape", shape, None if isinstance(seen, str) else seen, Sequence, "a list of messages")
+    return seen
 
 
 async def listen(run: Run, request: Request) -> Message:
@@ -201,20 +211,22 @@ async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
         return run.outcome("cancelled", "cancelled")
     if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
         return run.outcome("stopped", str(reply.stop))
-    if run.exhausted():
-        return run.outcome("done")
-    if run.mailbox.steering:
+    limit = run.exhausted()
+    if run.mailbox.steering and not limit:
         return None
     for accept in run.accept:
         verdict = accept(run, reply)
         if inspect.isawaitable(verdict):
             verdict = await verdict
         if not isinstance(verdict, Accepted):
+            check.returned("accept", accept, verdict, Again, "Accepted() or Again(…)")
+            if limit:
+                return run.outcome("limit", limit)
             if verdict.event is not None:
                 await run.emit(run.stamped(verdict.event))
             await inject(run, [user(verdict.feedback, origin=verdict.origin)])
             return None
-    if run.mailbox.follow_ups:
+    if run.mailbox.follow_ups and not limit:
         await inject(run, run.mailbox.take_follow_ups())
         return None
     return run.outcome("done")

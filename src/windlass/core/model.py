@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from . import check
 from .error import ConfigError, ModelError
-from .event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from .event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from .message import Message, Part, StopReason, Text, Thinking, ToolCall, Usage
 from .plain import clean, excerpt
 
@@ -124,15 +124,23 @@ class Price(Struct, frozen=True, kw_only=True):
                 message = f"Price({name}={value!r}): a price is a number of dollars for a million tokens, from 0 on"
                 raise ConfigError(message)
 
+    @property
+    def read_usd(self) -> float:
+        """For what is read from the provider's cache."""
+        return self.input_usd if self.cache_read_usd is None else self.cache_read_usd
+
+    @property
+    def write_usd(self) -> float:
+        """For what is written to the provider's cache."""
+        return self.input_usd if self.cache_write_usd is None else self.cache_write_usd
+
     def cost_usd(self, usage: Usage) -> float:
         """The price of `usage`."""
         fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
-        read = self.input_usd if self.cache_read_usd is None else self.cache_read_usd
-        write = self.input_usd if self.cache_write_usd is None else self.cache_write_usd
         return (
             fresh * self.input_usd
-            + usage.cache_read_tokens * read
-            + usage.cache_write_tokens * write
+            + usage.cache_read_tokens * self.read_usd
+            + usage.cache_write_tokens * self.write_usd
             + usage.output_tokens * self.output_usd
         ) / 1_000_000
 
@@ -189,7 +197,7 @@ def info_of(model: Model) -> ModelInfo:
 def assemble(events: Sequence[ModelEvent], finished: ReplyFinished | None = None) -> Message:
     """The message that a stream has told, or what there is of it when it was cut off."""
     if finished is None:
-        return Message("assistant", _parts(events, ReplyFinished()), stop=StopReason.CANCELLED)
+        return Message("assistant", _parts(events, ReplyFinished()), stop=StopReason.CANCELLED, usage=_told(events))
     if finished.usage is not None:
         _check_usage(finished.usage)
     if finished.message is not None:
@@ -197,6 +205,14 @@ def assemble(events: Sequence[ModelEvent], finished: ReplyFinished | None = None
     parts = _parts(events, finished)
     stop = finished.stop or _suggested_stop(parts)
     return Message("assistant", parts, "", finished.provider, finished.model, stop, finished.usage)
+
+
+def _told(events: Sequence[ModelEvent]) -> Usage | None:
+    """What a stream had told of its usage when it was cut off."""
+    for event in reversed(events):
+        if isinstance(event, UsageReported):
+            return msgspec.structs.replace(event.usage, precision="partial")
+    return None
 
 
 def _check_usage(usage: Usage) -> None:

@@ -5,6 +5,7 @@ matches a call decides: deny, then ask, then allow. Without a matching rule a ca
 asked about, and any other is allowed. When nobody can be asked, asking is denying.
 """
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -58,10 +59,10 @@ class Verdict(Struct, frozen=True):
         check.text("Verdict", "reason", self.reason)
 
 
-Gate: TypeAlias = Callable[[Sequence[PermissionRequest]], Awaitable[Sequence[Verdict]]]
+Gate: TypeAlias = Callable[[Sequence[PermissionRequest]], Sequence[Verdict] | Awaitable[Sequence[Verdict]]]
 """Answers each request of a batch, in order. A missing answer is a no, and so is an error."""
 
-Handler: TypeAlias = Callable[[Sequence[PermissionRequest]], Awaitable[Sequence[Verdict]]]
+Handler: TypeAlias = Callable[[Sequence[PermissionRequest]], Sequence[Verdict] | Awaitable[Sequence[Verdict]]]
 """Asks a person (or whoever decides) about the calls that no rule settles: one question for the whole batch."""
 
 
@@ -174,6 +175,7 @@ class Grants:
 
     def __init__(self, grants: Iterable[Grant] = ()) -> None:
         self._grants: dict[str, Grant] = {}
+        self._revoked: set[str] = set()
         for grant in grants:
             self.remember(grant)
 
@@ -181,7 +183,13 @@ class Grants:
         """Keep it; it replaces an older one for the same thing."""
         if not isinstance(grant, Grant):
             check.refuse("Grants", "grant", grant, "give a Grant, such as Grant.of_decision(…)")
+        self._revoked.discard(grant.grant_id)
         self._grants[grant.grant_id] = grant
+
+    def restore(self, grant: Grant) -> None:
+        """Take up again what a session's log remembers, unless it was revoked or decided anew since."""
+        if grant.grant_id not in self._revoked:
+            self._grants.setdefault(grant.grant_id, grant)
 
     def find(self, request: PermissionRequest) -> Grant | None:
         """The remembered verdict for a call. A denial outranks a permission."""
@@ -189,8 +197,11 @@ class Grants:
         return min(found, key=lambda grant: grant.allow, default=None)
 
     def revoke(self, grant_id: str) -> bool:
-        """Forget one; `False` when there is none of that name."""
-        return self._grants.pop(grant_id, None) is not None
+        """Take one back; `False` when there is none of that name. It holds as long as this object lives."""
+        if self._grants.pop(grant_id, None) is None:
+            return False
+        self._revoked.add(grant_id)
+        return True
 
     def __iter__(self) -> Iterator[Grant]:
         return iter(tuple(self._grants.values()))
@@ -227,14 +238,16 @@ class Permissions:
         matching = {rule.policy: rule for rule in reversed(self.rules) if rule.matches(request)}
         if rule := matching.get("deny"):
             return Verdict(allow=False, reason=f"denied by the rule {rule}")
+        grant = self.grants.find(request)
+        if grant is not None and not grant.allow:
+            return Verdict(allow=False, reason=grant.reason or f"denied before, for {grant.scope}")
         if "ask" not in matching:
             if rule := matching.get("allow"):
                 return Verdict(allow=True, reason=f"allowed by the rule {rule}")
             if not request.required:
                 return Verdict(allow=True, reason="the tool needs no permission")
-        if grant := self.grants.find(request):
-            word = "allowed" if grant.allow else "denied"
-            return Verdict(allow=grant.allow, reason=grant.reason or f"{word} before, for {grant.scope}")
+        if grant is not None:
+            return Verdict(allow=True, reason=grant.reason or f"allowed before, for {grant.scope}")
         return None
 
     def questions(self, requests: Sequence[PermissionRequest]) -> list[PermissionRequest]:
@@ -244,7 +257,8 @@ class Permissions:
     async def _ask(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
         if self.handler is None:
             return [NOBODY_TO_ASK] * len(requests)
-        answers = one_each(requests, list(await self.handler(requests)))
+        answered = self.handler(requests)
+        answers = one_each(requests, list(await answered if inspect.isawaitable(answered) else answered))
         for request, answer in zip(requests, answers, strict=True):
             if answer.scope != "once":
                 self.grants.remember(Grant.of_decision(decision_of(request, answer), request.session_id))

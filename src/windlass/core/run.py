@@ -41,7 +41,7 @@ CancelMode: TypeAlias = Literal["now", "after_tools", "after_turn"]
 """At once; when the calls that run now have their results; or when the reply and all its calls are settled."""
 DrainMode: TypeAlias = Literal["one", "all"]
 
-Shape: TypeAlias = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
+Shape: TypeAlias = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
 """What the model sees of a conversation. A pure view: what it returns is sent, and never kept."""
 
 

@@ -4,7 +4,7 @@ They read as adjectives, and stack: `retried(gated(model, budget))`. A wrapper o
 """
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, NoReturn, TypeAlias, cast
 
@@ -15,7 +15,7 @@ from .clock import SYSTEM_CLOCK, Clock
 from .error import AllModelsFailed, ConfigError, EmptyReply, ModelError, ReplyCutOff
 from .event import ErrorRaised, FailedOver, ModelEvent, ReplyFinished, RetryScheduled, TextDelta, ToolCallDelta
 from .message import Text, ToolCall, ToolResult
-from .model import Model, ModelInfo, Request, info_of, is_empty
+from .model import Model, ModelInfo, Price, Request, info_of, is_empty
 from .tool import Arguments, Finish, Prepare, Tool, ToolContext
 
 # -- models ------------------------------------------------------------------------------------------------------------
@@ -122,7 +122,10 @@ _SAYS_NOTHING = (RetryScheduled, FailedOver, ErrorRaised)
 
 
 def failover(*models: Model) -> Model:
-    """Ask the next model when one fails before it has said anything. One that has begun is never replaced."""
+    """Ask the next model when one fails before it has said anything. One that has begun is never replaced.
+
+    Costs are counted at the dearest price of all of them, so that a limit in money holds whoever answers.
+    """
     _check_models("failover", *models)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
@@ -145,7 +148,21 @@ def failover(*models: Model) -> Model:
                     yield FailedOver(info_of(model).name, following, type(error).__name__, str(error))
         raise AllModelsFailed(tuple(failed)) from failed[-1][1]
 
-    return Wrapped(info_of(models[0]), stream)
+    info = msgspec.structs.replace(info_of(models[0]), price=_dearest([info_of(model).price for model in models]))
+    return Wrapped(info, stream)
+
+
+def _dearest(prices: Sequence[Price | None]) -> Price | None:
+    """The highest of each price; unknown when one of them is."""
+    known = [price for price in prices if price is not None]
+    if len(known) < len(prices):
+        return None
+    return Price(
+        input_usd=max(price.input_usd for price in known),
+        output_usd=max(price.output_usd for price in known),
+        cache_read_usd=max(price.read_usd for price in known),
+        cache_write_usd=max(price.write_usd for price in known),
+    )
 
 
 def _check_models(name: str, *models: object) -> None:
