@@ -60,7 +60,7 @@ others: env ## the tests on each other installed Python from 3.11 on
 .PHONY: faults
 faults: env ## the long searches for faults
 	@echo "faults: the tests marked 'faults', in their longest form"
-	@WINDLASS_SEARCH=long $(BIN)/python -m pytest -m faults --timeout=0
+	@WINDLASS_SEARCH=long $(BIN)/python -m pytest -m faults --timeout=0 -o faulthandler_timeout=0
 
 .PHONY: bench
 bench: env ## measure, and print the tables of docs/performance.md

@@ -143,7 +143,7 @@ def test_a_session_needs_a_name_that_is_one(session_id: Any):
 
 
 async def test_each_run_without_a_session_is_a_conversation_of_its_own():
-    agent = Agent(ScriptedModel("One.", "Two."))
+    agent = Agent(ScriptedModel("One.", "Two."), store=MemoryStore())
     first, second = await agent.run("a"), await agent.run("b")
     assert first.session_id != second.session_id
     assert len(second.messages) == 2
@@ -177,7 +177,7 @@ async def test_a_run_can_be_streamed_without_a_session():
 
 async def test_cancelling_whoever_awaits_an_agent_cancels_its_run():
     held = Held()
-    agent = Agent(ScriptedModel(call("held")), tools=[held.tool])
+    agent = Agent(ScriptedModel(call("held")), tools=[held.tool], store=MemoryStore())
     task = asyncio.ensure_future(agent.run("Go"))
     async with asyncio.timeout(SECONDS):
         await held.started.wait()
@@ -208,3 +208,27 @@ async def test_every_watcher_is_told_about_every_session():
     await agent.session("a").run("x")
     await agent.session("b").run("y")
     assert len(first.of(RunEnded)) == len(second.of(RunEnded)) == 2
+
+
+async def test_runs_that_nobody_named_leave_nothing_in_memory():
+    agent = Agent(ScriptedModel("One.", "Two."))
+    await agent.run("Go")
+    assert [event async for event in agent.stream("Go")]
+    assert await agent.store.list() == []
+    await agent.replace(model=ScriptedModel("Three."), store=agent.store).run("Go")
+    assert len(await agent.store.list()) == 1
+
+
+async def test_what_tools_say_about_their_use_is_told_to_the_model_first():
+    @tool(prompt="Look before you leap.")
+    async def look() -> str:
+        """Looks."""
+        return "there"
+
+    model = ScriptedModel("Yes.", "Yes.")
+    await Agent(model, instructions="Be brief.", tools=[look]).run("Go")
+    await Agent(model, tools=[look]).run("Go")
+    assert [request.instructions for request in model.requests] == [
+        "Be brief.\n\nLook before you leap.",
+        "Look before you leap.",
+    ]

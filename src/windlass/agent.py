@@ -43,6 +43,7 @@ class Agent(Generic[D]):
     """Who answers, with what, under which rules. It does not change; `replace` makes another one."""
 
     __slots__ = (
+        "_forgetful",
         "accept",
         "clock",
         "deps",
@@ -119,6 +120,7 @@ class Agent(Generic[D]):
         _set(self, "toolbox", Toolbox(tools))
         _set(self, "tools", tuple(self.toolbox))
         _set(self, "store", open_store(store))
+        _set(self, "_forgetful", isinstance(store, str) and store == "memory:")
         _set(self, "permission", permission)
         _set(self, "limits", limits)
         _set(self, "settings", settings)
@@ -141,6 +143,7 @@ class Agent(Generic[D]):
     tools: tuple[Tool[..., Any], ...]
     toolbox: Toolbox
     store: Store
+    _forgetful: bool
     permission: Gate | None
     limits: Limits
     settings: Settings
@@ -162,8 +165,8 @@ class Agent(Generic[D]):
         return Session(self, session_id or new_id(), self.store if store is None else open_store(store))
 
     async def run(self, prompt: Content | Message, **overrides: Unpack[Overrides]) -> Outcome[Any]:
-        """Answer one prompt in a session of its own."""
-        session = self.session()
+        """Answer one prompt in a session of its own; without a store of its own, nothing is left of it afterwards."""
+        session = self._anonymous()
         try:
             return await session.run(prompt, **overrides)
         finally:
@@ -175,11 +178,15 @@ class Agent(Generic[D]):
 
     def stream(self, prompt: Content | Message, **overrides: Unpack[Overrides]) -> RunStream:
         """Answer one prompt in a session of its own, and tell each event as it happens."""
-        return self.session().stream(prompt, **overrides)
+        return self._anonymous().stream(prompt, **overrides)
+
+    def _anonymous(self) -> Session:
+        """A session that nobody has named. One that is kept in memory by default would never be found again."""
+        return self.session(store="memory:" if self._forgetful else None)
 
     def replace(self, **changes: Any) -> "Agent[Any]":
         """Another agent, which differs in what is given."""
-        fields = {name: getattr(self, name) for name in self.__slots__ if name != "toolbox"}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name not in {"toolbox", "_forgetful"}}
         return Agent(**{**fields, **changes})
 
     async def __aenter__(self) -> "Agent[D]":

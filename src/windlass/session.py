@@ -306,6 +306,7 @@ class Session:
         limits = overrides.get("limits", agent.limits)
         if limits.max_cost_usd is not None and info_of(model).price is None:
             raise ConfigError(f"max_cost_usd needs a model whose price is known, and {info_of(model).name!r} has none")
+        toolbox = Toolbox(overrides["tools"]) if "tools" in overrides else agent.toolbox
         return Run(
             session_id=self.session_id,
             run_id=run_id,
@@ -315,9 +316,9 @@ class Session:
             state=self._state,
             fanout=self._fanout,
             clock=agent.clock,
-            toolbox=Toolbox(overrides["tools"]) if "tools" in overrides else agent.toolbox,
+            toolbox=toolbox,
             mailbox=self.mailbox,
-            instructions=clean(overrides.get("instructions", agent.instructions)),
+            instructions=_instructions(overrides.get("instructions", agent.instructions), toolbox),
             settings=overrides.get("settings", agent.settings),
             limits=limits,
             gate=self._gate(overrides.get("permission", agent.permission)),
@@ -368,6 +369,11 @@ def _look_at(task: "asyncio.Future[Any]") -> None:
     """Take note of how a task ended, so that asyncio does not complain that nobody has."""
     if not task.cancelled():
         task.exception()
+
+
+def _instructions(text: str, toolbox: Toolbox) -> str:
+    """What the model is told first: the agent's own words, then what its tools have to say about their use."""
+    return clean("\n\n".join([part for part in (text, *[each.prompt for each in toolbox]) if part]))
 
 
 async def _wind_up(run: Run) -> Outcome[Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.core.material import events, jsons, messages, texts, torn_texts
 from windlass.core import codec
 from windlass.core.codec import DEEP, VERSION, decode_entry, decode_event, encode_entry, encode_event
-from windlass.core.error import UnreadableEntry
+from windlass.core.error import StoreError, UnreadableEntry
 from windlass.core.event import (
     Custom,
     Entry,
@@ -20,6 +20,7 @@ from windlass.core.event import (
     MessageAdded,
     RunEnded,
     RunStarted,
+    TextDelta,
     ToolFinished,
     Unknown,
 )
@@ -237,3 +238,9 @@ def test_an_entry_of_a_version_that_cannot_be_read_stops_the_reader_with_advice(
     message = rf"an entry of version {version}, and this is version {VERSION}: upgrade windlass"
     with pytest.raises(UnreadableEntry, match=message):
         decode_event(b'{"kind":"custom","name":"n"}', version=version)
+
+
+def test_an_event_that_nobody_could_read_again_is_refused_before_it_is_stored():
+    wrong: Any = 7
+    with pytest.raises(StoreError, match="'text_delta' cannot be stored.*fix what made it"):
+        encode_event(TextDelta(wrong))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.material import json_objects, media, texts, thoughts, torn_texts, usages
-from windlass.core.error import ConfigError
+from windlass.core.error import ConfigError, ModelError
 from windlass.core.event import (
     ErrorRaised,
     ModelEvent,
@@ -284,3 +284,9 @@ def test_a_price_that_is_none_is_refused(field, value):
 def test_settings_take_what_providers_take():
     settings = Settings(temperature=0.5, reasoning_effort="low", tool_choice="auto", stop_sequences=("END",), seed=7)
     assert (settings.reasoning_effort, settings.stop_sequences) == ("low", ("END",))
+
+
+@pytest.mark.parametrize("usage", ["12 tokens", Usage("12", 3)])  # type: ignore[arg-type]
+def test_usage_that_cannot_be_added_up_is_the_models_mistake(usage):
+    with pytest.raises(ModelError, match=r"whole numbers, as a Usage"):
+        assemble([TextDelta("Hi")], ReplyFinished(usage=usage))

@@ -1,4 +1,4 @@
-"""What may be done: requests, verdicts, rules, and what was decided before. Above: the loop. Below: nothing.
+"""What may be done: requests, verdicts, rules, and what was decided before. Above: the loop. Below: events.
 
 A gate is one function: it is given every call of a reply that may run and answers each. The strictest rule that
 matches a call decides: deny, then ask, then allow. Without a matching rule a call of a tool that needs permission is

@@ -1,7 +1,7 @@
 """One run: everything that the loop and an engine need, in one place. Above: `loop.py`, engines. Below: the rest.
 
 A `Run` is put together by the session, lives as long as one run, and is the face that authors of engines see. The
-loop reads from it and tells it what happened; it holds no logic of its own.
+loop reads from it and tells it what happened; when a run ends is decided by the functions that it was given.
 """
 
 import asyncio

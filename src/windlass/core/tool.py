@@ -1,4 +1,4 @@
-"""What can be done: tools, what they are given, and the box they come in. Above: the loop. Below: `schema.py`.
+"""What can be done: tools, and what they are given. Above: `toolbox.py` and the loop. Below: `schema.py`.
 
 A tool is a value: a description for the model, how to parse its arguments, and one async function to call. Wrappers
 (`wrap.py`) make a new tool from an old one.
