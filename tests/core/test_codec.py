@@ -242,5 +242,5 @@ def test_an_entry_of_a_version_that_cannot_be_read_stops_the_reader_with_advice(
 
 def test_an_event_that_nobody_could_read_again_is_refused_before_it_is_stored():
     wrong: Any = 7
-    with pytest.raises(StoreError, match="'text_delta' cannot be stored.*fix what made it"):
+    with pytest.raises(StoreError, match=r"'text_delta' cannot be stored.*fix what made it"):
         encode_event(TextDelta(wrong))
