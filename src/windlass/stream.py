@@ -70,9 +70,14 @@ class RunStream:
         task = self._started()
         task.add_done_callback(lambda _: subscription.close())
         try:
-            async for entry in subscription:
-                if entry.event.run_id == self.run_id or isinstance(entry.event, (Lagged, WatcherDropped)):
-                    yield entry.event
+            async for first in subscription:
+                event = first.event
+                while True:
+                    if event.run_id == self.run_id or isinstance(event, (Lagged, WatcherDropped)):
+                        yield event
+                    if not len(subscription):
+                        break
+                    event = subscription.take().event
             if task.done():
                 task.result()  # an error that ended it before it could be recorded is raised here
         finally:

@@ -504,3 +504,16 @@ async def test_a_removed_watcher_whose_last_call_hangs_is_ended_with_the_rest():
         await fanout.aclose(0)
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == tasks
+
+
+@pytest.mark.parametrize("backpressure", [False, True])
+async def test_a_reader_may_take_what_waits_without_waiting(backpressure):
+    fanout = Fanout[str](capacity=4)
+    subscription = fanout.subscribe(backpressure=backpressure, capacity=4)
+    for event in "abcd":
+        fanout.publish(event)
+    assert (len(subscription), fanout.congested) == (4, backpressure)
+    assert [subscription.take() for _ in range(4)] == ["a", "b", "c", "d"]
+    assert (len(subscription), fanout.congested) == (0, False)
+    subscription.close()
+    await fanout.aclose()

@@ -215,6 +215,14 @@ class Subscription(Generic[T]):
     def __anext__(self) -> Awaitable[T]:
         return self._buffer.get()
 
+    def __len__(self) -> int:
+        """How many events wait to be read."""
+        return len(self._buffer)
+
+    def take(self) -> T:
+        """The next event, of those that wait: for readers who want to catch up without waiting for each."""
+        return self._buffer.get_nowait()
+
     def receive(self, event: T) -> None:
         """Take an event; for the fan-out."""
         self._buffer.push(event)
@@ -246,9 +254,17 @@ class _SlowingSubscription(Subscription[T]):
 
     async def __anext__(self) -> T:
         event = await self._buffer.get()
+        self._make_room()
+        return event
+
+    def take(self) -> T:
+        event = self._buffer.get_nowait()
+        self._make_room()
+        return event
+
+    def _make_room(self) -> None:
         if len(self._buffer) <= self._full_at // 2:
             self._congestion.remove(self)
-        return event
 
     def receive(self, event: T) -> None:
         self._buffer.push(event)
