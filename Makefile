@@ -48,9 +48,10 @@ lint: env ## ruff, mypy and basedpyright (both strict), import-linter
 .PHONY: unit
 unit: env ## the tests on the interpreter of .venv, and all branches of windlass.core covered
 	@echo "unit: the tests on $$($(BIN)/python --version), with the branches of windlass.core counted"
-	@$(BIN)/coverage run -m pytest -q -m "not budget"
+	@$(BIN)/coverage run -m pytest -q -m "not budget" --ignore=tests/faults --ignore=tests/stores
 	@$(BIN)/coverage report
-	@echo "unit: the budgets, measured without the weight of counting"
+	@echo "unit: stores, searches for faults and budgets, without the weight of counting"
+	@$(BIN)/python -m pytest -q tests/faults tests/stores
 	@$(BIN)/python -m pytest -q -m budget
 
 .PHONY: others

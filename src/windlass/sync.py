@@ -8,7 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from .core.error import UsageError
 
@@ -45,19 +45,32 @@ def wait_for(work: Callable[[], Awaitable[T]]) -> T:
             "run_sync does not work inside a running event loop (a notebook, say): use `await agent.run(…)`"
         )
 
-    ended = threading.Event()
+    loop, ended = _background.loop(), threading.Event()
+    tasks: list[asyncio.Task[T]] = []
+    unwanted = False
 
     async def coroutine() -> T:
         try:
+            if unwanted:
+                raise asyncio.CancelledError
+            tasks.append(cast("asyncio.Task[T]", asyncio.current_task()))
             return await work()
         finally:
             ended.set()
 
-    future = asyncio.run_coroutine_threadsafe(coroutine(), _background.loop())
+    def stop() -> None:
+        nonlocal unwanted
+        unwanted = True
+        for task in tasks:
+            task.cancel()
+        if not tasks:
+            ended.set()
+
     try:
-        return future.result()
-    except BaseException:
-        if future.cancel():
+        return asyncio.run_coroutine_threadsafe(coroutine(), loop).result()
+    except BaseException:  # an interrupt may come at any moment, also before there is anything to wait for
+        if not ended.is_set():
+            loop.call_soon_threadsafe(stop)
             ended.wait(PATIENCE_SECONDS)
         raise
 
