@@ -21,6 +21,8 @@ WindlassError
   ├ Conflict               the log has grown since it was read
   ├ Fenced                 another driver has taken the session over
   ├ SessionNotFound
+  ├ SessionExists
+  ├ Unsupported            this store cannot do that
   └ UnreadableEntry        written by a newer version, and too important to skip
 """
 
@@ -153,6 +155,18 @@ class SessionNotFound(StoreError):
     """There is no session of this name in the store."""
 
     exit_code = 66
+
+
+class SessionExists(StoreError):
+    """There is a session of this name already; it has been left as it is."""
+
+    exit_code = 73
+
+
+class Unsupported(StoreError):
+    """This store cannot do what was asked; another one can."""
+
+    exit_code = 69
 
 
 class UnreadableEntry(StoreError):

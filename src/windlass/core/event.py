@@ -68,6 +68,15 @@ class RunResumed(Event, frozen=True):
     durable = True
 
 
+class RunWaiting(Event, frozen=True):
+    """The run cannot go on before somebody answers, and nobody drives it meanwhile. `resume` goes on."""
+
+    durable = True
+
+    asks: tuple[str, ...]
+    """The questions that are open."""
+
+
 class RunEnded(Event, frozen=True):
     """A run is over, however it went."""
 
@@ -233,12 +242,36 @@ class MessageAdded(Event, frozen=True):
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
-class PermissionAsked(Event, frozen=True):
-    """Somebody is being asked whether calls may be made: one question for the whole batch."""
+class QuestionAsked(Event, frozen=True):
+    """Somebody has to answer before the run goes on. It stays open, under this id, until `QuestionAnswered`."""
+
+    durable = True
 
     ask_id: str
-    calls: tuple[Mapping[str, Any], ...]
-    """Each call's `call_id`, `tool`, `action`, `target` and `arguments`."""
+    """What an answer has to name."""
+    about: Literal["permission", "settlement", "input"]
+    """Whether calls may be made (one question for the whole batch); what became of a call that a crash cut off; or
+    something that a tool wants to know."""
+    text: str = ""
+    """What is asked, in words."""
+    calls: tuple[Mapping[str, Any], ...] = ()
+    """The calls that it is about: each one's `call_id`, `tool`, `action`, `target`, `arguments`, `arguments_hash`."""
+    schema: Mapping[str, Any] | None = None
+    """What an answer must look like, as a JSON Schema; `None` when anything goes."""
+    expires_at: float | None = None
+    """When it is too late: then the answer is no. `None` for never."""
+
+
+class QuestionAnswered(Event, frozen=True):
+    """A question is settled; nobody can answer it a second time."""
+
+    durable = True
+
+    ask_id: str
+    answer: Any = None
+    """What was answered, as JSON values."""
+    source: str = ""
+    """Where the answer came from: `handler`, `post`, or `expired` when none came in time."""
 
 
 class PermissionDecided(Event, frozen=True):
@@ -323,6 +356,32 @@ class AutoContinued(Event, frozen=True):
     durable = True
 
     count: int
+
+
+class InboxAdded(Event, frozen=True):
+    """The agent waits for something from outside: the work of a job, a reply by mail, somebody's decision."""
+
+    durable = True
+
+    item_id: str
+    tag: str
+    """What kind of thing it is, for whoever answers."""
+    request: str
+    """What was asked for."""
+    blocking: bool = False
+    """Whether the model is reminded that it cannot go on without it."""
+    wake: bool = False
+    """Whether the answer begins a run when none is going."""
+
+
+class InboxResolved(Event, frozen=True):
+    """The answer has come, and the model is told it: stored together with the message that does."""
+
+    durable = True
+
+    item_id: str
+    response: Any = None
+    resolved_at: float = 0.0
 
 
 class HookInvoked(Event, frozen=True):

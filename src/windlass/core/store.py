@@ -2,11 +2,14 @@
 
 One driver grows a log. Each append is one compare-and-set: it names the entry it follows and the fence of its lease,
 and is refused when either is stale, so that a driver which was paused and replaced stops at its next append.
+
+Everybody else posts. A post is kept until the driver writes an entry of the same id into the log: that entry *is* the
+proof that it was taken, so it is taken once, in one transaction, whatever dies in between.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -36,14 +39,35 @@ class SessionInfo(Struct, frozen=True):
     created_at: float
     updated_at: float
     title: str = ""
-    """The beginning of the first message."""
+    """What it was called, or else the beginning of the first message."""
+    parent: str = ""
+    """The session it was forked from; empty when it was not, or when that one has been deleted."""
+    at: int = 0
+    """How many entries it shares with the session it was forked from."""
+
+
+class Post(Struct, frozen=True):
+    """Something for whoever drives a session, from anybody, at any time."""
+
+    id: str
+    """Names it: the same id posted twice is one post, also after it was taken."""
+    kind: str
+    """`steer`, `follow_up`, `cancel`, `answer`, `inbox`, …"""
+    body: Any = None
+    """What it says, as JSON values."""
+    at: float = 0.0
+    """When, in seconds since 1970."""
 
 
 class Store(Protocol):
     """Keeps the logs of sessions."""
 
-    async def acquire(self, session_id: str) -> Lease:
-        """The lease of a session, which is made if it is new. Raises `SessionBusy` naming who holds it."""
+    async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
+        """The lease of a session, which is made if it is new. Raises `SessionBusy` naming who holds it.
+
+        With `take_over` it is taken from whoever holds it, who is fenced from then on. A store that cannot do that
+        (because the holder has a lock of the kernel, say) raises `Unsupported`.
+        """
         ...
 
     async def release(self, lease: Lease) -> None:
@@ -53,8 +77,8 @@ class Store(Protocol):
         """Add entries, numbered from the log's end, all or none.
 
         When this returns they survive the death of this process, and with `sync` the loss of power, together with
-        everything before them. Entries whose ids are there already are not added again. Raises `Conflict` or
-        `Fenced`, and nothing has been written then.
+        everything before them. Entries whose ids are there already are not added again. A post whose id is that of an
+        entry has been taken. Raises `Conflict` or `Fenced`, and nothing has been written then.
         """
 
     async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
@@ -65,11 +89,116 @@ class Store(Protocol):
         """Sessions whose id begins with `prefix` and that hold something, the most recently used first."""
         ...
 
+    async def info(self, session_id: str) -> SessionInfo | None:
+        """The line of one session in the list; `None` when there is none, or it holds nothing."""
+        ...
+
     async def delete(self, session_id: str) -> None:
-        """Forget a session; one that is not there is not an error."""
+        """Forget a session, and leave no byte of it; one that is not there is not an error.
+
+        What its forks share with it stays, for them. Raises `SessionBusy` while it is being driven.
+        """
+
+    async def post(self, session_id: str, post: Post) -> bool:
+        """Keep a post until the session's driver takes it; the session need not exist yet.
+
+        It survives the loss of power when this returns. `False` when a post of this id was there already, be it
+        waiting or taken: then nothing has changed.
+        """
+        ...
+
+    async def posts(self, session_id: str) -> list[Post]:
+        """The posts that nobody has taken, in the order in which they came."""
+        ...
+
+    async def fork(self, session_id: str, new_id: str, *, at: int | None = None) -> None:
+        """Make a session that begins with the first `at` entries of another (all of them, when it is not said).
+
+        Nothing is copied that can be shared. Posts stay with the original. Raises `SessionNotFound`, `SessionExists`
+        when `new_id` holds something, and `ConfigError` when there are not that many entries.
+        """
+
+    async def redact(self, lease: Lease, entry: Entry) -> None:
+        """Put `entry` in the place of the one with its number, and leave no byte of that one, nor in forks.
+
+        Raises `Fenced`, and `Conflict` when there is no entry of this number.
+        """
 
     async def aclose(self) -> None:
         """Let go of files and connections."""
+
+
+Syntax: TypeAlias = Literal["words", "query"]
+"""How a search is written: plain words, all of which must occur; or the query language of the store."""
+
+
+class Hit(Struct, frozen=True):
+    """A place that a search has found."""
+
+    session_id: str
+    seq: int
+    """The entry."""
+    role: str
+    """Who said it: `user`, `assistant` or `tool`."""
+    snippet: str
+    """The words around it; what matched stands between « and »."""
+    score: float
+    """Higher is better. For ordering only: it means nothing across stores."""
+    at: float
+    """When it was said, in seconds since 1970."""
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A store that can be searched."""
+
+    async def search(
+        self,
+        query: str,
+        *,
+        syntax: Syntax = "words",
+        session_id: str = "",
+        prefix: str = "",
+        role: str = "",
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> list[Hit]:
+        """What people, models and tools have said, the best hits first; everything that was appended is found.
+
+        `session_id` and `prefix` narrow it to one session or to those whose id begins so; `role` to one of `user`,
+        `assistant` and `tool`; `since` and `until` to a time. Raises `ConfigError` for a query that makes no sense.
+        """
+        ...
+
+
+class StoreSize(Struct, frozen=True):
+    """What a store takes."""
+
+    total_bytes: int
+    """On disk, with everything."""
+    free_bytes: int
+    """Of these, what `vacuum` would give back."""
+    search_bytes: int
+    """Of these, what the search index takes."""
+    sessions: dict[str, int]
+    """The bytes of each session's own entries, without what it shares with others."""
+
+
+@runtime_checkable
+class Maintained(Protocol):
+    """A store that is looked after by hand."""
+
+    async def size(self) -> StoreSize:
+        """What it takes."""
+        ...
+
+    async def vacuum(self) -> None:
+        """Give back what is not used."""
+
+    async def backup(self, path: str) -> None:
+        """Write all of it to a new place, in one piece, while it may be in use. It appears there whole or not at all."""
 
 
 @runtime_checkable
