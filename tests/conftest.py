@@ -1,9 +1,20 @@
 """What all tests share: their plugins, and how hypothesis looks for counterexamples."""
 
 import hypothesis
+import pytest
+
+from windlass.core import faults
 
 pytest_plugins = ["pytester", "tests.needs", "tests.stores.postgres_server"]
 
 # A slow machine is no counterexample. The rest is left to hypothesis, which repeats itself under CI.
 hypothesis.settings.register_profile("windlass", deadline=None)
 hypothesis.settings.load_profile("windlass")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """When every run goes on from the log after each append, what no log keeps cannot be looked at."""
+    for item in items:
+        marker = item.get_closest_marker("in_memory")
+        if faults.always_resume and marker is not None:
+            item.add_marker(pytest.mark.skip(reason=f"no log keeps it: {marker.args[0]}"))

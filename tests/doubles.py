@@ -56,6 +56,11 @@ class WaitingStore:
         self.read = self._memory.read
         self.list = self._memory.list
         self.delete = self._memory.delete
+        self.info = self._memory.info
+        self.post = self._memory.post
+        self.posts = self._memory.posts
+        self.fork = self._memory.fork
+        self.redact = self._memory.redact
         self.aclose = self._memory.aclose
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:

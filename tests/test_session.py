@@ -14,6 +14,7 @@ from windlass import (
     Image,
     Limits,
     Message,
+    Outcome,
     PermissionRequest,
     Permissions,
     Session,
@@ -29,6 +30,7 @@ from windlass import (
     allow_all,
     ask,
     before,
+    later,
     tool,
     user,
 )
@@ -553,11 +555,11 @@ async def test_a_call_that_was_cancelled_before_it_began_has_no_result():
 
 async def test_a_call_whose_engine_fails_raises_what_went_wrong():
     class Broken(Permissions):
-        def questions(self, requests: Any) -> Any:
+        def settled(self, request: Any) -> Any:
             raise ZeroDivisionError("oops")
 
     with pytest.raises(ZeroDivisionError, match="oops"):
-        await Agent(ScriptedModel(), tools=[look], permission=Broken()).session().call("look", {})
+        await Agent(ScriptedModel(), tools=[look], permission=Broken(handler=later)).session().call("look", {})
 
 
 # -- after a crash -----------------------------------------------------------------------------------------------------
@@ -634,11 +636,19 @@ CRASH = (
 """All effects begun, one done, and one call that had not begun."""
 
 
+async def resumed_and_skipped(session: Session) -> Outcome[Any]:
+    """Somebody says that the call which asks is to be left alone."""
+    (question,) = (await session.resume()).questions
+    assert (question.about, question.calls[0]["call_id"]) == ("settlement", "c4")
+    await session.answer(question.ask_id, "skip")
+    return await session.resume()
+
+
 async def test_resuming_settles_each_call_by_its_effect():
     store, ledger = MemoryStore(), Ledger()
     await crashed(store, "s", *CRASH)
     session = Agent(ScriptedModel("Done."), tools=ledger.tools, store=store).session("s")
-    outcome = await session.resume()
+    outcome = await resumed_and_skipped(session)
     assert (outcome.status, outcome.text, outcome.run_id) == ("done", "Done.", "r1")
     assert_valid(outcome.messages)
     assert [(result.status, result.text) for result in outcome.messages[2].tool_results] == [
@@ -655,7 +665,7 @@ async def test_resuming_settles_each_call_by_its_effect():
 async def test_what_is_run_again_keeps_its_key_and_counts_its_attempts():
     store, ledger = MemoryStore(), Ledger()
     await crashed(store, "s", *CRASH)
-    await Agent(ScriptedModel("Done."), tools=ledger.tools, store=store).session("s").resume()
+    await resumed_and_skipped(Agent(ScriptedModel("Done."), tools=ledger.tools, store=store).session("s"))
     again = of(await log_of(store, "s"), ToolStarted)[5:]
     assert [(event.name, event.attempt, event.idempotency_key) for event in again] == [
         ("read", 2, "s/r1/c1"),
@@ -667,7 +677,7 @@ async def test_what_is_run_again_keeps_its_key_and_counts_its_attempts():
 async def test_resuming_is_logged_and_the_run_ends_once():
     store = MemoryStore()
     await crashed(store, "s", *CRASH)
-    await Agent(ScriptedModel("Done."), tools=Ledger().tools, store=store).session("s").resume()
+    await resumed_and_skipped(Agent(ScriptedModel("Done."), tools=Ledger().tools, store=store).session("s"))
     log = await log_of(store, "s")
     assert log[len(CRASH)] == RunResumed(run_id="r1")
     assert len(of(log, RunEnded)) == len(of(log, RunStarted)) == 1
@@ -740,7 +750,7 @@ async def test_what_was_allowed_before_the_crash_is_not_asked_about_again():
 async def test_a_call_whose_tool_is_gone_is_unknown_if_it_may_have_happened():
     store = MemoryStore()
     await crashed(store, "s", *CRASH)
-    outcome = await Agent(ScriptedModel("Done."), store=store).session("s").resume()
+    outcome = await resumed_and_skipped(Agent(ScriptedModel("Done."), store=store).session("s"))
     statuses = [result.status for result in outcome.messages[2].tool_results]
     assert statuses == [Status.ERROR, Status.ERROR, Status.UNKNOWN, Status.UNKNOWN, Status.OK, Status.ERROR]
 
@@ -920,7 +930,7 @@ async def test_a_watcher_that_raises_is_dropped_and_the_run_goes_on():
 
 
 async def test_a_watcher_that_never_returns_does_not_hold_up_the_run(monkeypatch):
-    monkeypatch.setattr("windlass.session.DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr("windlass.driver.DRAIN_SECONDS", 0.01)
     handled: list[Entry] = []
 
     async def stuck(entry: Entry) -> None:
@@ -959,9 +969,9 @@ async def test_a_run_that_is_still_being_opened_can_be_cancelled():
     class SlowToOpen(MemoryStore):
         opened = asyncio.Event()
 
-        async def acquire(self, session_id: str) -> Lease:
+        async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
             await self.opened.wait()
-            return await super().acquire(session_id)
+            return await super().acquire(session_id, take_over=take_over)
 
     store = SlowToOpen()
     session = Agent(ScriptedModel("Never said."), store=store).session("s")

@@ -26,14 +26,18 @@ if TYPE_CHECKING:
     from .core.error import Refused as Refused
     from .core.error import ReplyCutOff as ReplyCutOff
     from .core.error import SessionBusy as SessionBusy
+    from .core.error import SessionExists as SessionExists
     from .core.error import SessionNotFound as SessionNotFound
     from .core.error import StoreError as StoreError
     from .core.error import ToolError as ToolError
     from .core.error import UnreadableEntry as UnreadableEntry
+    from .core.error import Unsupported as Unsupported
     from .core.error import UsageError as UsageError
     from .core.error import WindlassError as WindlassError
     from .core.event import Entry as Entry
     from .core.event import Event as Event
+    from .core.event import QuestionAsked as QuestionAsked
+    from .core.inbox import InboxItem as InboxItem
     from .core.loop import react as react
     from .core.message import Audio as Audio
     from .core.message import Document as Document
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
     from .core.permission import ask as ask
     from .core.permission import deny as deny
     from .core.permission import deny_all as deny_all
+    from .core.permission import later as later
     from .core.proceed import auto_continue as auto_continue
     from .core.run import Accepted as Accepted
     from .core.run import Again as Again
@@ -79,6 +84,9 @@ if TYPE_CHECKING:
     from .core.stop import none_of as none_of
     from .core.stop import repeated_calls as repeated_calls
     from .core.stop import when_tool_called as when_tool_called
+    from .core.store import Hit as Hit
+    from .core.store import Post as Post
+    from .core.store import SessionInfo as SessionInfo
     from .core.tool import Skip as Skip
     from .core.tool import Tool as Tool
     from .core.tool import ToolContext as ToolContext
@@ -120,7 +128,9 @@ __all__ = [
     "Fenced",
     "Grants",
     "Halt",
+    "Hit",
     "Image",
+    "InboxItem",
     "Limits",
     "Message",
     "Model",
@@ -131,8 +141,10 @@ __all__ = [
     "Outcome",
     "PermissionRequest",
     "Permissions",
+    "Post",
     "Price",
     "ProviderDown",
+    "QuestionAsked",
     "RateLimited",
     "Refused",
     "ReplyCutOff",
@@ -141,6 +153,8 @@ __all__ = [
     "RunStream",
     "Session",
     "SessionBusy",
+    "SessionExists",
+    "SessionInfo",
     "SessionNotFound",
     "Settings",
     "Skip",
@@ -158,6 +172,7 @@ __all__ = [
     "ToolResult",
     "Toolbox",
     "UnreadableEntry",
+    "Unsupported",
     "Usage",
     "UsageError",
     "Verdict",
@@ -178,6 +193,7 @@ __all__ = [
     "deny_all",
     "failover",
     "gated",
+    "later",
     "log_tool_calls",
     "max_turns",
     "mirror_text",
@@ -215,17 +231,21 @@ _HOMES = {
         "Refused",
         "ReplyCutOff",
         "SessionBusy",
+        "SessionExists",
         "SessionNotFound",
         "StoreError",
         "ToolError",
         "UnreadableEntry",
+        "Unsupported",
         "UsageError",
         "WindlassError",
     ),
     ".core.event": (
         "Entry",
         "Event",
+        "QuestionAsked",
     ),
+    ".core.inbox": ("InboxItem",),
     ".core.loop": ("react",),
     ".core.message": (
         "Audio",
@@ -260,6 +280,7 @@ _HOMES = {
         "ask",
         "deny",
         "deny_all",
+        "later",
     ),
     ".core.proceed": ("auto_continue",),
     ".core.run": (
@@ -280,6 +301,11 @@ _HOMES = {
         "none_of",
         "repeated_calls",
         "when_tool_called",
+    ),
+    ".core.store": (
+        "Hit",
+        "Post",
+        "SessionInfo",
     ),
     ".core.tool": (
         "Skip",

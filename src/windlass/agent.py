@@ -16,13 +16,15 @@ from .core.loop import react
 from .core.message import Content, Message
 from .core.model import Model, Settings
 from .core.permission import Gate
-from .core.run import Accept, DrainMode, Engine, Outcome, Shape
+from .core.mailbox import DrainMode
+from .core.run import Accept, Engine, Outcome, Shape
 from .core.stop import GUARDRAILS, Guardrail, Limits, StopCondition
-from .core.store import Store
+from .core.store import Hit, Store
 from .core.tool import Tool
 from .core.toolbox import Toolbox
 from .models import open_model
-from .session import Overrides, Session
+from .override import Overrides
+from .session import Session, searchable
 from .stores import open_store
 from .stream import RunStream
 from .sync import wait_for
@@ -55,6 +57,7 @@ class Agent(Generic[D]):
         "limits",
         "model",
         "name",
+        "patience_seconds",
         "permission",
         "settings",
         "shape",
@@ -87,6 +90,7 @@ class Agent(Generic[D]):
         watchers: Sequence[Watcher[Entry]] = (),
         steering_mode: DrainMode = "one",
         follow_up_mode: DrainMode = "one",
+        patience_seconds: float = 0.0,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Describe an agent.
@@ -111,6 +115,7 @@ class Agent(Generic[D]):
             watchers: Who is told what happens, in every session.
             steering_mode: Whether waiting steering messages are handed over one at a time or all at once.
             follow_up_mode: The same for follow-ups.
+            patience_seconds: How long a run waits for an answer that nobody here can give, before it ends as `waiting`.
             clock: Where its time comes from.
         """
         _set(self, "model", open_model(model))
@@ -133,6 +138,7 @@ class Agent(Generic[D]):
         _set(self, "watchers", watchers)
         _set(self, "steering_mode", steering_mode)
         _set(self, "follow_up_mode", follow_up_mode)
+        _set(self, "patience_seconds", patience_seconds)
         _set(self, "clock", clock)
         self._check()
 
@@ -156,6 +162,7 @@ class Agent(Generic[D]):
     watchers: Sequence[Watcher[Entry]]
     steering_mode: DrainMode
     follow_up_mode: DrainMode
+    patience_seconds: float
     clock: Clock
 
     def session(self, session_id: str | None = None, *, store: Store | str | None = None) -> Session:
@@ -179,6 +186,10 @@ class Agent(Generic[D]):
     def stream(self, prompt: Content | Message, **overrides: Unpack[Overrides]) -> RunStream:
         """Answer one prompt in a session of its own, and tell each event as it happens."""
         return self._anonymous().stream(prompt, **overrides)
+
+    async def search(self, query: str, **narrowed: Any) -> list[Hit]:
+        """What was said in any session of its store. Takes what `Searchable.search` takes."""
+        return await searchable(self.store).search(query, **narrowed)
 
     def _anonymous(self) -> Session:
         """A session that nobody has named. One that is kept in memory by default would never be found again."""
@@ -223,6 +234,8 @@ class Agent(Generic[D]):
         for name in ("steering_mode", "follow_up_mode"):
             if getattr(self, name) not in {"one", "all"}:
                 check.refuse("Agent", name, getattr(self, name), "say 'one' or 'all'")
+        if not isinstance(self.patience_seconds, (int, float)) or self.patience_seconds < 0:
+            check.refuse("Agent", "patience_seconds", self.patience_seconds, "give a number of seconds, from 0")
         if not callable(getattr(self.clock, "monotonic", None)):
             check.refuse("Agent", "clock", self.clock, "give a clock, such as windlass.testing.FakeClock()")
         if self.limits.allowed_tools is not None:

@@ -15,8 +15,9 @@ from windlass.core.effect import Job, attempt, describe
 from windlass.core.event import ErrorRaised, ToolFinished, ToolStarted
 from windlass.core.fanout import Fanout
 from windlass.core.fold import State
+from windlass.core.mailbox import Mailbox
 from windlass.core.message import Status, ToolCall, ToolResult
-from windlass.core.run import Mailbox, Run
+from windlass.core.run import Run
 from windlass.core.store import Log
 from windlass.core.tool import Tool
 from windlass.core.toolbox import Toolbox

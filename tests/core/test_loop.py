@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.doubles import SECONDS, NotedStore, kind, log_of, of
@@ -530,7 +531,8 @@ async def test_steering_stays_where_it_is_when_the_limits_are_exhausted():
     sessions.append(agent.session())
     outcome = await sessions[0].run("Go")
     assert (outcome.status, outcome.reason) == ("limit", "max_turns")
-    assert [message.text for message in sessions[0].mailbox.steering] == ["Left!"]
+    (waiting,) = await agent.store.posts(sessions[0].session_id)
+    assert (waiting.kind, msgspec.convert(waiting.body, Message).text) == ("steer", "Left!")
 
 
 async def test_steering_during_an_answer_makes_the_run_go_on():
@@ -573,7 +575,7 @@ async def test_follow_ups_do_not_prolong_a_run_that_was_stopped():
     await session.follow_up("And then?")
     outcome = await session.run("Go")
     assert outcome.reason == "terminated"
-    assert len(session.mailbox.follow_ups) == 1
+    assert len(await session.store.posts(session.session_id)) == 1
 
 
 async def test_follow_ups_wait_when_the_limits_are_exhausted():
@@ -581,7 +583,7 @@ async def test_follow_ups_wait_when_the_limits_are_exhausted():
     await session.follow_up("And then?")
     outcome = await session.run("Go")
     assert (outcome.status, outcome.text) == ("done", "One.")
-    assert len(session.mailbox.follow_ups) == 1
+    assert len(await session.store.posts(session.session_id)) == 1
 
 
 # -- is this the end? --------------------------------------------------------------------------------------------------

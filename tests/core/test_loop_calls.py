@@ -547,6 +547,7 @@ async def test_progress_is_told_from_async_tools_and_from_threads():
     ]
 
 
+@pytest.mark.in_memory("what tools leave for each other")
 async def test_a_tool_is_given_everything_it_may_ask_for():
     seen: dict[str, Any] = {}
 
@@ -583,6 +584,7 @@ async def added() -> str:
     return "I am new"
 
 
+@pytest.mark.in_memory("tools are code")
 async def test_tools_added_during_a_run_are_offered_in_the_next_request_and_logged():
     @tool
     async def fetch(context: ToolContext) -> str:
@@ -617,6 +619,7 @@ async def test_tools_added_in_one_run_are_not_there_in_the_next():
     assert [spec.name for spec in model.requests[2].tools] == ["fetch"]
 
 
+@pytest.mark.in_memory("tools are code")
 async def test_tools_may_be_added_from_many_threads_at_once():
     barrier = threading.Barrier(8)
 

@@ -22,7 +22,7 @@ from windlass import (
     deny_all,
     tool,
 )
-from windlass.core.event import ErrorRaised, PermissionAsked, PermissionDecided, ToolStarted
+from windlass.core.event import ErrorRaised, PermissionDecided, QuestionAsked, ToolStarted
 from windlass.core.message import Status, ToolResult
 from windlass.core.schema import arguments_hash
 from windlass.stores.memory import MemoryStore
@@ -94,7 +94,7 @@ async def test_one_question_is_asked_for_all_the_calls_of_a_reply():
     )
     assert person.asked == [["delete", "delete"]]
     assert [result.status for result in results] == [Status.OK] * 3
-    (shown,) = recorder.of(PermissionAsked)
+    (shown,) = recorder.of(QuestionAsked)
     assert [(each["tool"], each["target"]) for each in shown.calls] == [("delete", "a"), ("delete", "b")]
 
 

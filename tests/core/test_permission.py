@@ -195,17 +195,12 @@ async def test_one_question_is_asked_for_all_open_calls_and_answers_come_in_the_
     verdicts = await permissions(batch)
     assert [verdict.allow for verdict in verdicts] == [True, False, False, True]
     assert person.asked == [[batch[1], batch[3]]]
-    assert permissions.questions(batch) == [batch[1], batch[3]]
 
 
 async def test_nobody_is_asked_about_nothing():
     person = Person()
     assert await Permissions(handler=person)([]) == []
     assert person.asked == []
-
-
-def test_without_a_handler_there_are_no_questions():
-    assert Permissions(ask()).questions([request()]) == []
 
 
 @pytest.mark.parametrize(

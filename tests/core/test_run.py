@@ -15,7 +15,7 @@ from windlass.core.event import Custom, ErrorRaised, MessageAdded, ModelRequeste
 from windlass.core.loop import act, react, turn
 from windlass.core.message import Usage, user
 from windlass.core.model import Price
-from windlass.core.run import Again, Mailbox, Outcome, Run
+from windlass.core.run import Again, Outcome, Run
 from windlass.testing import FakeClock, Recorder, Reply, ScriptedModel, call
 
 
@@ -88,19 +88,6 @@ async def test_a_run_in_which_the_model_never_spoke_has_no_message():
 def test_feedback_that_cannot_be_told_is_refused_where_it_is_made(given):
     with pytest.raises(ConfigError, match="Again"):
         Again(**given)
-
-
-# -- the mailbox -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("mode", "first", "second"), [("one", ["a"], ["b"]), ("all", ["a", "b"], [])])
-def test_a_mailbox_hands_over_one_message_or_all(mode, first, second):
-    mailbox = Mailbox(mode, mode)
-    for queue, take in ((mailbox.steering, mailbox.take_steering), (mailbox.follow_ups, mailbox.take_follow_ups)):
-        queue.extend([user("a"), user("b")])
-        assert [message.text for message in take()] == first
-        assert [message.text for message in take()] == second
-        assert take() == take() == []
 
 
 # -- what an engine can do ---------------------------------------------------------------------------------------------
@@ -195,6 +182,7 @@ async def test_a_turn_that_has_no_reply_yet_may_be_tried_again_at_the_limit():
     assert await inside(body, *replies, limits=Limits(max_turns=1)) == ["", "", "max_turns"]
 
 
+@pytest.mark.in_memory("tools are code")
 async def test_the_prefix_of_a_request_is_hashed_anew_only_when_it_changes():
     @tool
     async def more(context: ToolContext) -> str:
@@ -295,14 +283,14 @@ async def test_a_run_that_was_told_to_end_before_it_began_never_does(monkeypatch
         return run.outcome("done")
 
     session = Agent(ScriptedModel(), engine=engine).session()
-    build = session._build
+    build = session._driver._build
 
     def built(*args: Any) -> Run:
         run = build(*args)
         run.cancel("now")
         return run
 
-    monkeypatch.setattr(session, "_build", built)
+    monkeypatch.setattr(session._driver, "_build", built)
     outcome = await session.run("Go")
     assert (outcome.status, begun) == ("cancelled", [])
 

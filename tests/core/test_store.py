@@ -61,7 +61,7 @@ async def test_names_are_never_used_twice_however_the_appends_are_mixed():
 async def test_two_drivers_give_different_names():
     store = MemoryStore()
     lease = await store.acquire("s")
-    names_given = [Log(store, lease, 0, SYSTEM_CLOCK)._numbered(notes("a"))[0].id for _ in range(2)]
+    names_given = [Log(store, lease, 0, SYSTEM_CLOCK)._numbered(notes("a"), ())[0].id for _ in range(2)]
     assert len(set(names_given)) == 2
 
 

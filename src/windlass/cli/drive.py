@@ -14,11 +14,12 @@ from msgspec import Struct
 
 from windlass.agent import Agent
 from windlass.core.error import WindlassError
-from windlass.core.event import Event, PermissionAsked
+from windlass.core.event import Event, QuestionAsked
 from windlass.core.fold import fold
 from windlass.core.permission import Gate, Grants, Permissions, allow_all
 from windlass.core.run import Outcome
-from windlass.session import Overrides, Session
+from windlass.override import Overrides
+from windlass.session import Session
 from windlass.toolkits.basics import basics
 
 from .ask import TerminalQuestion
@@ -71,7 +72,7 @@ async def _perform(order: Order) -> int:
 
     def show(event: Event) -> None:
         report(event)
-        if question is not None and isinstance(event, PermissionAsked):
+        if question is not None and isinstance(event, QuestionAsked):
             question.all_shown()
 
     permission = _gate(question, yes=order.yes)

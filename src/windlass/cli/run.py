@@ -55,7 +55,7 @@ def run(
     run is done, 3 when it ended at a limit, 130 after Ctrl-C.
     """
     from windlass.core.stop import Limits
-    from windlass.session import Overrides
+    from windlass.override import Overrides
 
     from .drive import DEFAULT_MODEL, Order, carry_out
 

@@ -7,11 +7,9 @@ import asyncio
 import inspect
 from collections.abc import Sequence
 
-import msgspec
-
-from . import check
+from . import check, question
 from .effect import FAILURES, Job, denied, describe, error_result, out_of_calls, unknown
-from .event import Event, PermissionAsked, ToolFinished
+from .event import Event, LimitReached, ToolFinished
 from .message import ToolCall, ToolResult
 from .permission import NOBODY_TO_ASK, PermissionRequest, Permissions, Verdict, decision_of, one_each
 from .run import Run
@@ -23,6 +21,7 @@ async def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
     """The calls that can run. What the model got wrong goes back to it as a result."""
     jobs: list[Job] = []
     refused: list[ToolResult] = []
+    over: tuple[Event, ...] = ()
     most = run.limits.max_tool_calls
     for call in calls:
         job = await prepared(run, call)
@@ -30,19 +29,23 @@ async def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
             refused.append(job)
         elif most is not None and not job.attempts and run.state.tool_calls + len(jobs) >= most:
             refused.append(out_of_calls(call, most))
-            run.calls_refused = True
+            over = (LimitReached("max_tool_calls", run_id=run.run_id, path=run.path),)
         else:
             jobs.append(job)
     if refused:
-        await answer(run, refused)
+        await answer(run, refused, *over)
     return jobs
 
 
 async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
     """Resolve the tool, parse the arguments, let hooks see them, validate what will run."""
     before = run.state.started.get(call.call_id)
-    if before is not None and before.effect in {"at_most_once", "ask"}:
+    if before is not None and before.effect == "at_most_once":
         return unknown(call)
+    if before is not None and before.effect == "ask":
+        settled = await question.settlement(run, call)
+        if settled is not None:
+            return settled
     tool = run.toolbox.get(call.name)
     if tool is None:
         return error_result(call, f"there is no tool {call.name!r}; {run.toolbox.advice(call.name)}")
@@ -97,9 +100,8 @@ async def ask(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[Verdi
     """One verdict for each request."""
     if run.gate is None:
         return [Verdict(allow=True) if not each.required else NOBODY_TO_ASK for each in requests]
-    if isinstance(run.gate, Permissions) and (questions := run.gate.questions(requests)):
-        calls = tuple([msgspec.to_builtins(each) for each in questions])
-        run.show(PermissionAsked(f"{run.run_id}-{run.log.head}", calls, run_id=run.run_id, path=run.path))
+    if isinstance(run.gate, Permissions) and run.gate.handler is not None:
+        return await by_rules(run, run.gate, requests)
     try:
         answered = run.gate(requests)
         answers = list(await answered if inspect.isawaitable(answered) else answered)
@@ -109,6 +111,14 @@ async def ask(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[Verdi
         run.report(error, "the permission gate")
         return [Verdict(allow=False, reason=f"permission denied: asking failed ({describe(error)})")] * len(requests)
     return one_each(requests, answers)
+
+
+async def by_rules(run: Run, gate: Permissions, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+    """What the rules say, and for the rest somebody."""
+    verdicts = [gate.settled(each) for each in requests]
+    asked = [each for each, verdict in zip(requests, verdicts, strict=True) if verdict is None]
+    answers = iter(await question.permission(run, gate, asked) if asked else ())
+    return [next(answers) if verdict is None else verdict for verdict in verdicts]
 
 
 async def answer(run: Run, results: Sequence[ToolResult], *decisions: Event) -> None:

@@ -4,8 +4,8 @@ The envelope is open: it is decoded first, and an event of an unknown kind is ke
 marked it critical. What is written can always be read back, and no content can make writing fail.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Union
 
 import msgspec
 
@@ -25,6 +25,7 @@ DEEP = 400
 """Data with more brackets than this is looked into: it may be nested so deep that it could not be read back."""
 
 _encoder = msgspec.json.Encoder()
+_packer = msgspec.msgpack.Encoder()
 _type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
 
 
@@ -44,7 +45,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
 _envelopes = msgspec.json.Decoder(_Envelope)
 _kinds = msgspec.json.Decoder(_Kind)
-_decoders: dict[str, msgspec.json.Decoder[Event]] = {}
+_decoders: dict[type[Event], msgspec.json.Decoder[Event]] = {}
 
 
 def encode_event(event: Event) -> bytes:
@@ -57,7 +58,7 @@ def encode_event(event: Event) -> bytes:
         return _encoded(_as_it_came(event))
     raw = _encoded(event)
     try:
-        decode_event(raw)
+        _decoder(type(event)).decode(raw)
     except msgspec.ValidationError as error:
         kind = event.__struct_config__.tag
         message = f"an event of kind {kind!r} cannot be stored, for nobody could read it ({error}): fix what made it"
@@ -83,10 +84,14 @@ def decode_event(raw: bytes, *, critical: bool = False, version: int = VERSION) 
     known = EVENTS.get(kind)
     if known is None or known is Unknown:
         return _unknown(kind, raw, critical=critical)
+    return _decoder(known).decode(raw)
+
+
+def _decoder(kind: type[Event]) -> "msgspec.json.Decoder[Event]":
     decoder = _decoders.get(kind)
     if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(known)
-    return decoder.decode(raw)
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -101,6 +106,54 @@ def decode_entry(raw: bytes) -> Entry:
     envelope = _envelopes.decode(raw)
     event = decode_event(bytes(envelope.event), critical=envelope.critical, version=envelope.v)
     return Entry(envelope.seq, envelope.at, event, envelope.id)
+
+
+# -- many at once ------------------------------------------------------------------------------------------------------
+
+
+def encode_events(events: Iterable[Event]) -> bytes:
+    """Events as one array of JSON, each as `encode_event` writes it."""
+    return b"[%b]" % b",".join([encode_event(event) for event in events])
+
+
+def pack_events(events: Sequence[Event]) -> bytes:
+    """Events that have been read, for `decode_events` to read again: smaller than JSON, and read in less time.
+
+    It is MessagePack, unless there are numbers in them that only JSON can hold. What nobody has read yet goes through
+    `encode_events`, which sees to it that it can be.
+    """
+    try:
+        return _packer.encode([_as_it_came(event) if type(event) is Unknown else event for event in events])
+    except OverflowError:
+        return encode_events(events)
+
+
+def decode_events(raw: bytes, *, critical: Collection[str] = (), version: int = VERSION) -> list[Event]:
+    """The events that `encode_events` or `pack_events` wrote; `critical` has the kinds that their writer marked so."""
+    is_json = raw[:1] == b"["  # in MessagePack, this would be a number
+    if version == VERSION:
+        try:
+            return (_all_in_json if is_json else _all_packed).decode(raw)
+        except msgspec.ValidationError:
+            pass  # a kind that is not known, most likely: one by one, each is kept or told
+    bodies = _bodies_in_json.decode(raw) if is_json else [_encoder.encode(body) for body in msgspec.msgpack.decode(raw)]
+    return [
+        decode_event(bytes(body), critical=bool(critical) and _kinds.decode(body).kind in critical, version=version)
+        for body in bodies
+    ]
+
+
+_bodies_in_json = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+# Made here, while the module is imported and no other thread can be at it: msgspec prepares each type when it is first
+# used, and two threads that do so at the same moment crash the process.
+_KNOWN: Any = list[Union[tuple(kind for kind in EVENTS.values() if kind is not Unknown)]]  # type: ignore[misc] # noqa: UP007 - of a tuple that is known only now
+_all_in_json: "msgspec.json.Decoder[list[Event]]" = msgspec.json.Decoder(_KNOWN)
+_all_packed: "msgspec.msgpack.Decoder[list[Event]]" = msgspec.msgpack.Decoder(_KNOWN)
+
+
+# -- what is not as it should be ---------------------------------------------------------------------------------------
 
 
 def _unknown(kind: str, raw: bytes, *, critical: bool) -> Event:

@@ -249,15 +249,12 @@ class QuestionAsked(Event, frozen=True):
 
     ask_id: str
     """What an answer has to name."""
-    about: Literal["permission", "settlement", "input"]
-    """Whether calls may be made (one question for the whole batch); what became of a call that a crash cut off; or
-    something that a tool wants to know."""
+    about: Literal["permission", "settlement"]
+    """Whether calls may be made (one question for the whole batch), or what became of a call that a crash cut off."""
     text: str = ""
     """What is asked, in words."""
     calls: tuple[Mapping[str, Any], ...] = ()
     """The calls that it is about: each one's `call_id`, `tool`, `action`, `target`, `arguments`, `arguments_hash`."""
-    schema: Mapping[str, Any] | None = None
-    """What an answer must look like, as a JSON Schema; `None` when anything goes."""
     expires_at: float | None = None
     """When it is too late: then the answer is no. `None` for never."""
 
@@ -339,6 +336,15 @@ class ToolsChanged(Event, frozen=True):
 # -- what steps in -----------------------------------------------------------------------------------------------------
 
 
+class LimitReached(Event, frozen=True):
+    """The run may not go on much longer, and the model has been told."""
+
+    durable = True
+
+    limit: str
+    """`max_tool_calls`, or another one of the `Limits`."""
+
+
 class GuardrailTripped(Event, frozen=True):
     """The model goes in circles: it is told so, and in the end stopped."""
 
@@ -356,6 +362,15 @@ class AutoContinued(Event, frozen=True):
     durable = True
 
     count: int
+
+
+class PostTaken(Event, frozen=True):
+    """A post was taken that came too late to change anything: a cancel of a run that is over, a second answer."""
+
+    durable = True
+
+    about: str
+    """The kind of the post."""
 
 
 class InboxAdded(Event, frozen=True):

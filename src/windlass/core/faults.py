@@ -7,6 +7,9 @@ that is yet to start, by the environment:
 
     WINDLASS_FAULTS="store.append.before_commit=kill,loop.effect_done=raise@3"
 
+With `WINDLASS_ALWAYS_RESUME=1` in the environment a run is thrown away after every append that leaves no effect under
+way, and another one goes on from the log: whatever works in this mode survives a crash at any of these places.
+
 Actions: `kill` (SIGKILL to ourselves), `stop` (SIGSTOP to ourselves), `raise` (`FaultInjected`). With `@N` it happens
 the N-th time the point is passed and at no other; without, every time.
 """
@@ -18,6 +21,11 @@ from .error import ConfigError
 
 VARIABLE = "WINDLASS_FAULTS"
 """The environment variable that arms points from outside."""
+
+ALWAYS_RESUME = "WINDLASS_ALWAYS_RESUME"
+"""The environment variable that makes every run go on from the log after every append."""
+
+always_resume = os.environ.get(ALWAYS_RESUME, "") not in {"", "0"}
 
 POINTS: Mapping[str, str] = {
     "loop.requested": "the request to the model is stored, and nothing has been sent",

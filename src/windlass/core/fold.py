@@ -7,15 +7,24 @@ cannot differ. Nothing here asks for time, chance or the outside world.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast, overload
 
+from msgspec import Struct
+
 from .event import (
     Entry,
     Event,
+    InboxAdded,
+    InboxResolved,
+    LimitReached,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
+    QuestionAnswered,
+    QuestionAsked,
     ReplyDiscarded,
     RunEnded,
+    RunResumed,
     RunStarted,
+    RunWaiting,
     ToolFinished,
     ToolStarted,
 )
@@ -58,6 +67,18 @@ class View(Sequence[Message]):
         return f"View({list(self)!r})"
 
 
+class Past(Struct, frozen=True):
+    """A run that had a name of the caller's, so that its outcome can be told again."""
+
+    run_id: str
+    first: int
+    """Where in the transcript it begins."""
+    last: int = 0
+    """Where in the transcript it ends."""
+    ended: RunEnded | None = None
+    """How; `None` while it has not."""
+
+
 class State:
     """What the log of a session amounts to."""
 
@@ -65,14 +86,20 @@ class State:
         "_messages",
         "_unsummed",
         "_usage",
+        "answers",
+        "asks",
         "attempts",
         "call_ids",
         "decided",
         "ended",
         "first",
+        "inbox",
+        "inputs",
         "latest",
         "latest_results",
+        "limit",
         "open_calls",
+        "recoveries",
         "remembered",
         "reply",
         "results",
@@ -80,6 +107,7 @@ class State:
         "started",
         "tool_calls",
         "turns",
+        "waiting",
     )
 
     def __init__(self) -> None:
@@ -116,6 +144,20 @@ class State:
         """What was decided about those calls."""
         self.remembered: list[PermissionDecided] = []
         """What was decided for longer than one call."""
+        self.asks: dict[str, QuestionAsked] = {}
+        """The questions of that run."""
+        self.answers: dict[str, QuestionAnswered] = {}
+        """The answers to them that there are."""
+        self.waiting = False
+        """Whether that run cannot go on before somebody answers."""
+        self.recoveries = 0
+        """How often that run was taken up again since it last got anywhere."""
+        self.limit = ""
+        """The limit that keeps that run from going on, if one does."""
+        self.inbox: dict[str, InboxAdded] = {}
+        """What the agent waits for from outside."""
+        self.inputs: dict[str, Past] = {}
+        """The runs whose input has a name, by that name."""
 
     @property
     def messages(self) -> View:
@@ -137,6 +179,26 @@ class State:
         return last if last is not None and last.role == "assistant" else None
 
     @property
+    def unfollowed(self) -> Message | None:
+        """The last reply of that run, when nothing has followed it but the results of its calls."""
+        if self.reply is not None or self.attempts:
+            return self.reply
+        messages = self._messages
+        if len(messages) > self.first + 1 and messages[-1].role == "tool":
+            return messages[-2]
+        return self.answer
+
+    @property
+    def steered(self) -> bool:
+        """Whether the last thing that the model was told is steering, and it has not answered yet."""
+        return bool(self._messages) and self._messages[-1].origin == "steering"
+
+    @property
+    def questions(self) -> list[QuestionAsked]:
+        """The questions that nobody has answered."""
+        return [each for ask_id, each in self.asks.items() if ask_id not in self.answers]
+
+    @property
     def interrupted(self) -> bool:
         """Whether a run was begun and not ended."""
         return self.run is not None and self.ended is None
@@ -154,15 +216,53 @@ class State:
 
     def run_started(self, event: RunStarted) -> None:
         """A run begins: its counters do too."""
-        self.run, self.ended = event, None
+        self.run, self.ended, self.waiting, self.limit = event, None, False, ""
         self.first = len(self._messages)
-        self.turns = self.attempts = self.tool_calls = 0
+        self.turns = self.attempts = self.tool_calls = self.recoveries = 0
+        if event.input_id:
+            self.inputs[event.input_id] = Past(event.run_id, self.first)
         self._usage = NO_USAGE
         self._unsummed.clear()
 
     def run_ended(self, event: RunEnded) -> None:
-        """The run is over."""
-        self.ended = event
+        """The run is over, and with it its questions."""
+        self.ended, self.waiting = event, False
+        if self.asks:
+            self.asks.clear()
+            self.answers.clear()
+        if self.run is not None and self.run.input_id:
+            past = Past(event.run_id, self.first, len(self._messages), event)
+            self.inputs[self.run.input_id] = past
+
+    def run_waiting(self, _event: RunWaiting) -> None:
+        """It stands still until somebody answers: that is no failure."""
+        self.waiting, self.recoveries = True, 0
+
+    def run_resumed(self, _event: RunResumed) -> None:
+        """Somebody takes it up again."""
+        self.waiting = False
+        self.recoveries += 1
+
+    def limit_reached(self, event: LimitReached) -> None:
+        """It may not go on."""
+        self.limit = event.limit
+
+    def question_asked(self, event: QuestionAsked) -> None:
+        """A question is open."""
+        self.asks[event.ask_id] = event
+
+    def question_answered(self, event: QuestionAnswered) -> None:
+        """It is settled."""
+        self.answers[event.ask_id] = event
+        self.recoveries = 0
+
+    def inbox_added(self, event: InboxAdded) -> None:
+        """The agent waits for something."""
+        self.inbox[event.item_id] = event
+
+    def inbox_resolved(self, event: InboxResolved) -> None:
+        """It has come."""
+        self.inbox.pop(event.item_id, None)
 
     def model_requested(self, event: ModelRequested) -> None:
         """A turn begins, or is tried again."""
@@ -172,6 +272,7 @@ class State:
     def message_added(self, event: MessageAdded) -> None:
         """The transcript grows; a reply with calls waits for their results."""
         message = event.message
+        self.recoveries = 0
         if message.role != "assistant":
             self._messages.append(message)
             return
@@ -201,6 +302,7 @@ class State:
     def tool_finished(self, event: ToolFinished) -> None:
         """A call has its result; the last one completes the turn."""
         call_id, calls, results = event.call_id, self.open_calls, self.results
+        self.recoveries = 0
         self.started.pop(call_id, None)
         if self.decided:
             self.decided.pop(call_id, None)
@@ -225,12 +327,19 @@ class State:
 _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     RunStarted: State.run_started,
     RunEnded: State.run_ended,
+    RunWaiting: State.run_waiting,
+    RunResumed: State.run_resumed,
     ModelRequested: State.model_requested,
     MessageAdded: State.message_added,
     ToolStarted: State.tool_started,
     ToolFinished: State.tool_finished,
     PermissionDecided: State.permission_decided,
     ReplyDiscarded: State.reply_discarded,
+    LimitReached: State.limit_reached,
+    QuestionAsked: State.question_asked,
+    QuestionAnswered: State.question_answered,
+    InboxAdded: State.inbox_added,
+    InboxResolved: State.inbox_resolved,
 }
 
 
@@ -248,7 +357,13 @@ INTERRUPTED = (
 NOT_STARTED = "This call was not started: the run ended before its turn came. It had no effect."
 
 
-def repairs(state: State) -> list[Event]:
+CUT_OFF = ("failed", "interrupted", "the process ended")
+UNANSWERED = ("cancelled", "unanswered", "the conversation went on without an answer")
+CRASHES = ("parked", "crash_loop", "the process ended again and again at this place")
+"""How a run is closed that nobody drives: status, reason, words."""
+
+
+def repairs(state: State, ending: tuple[str, str, str] = CUT_OFF) -> list[Event]:
     """What has to be added to a log whose last run was cut off, so that a new message can follow.
 
     A call that was started becomes *unknown*, one that was not says so, and the run is closed. Repairing twice finds
@@ -262,8 +377,8 @@ def repairs(state: State) -> list[Event]:
     loose = [start for call_id, start in state.started.items() if call_id not in state.open_calls]
     events += [_settled(start.call_id, start.name, start.run_id, started=True) for start in loose]
     if state.interrupted:
-        ended = RunEnded("failed", "interrupted", "the process ended", state.usage, turns=state.turns, run_id=run_id)
-        events.append(ended)
+        status, reason, words = ending
+        events.append(RunEnded(status, reason, words, state.usage, turns=state.turns, run_id=run_id))
     return events
 
 

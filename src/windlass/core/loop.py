@@ -36,13 +36,16 @@ from .event import (
     ReplyFinished,
     RetryScheduled,
     RunEnded,
+    RunWaiting,
     ToolsChanged,
     TurnEnded,
     TurnStarted,
 )
+from .mailbox import Delivery
 from .message import Message, Status, StopReason, ToolCall, ToolResult, user
 from .model import Request, assemble, is_empty, sound
 from .plain import words_of
+from .question import Suspended
 from .run import Accepted, Again, Engine, Outcome, Run, Shape
 from .stop import Guardrail, Halt, Nudge, Step, holds
 from .store import wait_through
@@ -62,6 +65,8 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
         check.returned("engine", engine, outcome, Outcome, "an Outcome, such as run.outcome('done')")
     except asyncio.CancelledError as error:
         outcome = await (given_up(run) if run.interrupted else failed(run, error))
+    except Suspended:
+        return await suspended(run)
     except StoreError:
         raise  # what cannot be recorded cannot be concluded: opening the session again will repair it
     except Exception as error:  # noqa: BLE001 - whatever went wrong becomes an outcome that keeps the work
@@ -70,8 +75,16 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
         if timer is not None:
             timer.cancel()
     with suppress(asyncio.CancelledError):  # it is stored, and the run is over: there is nothing left to cancel
-        await run.emit(ended(run, outcome), sync=True)
+        await run.emit(*run.closing, ended(run, outcome), sync=True)
     return outcome
+
+
+async def suspended(run: Run) -> Outcome[Any]:
+    """The run stands still, with its calls open, until somebody answers: it is not over, and nobody drives it."""
+    waiting = RunWaiting(tuple([each.ask_id for each in run.state.questions]), run_id=run.run_id, path=run.path)
+    with suppress(asyncio.CancelledError):  # it is stored, and there is nothing left to cancel
+        await run.emit(waiting, sync=True)
+    return run.outcome("waiting", "question")
 
 
 async def given_up(run: Run) -> Outcome[Any]:
@@ -89,21 +102,22 @@ async def failed(run: Run, error: BaseException) -> Outcome[Any]:
 
 async def settle_rest(run: Run) -> None:
     """Give a result to each call that the end of the run leaves open."""
+    run.forgettable = False
     with suppress(asyncio.CancelledError):  # they are stored, and the run is over
         await answer(run, left_open(run, run.state.started))
 
 
 async def react(run: Run) -> Outcome[Any]:
     """Reason and act: the engine that all others are built around."""
-    reply = run.state.reply or run.state.answer  # the log may have left a reply that nothing has followed yet
+    reply = run.state.unfollowed  # the log may have left a reply that nothing has followed yet
     while True:
         if reply is None:
             if limit := run.exhausted():
                 return run.outcome("limit", limit)
-            if run.mailbox.steering:
-                await inject(run, run.mailbox.take_steering())
+            if run.mailbox.due and not run.state.steered:
+                await deliver(run, run.mailbox.take_due(run.state.inbox))
             reply = await turn(run)
-        outcome = await (after_calls(run, reply) if run.state.open_calls else after_answer(run, reply))
+        outcome = await (after_calls(run, reply) if reply.tool_calls else after_answer(run, reply))
         if run.fanout.watched:
             run.show(TurnEnded(run.state.turns, run.state.usage, run_id=run.run_id, path=run.path))
         if outcome is not None:
@@ -212,7 +226,7 @@ async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
         return run.outcome("stopped", str(reply.stop))
     limit = run.exhausted()
-    if run.mailbox.steering and not limit:
+    if run.mailbox.due and not limit:
         return None
     for accept in run.accept:
         verdict = accept(run, reply)
@@ -222,27 +236,25 @@ async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
             check.returned("accept", accept, verdict, Again, "Accepted() or Again(…)")
             if limit:
                 return run.outcome("limit", limit)
-            if verdict.event is not None:
-                await run.emit(run.stamped(verdict.event))
-            await inject(run, [user(verdict.feedback, origin=verdict.origin)])
+            beside = () if verdict.event is None else (run.stamped(verdict.event),)
+            await inject(run, [user(verdict.feedback, origin=verdict.origin)], *beside)
             return None
     if run.mailbox.follow_ups and not limit:
-        await inject(run, run.mailbox.take_follow_ups())
+        await deliver(run, run.mailbox.take_follow_ups())
         return None
     return run.outcome("done")
 
 
 async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
     """Carry out the calls of the reply, then see whether to go on. Steering outranks every reason to stop."""
-    calls = tuple(run.state.open_calls.values())
-    results = await act(run, reply)
+    results = await act(run, reply) if run.state.open_calls else run.state.latest_results
     if run.cancelling is not None:
         return run.outcome("cancelled", "cancelled")
-    if run.mailbox.steering and not run.exhausted():
+    if run.mailbox.due and not run.exhausted():
         return None
     if terminated(results):
         return run.outcome("stopped", "terminated")
-    step = Step(run.state.turns, reply, calls, results, run.messages)
+    step = Step(run.state.turns, reply, reply.tool_calls, results, run.messages)
     if run.stop is not None and await holds(run.stop, step):
         return run.outcome("stopped", "stop_condition")
     tripped = [(each, verdict) for each in run.guardrails if (verdict := each(step)) is not None]
@@ -260,23 +272,29 @@ def terminated(results: Sequence[ToolResult]) -> bool:
     return ran
 
 
-async def guard(run: Run, tripped: Sequence[tuple[Guardrail, Nudge | Halt]]) -> Outcome[Any] | None:
+async def guard(run: Run, verdicts: Sequence[tuple[Guardrail, Nudge | Halt]]) -> Outcome[Any] | None:
     """Stop a model that goes in circles, or tell it so first."""
-    named = [(getattr(each, "__name__", type(each).__name__), verdict) for each, verdict in tripped]
+    named = [(getattr(each, "__name__", type(each).__name__), verdict) for each, verdict in verdicts]
     for name, verdict in named:
         if isinstance(verdict, Halt):
-            await run.emit(GuardrailTripped(name, verdict.count, "halt", run_id=run.run_id, path=run.path))
+            run.closing.append(GuardrailTripped(name, verdict.count, "halt", run_id=run.run_id, path=run.path))
             return run.outcome("stopped", name)
-    for name, verdict in named:
-        if isinstance(verdict, Nudge):
-            await run.emit(GuardrailTripped(name, verdict.count, "nudge", run_id=run.run_id, path=run.path))
-            await inject(run, [user(verdict.text, origin="guardrail")])
+    nudges = [(name, verdict) for name, verdict in named if isinstance(verdict, Nudge)]
+    tripped = [GuardrailTripped(name, each.count, "nudge", run_id=run.run_id, path=run.path) for name, each in nudges]
+    if nudges:
+        await inject(run, [user(each.text, origin="guardrail") for _, each in nudges], *tripped)
     return None
 
 
-async def inject(run: Run, messages: Sequence[Message]) -> None:
-    """Add messages to the conversation, which therefore goes on."""
-    await run.emit(*[MessageAdded(each, run_id=run.run_id, path=run.path) for each in messages])
+async def deliver(run: Run, delivery: Delivery) -> None:
+    """Tell the model what has come from outside. Storing it takes it out of the mailbox, in the same append."""
+    events, names = delivery
+    await run.emit(*[run.stamped(each) for each in events], names=names)
+
+
+async def inject(run: Run, messages: Sequence[Message], *beside: Event) -> None:
+    """Add messages to the conversation, which therefore goes on; in the same append, what there is to be said of it."""
+    await run.emit(*beside, *[MessageAdded(each, run_id=run.run_id, path=run.path) for each in messages])
 
 
 # -- the calls of a reply ----------------------------------------------------------------------------------------------
@@ -326,6 +344,8 @@ def direct(call: ToolCall) -> Engine:
 
 async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
     """Run the jobs, up to the limit at a time. A tool that is not parallel has the floor to itself."""
+    if run.cancelling == "after_tools":
+        return
     if len(jobs) == 1:  # alone: a task of its own would only cost time
         await intend(run, jobs)
         await settle(run, jobs[0])

@@ -210,7 +210,21 @@ class Grants:
 class Permissions:
     """The gate that we ship: rules, what was decided before, and somebody to ask."""
 
-    def __init__(self, *rules: Rule, handler: Handler | None = None, grants: Grants | None = None) -> None:
+    def __init__(
+        self,
+        *rules: Rule,
+        handler: Handler | None = None,
+        grants: Grants | None = None,
+        expires_seconds: float | None = None,
+    ) -> None:
+        """Decide by rules, and ask about the rest.
+
+        Args:
+            rules: Made by `allow`, `deny` and `ask`.
+            handler: Asks somebody who is here; or `later`, and the run waits for an answer from anywhere.
+            grants: What was decided before, to be shared by several agents.
+            expires_seconds: How long a question stays open; then the answer is no.
+        """
         for rule in rules:
             if not isinstance(rule, Rule):
                 message = f"{rule!r} is not a rule: use allow(…), deny(…) or ask(…)"
@@ -220,8 +234,11 @@ class Permissions:
             raise ConfigError(message)
         if grants is not None and not isinstance(grants, Grants):
             check.refuse("Permissions", "grants", grants, "give a Grants(…)")
+        if expires_seconds is not None and not (isinstance(expires_seconds, (int, float)) and expires_seconds > 0):
+            check.refuse("Permissions", "expires_seconds", expires_seconds, "give a number above zero, or None")
         self.rules = rules
         self.handler = handler
+        self.expires_seconds = expires_seconds
         self.grants = grants if grants is not None else Grants()
 
     async def __call__(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
@@ -250,14 +267,14 @@ class Permissions:
             return Verdict(allow=True, reason=grant.reason or f"allowed before, for {grant.scope}")
         return None
 
-    def questions(self, requests: Sequence[PermissionRequest]) -> list[PermissionRequest]:
-        """The requests about which somebody will be asked."""
-        return [each for each in requests if self.settled(each) is None] if self.handler else []
+    def ask_handler(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict] | Awaitable[Sequence[Verdict]]:
+        """What the handler says."""
+        return later(requests) if self.handler is None else self.handler(requests)
 
     async def _ask(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
         if self.handler is None:
             return [NOBODY_TO_ASK] * len(requests)
-        answered = self.handler(requests)
+        answered = self.ask_handler(requests)
         answers = one_each(requests, list(await answered if inspect.isawaitable(answered) else answered))
         for request, answer in zip(requests, answers, strict=True):
             if answer.scope != "once":
@@ -265,7 +282,16 @@ class Permissions:
         return answers
 
 
+def later(requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+    """The handler for agents that nobody sits beside: the question is kept, and the run ends as `waiting`.
+
+    `session.answer` answers it, from any process, and `session.resume` goes on. Called by hand, it says no.
+    """
+    return [NOBODY_TO_ASK] * len(requests)
+
+
 NO_ANSWER = Verdict(allow=False, reason="permission denied: no answer was given")
+EXPIRED = Verdict(allow=False, reason="permission denied: nobody answered in time")
 NOBODY_TO_ASK = Verdict(
     allow=False,
     reason="permission denied: this tool needs permission and nobody can be asked; do not try it again in this run",

@@ -24,16 +24,15 @@ def auto_continue(*, most: int = 2, text: str = "Please continue.") -> Accept:
         raise ConfigError(message)
 
     def accept(run: Run, reply: Message) -> Accepted | Again:
-        count = run.scratch.get(_COUNT, 0) + 1
-        if count > most or not len(run.toolbox) or not announces(reply.text):
+        if not len(run.toolbox) or not announces(reply.text):
             return Accepted()
-        run.scratch[_COUNT] = count
-        return Again(text, "auto_continue", AutoContinued(count))
+        said = [message for message in run.messages[run.state.first :] if message.origin == _ORIGIN]
+        return Accepted() if len(said) >= most else Again(text, _ORIGIN, AutoContinued(len(said) + 1))
 
     return accept
 
 
-_COUNT = "windlass.auto_continue"
+_ORIGIN = "auto_continue"
 
 
 def announces(text: str) -> bool:

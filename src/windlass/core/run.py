@@ -7,7 +7,6 @@ loop reads from it and tells it what happened; when a run ends is decided by the
 import asyncio
 import logging
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -17,9 +16,21 @@ from msgspec import Struct
 from . import check
 from .clock import Clock, Timer
 from .error import UsageError, WindlassError
-from .event import CancelRequested, Entry, ErrorRaised, Event, ModelEvent, ModelRequested, TextDelta, ToolProgress
+from .event import (
+    CancelRequested,
+    Entry,
+    ErrorRaised,
+    Event,
+    ModelEvent,
+    ModelRequested,
+    QuestionAsked,
+    TextDelta,
+    ToolProgress,
+)
 from .fanout import Fanout
 from .fold import State, View
+from .inbox import reminder
+from .mailbox import Mailbox
 from .message import Message, Usage
 from .model import Model, Request, Settings, ToolSpec, info_of
 from .permission import Gate
@@ -39,7 +50,6 @@ PATIENCE_SECONDS = 5.0
 OutcomeStatus: TypeAlias = Literal["done", "stopped", "limit", "waiting", "cancelled", "failed", "parked"]
 CancelMode: TypeAlias = Literal["now", "after_tools", "after_turn"]
 """At once; when the calls that run now have their results; or when the reply and all its calls are settled."""
-DrainMode: TypeAlias = Literal["one", "all"]
 
 Shape: TypeAlias = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
 """What the model sees of a conversation. A pure view: what it returns is sent, and never kept."""
@@ -73,6 +83,8 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     session_id: str = ""
     error: Exception | None = None
     """What went wrong, when the status is `failed`."""
+    questions: tuple[QuestionAsked, ...] = ()
+    """What has to be answered first, when the status is `waiting`: by `session.answer`, then `session.resume`."""
 
     def unwrap(self) -> "Outcome[T]":
         """This outcome if the run got to its end; raises the error of one that failed, and a `UsageError` otherwise."""
@@ -111,39 +123,16 @@ Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
 """How a run thinks. `react` is the one we ship in core; others wrap it."""
 
 
-class Mailbox:
-    """What arrives from outside while a run is going."""
-
-    __slots__ = ("follow_up_mode", "follow_ups", "steering", "steering_mode")
-
-    def __init__(self, steering_mode: DrainMode = "one", follow_up_mode: DrainMode = "one") -> None:
-        self.steering: deque[Message] = deque()
-        """Messages that come between the turns."""
-        self.follow_ups: deque[Message] = deque()
-        """Messages that come when the run would end."""
-        self.steering_mode: DrainMode = steering_mode
-        """Whether one or all of them are handed over at a time."""
-        self.follow_up_mode: DrainMode = follow_up_mode
-
-    def take_steering(self) -> list[Message]:
-        """What the model is to be told now."""
-        return _drain(self.steering, self.steering_mode) if self.steering else []
-
-    def take_follow_ups(self) -> list[Message]:
-        """What the model is to be told instead of ending."""
-        return _drain(self.follow_ups, self.follow_up_mode) if self.follow_ups else []
-
-
-def _drain(queue: deque[Message], mode: DrainMode) -> list[Message]:
-    return [queue.popleft() for _ in range(len(queue) if mode == "all" else 1)]
-
-
 _NO_SETTINGS = Settings()
 _NO_LIMITS = Limits()
 
 
 _adding = threading.Lock()
 """Tools on several threads may add tools at the same time."""
+
+
+class Forgotten(BaseException):
+    """Thrown into a loop to see whether another one can go on from the log (`WINDLASS_ALWAYS_RESUME`, for tests)."""
 
 
 class Run:
@@ -157,11 +146,12 @@ class Run:
         "_tool_changes",
         "accept",
         "agent_name",
-        "calls_refused",
         "cancelling",
         "clock",
+        "closing",
         "deps",
         "fanout",
+        "forgettable",
         "gate",
         "guardrails",
         "info",
@@ -171,10 +161,12 @@ class Run:
         "limits",
         "log",
         "mailbox",
+        "may_wait",
         "model",
         "output",
         "partial",
         "path",
+        "patience_seconds",
         "run_id",
         "scratch",
         "session_id",
@@ -208,6 +200,8 @@ class Run:
         accept: Sequence[Accept] = (),
         shape: Shape | None = None,
         deps: Any = None,
+        patience_seconds: float = 0.0,
+        may_wait: bool = True,
     ) -> None:
         self.session_id = session_id
         self.run_id = run_id
@@ -230,13 +224,19 @@ class Run:
         self.accept = accept
         self.shape = shape
         self.deps = deps
+        self.patience_seconds = patience_seconds
+        """How long it waits for an answer that nobody here can give, before it ends as `waiting`."""
+        self.may_wait = may_wait
+        """Whether it may end as `waiting`, because it can be resumed."""
         self.scratch: dict[str, Any] = {}
         self.partial: Message | None = None
         """What had come of a reply that was cut off."""
+        self.forgettable = False
+        """Whether to throw the loop away after each append (`WINDLASS_ALWAYS_RESUME`, for tests)."""
+        self.closing: list[Event] = []
+        """What is stored together with the end of the run."""
         self.output: Any = None
         """What the run was asked to make, once it is there."""
-        self.calls_refused = False
-        """The model asked for more calls than the run may make. With the calls that it had, it could still answer."""
         self.cancelling: CancelMode | None = None
         """How the run was asked to stop, if it was."""
         self.task: asyncio.Task[Any] | None = None
@@ -264,21 +264,29 @@ class Run:
         price = self.info.price
         return None if price is None else price.cost_usd(self.state.usage)
 
-    async def emit(self, *events: Event, sync: bool = False) -> None:
+    async def emit(self, *events: Event, sync: bool = False, names: Sequence[str] = ()) -> None:
         """Store events, then show them. With `sync`, they survive the loss of power before this returns.
 
-        A cancel that arrives meanwhile is raised only when they are stored and shown.
+        The first of them get the ids in `names`, which takes the posts of these ids. A cancel that arrives meanwhile
+        is raised only when they are stored and shown.
         """
         cancelled = False
-        entries = self.log.append_now(events, sync=sync)
+        entries = self.log.append_now(events, sync=sync, names=names)
         if entries is None:
-            cancelled = await self.log.append(events, sync=sync, stored=self._take_in)
+            cancelled = await self.log.append(events, sync=sync, stored=self._take_in, names=names)
         else:
             self._take_in(entries)
         if self.fanout.watched and self.fanout.congested:
             await self.fanout.room()
         if cancelled:
             raise asyncio.CancelledError
+        if self.forgettable and not self.interrupted and self._is_in_the_log():
+            raise Forgotten
+
+    def _is_in_the_log(self) -> bool:
+        """Whether the log alone says how to go on: no effect and no request is under way, and the run is not over."""
+        state = self.state
+        return state.interrupted and not (state.started or state.attempts or state.waiting)
 
     async def take_over(self, events: Sequence[Event]) -> None:
         """Store events in the place of a loop that does not end; it cannot store anything any more."""
@@ -342,6 +350,8 @@ class Run:
 
     def request(self, messages: Sequence[Message]) -> Request:
         """What the model is asked now."""
+        if self.state.inbox and (waiting := reminder(self.state.inbox.values())) is not None:
+            messages = [*messages, waiting]
         return Request(
             messages=messages,
             instructions=self.instructions,
@@ -408,9 +418,7 @@ class Run:
             return "token_budget"
         if limits.max_cost_usd is not None and (self.cost_usd or 0.0) >= limits.max_cost_usd:
             return "max_cost"
-        if self.calls_refused:
-            return "max_tool_calls"
-        return ""
+        return state.limit  # the model asked for more calls than it may make; with those it had, it could still answer
 
     def start_timer(self) -> Timer | None:
         """Begin to count the time that this run may take."""
@@ -475,4 +483,5 @@ class Run:
             run_id=self.run_id,
             session_id=self.session_id,
             error=error,
+            questions=tuple(self.state.questions) if status == "waiting" else (),
         )

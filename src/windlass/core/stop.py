@@ -72,6 +72,19 @@ class Step(Struct, frozen=True):
     """The transcript up to here."""
 
 
+def steps_of(messages: Sequence[Message], first: int) -> list[Step]:
+    """The turns with calls that a run has had, which begins at message `first`: what its guardrails have seen."""
+    steps: list[Step] = []
+    turn = 0
+    for place in range(first, len(messages)):
+        reply = messages[place]
+        turn += reply.role == "assistant"
+        if reply.tool_calls:
+            results = messages[place + 1].tool_results
+            steps.append(Step(turn, reply, reply.tool_calls, results, messages[: place + 2]))
+    return steps
+
+
 StopCondition: TypeAlias = Callable[[Step], bool | Awaitable[bool]]
 """Asked after each turn that called tools, unless somebody has just steered the run. `True` ends it."""
 

@@ -85,10 +85,6 @@ class Store(Protocol):
         """The entries numbered above `after`, in order; none for a session that is not there."""
         ...
 
-    async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
-        """Sessions whose id begins with `prefix` and that hold something, the most recently used first."""
-        ...
-
     async def info(self, session_id: str) -> SessionInfo | None:
         """The line of one session in the list; `None` when there is none, or it holds nothing."""
         ...
@@ -123,6 +119,10 @@ class Store(Protocol):
 
         Raises `Fenced`, and `Conflict` when there is no entry of this number.
         """
+
+    async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
+        """Sessions whose id begins with `prefix` and that hold something, the most recently used first."""
+        ...
 
     async def aclose(self) -> None:
         """Let go of files and connections."""
@@ -198,7 +198,7 @@ class Maintained(Protocol):
         """Give back what is not used."""
 
     async def backup(self, path: str) -> None:
-        """Write all of it to a new place, in one piece, while it may be in use. It appears there whole or not at all."""
+        """Write all of it to a new place, while it may be in use; it appears there whole or not at all."""
 
 
 @runtime_checkable
@@ -234,45 +234,62 @@ class Log:
             self._retired = True
             return Log(self.store, self.lease, self.head, self._clock)
 
-    def append_now(self, events: Sequence[Event], *, sync: bool) -> list[Entry] | None:
-        """Store events without waiting; `None` when that is not possible, and then nothing was done."""
+    def append_now(self, events: Sequence[Event], *, sync: bool, names: Sequence[str] = ()) -> list[Entry] | None:
+        """Store events without waiting; `None` when that is not possible, and then nothing was done.
+
+        The first entries are called by `names`, if there are any: an entry that takes a post has the id of the post.
+        """
         if self._immediate is None or self._queued:
             return None
-        entries = self._numbered(events)
+        entries = self._numbered(events, names)
         if not self._immediate(self.lease, entries, sync=sync):
             return None
         self.head += len(entries)
         return entries
 
-    async def append(self, events: Sequence[Event], *, sync: bool, stored: Callable[[Sequence[Entry]], None]) -> bool:
+    async def append(
+        self,
+        events: Sequence[Event],
+        *,
+        sync: bool,
+        stored: Callable[[Sequence[Entry]], None],
+        names: Sequence[str] = (),
+    ) -> bool:
         """Store events when it is their turn, and call `stored` with the entries before the next ones are stored.
 
         Says whether a cancel came meanwhile; all that is done in either case.
         """
         self._queued += 1
         try:
-            _, cancelled = await insisted(lambda: self._append(events, sync, stored))
+            _, cancelled = await insisted(lambda: self._append(events, sync, stored, names))
         finally:
             self._queued -= 1
         return cancelled
 
-    async def _append(self, events: Sequence[Event], sync: bool, stored: Callable[[Sequence[Entry]], None]) -> None:  # noqa: FBT001 - handed through
+    async def _append(
+        self,
+        events: Sequence[Event],
+        sync: bool,  # noqa: FBT001 - handed through
+        stored: Callable[[Sequence[Entry]], None],
+        names: Sequence[str],
+    ) -> None:
         async with self._turn:
-            entries = self._numbered(events)
+            entries = self._numbered(events, names)
             await insisted(lambda: self.store.append(self.lease, entries, sync=sync))
             self.head += len(entries)
             stored(entries)
 
-    def _numbered(self, events: Sequence[Event]) -> list[Entry]:
+    def _numbered(self, events: Sequence[Event], names: Sequence[str]) -> list[Entry]:
         if self._retired:
             message = f"this run of session {self.lease.session_id!r} was ended from outside: nothing more can be added"
             raise Fenced(message)
         # A name is never used for two entries, also when an append has failed: it may have been stored after all.
         at, head, writer, made = self._clock.now(), self.head, self._writer, self._made
         self._made = made + len(events)
-        if len(events) == 1:
+        if len(events) == 1 and not names:
             return [Entry(head + 1, at, events[0], f"{writer}-{made + 1}")]
-        return [Entry(head + place, at, event, f"{writer}-{made + place}") for place, event in enumerate(events, 1)]
+        called = [*names, *[f"{writer}-{made + place}" for place in range(len(names) + 1, len(events) + 1)]]
+        return [Entry(head + place, at, event, called[place - 1]) for place, event in enumerate(events, 1)]
 
 
 async def insisted(work: Callable[[], Awaitable[T]]) -> tuple[T, bool]:

@@ -27,8 +27,10 @@ import msgspec
 from msgspec import Struct
 
 from . import check, schema
+from .clock import new_id
 from .docstring import parse_docstring
 from .error import ConfigError
+from .event import InboxAdded
 from .message import ToolCall, ToolResult
 from .model import ToolSpec
 from .thread import THREADS
@@ -136,6 +138,18 @@ class ToolContext(Generic[D]):
     def emit(self, data: Any) -> None:
         """Tell watchers how far it is. Works from a thread too."""
         self._run.progress(self.call_id, self.name, data)
+
+    async def add_to_inbox(self, tag: str, request: str, *, blocking: bool = False, wake: bool = False) -> str:
+        """Ask the outside world for something that will take a while; returns the id that an answer has to name.
+
+        The model is told the answer when it has come, in this run or a later one. `blocking`: it is reminded that it
+        cannot go on without. `wake`: the answer begins a run when none is going.
+        """
+        check.text("add_to_inbox", "tag", tag, filled=True)
+        check.text("add_to_inbox", "request", request)
+        item_id = new_id()
+        await self._run.emit(InboxAdded(item_id, tag, request, blocking, wake, run_id=self.run_id, path=self._run.path))
+        return item_id
 
     def add_tools(self, *tools: "Tool[..., Any]") -> None:
         """Offer more tools from the next turn on."""

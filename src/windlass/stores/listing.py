@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from windlass.core.error import ConfigError
-from windlass.core.event import Entry, MessageAdded
+from windlass.core.event import Entry, MessageAdded, SessionConfigured
 
 TITLE_LENGTH: Final = 80
 _LARGEST: Final = 2**63 - 1
@@ -38,8 +38,28 @@ def title_of(entries: Sequence[Entry]) -> str:
     for entry in entries:
         event = entry.event
         if type(event) is MessageAdded and event.message.role == "user":
-            beginning = event.message.text[: TITLE_LENGTH * 4]
-            shown = "".join([character if character.isprintable() else " " for character in beginning])
-            if title := " ".join(shown.split())[:TITLE_LENGTH].rstrip():
+            if title := _on_one_line(event.message.text):
                 return title
     return ""
+
+
+def renamed_to(entries: Sequence[Entry]) -> str | None:
+    """The title that these entries give the session, the last one if there are several; `None` when they give none.
+
+    It is the text `title` in the changes of a `SessionConfigured`, and takes the place of what `title_of` has found.
+    One with nothing to see in it is no title.
+    """
+    for entry in reversed(entries):
+        event = entry.event
+        if type(event) is SessionConfigured:
+            title = event.changes.get("title")
+            if isinstance(title, str) and (shown := _on_one_line(title)):
+                return shown
+    return None
+
+
+def _on_one_line(text: str) -> str:
+    """The beginning of a text, fit for a screen."""
+    beginning = text[: TITLE_LENGTH * 4]
+    shown = "".join([character if character.isprintable() else " " for character in beginning])
+    return " ".join(shown.split())[:TITLE_LENGTH].rstrip()

@@ -21,8 +21,8 @@ from windlass.core.event import (
     Event,
     MessageAdded,
     ModelRequested,
-    PermissionAsked,
     PermissionDecided,
+    QuestionAsked,
     RunEnded,
     RunStarted,
     SubagentStarted,
@@ -172,8 +172,8 @@ class _Tree:
         match event:
             case ModelRequested():
                 self._append(line, _Line(f"asked again, attempt {event.attempt}"))
-            case PermissionAsked():
-                self._append(line, _Line("permission asked", ", ".join(str(each.get("tool")) for each in event.calls)))
+            case QuestionAsked():
+                self._append(line, _Line(f"{event.about} asked", ", ".join(str(each.get("tool")) for each in event.calls)))
             case PermissionDecided():
                 verdict = "allowed" if event.allow else "denied"
                 self._append(line, _Line(f"permission {event.tool}", f"{verdict} {event.reason}".rstrip()))

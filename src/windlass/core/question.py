@@ -1,0 +1,207 @@
+"""Questions to people: kept in the log, answered once, from anywhere. Above: `call.py`. Below: mailbox and permissions.
+
+A question is stored before anybody is asked. The answer comes from the handler of this process, or as a post from any
+other; the first one counts. When nobody is here to answer, the run is *suspended*: it ends as `waiting`, nobody drives
+the session, and `resume` finds the same question under the same id, with the answer if there is one.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from .clock import new_id
+from .effect import FAILURES, describe, unknown
+from .error import ConfigError
+from .event import QuestionAnswered, QuestionAsked
+from .message import Status, Text, ToolCall, ToolResult
+from .permission import (
+    EXPIRED,
+    NO_ANSWER,
+    NOBODY_TO_ASK,
+    Grant,
+    PermissionRequest,
+    Permissions,
+    Verdict,
+    decision_of,
+    later,
+    one_each,
+)
+from .plain import clean, to_jsonable, to_text
+from .run import Run
+
+Handler = Callable[[], "Awaitable[Any] | Any"]
+"""Asks somebody who is here, and returns the answer as JSON values."""
+
+POST, HANDLER, IS_EXPIRED = "post", "handler", "expired"
+"""Where an answer can come from."""
+
+SETTLEMENTS = ("retry", "skip")
+"""What can be done about a call that a crash cut off, besides saying what came of it."""
+
+
+class Suspended(Exception):
+    """The run cannot go on before somebody answers, and nobody is here who could."""
+
+
+async def permission(run: Run, gate: Permissions, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+    """A verdict for each of the calls that no rule settles."""
+    calls = tuple([msgspec.to_builtins(each) for each in requests])
+    question = standing(run, "permission", calls)
+    if question is None:
+        expires_at = None if gate.expires_seconds is None else run.clock.now() + gate.expires_seconds
+        question = QuestionAsked(
+            new_id(), "permission", _may(requests), calls, expires_at, run_id=run.run_id, path=run.path
+        )
+    handler = None if gate.handler is later else lambda: _from_handler(run, gate, requests)
+    try:
+        source, answer = await answer_to(run, question, handler)
+    except Suspended:
+        if run.may_wait:
+            raise
+        return [NOBODY_TO_ASK] * len(requests)
+    verdicts = [EXPIRED] * len(requests) if source == IS_EXPIRED else verdicts_of(requests, answer)
+    for request, verdict in zip(requests, verdicts, strict=True):
+        if verdict.scope != "once":
+            gate.grants.remember(Grant.of_decision(decision_of(request, verdict), request.session_id))
+    return verdicts
+
+
+def verdicts_of(requests: Sequence[PermissionRequest], answer: Any) -> list[Verdict]:
+    """An answer as it is stored: one verdict by the id of each call. Whatever is missing is a no."""
+    given: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
+    verdicts: list[Verdict] = []
+    for request in requests:
+        try:
+            verdicts.append(msgspec.convert(given.get(request.call_id), Verdict))
+        except (msgspec.ValidationError, ValueError):
+            verdicts.append(NO_ANSWER)
+    return verdicts
+
+
+def stated(question: QuestionAsked, answer: Any) -> Any:
+    """What a person answered, as it is stored. Raises `ConfigError` when it is no answer to this question."""
+    if question.about == "settlement":
+        return to_jsonable(answer)
+    given = answer if isinstance(answer, Mapping) else {call["call_id"]: answer for call in question.calls}
+    unknown_calls = given.keys() - {call["call_id"] for call in question.calls}
+    if unknown_calls or not all(isinstance(each, (bool, Verdict)) for each in given.values()):
+        calls = ", ".join([repr(call["call_id"]) for call in question.calls])
+        message = (
+            f"{answer!r} does not answer whether calls may be made: give True, False, a Verdict(…), "
+            f"or one of these for each call of {calls}"
+        )
+        raise ConfigError(message)
+    verdicts = {name: each if isinstance(each, Verdict) else Verdict(allow=each) for name, each in given.items()}
+    return {name: msgspec.to_builtins(each) for name, each in verdicts.items()}
+
+
+async def _from_handler(run: Run, gate: Permissions, requests: Sequence[PermissionRequest]) -> Any:
+    """Ask through the gate's handler. Whatever goes wrong with it, nothing passes."""
+    try:
+        answered = gate.ask_handler(requests)
+        answers = list(await answered if inspect.isawaitable(answered) else answered)
+    except FAILURES as error:
+        if isinstance(error, asyncio.CancelledError) and (run.interrupted or _being_cancelled()):
+            raise
+        run.report(error, "the permission gate")
+        answers = [Verdict(allow=False, reason=f"permission denied: asking failed ({describe(error)})")] * len(requests)
+    verdicts = one_each(requests, answers)
+    return {each.call_id: msgspec.to_builtins(verdict) for each, verdict in zip(requests, verdicts, strict=True)}
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def settlement(run: Run, call: ToolCall) -> ToolResult | None:
+    """What a person says about a call that a crash cut off; `None` when it is to be made again."""
+    calls = ({"call_id": call.call_id, "tool": call.name, "arguments": call.arguments},)
+    text = (
+        f"The runtime stopped while {call.name!r} ran: it may or may not have taken effect. Answer 'retry' to make the "
+        "call again, 'skip' to leave it, or anything else to tell what came of it."
+    )
+    question = standing(run, "settlement", calls)
+    if question is None:
+        question = QuestionAsked(new_id(), "settlement", text, calls, run_id=run.run_id, path=run.path)
+    _, answer = await answer_to(run, question, None)
+    if answer == "retry":
+        return None
+    if answer == "skip":
+        return unknown(call)
+    words = f"The runtime stopped while this ran. A person has looked: {to_text(answer)}"
+    return ToolResult(call.call_id, call.name, (Text(clean(words)),), Status.OK)
+
+
+# -- any question ------------------------------------------------------------------------------------------------------
+
+
+def standing(run: Run, about: str, calls: Sequence[Mapping[str, Any]]) -> QuestionAsked | None:
+    """The question of this run about these very calls, with these very arguments, if it was asked before."""
+    wanted = [(call["call_id"], call.get("arguments_hash")) for call in calls]
+    for question in run.state.asks.values():
+        found = [(call["call_id"], call.get("arguments_hash")) for call in question.calls]
+        if question.about == about and found == wanted:
+            return question
+    return None
+
+
+async def answer_to(run: Run, question: QuestionAsked, handler: Handler | None) -> tuple[str, Any]:
+    """Where the answer came from, and what it is. It is stored before this returns. Raises `Suspended`."""
+    ask_id = question.ask_id
+    before = run.state.answers.get(ask_id)
+    if before is not None:
+        return before.source, before.answer
+    if ask_id not in run.state.asks:
+        await run.emit(question)
+    source, answer = await _first_answer(run, question, handler)
+    names = [run.mailbox.answers[ask_id][0]] if source == POST else []
+    await run.emit(QuestionAnswered(ask_id, answer, source, run_id=run.run_id, path=run.path), names=names)
+    return source, answer
+
+
+async def _first_answer(run: Run, question: QuestionAsked, handler: Handler | None) -> tuple[str, Any]:
+    posted = run.mailbox.answered(question.ask_id)
+    if question.ask_id in run.mailbox.answers:
+        return POST, run.mailbox.answers[question.ask_id][1]
+    left = None if question.expires_at is None else question.expires_at - run.clock.now()
+    if left is not None and left <= 0:
+        return IS_EXPIRED, None
+    patience = None if handler is not None else run.patience_seconds
+    if patience is not None and patience <= 0:
+        raise Suspended
+    asking = None if handler is None else asyncio.ensure_future(cast("Awaitable[Any]", handler()))
+    try:
+        await _any_of(run, [posted, asking], [left, patience])
+        if question.ask_id in run.mailbox.answers:
+            return POST, run.mailbox.answers[question.ask_id][1]
+        if asking is not None and asking.done():
+            return HANDLER, asking.result()
+    finally:
+        if asking is not None and not asking.done():
+            asking.cancel()
+            await asyncio.wait((asking,), timeout=1)
+    if left is not None and (patience is None or left <= patience):
+        return IS_EXPIRED, None
+    raise Suspended
+
+
+async def _any_of(run: Run, futures: "Sequence[asyncio.Future[Any] | None]", seconds: Sequence[float | None]) -> None:
+    """Wait until one of them is done, or one of the times is up."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    times = [each for each in seconds if each is not None]
+    timer = run.clock.call_later(min(times), over.cancel) if times else None
+    try:
+        await asyncio.wait([over, *[each for each in futures if each is not None]], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        over.cancel()
+        if timer is not None:
+            timer.cancel()
+
+
+def _may(requests: Sequence[PermissionRequest]) -> str:
+    """The question in words."""
+    return "; ".join([f"May {each.tool!r} be called on {each.target}?" for each in requests])

@@ -1,0 +1,439 @@
+"""Whoever drives a session: takes the lease, opens the log, drives one run after another. Above: `session.py`.
+Below: `core`.
+
+Opening folds the log; what a crash left behind is repaired, and the repair is appended. This is the one place where a
+run is put together. One run goes on at a time; a second one waits for its turn.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from .core import faults
+from .core.call import finished
+from .core.effect import not_started, uncertain
+from .core.error import ConfigError, SessionNotFound, StoreError, UsageError
+from .core.event import Entry, Event, MessageAdded, PostTaken, RunResumed, RunStarted, SessionOpened
+from .core.fanout import Fanout
+from .core.fold import CRASHES, CUT_OFF, UNANSWERED, State, repairs
+from .core.loop import ended, execute, react
+from .core.inbox import INBOX
+from .core.mailbox import ANSWER, CANCEL, Mailbox
+from .core.message import Message, Status, ToolCall
+from .core.model import info_of
+from .core.permission import Gate, Grant, Permissions
+from .core.plain import clean
+from .core.run import CancelMode, Engine, Forgotten, Outcome, Run
+from .core.stop import steps_of
+from .core.store import Lease, Log, Post, Store, insisted, wait_through
+from .core.toolbox import Toolbox
+from .models import open_model
+from .outcome import retold
+from .override import Overrides, recorded, restored
+from .stream import coalesce, lagged, watcher_dropped
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+logger = logging.getLogger("windlass")
+
+DRAIN_SECONDS = 1.0
+"""How long the end of a run waits for watchers to catch up."""
+POLL_SECONDS = 1.0
+"""How often a run looks for what other processes have posted. What comes from this process is there at once."""
+MOST_RECOVERIES = 3
+"""A run that was taken up as often as this, and never got anywhere, is parked."""
+
+CALL = "call"
+"""Marks a run that is only a call; its value is the name of the tool."""
+
+_driving: ContextVar[frozenset[tuple[int, str]]] = ContextVar("windlass_driving", default=frozenset())
+"""The sessions that the current task is a part of: a tool must not wait for its own session."""
+
+_going: dict[tuple[int, str], "Driver"] = {}
+"""The sessions of this process that have a run going on, so that posts reach it at once."""
+
+
+class Order(Struct, frozen=True):
+    """What a driver is asked to do."""
+
+    kind: Literal["run", "resume", "call", "wake"]
+    run_id: str = ""
+    """Of a run that is to begin."""
+    overrides: Overrides = {}
+    message: Message | None = None
+    tool: str = ""
+    """What is called, when it is only a call."""
+    input_id: str = ""
+    take_over: bool = False
+    """Whether to take the session from whoever drives it."""
+
+
+class Driver:
+    """The runs of one session in this process."""
+
+    def __init__(self, agent: "Agent[Any]", session_id: str, store: Store) -> None:
+        self.agent = agent
+        self.session_id = session_id
+        self.store = store
+        self.run: Run | None = None
+        """The run that goes on."""
+        self.task: asyncio.Task[Any] | None = None
+        """The task that has the session now; others wait for their turn."""
+        self.order: Order | None = None
+        """What it was asked to do: the session is being opened for it, or it goes on."""
+        self._state = State()
+        self._head = 0
+        self._fence = 0
+        """Of the last lease that we had."""
+        self._unwanted: set[str] = set()
+        """The runs that were cancelled while they waited."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turnstile: asyncio.Lock
+        self.fanout: Fanout[Entry]
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Names the session in this process."""
+        return id(self.store), self.session_id
+
+    # -- from outside --------------------------------------------------------------------------------------------------
+
+    def settle_in(self) -> None:
+        """Belong to the running event loop. A session outlives a loop: `run_sync`, or `asyncio.run` twice."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            self._turnstile = asyncio.Lock()
+            self.fanout = Fanout(coalesce=coalesce, lagged=lagged, on_dropped=self._report_dropped)
+
+    async def aclose(self) -> None:
+        """Let watchers finish."""
+        if self._loop is asyncio.get_running_loop():
+            await self.fanout.aclose(DRAIN_SECONDS)
+            self._loop = None
+
+    def stop(self, run_id: str, mode: CancelMode) -> bool:
+        """Stop one run. When it still waits for its turn, it will be over as soon as it begins."""
+        if self.run is not None and self.order is not None and self.order.run_id == run_id:
+            self.run.cancel(mode)
+        else:
+            self._unwanted.add(run_id)
+        return True
+
+    def deliver(self, post: Post) -> None:
+        """Hand a post to the run that goes on, if one does."""
+        if self.run is None:
+            return
+        if post.kind != CANCEL:
+            self.run.mailbox.put(post)
+        elif post.body["run_id"] == self.run.run_id and self.run.cancelling is None:
+            self.run.cancel(post.body["mode"])
+
+    # -- one run -------------------------------------------------------------------------------------------------------
+
+    async def perform(self, order: Order) -> Outcome[Any]:
+        """Open the session, store how the run begins, drive it to its end, and let go."""
+        if self.key in _driving.get():
+            message = f"a tool of session {self.session_id!r} cannot run its own session: it would wait for itself"
+            raise UsageError(message)
+        self.settle_in()
+        async with self._turnstile:
+            token = _driving.set(_driving.get() | {self.key})
+            self.task = asyncio.current_task()
+            self.order = order
+            try:
+                return await self._hold(order)
+            finally:
+                _driving.reset(token)
+                self.run = self.order = None
+                self._unwanted.discard(order.run_id)
+
+    async def _hold(self, order: Order) -> Outcome[Any]:
+        """Drive the run while the session is ours."""
+        lease = await self.store.acquire(self.session_id, take_over=order.take_over)
+        if lease.fence != self._fence + 1:  # others have had it meanwhile, and may have taken words out of its log
+            self._state, self._head = State(), 0
+        self._fence = lease.fence
+        try:
+            return await self._watched(self._drive(order, lease))
+        except BaseException:
+            self._state, self._head = State(), 0  # it may differ from what is stored: that is read again
+            raise
+        finally:
+            await insisted(lambda: self.store.release(lease))
+
+    async def _watched(self, work: Coroutine[Any, Any, Outcome[Any]]) -> Outcome[Any]:
+        """Show a run to the agent's watchers, and let them catch up before it is over."""
+        removers = [self.fanout.add(watcher) for watcher in self.agent.watchers]
+        try:
+            return await work
+        finally:
+            await insisted(lambda: self.fanout.drain(DRAIN_SECONDS))
+            for remove in removers:
+                remove()
+
+    async def _drive(self, order: Order, lease: Lease) -> Outcome[Any]:
+        await self._catch_up()
+        past = self._state.inputs.get(order.input_id) if order.input_id else None
+        if past is not None and past.ended is not None:
+            return retold(self.session_id, self._state.messages, past)
+        posts = await self.store.posts(self.session_id)
+        resuming = order.kind == "resume" or past is not None
+        if resuming and self._interrupted_run().run_id != order.run_id:
+            order = self._resumed(order)
+        mailbox, late = self._sorted(posts, order.run_id, resuming=resuming)
+        self.order = order
+        self.run = run = self._build(order, lease, mailbox)
+        run.show(SessionOpened(self.session_id, self._head, run_id=run.run_id))
+        if resuming and self._state.recoveries >= MOST_RECOVERIES:
+            await run.emit(*repairs(self._state, CRASHES), sync=True)
+            self._head = run.log.head
+            return run.outcome("parked", "crash_loop")
+        if order.kind == "wake" and not _promoted(mailbox).due:
+            return run.outcome("done")  # somebody else was quicker
+        opening = self._opening(order, resuming=resuming)
+        taken = [PostTaken(post.kind, run_id=run.run_id) for post in late]
+        await run.emit(*taken, *opening, sync=True, names=[post.id for post in late])
+        if order.run_id in self._unwanted:
+            run.cancel("now")
+        return await self._go(order, run, posts)
+
+    async def _go(self, order: Order, run: Run, posts: Sequence[Post]) -> Outcome[Any]:
+        """Drive the run that has been opened."""
+        logger.info("run %s of session %s begins", run.run_id, self.session_id, extra=run.names)
+        for post in posts:
+            if post.kind == CANCEL:
+                self.deliver(post)
+        _going[self.key] = self
+        ear = _Ear(self)
+        try:
+            outcome = await self._finish(order, run)
+        finally:
+            _going.pop(self.key, None)
+            await ear.close()
+        ending = (outcome.status, outcome.reason)
+        logger.info("run %s of session %s: %s %s", run.run_id, self.session_id, *ending, extra=run.names)
+        return outcome
+
+    def _resumed(self, order: Order) -> Order:
+        before = self._interrupted_run()
+        overrides: Overrides = {**restored(before.options, order.overrides), **order.overrides}
+        return Order("resume", before.run_id, overrides, take_over=order.take_over)
+
+    def _interrupted_run(self) -> RunStarted:
+        before = self._state.run
+        if before is None:
+            message = f"there is no session {self.session_id!r} to resume: use run() to begin it"
+            raise SessionNotFound(message)
+        if not self._state.interrupted:
+            status = self._state.ended.status if self._state.ended else ""
+            message = f"session {self.session_id!r} has nothing to resume: its last run ended with status {status!r}"
+            raise UsageError(message)
+        if CALL in before.options:
+            message = f"session {self.session_id!r} has nothing to resume: it was calling a tool; run() settles that"
+            raise UsageError(message)
+        return before
+
+    def _sorted(self, posts: Sequence[Post], run_id: str, *, resuming: bool) -> tuple[Mailbox, list[Post]]:
+        """What has come for this run, and what came too late for an earlier one."""
+        mailbox = Mailbox(self.agent.steering_mode, self.agent.follow_up_mode)
+        questions = {each.ask_id for each in self._state.questions} if resuming else set[str]()
+        late: list[Post] = []
+        for post in posts:
+            if (
+                (post.kind == CANCEL and post.body["run_id"] != run_id)
+                or (post.kind == ANSWER and post.body["ask_id"] not in questions)
+                or (post.kind == INBOX and post.body["item_id"] not in self._state.inbox)
+            ):
+                late.append(post)
+            else:
+                mailbox.put(post)
+        return mailbox, late
+
+    def _opening(self, order: Order, *, resuming: bool) -> list[Event]:
+        """How the run begins, in the log."""
+        run_id = order.run_id
+        if resuming:
+            return [RunResumed(run_id=run_id)]
+        options = {CALL: order.tool} if order.kind == "call" else recorded(order.overrides)
+        started = RunStarted(self.agent.name, options, order.input_id, run_id=run_id)
+        before = repairs(self._state, UNANSWERED if self._state.waiting else CUT_OFF)
+        said = [] if order.message is None else [MessageAdded(order.message, run_id=run_id)]
+        return [*before, started, *said]
+
+    async def _finish(self, order: Order, run: Run) -> Outcome[Any]:
+        """Drive the run to its end. A loop that is thrown away on purpose is replaced by one made from the log."""
+        engine = order.overrides.get("engine", self.agent.engine)
+        while True:
+            run.forgettable = faults.always_resume and engine is react
+            try:
+                outcome = await _to_its_end(run, engine)
+            except Forgotten:
+                run = await self._made_anew(order, run)
+                continue
+            self._head = run.log.head
+            return outcome
+
+    async def _made_anew(self, order: Order, run: Run) -> Run:
+        self._state, self._head = State(), 0
+        await self._catch_up()
+        mailbox, _ = self._sorted(await self.store.posts(self.session_id), order.run_id, resuming=True)
+        self.run = again = self._build(order, run.log.lease, mailbox)
+        again.cancelling, again.interrupted_by = run.cancelling, run.interrupted_by
+        return again
+
+    async def _catch_up(self) -> None:
+        """Take into account what has come into the log since we last looked."""
+        for entry in await self.store.read(self.session_id, after=self._head):
+            self._state.apply(entry.event)
+            self._head = entry.seq
+
+    # -- what it is made of --------------------------------------------------------------------------------------------
+
+    def _build(self, order: Order, lease: Lease, mailbox: Mailbox) -> Run:
+        """Everything that a run needs, stacked in this one place."""
+        agent, overrides = self.agent, order.overrides
+        model = open_model(overrides["model"]) if "model" in overrides else agent.model
+        limits = overrides.get("limits", agent.limits)
+        if limits.max_cost_usd is not None and info_of(model).price is None:
+            raise ConfigError(f"max_cost_usd needs a model whose price is known, and {info_of(model).name!r} has none")
+        toolbox = Toolbox(overrides["tools"]) if "tools" in overrides else agent.toolbox
+        return Run(
+            session_id=self.session_id,
+            run_id=order.run_id,
+            agent_name=agent.name,
+            model=model,
+            log=Log(self.store, lease, self._head, agent.clock),
+            state=self._state,
+            fanout=self.fanout,
+            clock=agent.clock,
+            toolbox=toolbox,
+            mailbox=mailbox,
+            instructions=_instructions(overrides.get("instructions", agent.instructions), toolbox),
+            settings=overrides.get("settings", agent.settings),
+            limits=limits,
+            gate=self._gate(overrides.get("permission", agent.permission)),
+            stop=agent.stop,
+            guardrails=self._guardrails(order),
+            accept=agent.accept,
+            shape=agent.shape,
+            deps=overrides.get("deps", agent.deps),
+            patience_seconds=agent.patience_seconds,
+            may_wait=order.kind != "call",
+        )
+
+    def _gate(self, gate: Gate | None) -> Gate | None:
+        """The gate, knowing what was decided earlier in this session."""
+        if isinstance(gate, Permissions):
+            for each in self._state.remembered:
+                gate.grants.restore(Grant.of_decision(each, self.session_id))
+        return gate
+
+    def _guardrails(self, order: Order) -> list[Any]:
+        """The guardrails, which have seen what happened in this run before a crash."""
+        guardrails = [start() for start in self.agent.guardrails]
+        state = self._state
+        if guardrails and state.interrupted and state.run is not None and state.run.run_id == order.run_id:
+            steps = steps_of(state.messages, state.first)
+            last = state.unfollowed  # it is about to be looked at by the loop
+            for step in [each for each in steps if each.reply is not last]:
+                for guardrail in guardrails:
+                    guardrail(step)
+        return guardrails
+
+    def _report_dropped(self, name: str, error: BaseException) -> None:
+        self.fanout.publish(Entry(0, self.agent.clock.now(), watcher_dropped(name, error)))
+
+
+class _Ear:
+    """Looks now and then for what other processes have posted, while a run goes on."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        self._task = asyncio.ensure_future(self._listen())
+
+    async def _listen(self) -> None:
+        driver = self._driver
+        while True:
+            try:
+                for post in await driver.store.posts(driver.session_id):
+                    driver.deliver(post)
+            except StoreError as error:  # the next append will say so to whom it may concern
+                logger.warning("posts to session %s cannot be read: %s", driver.session_id, error)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def close(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await wait_through((self._task,))
+
+
+def _promoted(mailbox: Mailbox) -> Mailbox:
+    """Without a run that could end first, what was to follow it comes now."""
+    if not mailbox.due and mailbox.follow_ups:
+        mailbox.steering, mailbox.follow_ups = mailbox.follow_ups, mailbox.steering
+    return mailbox
+
+
+def tell(key: tuple[int, str], post: Post) -> None:
+    """Hand a post that was just stored to the run of this process that it is for, if there is one."""
+    driver = _going.get(key)
+    if driver is None or driver.task is None:
+        return
+    loop = driver.task.get_loop()
+    if loop is asyncio.get_running_loop():
+        driver.deliver(post)
+    else:
+        loop.call_soon_threadsafe(driver.deliver, post)
+
+
+async def _to_its_end(run: Run, engine: Engine) -> Outcome[Any]:
+    """Drive the run in a task of its own, which can be cancelled, and left behind if it does not even end then."""
+    task = asyncio.ensure_future(execute(run, engine))
+    cancelled = False
+    while not task.done() and not run.left_behind.done():
+        try:
+            await asyncio.wait((task, run.left_behind), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # the event loop is being closed: there is still time to end in good order
+            cancelled = True
+            run.interrupt("cancelled")
+    task.add_done_callback(look_at)  # also when it is left behind, and ends later
+    outcome = task.result() if task.done() else await _wind_up(run)
+    if cancelled:
+        raise asyncio.CancelledError
+    return outcome
+
+
+def look_at(task: "asyncio.Future[Any]") -> None:
+    """Take note of how a task ended, so that asyncio does not complain that nobody has."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _wind_up(run: Run) -> Outcome[Any]:
+    """End a run whose task does not: its log is taken from it, and every open call says so."""
+    begun = [ToolCall(start.call_id, start.name) for start in run.state.started.values()]
+    waiting = [call for call in run.state.unsettled if call.call_id not in run.state.started]
+    text = "The run was cancelled, and this did not stop; it may still be running."
+    results = [uncertain(call, Status.CANCELLED, text) for call in begun]
+    results += [not_started(call) for call in waiting]
+    await run.take_over([finished(run, each) for each in results])
+    run.output = run.state.latest if CALL in (run.state.run or RunStarted()).options else None
+    outcome = run.interruption()
+    await run.take_over([ended(run, outcome)])
+    return outcome
+
+
+def _instructions(text: str, toolbox: Toolbox) -> str:
+    """What the model is told first: the agent's own words, then what its tools have to say about their use."""
+    return clean("\n\n".join([part for part in (text, *[each.prompt for each in toolbox]) if part]))

@@ -1,0 +1,75 @@
+"""What comes for a running session from outside: sorted, handed over with the ids of the posts, and never twice."""
+
+import pytest
+
+from windlass import Post, user
+from windlass.core.event import InboxAdded, InboxResolved, MessageAdded
+from windlass.core.mailbox import Mailbox, letter
+
+
+def texts(events):
+    return [event.message.text for event in events if isinstance(event, MessageAdded)]
+
+
+@pytest.mark.parametrize(("mode", "first", "second"), [("one", ["a"], ["b"]), ("all", ["a", "b"], [])])
+def test_a_mailbox_hands_over_one_message_or_all(mode, first, second):
+    mailbox = Mailbox(mode, mode)
+    for kind in ("steer", "follow_up"):
+        for name in "ab":
+            assert mailbox.put(letter(kind, user(name), f"{kind}-{name}", 0.0))
+    events, names = mailbox.take_due({})
+    assert (texts(events), names) == (first, [f"steer-{name}" for name in first])
+    assert mailbox.due == bool(second)
+    assert texts(mailbox.take_due({})[0]) == second
+    events, names = mailbox.take_follow_ups()
+    assert (texts(events), names) == (first, [f"follow_up-{name}" for name in first])
+
+
+def test_a_post_that_is_known_is_not_taken_in_again():
+    mailbox = Mailbox()
+    assert mailbox.put(letter("steer", user("a"), "p1", 0.0))
+    assert not mailbox.put(letter("steer", user("a"), "p1", 0.0))
+    assert len(mailbox.steering) == 1
+
+
+@pytest.mark.parametrize(
+    "post",
+    [Post("p", "steer", {"role": 5}), Post("p", "answer", {}), Post("p", "inbox"), Post("p", "of a later version")],
+)
+def test_a_post_that_nobody_understands_stays_where_it_is(post):
+    mailbox = Mailbox()
+    assert not mailbox.put(post)
+    assert not mailbox.due
+
+
+def test_resolved_items_are_told_in_one_message_and_their_entries_take_the_posts():
+    mailbox = Mailbox()
+    items = {"i1": InboxAdded("i1", "job", "Build it"), "i2": InboxAdded("i2", "mail", "Ask Ann")}
+    mailbox.put(Post("inbox-i1", "inbox", {"item_id": "i1", "response": "built"}, 7.0))
+    mailbox.put(Post("inbox-i2", "inbox", {"item_id": "i2", "response": {"ok": True}}, 8.0))
+    mailbox.put(letter("steer", user("Quick!"), "s1", 0.0))
+    events, names = mailbox.take_due(items)
+    assert names == ["s1", "inbox-i1", "inbox-i2"]
+    assert events[1:3] == [InboxResolved("i1", "built", 7.0), InboxResolved("i2", {"ok": True}, 8.0)]
+    assert texts(events) == [
+        "Quick!",
+        "[Inbox: 2 resolved]\n- [job] Request: Build it -> Response: built\n"
+        '- [mail] Request: Ask Ann -> Response: {"ok":true}',
+    ]
+    assert not mailbox.due
+
+
+def test_the_answer_to_an_item_that_nobody_remembers_is_told_all_the_same():
+    mailbox = Mailbox()
+    mailbox.put(Post("inbox-i1", "inbox", {"item_id": "i1", "response": "built"}))
+    assert texts(mailbox.take_due({})[0]) == ["[Inbox: 1 resolved]\n- [i1] Request:  -> Response: built"]
+
+
+async def test_whoever_waits_for_an_answer_is_told_when_it_comes_also_if_it_has_come_before():
+    mailbox = Mailbox()
+    early = mailbox.answered("a1")
+    assert early is mailbox.answered("a1")
+    mailbox.put(Post("answer-a1", "answer", {"ask_id": "a1", "answer": True}))
+    await early
+    await mailbox.answered("a1")
+    assert mailbox.answers == {"a1": ("answer-a1", True)}

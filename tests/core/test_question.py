@@ -1,0 +1,372 @@
+"""Questions that are kept: asked once under one id, answered once from anywhere, and found again after a crash."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.doubles import SECONDS, crashed, log_of, of
+from tests.transcript import assert_valid
+from windlass import Agent, ConfigError, Permissions, Session, UsageError, Verdict, later, tool, user
+from windlass.core.event import (
+    MessageAdded,
+    PermissionDecided,
+    QuestionAnswered,
+    QuestionAsked,
+    RunEnded,
+    RunStarted,
+    RunWaiting,
+    ToolFinished,
+    ToolStarted,
+)
+from windlass.core.message import Message, Status, StopReason, ToolCall
+from windlass.stores.memory import MemoryStore
+from windlass.testing import FakeClock, Recorder, ScriptedModel, call, calls
+
+done: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done():
+    done.clear()
+
+
+@tool(permission=True)
+async def pay(amount: int) -> str:
+    """Pay."""
+    done.append(f"paid {amount}")
+    return f"paid {amount}"
+
+
+@tool(effect="ask")
+async def sign() -> str:
+    """Sign."""
+    done.append("signed")
+    return "signed"
+
+
+def agent(*replies: Any, store: MemoryStore | None = None, **options: Any) -> Agent[Any]:
+    permission = options.pop("permission", None) or Permissions(handler=later)
+    return Agent(
+        ScriptedModel(*replies), tools=[pay, sign], store=store or MemoryStore(), permission=permission, **options
+    )
+
+
+# -- a run that waits --------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_nobody_can_answer_for_ends_as_waiting_and_lists_its_questions():
+    session = agent(call("pay", amount=5)).session("s")
+    outcome = await session.run("Pay 5")
+    assert (outcome.status, outcome.reason) == ("waiting", "question")
+    (question,) = outcome.questions
+    assert (question.about, question.calls[0]["tool"], question.calls[0]["arguments"]) == (
+        "permission",
+        "pay",
+        {"amount": 5},
+    )
+    assert "pay" in question.text
+    assert not done
+    log = await log_of(session.store, "s")
+    assert of(log, RunWaiting) == [RunWaiting((question.ask_id,), run_id=outcome.run_id)]
+    assert not of(log, RunEnded)
+    assert await session.questions() == [question]
+
+
+async def test_an_answer_in_another_process_lets_the_run_go_on():
+    store = MemoryStore()
+    waiting = await agent(call("pay", amount=5), store=store).session("s").run("Pay 5")
+    (question,) = waiting.questions
+    assert await agent(store=store).session("s").answer(question.ask_id, answer=True)
+    outcome = await agent("Paid.", store=store).session("s").resume()
+    assert (outcome.status, outcome.text, done) == ("done", "Paid.", ["paid 5"])
+    assert outcome.run_id == waiting.run_id
+    assert_valid(outcome.messages)
+    log = await log_of(store, "s")
+    assert [each.ask_id for each in of(log, QuestionAsked)] == [question.ask_id]
+    assert [(each.ask_id, each.source) for each in of(log, QuestionAnswered)] == [(question.ask_id, "post")]
+    assert [each.allow for each in of(log, PermissionDecided)] == [True]
+    assert await store.posts("s") == []
+
+
+async def test_a_no_is_told_to_the_model():
+    session = agent(call("pay", amount=5), "As you wish.").session("s")
+    (question,) = (await session.run("Pay 5")).questions
+    await session.answer(question.ask_id, Verdict(allow=False, reason="too much"))
+    outcome = await session.resume()
+    assert (outcome.text, done) == ("As you wish.", [])
+    assert [(each.status, each.text) for each in outcome.messages[2].tool_results] == [(Status.DENIED, "too much")]
+
+
+async def test_each_call_of_a_batch_may_have_an_answer_of_its_own():
+    session = agent(calls(call("pay", amount=5), call("pay", amount=6), call("pay", amount=7)), "Done.").session("s")
+    (question,) = (await session.run("Pay")).questions
+    first, second, _ = [each["call_id"] for each in question.calls]
+    await session.answer(question.ask_id, {first: True, second: False})
+    outcome = await session.resume()
+    statuses = [each.status for each in outcome.messages[2].tool_results]
+    assert statuses == [Status.OK, Status.DENIED, Status.DENIED]  # no answer is a no
+    assert done == ["paid 5"]
+
+
+async def test_a_question_is_answered_once():
+    session = agent(call("pay", amount=5), "Done.").session("s")
+    (question,) = (await session.run("Pay 5")).questions
+    assert await session.answer(question.ask_id, answer=True)
+    assert not await session.answer(question.ask_id, answer=False)
+    assert (await session.resume()).status == "done"
+    assert done == ["paid 5"]
+    with pytest.raises(UsageError, match=f"no open question '{question.ask_id}': open are none"):
+        await session.answer(question.ask_id, answer=False)
+
+
+async def test_a_question_stays_open_under_its_id_however_often_the_run_is_resumed():
+    session = agent(call("pay", amount=5), "Done.").session("s")
+    asked = [(await session.run("Pay 5")).questions[0].ask_id]
+    for _ in range(5):
+        outcome = await session.resume()
+        assert outcome.status == "waiting"  # and not parked: waiting is no failure
+        asked.append(outcome.questions[0].ask_id)
+    assert len(set(asked)) == 1
+    assert len(of(await log_of(session.store, "s"), QuestionAsked)) == 1
+
+
+async def test_an_answer_is_remembered_as_far_as_it_reaches():
+    gate = Permissions(handler=later)
+    session = agent(call("pay", amount=5), call("pay", amount=6), "Done.", permission=gate).session("s")
+    (question,) = (await session.run("Pay")).questions
+    await session.answer(question.ask_id, Verdict(allow=True, scope="session"))
+    assert (await session.resume()).status == "done"
+    assert done == ["paid 5", "paid 6"]
+    assert [each.scope for each in gate.grants] == ["session"]
+
+
+async def test_a_new_message_withdraws_the_question():
+    session = agent(call("pay", amount=5), "All right.").session("s")
+    (question,) = (await session.run("Pay 5")).questions
+    outcome = await session.run("Forget it")
+    assert (outcome.text, done) == ("All right.", [])
+    assert_valid(outcome.messages)
+    ended = of(await log_of(session.store, "s"), RunEnded)[0]
+    assert (ended.status, ended.reason) == ("cancelled", "unanswered")
+    with pytest.raises(UsageError, match="no open question"):
+        await session.answer(question.ask_id, answer=True)
+
+
+async def test_an_answer_that_came_too_late_is_put_away():
+    store = MemoryStore()
+    session = agent(call("pay", amount=5), "All right.", "Hello.", store=store).session("s")
+    (question,) = (await session.run("Pay 5")).questions
+    await session.answer(question.ask_id, answer=True)
+    await session.run("Forget it")
+    assert (done, await store.posts("s")) == ([], [])
+
+
+@pytest.mark.parametrize("answer", ["yes", 1, None, {"c9": True}, [True]])
+async def test_what_is_no_answer_is_refused_and_the_question_stays_open(answer):
+    session = agent(call("pay", amount=5)).session("s")
+    (question,) = (await session.run("Pay 5")).questions
+    with pytest.raises(ConfigError, match="does not answer whether calls may be made"):
+        await session.answer(question.ask_id, answer)
+    assert await session.questions() == [question]
+
+
+async def test_an_answer_that_was_garbled_on_its_way_is_a_no():
+    from windlass import Post
+
+    store = MemoryStore()
+    session = agent(call("pay", amount=5), "Hm.", store=store).session("s")
+    (question,) = (await session.run("Pay 5")).questions
+    garbled = {question.calls[0]["call_id"]: {"allow": "perhaps"}}
+    await store.post("s", Post("p", "answer", {"ask_id": question.ask_id, "answer": garbled}))
+    outcome = await session.resume()
+    assert (outcome.text, done) == ("Hm.", [])
+
+
+async def test_a_call_without_a_model_cannot_wait_and_is_denied():
+    result = await agent().session("s").call("pay", {"amount": 5})
+    assert result.status is Status.DENIED
+    assert not done
+
+
+# -- while the run goes on ---------------------------------------------------------------------------------------------
+
+
+async def test_a_patient_run_waits_for_an_answer_from_elsewhere():
+    store, recorder = MemoryStore(), Recorder()
+    driver = agent(call("pay", amount=5), "Paid.", store=store, patience_seconds=60, watchers=[recorder])
+    going = asyncio.ensure_future(driver.session("s").run("Pay 5"))
+    async with asyncio.timeout(SECONDS):
+        while not recorder.of(QuestionAsked):
+            await asyncio.sleep(0)
+        other = agent(store=store).session("s")
+        (question,) = await other.questions()
+        assert await other.answer(question.ask_id, answer=True)
+        outcome = await going
+    assert (outcome.status, outcome.text, done) == ("done", "Paid.", ["paid 5"])
+
+
+async def test_when_patience_is_over_the_run_waits_without_a_driver():
+    clock = FakeClock()
+    session = agent(call("pay", amount=5), clock=clock, patience_seconds=30).session("s")
+    going = asyncio.ensure_future(session.run("Pay 5"))
+    async with asyncio.timeout(SECONDS):
+        await clock.advance(29)
+        assert not going.done()
+        await clock.advance(1)
+        assert (await going).status == "waiting"
+
+
+async def test_the_first_answer_counts_whether_it_comes_by_post_or_from_the_handler():
+    store, asked = MemoryStore(), asyncio.Event()
+    given_up: list[str] = []
+
+    async def handler(_requests: Any) -> Any:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.append("question taken away")
+
+    session = agent(call("pay", amount=5), "Paid.", store=store, permission=Permissions(handler=handler)).session("s")
+    going = asyncio.ensure_future(session.run("Pay 5"))
+    async with asyncio.timeout(SECONDS):
+        await asked.wait()
+        (question,) = await session.questions()
+        await session.answer(question.ask_id, answer=True)
+        outcome = await going
+    assert (outcome.text, done, given_up) == ("Paid.", ["paid 5"], ["question taken away"])
+
+
+async def test_a_handlers_answer_is_in_the_log():
+    async def handler(requests: Any) -> Any:
+        return [Verdict(allow=True)] * len(requests)
+
+    session = agent(call("pay", amount=5), "Paid.", permission=Permissions(handler=handler)).session("s")
+    await session.run("Pay 5")
+    (answered,) = of(await log_of(session.store, "s"), QuestionAnswered)
+    assert answered.source == "handler"
+
+
+async def test_a_question_that_a_crash_left_open_is_asked_again_under_the_same_id():
+    store, seen = MemoryStore(), list[str]()
+    reply = Message("assistant", (ToolCall("c1", "pay", '{"amount": 5}'),), stop=StopReason.TOOL_USE)
+
+    async def handler(requests: Any) -> Any:
+        seen.append(requests[0].call_id)
+        return [Verdict(allow=True)]
+
+    asked = of([], QuestionAsked)
+    waiting = await agent(call("pay", amount=5), store=store).session("s").run("Pay 5")
+    asked = list(waiting.questions)
+    outcome = await agent("Paid.", store=store, permission=Permissions(handler=handler)).session("s").resume()
+    assert (outcome.text, len(seen), reply.role) == ("Paid.", 1, "assistant")
+    log = await log_of(store, "s")
+    assert [each.ask_id for each in of(log, QuestionAsked)] == [each.ask_id for each in asked]
+
+
+async def test_an_answer_that_was_stored_before_a_crash_is_not_asked_for_again():
+    store = MemoryStore()
+    waiting = await agent(call("pay", amount=5), store=store).session("s").run("Pay 5")
+    (question,) = waiting.questions
+    call_id = question.calls[0]["call_id"]
+    answered = QuestionAnswered(question.ask_id, {call_id: {"allow": True}}, "handler", run_id=waiting.run_id)
+    await crashed(store, "s", answered)
+    outcome = await agent("Paid.", store=store).session("s").resume()
+    assert (outcome.text, done) == ("Paid.", ["paid 5"])
+
+
+async def test_a_cancel_while_somebody_is_asked_leaves_nothing_open():
+    recorder = Recorder()
+    session = agent(call("pay", amount=5), patience_seconds=60, watchers=[recorder]).session("s")
+    going = asyncio.ensure_future(session.run("Pay 5"))
+    async with asyncio.timeout(SECONDS):
+        while not recorder.of(QuestionAsked):
+            await asyncio.sleep(0)
+        await session.cancel()
+        outcome = await going
+    assert (outcome.status, done, await session.questions()) == ("cancelled", [], [])
+    assert_valid(outcome.messages)
+
+
+# -- too late ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_question_expires_as_a_no():
+    clock = FakeClock()
+    gate = Permissions(handler=later, expires_seconds=3600)
+    session = agent(call("pay", amount=5), "Never mind.", clock=clock, permission=gate).session("s")
+    (question,) = (await session.run("Pay 5")).questions
+    assert question.expires_at == clock.now() + 3600
+    await clock.advance(3599)
+    assert (await session.resume()).status == "waiting"
+    await clock.advance(1)
+    outcome = await session.resume()
+    assert (outcome.text, done) == ("Never mind.", [])
+    assert outcome.messages[2].tool_results[0].text == "permission denied: nobody answered in time"
+    (answered,) = of(await log_of(session.store, "s"), QuestionAnswered)
+    assert answered.source == "expired"
+
+
+async def test_a_question_expires_while_somebody_is_being_asked():
+    clock, asked = FakeClock(), asyncio.Event()
+
+    async def handler(_requests: Any) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    gate = Permissions(handler=handler, expires_seconds=10)
+    session = agent(call("pay", amount=5), "Never mind.", clock=clock, permission=gate).session("s")
+    going = asyncio.ensure_future(session.run("Pay 5"))
+    async with asyncio.timeout(SECONDS):
+        await asked.wait()
+        await clock.advance(10)
+        outcome = await going
+    assert (outcome.text, done) == ("Never mind.", [])
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "an hour"])
+def test_a_question_cannot_expire_before_it_is_asked(seconds):
+    with pytest.raises(ConfigError, match="expires_seconds"):
+        Permissions(handler=later, expires_seconds=seconds)
+
+
+# -- what became of a call that a crash cut off ------------------------------------------------------------------------
+
+
+async def cut_off() -> Session:
+    """A session in which signing had begun when the process ended."""
+    store = MemoryStore()
+    reply = Message("assistant", (ToolCall("c1", "sign"),), stop=StopReason.TOOL_USE)
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", run_id="r1"),
+        MessageAdded(user("Sign"), run_id="r1"),
+        MessageAdded(reply, run_id="r1"),
+        ToolStarted("c1", "sign", "ask", "s/r1/c1", run_id="r1"),
+    )
+    return agent("Done.", store=store).session("s")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "text", "effects"),
+    [
+        ("retry", Status.OK, "signed", ["signed"]),
+        ("skip", Status.UNKNOWN, "It may or may not have taken effect", []),
+        ("It is signed.", Status.OK, "A person has looked: It is signed.", []),
+    ],
+)
+async def test_a_person_settles_a_call_that_asks_for_it(answer, status, text, effects):
+    session = await cut_off()
+    outcome = await session.resume()
+    assert (outcome.status, done) == ("waiting", [])
+    (question,) = outcome.questions
+    assert (question.about, question.calls[0]["tool"]) == ("settlement", "sign")
+    assert await session.answer(question.ask_id, answer)
+    outcome = await session.resume()
+    (result,) = outcome.messages[2].tool_results
+    assert (outcome.status, result.status, done) == ("done", status, effects)
+    assert text in result.text
+    assert len(of(await log_of(session.store, "s"), ToolFinished)) == 1
+    assert_valid(outcome.messages)

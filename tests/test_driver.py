@@ -1,0 +1,306 @@
+"""Whoever drives a session: what it finds when it opens one, what reaches it from elsewhere, when it gives up."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.doubles import SECONDS, Held, crashed, log_of, of
+from tests.transcript import assert_valid
+from windlass import (
+    Agent,
+    ConfigError,
+    Fenced,
+    Post,
+    SessionBusy,
+    StoreError,
+    Usage,
+    assistant,
+    repeated_calls,
+    tool,
+    user,
+)
+from windlass.core.event import (
+    MessageAdded,
+    ModelRequested,
+    PostTaken,
+    ReplyFinished,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    TextDelta,
+    ToolFinished,
+)
+from windlass.core.mailbox import letter
+from windlass.core.message import Message, StopReason, ToolCall, ToolResult
+from windlass.stores.memory import MemoryStore
+from windlass.testing import ScriptedModel, call, pause
+
+# -- one submission per name -------------------------------------------------------------------------------------------
+
+
+async def test_a_prompt_sent_twice_under_one_name_is_answered_once():
+    store = MemoryStore()
+    model = ScriptedModel("Hello.", "Again?")
+    session = Agent(model, store=store).session("s")
+    first = await session.run("Hi", input_id="mail-1")
+    again = await Agent(ScriptedModel(), store=store).session("s").run("Hi", input_id="mail-1")
+    assert (again.run_id, again.text, again.status, again.usage) == (first.run_id, "Hello.", "done", first.usage)
+    assert [each.text for each in again.new_messages] == ["Hi", "Hello."]
+    assert len(await session.messages()) == 2
+    assert (await session.run("Hi", input_id="mail-2")).text == "Again?"
+    assert (await session.run("Hi", input_id="mail-1")).text == "Hello."
+
+
+async def test_the_same_prompt_sent_while_it_is_being_answered_waits_for_that_answer():
+    held = pause()
+    model = ScriptedModel([TextDelta("Hello."), held, ReplyFinished()])
+    session = Agent(model).session("s")
+    async with asyncio.timeout(SECONDS):
+        first = asyncio.ensure_future(session.run("Hi", input_id="mail-1"))
+        await held.reached()
+        second = asyncio.ensure_future(session.run("Hi", input_id="mail-1"))
+        held.release()
+        assert (await first).run_id == (await second).run_id
+    assert len(model.requests) == 1
+
+
+async def test_a_prompt_that_a_crash_cut_off_goes_on_when_it_is_sent_again():
+    store = MemoryStore()
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", input_id="mail-1", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+        ModelRequested(1, run_id="r1"),
+    )
+    outcome = await Agent(ScriptedModel("Hello."), store=store).session("s").run("Hi", input_id="mail-1")
+    assert (outcome.run_id, outcome.text, len(outcome.messages)) == ("r1", "Hello.", 2)
+    assert len(of(await log_of(store, "s"), RunStarted)) == 1
+
+
+async def test_a_run_that_failed_under_a_name_is_told_as_failed_again():
+    store = MemoryStore()
+    model = ScriptedModel(RuntimeError("no luck"))
+    first = await Agent(model, store=store).session("s").run("Hi", input_id="mail-1")
+    again = await Agent(ScriptedModel(), store=store).session("s").run("Hi", input_id="mail-1")
+    assert (first.status, again.status, again.reason) == ("failed", "failed", "RuntimeError")
+    assert "no luck" in str(again.error)
+
+
+async def test_a_name_must_be_text():
+    with pytest.raises(ConfigError, match="input_id"):
+        await Agent(ScriptedModel()).session("s").run("Hi", input_id=5)  # type: ignore[arg-type]
+
+
+# -- a run that gets nowhere -------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_was_taken_up_three_times_without_progress_is_parked():
+    store = MemoryStore()
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+        *[RunResumed(run_id="r1"), ModelRequested(1, run_id="r1")] * 3,
+    )
+    session = Agent(ScriptedModel("Hello."), store=store).session("s")
+    outcome = await session.resume()
+    assert (outcome.status, outcome.reason) == ("parked", "crash_loop")
+    (ended,) = of(await log_of(store, "s"), RunEnded)
+    assert (ended.status, ended.reason) == ("parked", "crash_loop")
+    assert (await session.run("Hi again")).text == "Hello."  # a person may go on
+
+
+async def test_progress_starts_the_count_of_recoveries_anew():
+    store = MemoryStore()
+    reply = Message("assistant", (ToolCall("c1", "look"),), stop=StopReason.TOOL_USE)
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+        *[RunResumed(run_id="r1")] * 3,
+        MessageAdded(reply, run_id="r1"),
+        RunResumed(run_id="r1"),
+    )
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    outcome = await Agent(ScriptedModel("Seen."), tools=[look], store=store).session("s").resume()
+    assert (outcome.status, outcome.text) == ("done", "Seen.")
+
+
+async def test_guardrails_remember_over_a_crash_what_they_have_seen():
+    store = MemoryStore()
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    def turn(place: int) -> list[Any]:
+        reply = Message("assistant", (ToolCall(f"c{place}", "look"),), stop=StopReason.TOOL_USE)
+        return [
+            MessageAdded(reply, run_id="r1"),
+            ToolFinished(f"c{place}", "look", ToolResult(f"c{place}", "look"), run_id="r1"),
+        ]
+
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", run_id="r1"),
+        MessageAdded(user("Look"), run_id="r1"),
+        *[event for place in range(1, 5) for event in turn(place)],
+    )
+    guardrails = [repeated_calls(nudge_at=4, halt_at=5)]
+    agent = Agent(ScriptedModel(call("look")), tools=[look], store=store, guardrails=guardrails)
+    outcome = await agent.session("s").resume()
+    assert (outcome.status, outcome.reason) == ("stopped", "repeat")
+    assert [each.origin for each in outcome.messages if each.role == "user"] == ["", "guardrail"]
+    assert_valid(outcome.messages)
+
+
+# -- two drivers -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_that_is_driven_elsewhere_can_be_taken_over_and_its_driver_is_stopped():
+    store, held = MemoryStore(), Held()
+    first = Agent(ScriptedModel(call("held"), "Never said."), tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(first.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        second = Agent(ScriptedModel("Mine now."), store=store).session("s")
+        with pytest.raises(SessionBusy):
+            await second.run("Mine!")
+        outcome = await second.run("Mine!", take_over=True)
+        assert (outcome.status, outcome.text) == ("done", "Mine now.")
+        assert_valid(outcome.messages)
+        held.released.set()
+        with pytest.raises(Fenced):
+            await going
+    assert_valid(await second.messages())
+
+
+async def test_to_take_over_or_not_is_yes_or_no():
+    with pytest.raises(ConfigError, match="take_over"):
+        await Agent(ScriptedModel()).session("s").run("Hi", take_over="please")  # type: ignore[arg-type]
+
+
+# -- posts -------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_another_process_posts_is_found_by_looking(monkeypatch):
+    monkeypatch.setattr("windlass.driver.POLL_SECONDS", 0.001)
+    store, held = MemoryStore(), Held()
+    session = Agent(ScriptedModel(call("held"), "Left it is."), tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        await store.post("s", letter("steer", user("Left!", origin="steering"), "p1", 0.0))
+        while not session._driver.run.mailbox.due:
+            await asyncio.sleep(0.001)
+        held.released.set()
+        outcome = await going
+    assert [each.text for each in outcome.messages if each.role == "user"] == ["Go", "Left!"]
+    assert await store.posts("s") == []
+
+
+async def test_a_store_that_fails_while_it_is_asked_for_posts_does_not_end_the_run(monkeypatch, caplog):
+    monkeypatch.setattr("windlass.driver.POLL_SECONDS", 0.001)
+
+    class Flaky(MemoryStore):
+        asked = 0
+        errors = iter(())
+
+        async def posts(self, session_id: str) -> list[Post]:
+            self.asked += 1
+            for error in self.errors:
+                raise error
+            return await super().posts(session_id)
+
+    store, held = Flaky(), Held()
+    session = Agent(ScriptedModel(call("held"), "Done."), tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        store.errors, before = iter([StoreError("away for a moment")]), store.asked
+        while store.asked < before + 3:
+            await asyncio.sleep(0.001)
+        held.released.set()
+        assert (await going).status == "done"
+    assert "away for a moment" in caplog.text
+
+
+async def test_a_post_from_another_thread_reaches_the_run():
+    store, held = MemoryStore(), Held()
+    agent = Agent(ScriptedModel(call("held"), "Left it is."), tools=[held.tool], store=store)
+    session = agent.session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        await asyncio.to_thread(lambda: asyncio.run(agent.session("s").steer("Left!")))
+        while not session._driver.run.mailbox.due:
+            await asyncio.sleep(0)
+        held.released.set()
+        outcome = await going
+    assert outcome.text == "Left it is."
+
+
+async def test_a_cancel_from_another_process_ends_the_run():
+    store, held = MemoryStore(), Held()
+    session = Agent(ScriptedModel(call("held")), tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        assert await Agent(ScriptedModel(), store=store).session("s").cancel()
+        assert (await going).status == "cancelled"
+    assert not await session.cancel()
+
+
+async def test_a_cancel_of_a_run_that_was_cut_off_ends_it_when_it_is_taken_up():
+    store = MemoryStore()
+    await crashed(store, "s", RunStarted("agent", run_id="r1"), MessageAdded(user("Hi"), run_id="r1"))
+    model = ScriptedModel("Never said.", "Hello.")
+    session = Agent(model, store=store).session("s")
+    assert await session.cancel()
+    assert (await session.resume()).status == "cancelled"
+    assert not model.requests
+
+
+async def test_a_cancel_that_came_too_late_is_put_away_by_the_next_run():
+    store = MemoryStore()
+    await crashed(store, "s", RunStarted("agent", run_id="r1"), MessageAdded(user("Hi"), run_id="r1"))
+    session = Agent(ScriptedModel("Hello."), store=store).session("s")
+    await session.cancel()
+    assert (await session.run("Hello?")).status == "done"
+    assert [each.about for each in of(await log_of(store, "s"), PostTaken)] == ["cancel"]
+    assert await store.posts("s") == []
+
+
+async def test_steering_sent_twice_under_one_name_is_told_once():
+    session = Agent(ScriptedModel("Hello.", "Hello.")).session("s")
+    assert await session.steer("Left!", post_id="sms-1")
+    assert not await session.steer("Left!", post_id="sms-1")
+    outcome = await session.run("Go")
+    assert not await session.steer("Left!", post_id="sms-1")
+    assert [each.text for each in outcome.messages if each.role == "user"] == ["Go", "Left!"]
+
+
+async def test_usage_of_a_retold_run_is_the_first_ones():
+    store = MemoryStore()
+    reply = assistant("Hello.", stop=StopReason.STOP, usage=Usage(3, 4))
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", input_id="a", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+        MessageAdded(reply, run_id="r1"),
+        RunEnded("done", usage=Usage(3, 4), turns=1, run_id="r1"),
+    )
+    outcome = await Agent(ScriptedModel(), store=store).session("s").run("Hi", input_id="a")
+    assert (outcome.usage, outcome.steps, outcome.error) == (Usage(3, 4), 1, None)
