@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .core.error import Fenced as Fenced
     from .core.error import ModelError as ModelError
     from .core.error import NotStarted as NotStarted
+    from .core.error import OutOfBudget as OutOfBudget
     from .core.error import ProviderDown as ProviderDown
     from .core.error import RateLimited as RateLimited
     from .core.error import Refused as Refused
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .core.event import Event as Event
     from .core.event import QuestionAsked as QuestionAsked
     from .core.inbox import InboxItem as InboxItem
+    from .core.ledger import Ledger as Ledger
     from .core.loop import react as react
     from .core.message import Audio as Audio
     from .core.message import Document as Document
@@ -104,11 +106,16 @@ if TYPE_CHECKING:
     from .core.wrap import timed as timed
     from .core.wrap import truncated as truncated
     from .models import open_model as open_model
+    from .replay import Divergence as Divergence
+    from .replay import Replayed as Replayed
+    from .replay import replay as replay
     from .session import Session as Session
     from .stores import open_store as open_store
     from .stream import RunStream as RunStream
     from .tracing.mirror import log_tool_calls as log_tool_calls
     from .tracing.mirror import mirror_text as mirror_text
+    from .transfer import export_session as export_session
+    from .transfer import import_session as import_session
 
 __all__ = [
     "Accepted",
@@ -121,6 +128,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "ContextOverflow",
+    "Divergence",
     "Document",
     "EmptyReply",
     "Entry",
@@ -131,6 +139,7 @@ __all__ = [
     "Hit",
     "Image",
     "InboxItem",
+    "Ledger",
     "Limits",
     "Message",
     "Model",
@@ -138,6 +147,7 @@ __all__ = [
     "ModelInfo",
     "NotStarted",
     "Nudge",
+    "OutOfBudget",
     "Outcome",
     "PermissionRequest",
     "Permissions",
@@ -147,6 +157,7 @@ __all__ = [
     "QuestionAsked",
     "RateLimited",
     "Refused",
+    "Replayed",
     "ReplyCutOff",
     "Request",
     "Run",
@@ -191,8 +202,10 @@ __all__ = [
     "before",
     "deny",
     "deny_all",
+    "export_session",
     "failover",
     "gated",
+    "import_session",
     "later",
     "log_tool_calls",
     "max_turns",
@@ -204,6 +217,7 @@ __all__ = [
     "open_store",
     "react",
     "repeated_calls",
+    "replay",
     "retried",
     "timed",
     "tool",
@@ -226,6 +240,7 @@ _HOMES = {
         "Fenced",
         "ModelError",
         "NotStarted",
+        "OutOfBudget",
         "ProviderDown",
         "RateLimited",
         "Refused",
@@ -246,6 +261,7 @@ _HOMES = {
         "QuestionAsked",
     ),
     ".core.inbox": ("InboxItem",),
+    ".core.ledger": ("Ledger",),
     ".core.loop": ("react",),
     ".core.message": (
         "Audio",
@@ -328,12 +344,21 @@ _HOMES = {
         "truncated",
     ),
     ".models": ("open_model",),
+    ".replay": (
+        "Divergence",
+        "Replayed",
+        "replay",
+    ),
     ".session": ("Session",),
     ".stores": ("open_store",),
     ".stream": ("RunStream",),
     ".tracing.mirror": (
         "log_tool_calls",
         "mirror_text",
+    ),
+    ".transfer": (
+        "export_session",
+        "import_session",
     ),
 }
 """Where each public name lives."""

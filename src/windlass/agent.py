@@ -12,6 +12,7 @@ from .core.clock import SYSTEM_CLOCK, Clock, new_id
 from .core.error import ConfigError, Unchangeable
 from .core.event import Entry
 from .core.feed import Watcher
+from .core.ledger import Ledger
 from .core.loop import react
 from .core.message import Content, Message
 from .core.model import Model, Settings
@@ -54,6 +55,7 @@ class Agent(Generic[D]):
         "follow_up_mode",
         "guardrails",
         "instructions",
+        "ledger",
         "limits",
         "model",
         "name",
@@ -91,6 +93,7 @@ class Agent(Generic[D]):
         steering_mode: DrainMode = "one",
         follow_up_mode: DrainMode = "one",
         patience_seconds: float = 0.0,
+        ledger: Ledger | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Describe an agent.
@@ -116,6 +119,7 @@ class Agent(Generic[D]):
             steering_mode: Whether waiting steering messages are handed over one at a time or all at once.
             follow_up_mode: The same for follow-ups.
             patience_seconds: How long a run waits for an answer that nobody here can give, before it ends as `waiting`.
+            ledger: A budget that it shares with others.
             clock: Where its time comes from.
         """
         _set(self, "model", open_model(model))
@@ -139,6 +143,7 @@ class Agent(Generic[D]):
         _set(self, "steering_mode", steering_mode)
         _set(self, "follow_up_mode", follow_up_mode)
         _set(self, "patience_seconds", patience_seconds)
+        _set(self, "ledger", ledger)
         _set(self, "clock", clock)
         self._check()
 
@@ -163,6 +168,7 @@ class Agent(Generic[D]):
     steering_mode: DrainMode
     follow_up_mode: DrainMode
     patience_seconds: float
+    ledger: Ledger | None
     clock: Clock
 
     def session(self, session_id: str | None = None, *, store: Store | str | None = None) -> Session:
@@ -222,6 +228,8 @@ class Agent(Generic[D]):
             raise ConfigError(f"Agent(limits={self.limits!r}): give a Limits(…)")
         if not isinstance(self.settings, Settings):
             raise ConfigError(f"Agent(settings={self.settings!r}): give a Settings(…)")
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise ConfigError(f"Agent(ledger={self.ledger!r}): give a Ledger(…)")
         if not callable(self.engine):
             raise ConfigError(f"Agent(engine={self.engine!r}): give an async function of a Run, such as react")
         check.text("Agent", "name", self.name, filled=True)

@@ -20,6 +20,7 @@ from .core.error import ConfigError, SessionNotFound, StoreError, UsageError
 from .core.event import Entry, Event, MessageAdded, PostTaken, RunResumed, RunStarted, SessionOpened
 from .core.fanout import Fanout
 from .core.fold import CRASHES, CUT_OFF, UNANSWERED, State, repairs
+from .core.ledger import budgeted
 from .core.loop import ended, execute, react
 from .core.inbox import INBOX
 from .core.mailbox import ANSWER, CANCEL, Mailbox
@@ -302,6 +303,9 @@ class Driver:
         limits = overrides.get("limits", agent.limits)
         if limits.max_cost_usd is not None and info_of(model).price is None:
             raise ConfigError(f"max_cost_usd needs a model whose price is known, and {info_of(model).name!r} has none")
+        ledger = overrides.get("ledger", agent.ledger)
+        if ledger is not None:
+            model = budgeted(model, ledger)
         toolbox = Toolbox(overrides["tools"]) if "tools" in overrides else agent.toolbox
         return Run(
             session_id=self.session_id,

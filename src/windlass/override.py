@@ -10,6 +10,7 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from .core.error import ConfigError, UsageError
+from .core.ledger import Ledger
 from .core.message import RESULT_TYPES, Content, Message, ResultPart, Text, parts_of, storable
 from .core.model import Model, Settings
 from .core.permission import Gate
@@ -30,6 +31,7 @@ class Overrides(TypedDict, total=False):
     permission: Gate | None
     engine: Engine
     deps: Any
+    ledger: Ledger | None
 
 
 def as_message(content: Content | Message, origin: str = "") -> Message:
@@ -75,6 +77,8 @@ def check_overrides(overrides: Overrides) -> None:
         kind = _KINDS.get(name)
         if kind is not None and not isinstance(value, kind):
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a {kind.__name__}")
+        if name == "ledger" and value is not None and not isinstance(value, Ledger):
+            raise ConfigError(f"ledger={value!r} cannot be used for a run: give a Ledger(…)")
         if (name == "engine" or (name == "permission" and value is not None)) and not callable(value):
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a function")
 

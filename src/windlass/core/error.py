@@ -14,6 +14,7 @@ WindlassError
 │ ├ AuthFailed             no key, or a wrong one
 │ ├ BadRequest             the provider refused the request's form
 │ ├ Refused                the provider refused its content
+│ ├ OutOfBudget            a shared budget does not allow another request
 │ └ AllModelsFailed        every model of a failover failed
 ├ ToolError              raised by a tool; its text goes back to the model
 │ └ NotStarted             raised by a tool that is sure that nothing has happened yet
@@ -110,6 +111,10 @@ class BadRequest(ModelError):
 
 class Refused(ModelError):
     """The provider refused to answer what was asked."""
+
+
+class OutOfBudget(ModelError):
+    """What is left of a shared budget does not allow another request. The run ends with status `limit`."""
 
 
 class AllModelsFailed(ModelError):

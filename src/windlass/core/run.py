@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from . import check
 from .clock import Clock, Timer
-from .error import UsageError, WindlassError
+from .error import OutOfBudget, UsageError, WindlassError
 from .event import (
     CancelRequested,
     Entry,
@@ -61,7 +61,7 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     status: OutcomeStatus
     """`done`, or one of the other ways to end."""
     reason: str = ""
-    """Why it ended, when not simply done: `max_turns`, `token_budget`, `max_cost`, `timeout`, `max_tool_calls`,
+    """Why it ended, when not simply done: `max_turns`, `token_budget`, `max_cost`, `budget`, `timeout`, `max_tool_calls`,
     `stop_condition`, `terminated`, `repeat`, `mistakes`, `length`, `content_filter`, the name of an error, …"""
     text: str = ""
     """The words of the last message of the model."""
@@ -460,6 +460,8 @@ class Run:
 
     def failure(self, error: Exception) -> Outcome[Any]:
         """The outcome of a run that something went wrong with."""
+        if isinstance(error, OutOfBudget):
+            return self.outcome("limit", "budget")
         if not isinstance(error, WindlassError):
             logger.error("run %s of session %s failed", self.run_id, self.session_id, exc_info=error, extra=self.names)
         return self.outcome("failed", type(error).__name__, error)

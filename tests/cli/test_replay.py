@@ -1,0 +1,160 @@
+"""`windlass replay`: the same again, or the first difference."""
+
+import json
+
+import pytest
+
+from tests.cli.process import STAND_INS
+from windlass.toolkits.basics import basics
+
+
+@pytest.fixture
+def kept(windlass):
+    """A session with one call."""
+    assert windlass("run", "-q", "--session", "s", "Calculate 6 * 7").exit_code == 0
+
+
+@pytest.fixture
+def changed(monkeypatch):
+    """The tools as they will be tomorrow: the calculator is gone."""
+    tools = [each for each in basics() if each.name != "calculate"]
+    monkeypatch.setattr("windlass.toolkits.basics.basics", lambda: tools)
+
+
+def entries_of(windlass, name):
+    lines = windlass("sessions", "show", name, "--json").stdout.splitlines()
+    return [json.loads(line)["event"]["kind"] for line in lines]
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_session_that_does_the_same_is_told_in_a_line(windlass):
+    before = entries_of(windlass, "s")
+    result = windlass("replay", "s")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "session s does the same as recorded: 2 turns in 1 run\n"
+    assert entries_of(windlass, "s") == before
+
+
+@pytest.mark.usefixtures("kept", "changed")
+def test_the_first_difference_is_shown_and_the_exit_code_tells(windlass):
+    result = windlass("replay", "s")
+    assert result.exit_code == 1
+    first, *diff = result.stdout.splitlines()
+    assert first == (
+        "session s does something else at entry 3: the request of turn 1 is another one: the instructions or tools"
+    )
+    assert diff[:2] == ["--- recorded", "+++ now"]
+    assert diff[-1] == "+tool calculate is not offered"
+
+
+@pytest.mark.usefixtures("kept")
+def test_programs_get_a_line_of_json(windlass):
+    told = json.loads(windlass("replay", "s", "--json").stdout)
+    assert told == {
+        "session_id": "s",
+        "agrees": True,
+        "runs": 1,
+        "turns": 2,
+        "skipped": 0,
+        "divergence": None,
+        "branch": None,
+    }
+
+
+@pytest.mark.usefixtures("kept", "changed")
+def test_programs_are_told_the_difference(windlass):
+    result = windlass("replay", "s", "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert (told["agrees"], told["divergence"]["seq"], told["divergence"]["about"]) == (False, 3, "request")
+    assert "+tool calculate is not offered" in told["divergence"]["diff"]
+
+
+def test_a_session_that_was_allowed_everything_does_the_same_again(windlass, tmp_path):
+    windlass("run", "-q", "--yes", "--session", "s", 'Write "hello" to the text file hello.txt')
+    (tmp_path / "hello.txt").unlink()
+    assert windlass("replay", "s").exit_code == 0
+    assert not (tmp_path / "hello.txt").exists()
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_run_goes_on_live_in_a_fork(windlass):
+    result = windlass("replay", "s", "--from", "4")
+    assert result.exit_code == 0
+    assert result.stdout == "The tool calculate says: 42 (Told by the offline demonstration model.)\n"
+    assert "go on with: windlass run --session" in result.stderr
+    assert len(windlass("sessions", "list").stdout.splitlines()) == 2
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_fork_answers_another_prompt(windlass):
+    last = len(entries_of(windlass, "s"))
+    options = ("--from", str(last), "--prompt", "Calculate 1 + 1", "--model", "demo", "--json")
+    result = windlass("replay", "s", *options)
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["branch"]["status"]) == (0, "done")
+    assert told["branch"]["text"].startswith("The tool calculate says: 2")
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nobody"], 66, "there is no session 'nobody'; `windlass sessions list`"),
+        (["s", "--from", "0"], 2, "invalid value for '--from'"),
+        (["s", "--from", "99"], 2, "session 's' has"),
+        (["s", "--prompt", "x"], 2, "--prompt is for what happens live; say with --from where that begins"),
+        (["s", "--model", "demo"], 2, "--model is for what happens live"),
+        (["s", "--store", "cloud:x"], 2, "there is no store called 'cloud:x'"),
+    ],
+)
+def test_what_cannot_be_replayed_is_told(windlass, arguments, code, message):
+    result = windlass("replay", *arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr.startswith(f"error: {message}")
+
+
+@pytest.mark.usefixtures("kept")
+def test_between_two_runs_a_prompt_is_needed(windlass):
+    last = len(entries_of(windlass, "s"))
+    result = windlass("replay", "s", "--from", str(last))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: entry {last} of session 's' is between two runs: give a prompt")
+    assert len(windlass("sessions", "list").stdout.splitlines()) == 1
+
+
+def test_a_session_that_never_asked_a_model_is_told(windlass, tmp_path):
+    import asyncio
+
+    from windlass import Agent
+
+    async def call_only():
+        async with Agent("demo", tools=basics(), store=f"sqlite:{tmp_path / 'calls.db'}") as agent:
+            await agent.session("s").call("calculate", {"expression": "1 + 1"})
+
+    asyncio.run(call_only())
+    result = windlass("replay", "s", "--store", f"sqlite:{tmp_path / 'calls.db'}")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: session 's' has never asked a model: there is nothing to replay")
+
+
+def test_differences_are_coloured_on_a_terminal(shell):
+    shell.run("run", "-q", "--session", "s", "Calculate 6 * 7", program=STAND_INS)  # which has other tools
+    with shell.terminal("replay", "s") as terminal:
+        assert terminal.end() == 1
+    assert "session s does something else at entry 3" in terminal.seen
+    assert "\x1b[31m-instructions and tools: " in terminal.seen
+    assert "\x1b[32m+instructions and tools: " in terminal.seen
+
+
+def test_a_line_of_a_difference_has_its_colour(monkeypatch):
+    from windlass.cli import replay
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert replay._coloured("-old") == "\x1b[31m-old\x1b[0m"
+    assert replay._coloured("+new") == "\x1b[32m+new\x1b[0m"
+    assert replay._coloured(" same") == " same"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert replay._coloured("-old") == "-old"
