@@ -69,8 +69,15 @@ faults: env ## the long searches for faults
 	@echo "faults: the tests marked 'faults', in their longest form"
 	@WINDLASS_SEARCH=long $(BIN)/python -m pytest -m faults --timeout=0 -o faulthandler_timeout=0
 
+.PHONY: rivals
+rivals: env
+	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m venv .venv-bench
+	@[ -e .venv-bench/done ] || { echo "rivals: installing what the figures are compared with (a minute or two)"; \
+	  .venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -r bench/rivals.txt 2>/dev/null \
+	  && touch .venv-bench/done || { rm -rf .venv-bench; echo "rivals: they cannot be installed here, and are left out"; }; }
+
 .PHONY: bench
-bench: env ## measure, and print the tables of docs/performance.md
+bench: env rivals ## measure, and print the tables of docs/performance.md
 	@echo "bench: CPU time, and ratios to a loop written by hand in the same run"
 	@$(BIN)/python -m bench
 
@@ -86,5 +93,5 @@ lock: env ## resolve the dependencies anew and write constraints.txt
 .PHONY: clean
 clean: ## remove the environments and what the tools left behind
 	@echo "clean: environments, caches and reports"
-	@rm -rf .venv .venv-3.* .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-3.* .venv-bench .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

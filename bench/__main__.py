@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from . import building, deltas, long_run, parts, startup, table, turns
+from . import building, deltas, long_run, parts, startup, storage, table, turns
 from .measure import QUICK, THOROUGH, Effort, Figure
 
 GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
@@ -22,6 +22,7 @@ GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "deltas": deltas.figures,
     "long": long_run.figures,
     "parts": parts.figures,
+    "storage": storage.figures,
 }
 
 

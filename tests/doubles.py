@@ -1,7 +1,7 @@
 """Doubles that tests of runs share: stores and tools that note what is done to them, or stand still when told to."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from windlass.core.event import Entry, Event
@@ -134,6 +134,13 @@ async def crashed(store: Store, session_id: str, *events: Event) -> None:
     entries = [Entry(before + place, 0.0, event, f"crash-{before + place}") for place, event in enumerate(events, 1)]
     await store.append(lease, entries, sync=True)
     await store.release(lease)
+
+
+async def until(holds: Callable[[], object], pause: float = 0.0) -> None:
+    """Wait until something holds that nobody tells when it does."""
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(pause)
 
 
 async def rounds(count: int = 30) -> None:

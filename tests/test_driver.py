@@ -1,11 +1,12 @@
 """Whoever drives a session: what it finds when it opens one, what reaches it from elsewhere, when it gives up."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.doubles import SECONDS, Held, crashed, log_of, of
+from tests.doubles import SECONDS, Held, crashed, kind, log_of, of, until
 from tests.transcript import assert_valid
 from windlass import (
     Agent,
@@ -20,6 +21,7 @@ from windlass import (
     tool,
     user,
 )
+from windlass.core import faults
 from windlass.core.event import (
     MessageAdded,
     ModelRequested,
@@ -34,7 +36,7 @@ from windlass.core.event import (
 from windlass.core.mailbox import letter
 from windlass.core.message import Message, StopReason, ToolCall, ToolResult
 from windlass.stores.memory import MemoryStore
-from windlass.testing import ScriptedModel, call, pause
+from windlass.testing import ScriptedModel, call, calls, pause
 
 # -- one submission per name -------------------------------------------------------------------------------------------
 
@@ -202,8 +204,7 @@ async def test_what_another_process_posts_is_found_by_looking(monkeypatch):
     async with asyncio.timeout(SECONDS):
         await held.started.wait()
         await store.post("s", letter("steer", user("Left!", origin="steering"), "p1", 0.0))
-        while not session._driver.run.mailbox.due:
-            await asyncio.sleep(0.001)
+        await until(lambda: (run := session._driver.run) and run.mailbox.due, 0.001)
         held.released.set()
         outcome = await going
     assert [each.text for each in outcome.messages if each.role == "user"] == ["Go", "Left!"]
@@ -215,7 +216,7 @@ async def test_a_store_that_fails_while_it_is_asked_for_posts_does_not_end_the_r
 
     class Flaky(MemoryStore):
         asked = 0
-        errors = iter(())
+        errors: Iterator[StoreError] = iter(())
 
         async def posts(self, session_id: str) -> list[Post]:
             self.asked += 1
@@ -229,8 +230,7 @@ async def test_a_store_that_fails_while_it_is_asked_for_posts_does_not_end_the_r
     async with asyncio.timeout(SECONDS):
         await held.started.wait()
         store.errors, before = iter([StoreError("away for a moment")]), store.asked
-        while store.asked < before + 3:
-            await asyncio.sleep(0.001)
+        await until(lambda: store.asked >= before + 3, 0.001)
         held.released.set()
         assert (await going).status == "done"
     assert "away for a moment" in caplog.text
@@ -244,8 +244,7 @@ async def test_a_post_from_another_thread_reaches_the_run():
     async with asyncio.timeout(SECONDS):
         await held.started.wait()
         await asyncio.to_thread(lambda: asyncio.run(agent.session("s").steer("Left!")))
-        while not session._driver.run.mailbox.due:
-            await asyncio.sleep(0)
+        await until(lambda: (run := session._driver.run) and run.mailbox.due)
         held.released.set()
         outcome = await going
     assert outcome.text == "Left it is."
@@ -304,3 +303,28 @@ async def test_usage_of_a_retold_run_is_the_first_ones():
     )
     outcome = await Agent(ScriptedModel(), store=store).session("s").run("Hi", input_id="a")
     assert (outcome.usage, outcome.steps, outcome.error) == (Usage(3, 4), 1, None)
+
+
+# -- a loop that is thrown away on purpose -----------------------------------------------------------------------------
+
+
+async def test_a_run_can_be_thrown_away_after_every_append_and_goes_on_from_the_log(monkeypatch):
+    done: list[int] = []
+
+    @tool
+    async def count(number: int) -> str:
+        """Count."""
+        done.append(number)
+        return f"{number} counted"
+
+    async def told(always_resume: bool) -> list[str]:
+        done.clear()
+        monkeypatch.setattr(faults, "always_resume", always_resume)
+        store = MemoryStore()
+        script = [calls(call("count", number=1), call("count", number=2)), call("count", number=3), "Counted."]
+        agent = Agent(ScriptedModel(*script), tools=[count], store=store)
+        assert (await agent.session("s").run("Count")).text == "Counted."
+        assert sorted(done) == [1, 2, 3]
+        return [kind(event) for event in await log_of(store, "s")]
+
+    assert await told(True) == await told(False)

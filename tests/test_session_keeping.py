@@ -56,6 +56,7 @@ async def test_an_item_is_pending_then_resolved_then_consumed():
     assert await session.resolve(item.item_id, {"loaves": 2})
     (item,) = await session.inbox()
     assert (item.status, item.response) == ("resolved", {"loaves": 2})
+    await session.steer("Quick!")  # another post, which is no answer
     outcome = await session.run("And?")
     told = [each for each in outcome.messages if each.origin == "inbox"]
     assert [each.text for each in told] == [
@@ -142,7 +143,7 @@ async def test_whoever_attends_a_session_sees_it_go_on_by_itself():
 
     async def attend():
         async for outcome in session.attend():
-            heard.append(outcome.text)
+            heard.append(outcome.text)  # noqa: PERF401 - looked at before it ends, which it never does
 
     attending = asyncio.ensure_future(attend())
     async with asyncio.timeout(SECONDS):

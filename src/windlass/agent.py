@@ -14,10 +14,10 @@ from .core.event import Entry
 from .core.feed import Watcher
 from .core.ledger import Ledger
 from .core.loop import react
+from .core.mailbox import DrainMode
 from .core.message import Content, Message
 from .core.model import Model, Settings
 from .core.permission import Gate
-from .core.mailbox import DrainMode
 from .core.run import Accept, Engine, Outcome, Shape
 from .core.stop import GUARDRAILS, Guardrail, Limits, StopCondition
 from .core.store import Hit, Store

@@ -20,9 +20,9 @@ from .core.error import ConfigError, SessionNotFound, StoreError, UsageError
 from .core.event import Entry, Event, MessageAdded, PostTaken, RunResumed, RunStarted, SessionOpened
 from .core.fanout import Fanout
 from .core.fold import CRASHES, CUT_OFF, UNANSWERED, State, repairs
+from .core.inbox import INBOX
 from .core.ledger import budgeted
 from .core.loop import ended, execute, react
-from .core.inbox import INBOX
 from .core.mailbox import ANSWER, CANCEL, Mailbox
 from .core.message import Message, Status, ToolCall
 from .core.model import info_of

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from tests.core.material import events, jsons, messages, texts, torn_texts
 from windlass.core import codec
-from windlass.core.codec import DEEP, VERSION, decode_entry, decode_event, encode_entry, encode_event
+from windlass.core.codec import (
+    DEEP,
+    VERSION,
+    decode_entry,
+    decode_event,
+    decode_events,
+    encode_entry,
+    encode_event,
+    encode_events,
+    pack_events,
+)
 from windlass.core.error import StoreError, UnreadableEntry
 from windlass.core.event import (
     Custom,
@@ -244,3 +254,53 @@ def test_an_event_that_nobody_could_read_again_is_refused_before_it_is_stored():
     wrong: Any = 7
     with pytest.raises(StoreError, match=r"'text_delta' cannot be stored.*fix what made it"):
         encode_event(TextDelta(wrong))
+
+
+# -- many at once ------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(events, max_size=5))
+def test_events_that_are_written_together_are_read_back_as_they_were(several):
+    written = encode_events(several)
+    assert msgspec.json.decode(written) == [msgspec.json.decode(encode_event(event)) for event in several]
+    assert decode_events(written) == several
+    assert decode_events(pack_events(several)) == several
+
+
+@given(st.lists(jsons, max_size=5))
+def test_whatever_data_was_read_can_be_packed(values):
+    read = decode_events(encode_events([Custom("n", value) for value in values]))
+    assert decode_events(pack_events(read)) == read
+
+
+def test_packed_events_are_smaller():
+    several = [MessageAdded(user([Image(data=bytes(1000))]), run_id="r"), RunEnded("done", run_id="r")]
+    assert len(pack_events(several)) < len(encode_events(several)) * 0.9
+
+
+def test_numbers_that_only_json_can_hold_are_kept_as_json():
+    large = [Custom("n", 2**64), Custom("n", 1)]
+    assert pack_events(large) == encode_events(large)
+    assert decode_events(pack_events(large)) == large
+
+
+@pytest.mark.parametrize("form", [encode_events, pack_events])
+def test_among_several_events_an_unknown_kind_is_kept_as_it_came(form):
+    several = [Custom("n"), Unknown("telepathy", {"kind": "telepathy", "run_id": "r", "to": [1]}, run_id="r")]
+    assert decode_events(form(several)) == several
+    assert decode_events(form(several), critical=["custom"]) == several
+    with pytest.raises(UnreadableEntry, match=r"kind 'telepathy', which this version does not know"):
+        decode_events(form(several), critical=["custom", "telepathy"])
+
+
+@pytest.mark.usefixtures("at_version_three")
+@pytest.mark.parametrize("form", [msgspec.json.encode, msgspec.msgpack.encode])
+def test_several_events_of_an_older_version_are_brought_up(form):
+    old = form([{"kind": "special", "title": "n"}, {"kind": "run_ended", "status": "done"}])
+    assert decode_events(old, version=1) == [Custom("n"), RunEnded("done")]
+
+
+@pytest.mark.parametrize("raw", [b"", b"[", b"[{]", b'[{"kind":"run_ended"}]', b"[1]", b"\x00", b"\x91\x01", b"\x92\x80"])
+def test_damage_among_several_events_is_told_as_such(raw):
+    with pytest.raises(msgspec.DecodeError):
+        decode_events(raw)

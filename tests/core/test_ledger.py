@@ -1,4 +1,4 @@
-"""A budget that several runs share: what is spent and set aside never exceeds it, and near its end work is concluded."""
+"""A budget that several runs share: what is spent and set aside stays below it, and near its end work is concluded."""
 
 import asyncio
 from collections.abc import AsyncIterator

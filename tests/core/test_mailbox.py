@@ -51,11 +51,8 @@ def test_resolved_items_are_told_in_one_message_and_their_entries_take_the_posts
     events, names = mailbox.take_due(items)
     assert names == ["s1", "inbox-i1", "inbox-i2"]
     assert events[1:3] == [InboxResolved("i1", "built", 7.0), InboxResolved("i2", {"ok": True}, 8.0)]
-    assert texts(events) == [
-        "Quick!",
-        "[Inbox: 2 resolved]\n- [job] Request: Build it -> Response: built\n"
-        '- [mail] Request: Ask Ann -> Response: {"ok":true}',
-    ]
+    lines = ["- [job] Request: Build it -> Response: built", '- [mail] Request: Ask Ann -> Response: {"ok":true}']
+    assert texts(events) == ["Quick!", "\n".join(["[Inbox: 2 resolved]", *lines])]
     assert not mailbox.due
 
 

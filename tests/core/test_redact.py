@@ -1,10 +1,9 @@
 """What is left of an event when its words are taken out: its form, and nothing that anybody said."""
 
 import pytest
-
-from tests.core.material import events as any_event
 from hypothesis import given
 
+from tests.core.material import events as any_event
 from windlass import Text, Thinking, ToolCall, ToolResult, assistant, user
 from windlass.core.codec import decode_event, encode_event
 from windlass.core.event import (

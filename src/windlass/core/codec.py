@@ -136,7 +136,7 @@ def decode_events(raw: bytes, *, critical: Collection[str] = (), version: int = 
             return (_all_in_json if is_json else _all_packed).decode(raw)
         except msgspec.ValidationError:
             pass  # a kind that is not known, most likely: one by one, each is kept or told
-    bodies = _bodies_in_json.decode(raw) if is_json else [_encoder.encode(body) for body in msgspec.msgpack.decode(raw)]
+    bodies = _bodies_in_json.decode(raw) if is_json else [_encoder.encode(body) for body in _bodies_packed.decode(raw)]
     return [
         decode_event(bytes(body), critical=bool(critical) and _kinds.decode(body).kind in critical, version=version)
         for body in bodies
@@ -144,6 +144,7 @@ def decode_events(raw: bytes, *, critical: Collection[str] = (), version: int = 
 
 
 _bodies_in_json = msgspec.json.Decoder(list[msgspec.Raw])
+_bodies_packed = msgspec.msgpack.Decoder(list[Any])
 
 
 # Made here, while the module is imported and no other thread can be at it: msgspec prepares each type when it is first

@@ -1,7 +1,7 @@
 """What an agent waits for from outside: jobs, mails, people, other agents. Above: mailbox, sessions. Below: events.
 
-An item is *pending* when the agent has asked for it, *resolved* when the answer has been posted, and *consumed* when the
-model has been told: the entry that tells it is the one that takes the post, so no answer is told twice or lost.
+An item is *pending* when the agent has asked for it, *resolved* when the answer has been posted, and *consumed* when
+the model has been told: the entry that tells it is the one that takes the post, so no answer is told twice or lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

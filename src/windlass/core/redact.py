@@ -8,13 +8,26 @@ from typing import Any
 
 import msgspec
 
-from .event import Event, MessageAdded, ReplyDiscarded, ToolFinished
-from .message import Message, Part, Text, ToolCall, ToolResult
+from .event import Compacted, Event, MessageAdded, ToolFinished
+from .message import Message, Part, Text, ToolCall, ToolResult, Usage
 
 REDACTED = "[redacted]"
 
 _NAMES = ("run_id", "path", "agent", "input_id", "call_id", "ask_id", "item_id", "name", "tool", "guardrail", "kind")
-_WORDS = ("about", "effect", "status", "reason", "scope", "source", "action", "cause", "model", "provider", "prefix")
+_WORDS = (
+    "about",
+    "effect",
+    "mode",
+    "status",
+    "reason",
+    "scope",
+    "source",
+    "action",
+    "cause",
+    "model",
+    "provider",
+    "prefix",
+)
 _KEYS = ("idempotency_key", "arguments_hash")
 _KEPT = frozenset({*_NAMES, *_WORDS, *_KEYS})
 """Texts that name something, or are one of a few words. All other text may be what somebody said."""
@@ -26,8 +39,8 @@ def redacted(event: Event) -> Event:
         return msgspec.structs.replace(event, message=_message(event.message))
     if isinstance(event, ToolFinished):
         return msgspec.structs.replace(event, result=_result(event.result))
-    if isinstance(event, ReplyDiscarded):
-        return msgspec.structs.replace(event, partial=None)
+    if isinstance(event, Compacted):
+        return msgspec.structs.replace(event, summary=_message(event.summary))
     said = [name for name in event.__struct_fields__ if name not in _KEPT]
     return msgspec.structs.replace(event, **{name: _blank(getattr(event, name)) for name in said})
 
@@ -53,8 +66,6 @@ def _blank(value: Any) -> Any:
     """Nothing of what was said; what counts or dates something stays."""
     if isinstance(value, str):
         return REDACTED
-    if isinstance(value, Message):
-        return _message(value)
     if isinstance(value, (dict, list, tuple)):
         return type(value)()
-    return value if isinstance(value, (bool, int, float, msgspec.Struct)) else None
+    return value if isinstance(value, (bool, int, float, Usage)) else None
