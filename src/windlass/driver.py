@@ -285,7 +285,8 @@ class Driver:
         await self._catch_up()
         mailbox, _ = self._sorted(await self.store.posts(self.session_id), order.run_id, resuming=True)
         self.run = again = self._build(order, run.log.lease, mailbox)
-        again.cancelling, again.interrupted_by = run.cancelling, run.interrupted_by
+        again.cancelling = run.cancelling
+        again.interrupted_by = run.interrupted_by or ("cancelled" if run.cancelling == "after_tools" else "")
         return again
 
     async def _catch_up(self) -> None:

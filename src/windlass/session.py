@@ -5,7 +5,7 @@ follow-ups, answers, resolutions, cancels) is durable when the call returns, and
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -302,7 +302,7 @@ class Session:
             await log.append([event(fold(entries))], sync=True, stored=lambda _: None)
 
     @asynccontextmanager
-    async def _leased(self) -> AsyncIterator[tuple[Lease, list[Entry]]]:
+    async def _leased(self) -> AsyncGenerator[tuple[Lease, list[Entry]]]:
         """Have the session, as long as nobody drives it. One that is not there is not made."""
         if await self.store.info(self.session_id) is None:
             raise SessionNotFound(f"there is no session {self.session_id!r}: use run() to begin it")

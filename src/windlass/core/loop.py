@@ -344,8 +344,6 @@ def direct(call: ToolCall) -> Engine:
 
 async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
     """Run the jobs, up to the limit at a time. A tool that is not parallel has the floor to itself."""
-    if run.cancelling == "after_tools":
-        return
     if len(jobs) == 1:  # alone: a task of its own would only cost time
         await intend(run, jobs)
         await settle(run, jobs[0])

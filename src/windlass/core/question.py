@@ -71,7 +71,7 @@ async def permission(run: Run, gate: Permissions, requests: Sequence[PermissionR
 
 def verdicts_of(requests: Sequence[PermissionRequest], answer: Any) -> list[Verdict]:
     """An answer as it is stored: one verdict by the id of each call. Whatever is missing is a no."""
-    given: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
+    given = cast("Mapping[str, Any]", answer if isinstance(answer, Mapping) else {})
     verdicts: list[Verdict] = []
     for request in requests:
         try:
@@ -85,7 +85,8 @@ def stated(question: QuestionAsked, answer: Any) -> Any:
     """What a person answered, as it is stored. Raises `ConfigError` when it is no answer to this question."""
     if question.about == "settlement":
         return to_jsonable(answer)
-    given = answer if isinstance(answer, Mapping) else {call["call_id"]: answer for call in question.calls}
+    apart = isinstance(answer, Mapping)
+    given = cast("Mapping[str, Any]", answer if apart else {call["call_id"]: answer for call in question.calls})
     unknown_calls = given.keys() - {call["call_id"] for call in question.calls}
     if unknown_calls or not all(isinstance(each, (bool, Verdict)) for each in given.values()):
         calls = ", ".join([repr(call["call_id"]) for call in question.calls])

@@ -4,6 +4,7 @@ What is left is the form: who spoke, which tool was called, how it ended. So a l
 from which a valid history can be made.
 """
 
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -14,20 +15,7 @@ from .message import Message, Part, Text, ToolCall, ToolResult, Usage
 REDACTED = "[redacted]"
 
 _NAMES = ("run_id", "path", "agent", "input_id", "call_id", "ask_id", "item_id", "name", "tool", "guardrail", "kind")
-_WORDS = (
-    "about",
-    "effect",
-    "mode",
-    "status",
-    "reason",
-    "scope",
-    "source",
-    "action",
-    "cause",
-    "model",
-    "provider",
-    "prefix",
-)
+_WORDS = ("about", "effect", "mode", "status", "scope", "source", "action", "cause", "model", "provider", "prefix")
 _KEYS = ("idempotency_key", "arguments_hash")
 _KEPT = frozenset({*_NAMES, *_WORDS, *_KEYS})
 """Texts that name something, or are one of a few words. All other text may be what somebody said."""
@@ -64,8 +52,10 @@ def _result(result: ToolResult) -> ToolResult:
 
 def _blank(value: Any) -> Any:
     """Nothing of what was said; what counts or dates something stays."""
-    if isinstance(value, str):
+    if type(value) is str:
         return REDACTED
-    if isinstance(value, (dict, list, tuple)):
-        return type(value)()
-    return value if isinstance(value, (bool, int, float, Usage)) else None
+    if isinstance(value, dict):
+        return {}
+    if isinstance(value, (list, tuple)):
+        return ()
+    return value if isinstance(value, (bool, int, float, StrEnum, Usage)) else None

@@ -62,7 +62,8 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     """`done`, or one of the other ways to end."""
     reason: str = ""
     """Why it ended, when not simply done: `max_turns`, `token_budget`, `max_cost`, `budget`, `timeout`,
-    `max_tool_calls`, `stop_condition`, `terminated`, `repeat`, `mistakes`, `length`, `content_filter`, the name of an error, …"""
+    `max_tool_calls`, `stop_condition`, `terminated`, `repeat`, `mistakes`, `length`, `content_filter`, the name of an
+    error, …"""
     text: str = ""
     """The words of the last message of the model."""
     message: Message | None = None
