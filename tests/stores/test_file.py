@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.stores.material import child, entries
-from windlass.core.error import Conflict, Fenced, SessionBusy, StoreError, UnreadableEntry
+from windlass.core.error import Conflict, Fenced, SessionBusy, StoreError, UnreadableEntry, Unsupported
 from windlass.core.event import Custom, Entry, MessageAdded, Unknown
 from windlass.core.message import assistant, user
 from windlass.stores import file_log, file_record
@@ -21,7 +21,9 @@ from windlass.testing.contracts import check_store
 
 
 async def test_it_keeps_the_contract(folder):
-    await check_store(lambda: FileStore(folder))
+    left_out = await check_store(lambda: FileStore(folder), restored=FileStore)
+    assert "a backup is whole" not in left_out
+    assert "a session can be taken over" in left_out
 
 
 async def test_it_keeps_the_contract_while_another_store_uses_the_folder(folder, files):
@@ -472,3 +474,29 @@ async def test_a_lock_file_that_is_deleted_while_another_process_waits_for_it_is
     assert (folder / "s.lock").exists()
     with (folder / "s.lock").open() as other, pytest.raises(BlockingIOError):
         real(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# -- who cannot be replaced --------------------------------------------------------------------------------------------
+
+
+async def test_a_session_cannot_be_taken_from_a_process_that_lives(folder, files, files_at):
+    lease = await files.acquire("s")
+    expected = rf"'s' is being driven by process {os.getpid()} on .*'sqlite:' or 'postgresql:'"
+    for store in (files, files_at(folder)):
+        with pytest.raises(Unsupported, match=expected):
+            await store.acquire("s", take_over=True)
+    await files.append(lease, entries(1), sync=True)
+
+
+async def test_a_session_that_nobody_drives_can_be_taken_over(files):
+    await files.release(await files.acquire("s"))
+    assert (await files.acquire("s", take_over=True)).fence == 2
+
+
+async def test_a_session_whose_driver_was_killed_can_be_taken_over(folder, files):
+    with child("leave_child", folder) as process:
+        assert await asyncio.to_thread(process.stdout.readline) == "forked\n", process.stderr.read()
+        process.kill()
+        process.wait(10)
+        assert (await files.acquire("s", take_over=True)).fence == 2
+        process.stdin.close()

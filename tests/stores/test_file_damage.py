@@ -379,10 +379,10 @@ async def test_a_file_without_one_good_line_is_ours_when_entries_had_been_stored
 
 async def test_a_file_of_a_newer_format_is_refused(folder, files, caplog):
     folder.mkdir()
-    content = line_of(b'{"windlass":"session","format":2,"of":{"a":"kind"}}', 0) + b"who knows"
+    content = line_of(b'{"windlass":"session","format":3,"of":{"a":"kind"}}', 0) + b"who knows"
     (folder / "s.session").write_bytes(content)
     for refused in (files.acquire("s"), files.read("s")):
-        with pytest.raises(StoreError, match=r"has format 2, and this version knows 1 at most: upgrade windlass"):
+        with pytest.raises(StoreError, match=r"has format 3, and this version knows 2 at most: upgrade windlass"):
             await refused
     assert (folder / "s.session").read_bytes() == content
     assert await files.list() == await files.list() == []

@@ -3,9 +3,9 @@
 import pytest
 
 from windlass.core.error import ConfigError
-from windlass.core.event import Custom, Entry, MessageAdded
+from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from windlass.core.message import Image, assistant, user
-from windlass.stores.listing import TITLE_LENGTH, check_count, check_page, check_session_id, title_of
+from windlass.stores.listing import TITLE_LENGTH, check_count, check_page, check_session_id, renamed_to, title_of
 
 
 def title(*events) -> str:
@@ -29,6 +29,20 @@ def test_a_title_has_nothing_that_a_screen_or_a_file_would_choke_on():
 def test_a_title_is_cut():
     assert title(MessageAdded(user("word " * 1000))) == ("word " * 1000)[:TITLE_LENGTH].rstrip()
     assert len(title(MessageAdded(user("x" * 10_000_000)))) == TITLE_LENGTH
+
+
+def renamed(*changes) -> str | None:
+    return renamed_to([Entry(seq, 0.0, SessionConfigured(change)) for seq, change in enumerate(changes, 1)])
+
+
+def test_a_session_is_called_what_the_last_change_of_its_title_says():
+    assert renamed({"title": "First"}, {"title": " The\nsecond\t"}, {"model": "m"}) == "The second"
+    assert renamed_to([Entry(1, 0.0, MessageAdded(user("title")))]) is None
+
+
+def test_what_cannot_be_seen_or_is_no_text_is_no_title():
+    assert renamed({"title": ""}, {"title": "\0 \n"}, {"title": 7}, {"title": None}) is None
+    assert renamed({"title": "Seen"}, {"title": " "}) == "Seen"
 
 
 @pytest.mark.parametrize("session_id", ["a", "é/…", "x" * 10_000, " ", "%_*", "\U0001f600"])

@@ -2,8 +2,9 @@
 
 import threading
 
+from windlass.core.error import Conflict, Fenced
 from windlass.core.event import Custom, Entry
-from windlass.core.store import Immediate
+from windlass.core.store import Immediate, Searchable
 from windlass.stores.memory import MemoryStore
 from windlass.testing.contracts import check_store
 
@@ -46,3 +47,42 @@ async def test_appends_from_several_threads_lose_nothing():
     for thread in threads:
         thread.join(30)
     assert [info.entries for info in await store.list()] == [500] * 4
+
+
+async def test_forks_hold_the_same_entries():
+    store = MemoryStore()
+    lease = await store.acquire("s")
+    entry = Entry(1, 0.0, Custom("data"), "e-1")
+    await store.append(lease, [entry], sync=False)
+    await store.fork("s", "t")
+    assert (await store.read("t"))[0] is entry
+
+
+async def test_a_driver_that_was_replaced_in_another_thread_writes_nothing():
+    """However the threads come between each other, no number is there twice."""
+    store = MemoryStore()
+    leases = [await store.acquire("s")]
+    written = []
+
+    def grow():
+        while len(written) < 2000:
+            lease, head = leases[-1], len(store._sessions["s"].entries)
+            try:
+                store.append_now(lease, [Entry(head + 1, 0.0, Custom("a"), f"{lease.fence}-{head}")], sync=False)
+            except (Conflict, Fenced):
+                continue
+            written.append(head)
+
+    threads = [threading.Thread(target=grow) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        leases.append(await store.acquire("s", take_over=True))
+    for thread in threads:
+        thread.join(30)
+    seqs = [entry.seq for entry in await store.read("s")]
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+async def test_it_cannot_be_searched_and_says_so_by_its_type():
+    assert not isinstance(MemoryStore(), Searchable)

@@ -9,9 +9,10 @@ import pytest
 from tests.stores.material import child, entries
 from tests.stores.weak_line import WeakLine
 from windlass.core import faults
-from windlass.core.error import Conflict, Fenced, StoreError
+from windlass.core.error import Conflict, Fenced, SessionExists, StoreError
 from windlass.core.event import Custom, Entry, MessageAdded
 from windlass.core.message import user
+from windlass.core.store import Post
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -96,6 +97,41 @@ async def test_what_was_done_though_the_answer_was_lost_is_not_done_twice(postgr
     assert line.connections == 9
 
 
+async def test_whoever_posted_or_forked_and_heard_nothing_of_it_has_done_it_once(postgres, tenant, line, store_of):
+    store, other = store_of(postgres.address(port=line.port)), store_of()
+    lease = await other.acquire("s")
+    await other.append(lease, entries(1, 3), sync=True)
+    await store.list()
+    for number in range(5):
+        line.lose_answers = 1 + number % 2
+        assert await store.post("s", Post(f"p{number}", "steer", number))
+        line.lose_answers = 1 + number % 2
+        await store.fork("s", f"f{number}", at=2)
+    line.lose_answers = 1
+    assert not await store.post("s", Post("p0", "steer"))
+    line.lose_answers = 1
+    with pytest.raises(SessionExists):
+        await store.fork("s", "f0", at=2)
+    assert [post.body for post in await other.posts("s")] == [0, 1, 2, 3, 4]
+    assert ids(await other.read("f4")) == all_ids(2)
+    assert postgres.ask("SELECT count(*) FROM windlass.session WHERE tenant = %s", tenant) == [6]
+
+
+async def test_whoever_erased_and_heard_nothing_of_it_has_done_it(postgres, line, store_of):
+    store = store_of(postgres.address(port=line.port))
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1, 2), sync=False)
+    line.lose_answers = 1
+    await store.redact(lease, Entry(1, 1.0, Custom("redacted"), "e-1"))
+    assert [entry.event.name for entry in await store.read("s")] == ["redacted", "data"]
+    line.lose_answers = 1
+    taken = await store.acquire("s", take_over=True)
+    await store.release(taken)
+    line.lose_answers = 1
+    await store.delete("s")
+    assert await store.read("s") == []
+
+
 async def test_without_ids_nobody_can_tell_whether_the_answer_was_lost(postgres, line, store_of):
     store = store_of(postgres.address(port=line.port))
     lease = await store.acquire("s")
@@ -138,8 +174,12 @@ async def test_connections_that_are_terminated_lose_nothing(postgres, tenant, st
 
     async def grow(session_id) -> None:
         lease = await store.acquire(session_id)
-        for seq in range(1, 61):
+        for seq in range(1, 41):
             await store.append(lease, entries(seq), sync=chance.random() < 0.3)
+            if seq % 4 == 0:
+                assert await store.post(session_id, Post(f"p{seq}", "steer"))
+            if seq % 10 == 0:
+                await store.fork(session_id, f"{session_id}-{seq}")
 
     async def disturb() -> None:
         backends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'windlass'"
@@ -152,7 +192,10 @@ async def test_connections_that_are_terminated_lose_nothing(postgres, tenant, st
     disturbance.cancel()
     await asyncio.wait([disturbance])
     for number in range(4):
-        assert ids(await store.read(f"s{number}")) == all_ids(60)
+        assert ids(await store.read(f"s{number}")) == all_ids(40)
+        assert [post.id for post in await store.posts(f"s{number}")] == [f"p{seq}" for seq in range(4, 41, 4)]
+        for seq in range(10, 41, 10):
+            assert ids(await store.read(f"s{number}-{seq}")) == all_ids(seq)
 
 
 async def test_a_connection_too_few_is_told(store_of):
@@ -184,7 +227,23 @@ async def test_calls_wait_for_a_server_that_restarts_and_nothing_is_lost(postgre
             await store.append(lease, entries(seq), sync=seq % 7 == 0)
         return seq
 
+    async def post() -> list[str]:
+        posted: list[str] = []
+        while not stop.is_set():
+            posted.append(f"p{len(posted)}")
+            assert await store.post("s0", Post(posted[-1], "steer"))
+        return posted
+
+    async def fork() -> int:
+        await store.append(await store.acquire("original"), entries(1, 3), sync=False)
+        count = 0
+        while not stop.is_set():
+            await store.fork("original", f"f{count}", at=1 + count % 3)
+            count += 1
+        return count
+
     growing = [asyncio.ensure_future(grow(f"s{number}")) for number in range(3)]
+    posting, forking = asyncio.ensure_future(post()), asyncio.ensure_future(fork())
     for _ in range(2):
         await asyncio.sleep(0.05)
         await asyncio.to_thread(postgres.restart, mode=mode)
@@ -192,13 +251,17 @@ async def test_calls_wait_for_a_server_that_restarts_and_nothing_is_lost(postgre
     stop.set()
     for number, count in enumerate(await asyncio.gather(*growing)):
         assert ids(await store.read(f"s{number}")) == all_ids(count)
+    assert [post.id for post in await store.posts("s0")] == await posting
+    for number in range(await forking):
+        assert ids(await store.read(f"f{number}")) == all_ids(1 + number % 3)
 
 
 def lose(postgres, tenant, *, after: int) -> None:
     """Set all sessions of the tenant back, as a crash does, or the change to a standby that is behind."""
-    one = "DELETE FROM windlass.entry USING windlass.session WHERE session = key AND seq > %s AND tenant = %s"
-    postgres.ask(one, after, tenant)
-    postgres.ask("UPDATE windlass.session SET head = %s, title = '' WHERE tenant = %s", after, tenant)
+    for table in ("entry", "said"):
+        lost = f"DELETE FROM windlass.{table} USING windlass.session WHERE session = key AND seq > %s AND tenant = %s"
+        postgres.ask(lost, after, tenant)
+    postgres.ask("UPDATE windlass.session SET head = %s WHERE tenant = %s", after, tenant)
 
 
 async def test_what_a_crash_of_the_server_lost_since_the_last_barrier_is_stored_again(postgres, tenant, store_of):

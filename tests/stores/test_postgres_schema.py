@@ -6,7 +6,10 @@ import pytest
 
 from tests.stores.material import entries
 from tests.stores.postgres_server import free_port
+from windlass.core.codec import encode_event
 from windlass.core.error import ConfigError, StoreError
+from windlass.core.event import Custom, Entry, MessageAdded, RunStarted, ToolFinished
+from windlass.core.message import Text, ToolResult, assistant, user
 from windlass.stores import postgres_schema
 from windlass.stores.postgres import PostgresStore
 
@@ -23,8 +26,8 @@ async def test_the_tables_lie_beside_whatever_else_is_there(postgres, database, 
     store = store_of(postgres.address(database))
     await store.append(await store.acquire("s"), entries(1), sync=True)
     question = "SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('public', 'windlass')"
-    tables = {"public.session", "public.entry", "windlass.session", "windlass.entry", "windlass.meta"}
-    assert set(postgres.ask(question, database=database)) == tables
+    ours = {f"windlass.{name}" for name in ("session", "entry", "meta", "post", "said")}
+    assert set(postgres.ask(question, database=database)) == {"public.session", "public.entry", *ours}
 
 
 async def test_many_may_make_the_tables_at_once(postgres, database, store_of):
@@ -38,13 +41,72 @@ async def test_older_tables_are_brought_up_to_date_and_keep_what_they_hold(postg
     old = store_of(address)
     await old.append(await old.acquire("s"), entries(1), sync=True)
     migrations = (*postgres_schema.MIGRATIONS, "ALTER TABLE windlass.session ADD COLUMN colour text")
-    stamp = postgres_schema._STAMP.replace("'format', 1", "'format', 2")
-    for name, value in (("MIGRATIONS", migrations), ("FORMAT", 2), ("_STAMP", stamp)):
+    for name, value in (("MIGRATIONS", migrations), ("FORMAT", len(migrations))):
         monkeypatch.setattr(postgres_schema, name, value)
     stores = [store_of(address) for _ in range(3)]
     for found in await asyncio.gather(*[store.read("s") for store in stores]):
         assert found == entries(1)
     assert postgres.ask("SELECT colour FROM windlass.session", database=database) == [None]
+
+
+def old_tables(postgres, database) -> None:
+    """The tables of the first format, with a session of two tenants in them."""
+    postgres.ask("CREATE SCHEMA windlass", database=database)
+    postgres.ask(postgres_schema.MIGRATIONS[0], database=database)
+    postgres.ask("INSERT INTO windlass.meta VALUES('', 'format', 1)", database=database)
+    events = [RunStarted(), MessageAdded(user("Hello harbour")), MessageAdded(assistant("a lantern")), Custom("x")]
+    result = ToolResult("c", "t", (Text("a kestrel"),))
+    events += [ToolFinished("c", "t", result), MessageAdded(user("more"))]
+    for tenant in ("one", "two"):
+        insert = """
+        INSERT INTO windlass.session(tenant, id, head, fence, created_at, updated_at, title)
+        VALUES(%s, 's', %s, 7, 1, 1, 'Hello harbour') RETURNING key"""
+        (key,) = postgres.ask(insert, tenant, len(events) + 1, database=database)
+        rows = [(str(event.__struct_config__.tag), encode_event(event)) for event in events]
+        for seq, (kind, body) in enumerate([*rows, ("message_added", b"damaged")], 1):
+            add = "INSERT INTO windlass.entry VALUES(%s, %s, %s, %s, false, 1, 1, %s)"
+            postgres.ask(add, key, seq, f"e-{seq}", kind, body, database=database)
+
+
+async def test_tables_of_the_first_format_are_brought_up_to_date(postgres, database, store_of, monkeypatch):
+    monkeypatch.setattr("windlass.stores.postgres_migration._BATCH", 3)
+    old_tables(postgres, database)
+    address = postgres.address(database)
+    stores = [store_of(address, tenant=tenant, patience_seconds=20) for tenant in ("one", "two", "one")]
+    for info in await asyncio.gather(*[store.info("s") for store in stores]):
+        assert (info.title, info.entries, info.parent, info.at) == ("Hello harbour", 7, "", 0)
+    store = stores[0]
+    for query, seq in (("harbour", 2), ("lantern", 3), ("kestrel", 5)):
+        assert [(hit.session_id, hit.seq) for hit in await store.search(query)] == [("s", seq)]
+    lease = await store.acquire("s")
+    assert lease.fence == 8
+    await store.append(lease, entries(8), sync=True)
+    await store.redact(lease, Entry(2, 1.0, MessageAdded(user("clean")), "e-2"))
+    assert (await store.info("s")).title == "clean"
+    assert (await stores[1].info("s")).title == "Hello harbour"
+    await store.fork("s", "f", at=5)
+    assert len(await store.read("f")) == 5
+
+
+async def test_an_upgrade_that_fails_changes_nothing(postgres, database, store_of, monkeypatch):
+    old_tables(postgres, database)
+    migrations = (*postgres_schema.MIGRATIONS, "SELECT 1 / 0")
+    for name, value in (("MIGRATIONS", migrations), ("FORMAT", len(migrations))):
+        monkeypatch.setattr(postgres_schema, name, value)
+    with pytest.raises(StoreError, match="DivisionByZero"):
+        await store_of(postgres.address(database)).list()
+    assert postgres.ask("SELECT value FROM windlass.meta WHERE name = 'format'", database=database) == [1]
+    columns = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'windlass' AND column_name = %s"
+    assert postgres.ask(columns, "parent", database=database) == []
+    assert postgres.ask(columns, "lease_until", database=database) == ["lease_until"]
+
+
+async def test_who_runs_an_older_version_beside_a_newer_one_is_told_so(postgres, database, store_of):
+    store = store_of(postgres.address(database))
+    await store.list()
+    postgres.ask("ALTER TABLE windlass.session RENAME COLUMN head TO tip", database=database)
+    with pytest.raises(StoreError, match="a newer version has brought its tables up to date: upgrade windlass"):
+        await store.list()
 
 
 async def test_tables_of_a_newer_format_are_refused(postgres, database, store_of):
@@ -53,7 +115,7 @@ async def test_tables_of_a_newer_format_are_refused(postgres, database, store_of
     await store.aclose()
     postgres.ask("UPDATE windlass.meta SET value = 99 WHERE name = 'format'", database=database)
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"has format 99, and this version knows 1 at most: upgrade windlass"):
+        with pytest.raises(StoreError, match=r"has format 99, and this version knows 4 at most: upgrade windlass"):
             await store.list()
 
 
@@ -90,6 +152,9 @@ async def test_other_defaults_of_the_database_do_no_harm(postgres, database, sto
     for number, store in enumerate(stores):
         lease = await store.acquire(f"s{number}")
         await store.append(lease, entries(1), sync=True)
+        await store.release(lease)
+        await store.fork(f"s{number}", f"f{number}")
+    await asyncio.gather(*[store.delete(f"s{number}") for number, store in enumerate(stores)])
     assert len(await stores[0].list()) == 4
 
 

@@ -186,7 +186,7 @@ async def test_while_another_process_writes_an_append_waits_for_it(path, store):
 
 async def test_a_file_that_stays_locked_is_an_error_that_says_so(path, store, monkeypatch):
     lease = await store.acquire("s")
-    monkeypatch.setattr("windlass.stores.sqlite_writer.BUSY_SECONDS", 0)
+    monkeypatch.setattr("windlass.stores.sqlite_access.BUSY_SECONDS", 0)
     with another_connection(path) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match=r"another process kept it locked.*try again"):
@@ -198,8 +198,9 @@ async def test_a_file_that_stays_locked_is_an_error_that_says_so(path, store, mo
 async def test_the_log_is_moved_into_the_database_as_it_grows(path, store):
     lease = await store.acquire("s")
     for seq in range(1, 2001):
-        if not store.append_now(lease, entries(seq), sync=False):
-            await store.append(lease, entries(seq), sync=False)
+        batch = [Entry(seq, 1.0, Custom("data", "x" * 500), f"e-{seq}")]
+        if not store.append_now(lease, batch, sync=False):
+            await store.append(lease, batch, sync=False)
     await store.append(lease, entries(2001), sync=True)  # after the checkpoint that the others asked for
     assert path.with_name("sessions.db-wal").stat().st_size < 3000 * 4096
     assert path.stat().st_size > 200_000
@@ -252,23 +253,34 @@ async def test_tables_carry_tenant_and_owner(path, store):
 
 async def test_kinds_of_a_newer_version_are_kept_unless_they_are_critical(path, store):
     lease = await store.acquire("s")
-    await store.append(lease, entries(1, 2), sync=False)
-    body = b'{"kind":"dreamt","run_id":"r","of":["sheep"]}'
+    await store.append(lease, entries(1), sync=False)
+    await store.append(lease, entries(2), sync=False)
+    body = b'[{"kind":"dreamt","run_id":"r","of":["sheep"]}]'
     with another_connection(path) as connection:
-        connection.execute("UPDATE entry SET kind = 'dreamt', body = ? WHERE seq = 2", (body,))
+        connection.execute("UPDATE pack SET body = ? WHERE last = 2", (body,))
     (entry,) = await store.read("s", after=1)
     assert entry.event == Unknown("dreamt", {"kind": "dreamt", "run_id": "r", "of": ["sheep"]}, run_id="r")
     await store.append(lease, [Entry(3, 1.0, entry.event, "e-3")], sync=False)
     with another_connection(path) as connection:
-        assert connection.execute("SELECT kind, body FROM entry WHERE seq = 3").get == ("dreamt", body)
-        connection.execute("UPDATE entry SET critical = 1 WHERE seq = 2")
+        assert connection.execute("SELECT body FROM pack WHERE last = 3").get == body
+        heads = msgspec.msgpack.encode([[1.0], "e-", ["2"], ["dreamt"]])
+        connection.execute("UPDATE pack SET heads = ? WHERE last = 2", (heads,))
     with pytest.raises(UnreadableEntry, match="upgrade"):
         await store.read("s")
+    await store.release(lease)  # which leaves alone what it cannot read
+    assert [row.seq for row in await store.read("s", after=2)] == [3]
 
 
-async def test_a_damaged_entry_is_named(path, store):
-    await store.append(await store.acquire("s"), entries(1, 2), sync=False)
+DAMAGE = ("body = x'7B2278'", "body = x'5B5D'", "body = x'00'", "heads = x'9490A09090'", "holes = x'9192C0C0'")
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_entry_is_named(path, store, damage):
+    lease = await store.acquire("s")
+    for seq in (1, 2):
+        await store.append(lease, entries(seq), sync=False)
     with another_connection(path) as connection:
-        connection.execute("UPDATE entry SET body = x'7B2278' WHERE seq = 2")
+        connection.execute(f"UPDATE pack SET {damage} WHERE last = 2")
     with pytest.raises(StoreError, match=r"entry 2 of session 's' is damaged.*backup"):
         await store.read("s")
+    await store.release(lease)

@@ -1,6 +1,7 @@
 """What is there after a process was killed, a disk was full, a file was taken away."""
 
 import itertools
+import os
 import subprocess
 import time
 
@@ -11,6 +12,7 @@ from tests.stores.material import another_connection, child, entries
 from windlass.core import faults
 from windlass.core.error import StoreError
 from windlass.core.event import Custom, Entry
+from windlass.stores import sqlite_access
 from windlass.stores.sqlite import SqliteStore
 
 
@@ -56,9 +58,79 @@ async def test_a_barrier_is_synced_with_all_before_it_and_a_plain_append_is_not(
     await store.append(lease, entries(4), sync=True)  # there already, but not yet for certain
     assert syncs == ["-wal", "-wal"]
     await store.release(lease)
+    syncs.clear()
     await store.delete("s")
-    assert syncs == ["-wal", "-wal", "-wal"]
+    assert syncs == ["-wal", "-wal", "", "-wal"]  # nothing of it is left in the log, nor in the database
     await store.aclose()
+
+
+@pytest.fixture
+def failing():
+    """Makes the next syncs fail: as many as it says."""
+    left = {"-wal": 0}
+    system = apsw.vfs_names()[0]
+
+    class Files(apsw.VFS):
+        def __init__(self):
+            super().__init__("failing", system)
+
+        def xOpen(self, name, flags):  # noqa: N802 - apsw's name
+            return File(system, name, flags)
+
+    class File(apsw.VFSFile):
+        def __init__(self, system, name, flags):
+            whole = name.filename() if isinstance(name, apsw.URIFilename) else name
+            self.ending = whole.rpartition("sessions.db")[2]
+            super().__init__(system, name, flags)
+
+        def xSync(self, flags):  # noqa: N802 - apsw's name
+            if left.get(self.ending, 0) > 0:
+                left[self.ending] -= 1
+                raise apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)
+            super().xSync(flags)
+
+    files = Files()
+    yield left
+    files.unregister()
+
+
+async def test_after_a_sync_that_failed_everything_is_written_and_checked_again(path, failing, monkeypatch):
+    store = SqliteStore(path, vfs="failing")
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=False)
+    first = store._writer._access.connection
+    failing["-wal"] = 1
+    with pytest.raises(StoreError, match=r"the disk reported an error.*open the store again"):
+        await store.append(lease, entries(2), sync=True)
+    assert (await store.read("s"))[:1] == entries(1)  # whether the second one is there, nobody can tell
+    assert not store.append_now(lease, entries(2), sync=False)  # nothing is added before it is certain
+    written_again = []
+    again = sqlite_access.Access._write_log_again
+    monkeypatch.setattr(sqlite_access.Access, "_write_log_again", lambda *each: (written_again.append(1), again(*each)))
+    await store.append(lease, entries(2), sync=True)
+    assert written_again == [1]
+    assert store._writer._access.connection is not first
+    assert store.append_now(lease, entries(3), sync=False)
+    assert await store.read("s") == entries(1, 3)
+    await store.aclose()
+
+
+async def test_while_every_sync_fails_nothing_is_acknowledged_and_the_lease_can_be_given_back(path, failing):
+    store = SqliteStore(path, vfs="failing")
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=True)
+    failing["-wal"] = 10**9
+    for _ in range(3):
+        with pytest.raises(StoreError, match="the disk reported an error"):
+            await store.append(lease, entries(2), sync=True)
+    with pytest.raises(StoreError):
+        await store.aclose()
+    failing["-wal"] = 0
+    again = SqliteStore(path, vfs="failing")
+    lease = await again.acquire("s")
+    await again.append(lease, entries(2), sync=True)
+    assert await again.read("s") == entries(1, 2)
+    await again.aclose()
 
 
 @pytest.fixture
@@ -105,7 +177,9 @@ def test_whatever_was_acknowledged_survives_kill_9(path):
     assert acknowledged > 20
     with another_connection(path) as connection:
         assert connection.pragma("integrity_check") == "ok"
-        stored, head = connection.execute("SELECT count(*), max(head) FROM entry JOIN session ON session = key").get
+        stored, head = connection.execute(
+            "SELECT sum(last + 1 - first), max(head) FROM pack JOIN session ON session = session.key"
+        ).get
     assert stored == head >= acknowledged, f"seed {seed}"
 
 
@@ -119,9 +193,9 @@ def test_a_forked_child_may_not_use_the_store_but_one_of_its_own(path):
 
 async def test_a_full_database_takes_nothing_and_goes_on_when_there_is_room(path, store):
     lease = await store.acquire("s")
-    connection = store._writer._connection
+    connection = store._writer._access.connection
     connection.execute("PRAGMA max_page_count = 40")
-    large = [Entry(seq, 1.0, Custom("data", "x" * 100_000), f"e-{seq}") for seq in (1, 2)]
+    large = [Entry(seq, 1.0, Custom("data", os.urandom(60_000).hex()), f"e-{seq}") for seq in (1, 2)]
     for append in (store.append(lease, large, sync=True), store.append(lease, large, sync=False)):
         with pytest.raises(StoreError, match=r"the disk is full.*make room"):
             await append

@@ -10,8 +10,8 @@ import pytest
 
 from tests.stores.material import another_connection, entries
 from windlass.core.error import ConfigError, StoreError
-from windlass.stores import sqlite_file
 from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite_schema import FORMAT
 
 
 def test_making_a_store_touches_nothing_and_loads_no_database(path):
@@ -72,7 +72,7 @@ async def test_no_thread_is_left_when_the_last_store_is_closed(path):
     await first.aclose()
     assert await second.read("b") == []
     mine = [thread for thread in threading.enumerate() if thread not in before]
-    assert [thread.name for thread in mine] == ["windlass-sqlite_0"]
+    assert sorted([thread.name for thread in mine]) == ["windlass-sqlite-read_0", "windlass-sqlite_0"]
     await second.aclose()
     for thread in mine:
         thread.join(10)
@@ -111,8 +111,8 @@ async def test_a_file_of_a_newer_format_is_refused(path, store):
     await store.acquire("s")
     await store.aclose()
     with another_connection(path) as connection:
-        connection.execute(f"PRAGMA user_version = {sqlite_file.FORMAT + 1}")
-    with pytest.raises(StoreError, match=r"has format 2, and this version knows 1 at most: upgrade windlass"):
+        connection.execute(f"PRAGMA user_version = {FORMAT + 1}")
+    with pytest.raises(StoreError, match=r"has format 3, and this version knows 2 at most: upgrade windlass"):
         await store.acquire("s")
 
 

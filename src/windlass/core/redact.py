@@ -56,6 +56,6 @@ def _blank(value: Any) -> Any:
         return REDACTED
     if isinstance(value, dict):
         return {}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, tuple):
         return ()
     return value if isinstance(value, (bool, int, float, StrEnum, Usage)) else None

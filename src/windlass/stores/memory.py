@@ -208,7 +208,7 @@ class MemoryStore:
         session = self._sessions.get(session_id)
         if session is None:
             session = self._sessions[session_id] = _Session(self._clock.now())
-            session.fence = self._fence
+            session.fence = self._fence + 1
         return session
 
     def _driven(self, lease: Lease) -> _Session:

@@ -1,0 +1,320 @@
+"""Forks in a store of files: what they share, what stays for them, and what goes with the last of them."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.stores.material import child, entries
+from windlass.core.error import SessionBusy, SessionExists, StoreError
+from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured
+from windlass.core.message import user
+from windlass.stores.file import FileStore
+from windlass.stores.file_record import line_of
+from windlass.stores.file_survey import Header, header_line
+
+
+async def keep(store, session_id, count=4, first=1):
+    lease = await store.acquire(session_id)
+    await store.append(lease, entries(first, count), sync=True)
+    await store.release(lease)
+
+
+def names(folder) -> list[str]:
+    """The files in a folder, without locks."""
+    return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
+
+
+def trunks(folder) -> list:
+    return list(folder.glob("=*.shared"))
+
+
+def clean(seq: int) -> Entry:
+    return Entry(seq, 1.0, Custom("clean"), f"e-{seq}")
+
+
+# -- what is shared ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_file_of_a_fork_names_its_parent_and_holds_nothing_else(folder, files):
+    await keep(files, "s")
+    await files.fork("s", "t", at=3)
+    header, rest = (folder / "t.session").read_bytes().split(b"\n")
+    assert rest == b""
+    assert b'"format":2,"id":"t"' in header
+    assert b'"parent":"s"' in header
+    assert b'"at":3}' in header
+    assert names(folder) == ["s.forked", "s.session", "t.session"]
+
+
+async def test_a_hundred_forks_take_little_more_than_one_session(folder, files, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    lease = await files.acquire("s")
+    await files.append(lease, [Entry(seq, 1.0, Custom("x" * 500), f"e-{seq}") for seq in range(1, 1001)], sync=True)
+    for number in range(100):
+        await files.fork("s", f"t{number}")
+    one = (folder / "s.session").stat().st_size
+    assert sum(path.stat().st_size for path in folder.glob("*.session")) < 1.2 * one
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is open")
+async def test_what_a_fork_relies_on_is_on_the_disk_before_it(folder, files, monkeypatch):
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1), sync=False)
+    synced: list[str] = []
+
+    def sync(descriptor):
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    await files.fork("s", "t")
+    assert synced[:2] == ["s.session", "s.forked"]
+    assert synced[2].startswith("t.session.")
+
+
+async def test_a_fork_that_was_read_before_is_read_again_through_its_parent(folder, files, files_at):
+    await keep(files, "s")
+    await files.fork("s", "t", at=2)
+    lease = await files.acquire("t")
+    assert await files.read("t") == entries(1, 2)
+    assert await files.read("t", after=1) == entries(2)
+    await files.append(lease, entries(3), sync=False)
+    await files.release(lease)
+    lease = await files.acquire("t")
+    await files.append(lease, entries(4), sync=False)
+    assert await files_at(folder).read("t") == entries(1, 4)
+
+
+async def test_a_session_that_is_open_and_empty_is_not_forked_into(files):
+    await keep(files, "s")
+    await files.acquire("t")
+    with pytest.raises(SessionExists, match=r"there is a session 't' already.*is being driven by process"):
+        await files.fork("s", "t")
+
+
+async def test_a_title_comes_from_what_is_shared_unless_the_fork_has_its_own(files):
+    lease = await files.acquire("s")
+    said = [Entry(1, 1.0, MessageAdded(user("hello")), "e-1"), Entry(2, 2.0, SessionConfigured({"title": "A"}), "e-2")]
+    await files.append(lease, said, sync=True)
+    await files.fork("s", "one", at=1)
+    await files.fork("s", "two")
+    await files.append(lease, [Entry(3, 3.0, SessionConfigured({"title": "B"}), "e-3")], sync=True)
+    infos = {info.session_id: (info.title, info.entries, info.updated_at) for info in await files.list()}
+    assert infos == {"s": ("B", 3, 3.0), "one": ("hello", 1, 1.0), "two": ("A", 2, 2.0)}
+
+
+async def test_a_name_in_the_middle_of_a_large_session_is_found(files):
+    lease = await files.acquire("s")
+    large = [Entry(seq, 1.0, Custom("x" * 400_000), f"e-{seq}") for seq in range(1, 7)]
+    large[3] = Entry(4, 1.0, SessionConfigured({"title": "the name"}), "e-4")
+    await files.append(lease, large, sync=False)
+    assert (await files.info("s")).title == "the name"
+
+
+async def test_forks_that_name_each_other_are_read_to_an_end(folder, files):
+    folder.mkdir()
+    for name, other in (("a", "b"), ("b", "a")):
+        header = Header("session", 2, name, "", "", 1.0, name * 32, other, other * 32, 5)
+        (folder / f"{name}.session").write_bytes(header_line(header))
+    assert await files.read("a") == []
+    assert await files.list() == []
+
+
+# -- what stays --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_deleted_parent_leaves_what_its_forks_need_and_no_more(folder, files, files_at):
+    await keep(files, "s", 4)
+    await files.fork("s", "one", at=1)
+    await files.fork("s", "three", at=3)
+    await files.delete("s")
+    (trunk,) = trunks(folder)
+    assert [number in trunk.read_bytes() for number in (b'"e-3"', b'"e-4"')] == [True, False]
+    assert await files_at(folder).read("three") == entries(1, 3)
+    await files.delete("three")
+    assert [number in trunk.read_bytes() for number in (b'"e-1"', b'"e-2"')] == [True, False]
+    assert await files.read("one") == entries(1)
+    await files.delete("one")
+    assert list(folder.iterdir()) == []
+
+
+async def test_what_is_left_of_a_chain_goes_with_its_last_fork(folder, files):
+    await keep(files, "a", 4)
+    await files.fork("a", "b", at=3)
+    await keep(files, "b", 2, first=4)
+    await files.fork("b", "c", at=2)
+    await files.delete("a")
+    await files.delete("b")
+    assert await files.read("c") == entries(1, 2)
+    assert not any(b'"e-3"' in path.read_bytes() for path in folder.iterdir())
+    await files.delete("c")
+    assert list(folder.iterdir()) == []
+
+
+async def test_a_fork_can_be_driven_while_its_parent_is_deleted(files):
+    await keep(files, "s")
+    await files.fork("s", "t", at=2)
+    lease = await files.acquire("t")
+    await files.delete("s")
+    await files.append(lease, entries(3), sync=True)
+    assert await files.read("t") == entries(1, 3)
+
+
+async def test_a_new_session_of_the_same_id_is_not_the_parent(folder, files):
+    await keep(files, "s")
+    await files.fork("s", "t", at=2)
+    await files.delete("s")
+    await keep(files, "s", 1)
+    assert await files.read("t") == entries(1, 2)
+    assert (await files.info("t")).parent == ""
+    await files.fork("s", "u")
+    await files.delete("s")
+    assert len(trunks(folder)) == 2
+    assert [len(await files.read(name)) for name in ("t", "u")] == [2, 1]
+
+
+async def test_a_parent_from_before_there_were_keys_can_be_forked(folder, files):
+    folder.mkdir()
+    old = b'{"windlass":"session","format":1,"id":"s","tenant":"","owner":"","created_at":1.5}'
+    (folder / "s.session").write_bytes(line_of(old, 0))
+    await keep(files, "s", 3)
+    await files.fork("s", "t", at=2)
+    await files.delete("s")
+    assert await files.read("t") == entries(1, 2)
+
+
+async def test_a_parent_whose_header_was_damaged_is_still_known_by_its_forks(folder, files, files_at, caplog):
+    await keep(files, "s")
+    await files.fork("s", "t", at=2)
+    content = (folder / "s.session").read_bytes()
+    (folder / "s.session").write_bytes(b"x" + content[1:])
+    assert await files_at(folder).read("t") == entries(1, 2)
+    other = files_at(folder)
+    await other.release(await other.acquire("s"))
+    assert await other.read("t") == entries(1, 2)
+    await other.delete("s")
+    assert await other.read("t") == entries(1, 2)
+    assert "was damaged" in caplog.text
+
+
+async def test_nothing_is_thrown_away_while_a_file_cannot_say_what_it_shares(folder, files, caplog):
+    await keep(files, "s")
+    for name in ("t", "u"):
+        await files.fork("s", name, at=2)
+    content = (folder / "u.session").read_bytes()
+    (folder / "u.session").write_bytes(b"x" + content[1:])
+    await files.delete("s")
+    await files.delete("t")
+    assert len(trunks(folder)) == 1
+    assert "is kept as it is" in caplog.text
+    (folder / "u.session").write_bytes(content)
+    assert await files.read("u") == entries(1, 2)
+
+
+async def test_a_parent_that_has_lost_what_is_shared_is_told(folder, files, files_at, caplog):
+    await keep(files, "s", 4)
+    await files.fork("s", "t")
+    os.truncate(folder / "s.session", (folder / "s.session").stat().st_size - 5)
+    assert await files_at(folder).read("t") == entries(1, 3)
+    assert "s.session' was damaged" in caplog.text
+    assert "entries are missing: 4" in caplog.text
+    caplog.clear()
+    (folder / "s.session").unlink()
+    assert await files_at(folder).read("t") == []
+    assert "entries are missing: 1 to 4" in caplog.text
+
+
+async def test_a_file_of_a_newer_version_keeps_what_it_may_share(folder, files):
+    await keep(files, "s")
+    await files.fork("s", "t")
+    (folder / "new.session").write_bytes(line_of(b'{"windlass":"session","format":9}', 0))
+    await files.delete("s")
+    await files.delete("t")
+    assert len(trunks(folder)) == 1
+    with pytest.raises(StoreError, match="upgrade windlass"):
+        await files.delete("new")
+
+
+async def test_a_second_name_that_was_left_of_a_parent_costs_its_forks_nothing(folder, files):
+    """Somebody was killed while redacting it, before anything had changed."""
+    await keep(files, "s", 3)
+    await files.fork("s", "t", at=3)
+    (folder / "s.session.00.erase").hardlink_to(folder / "s.session")
+    await files.delete("s")
+    assert await files.read("t") == entries(1, 3)
+    assert not list(folder.glob("*.erase"))
+
+
+# -- redaction ---------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_shared_is_redacted_where_it_lies(folder, files):
+    await keep(files, "a", 3)
+    await files.fork("a", "b", at=3)
+    await keep(files, "b", 1, first=4)
+    await files.fork("b", "c")
+    lease = await files.acquire("c")
+    await files.redact(lease, clean(2))
+    await files.redact(lease, clean(4))
+    assert await files.read("c") == [*entries(1), clean(2), *entries(3), clean(4)]
+    assert await files.read("a") == [*entries(1), clean(2), *entries(3)]
+    assert not any(b'"data":2' in path.read_bytes() for path in folder.iterdir())
+    await files.acquire("a")  # nothing has been left held
+
+
+async def test_what_a_deleted_session_has_left_is_redacted_however_far_up(folder, files):
+    await keep(files, "a", 3)
+    await files.fork("a", "b")
+    await files.fork("b", "c")
+    await files.delete("a")
+    await files.delete("b")
+    lease = await files.acquire("c")
+    await files.redact(lease, clean(2))
+    assert await files.read("c") == [*entries(1), clean(2), *entries(3)]
+    assert not any(b'"data":2' in path.read_bytes() for path in folder.iterdir())
+
+
+async def test_what_is_shared_with_a_session_that_others_drive_is_not_redacted(folder, files, files_at):
+    await keep(files, "s")
+    await files.fork("s", "t")
+    await files_at(folder).acquire("s")
+    lease = await files.acquire("t")
+    with pytest.raises(SessionBusy, match="session 's' is being driven by process"):
+        await files.redact(lease, clean(1))
+    assert await files.read("t") == entries(1, 4)
+
+
+def test_whoever_is_killed_while_redacting_forking_or_deleting_leaves_all_in_order(folder):
+    async def begin():
+        store = FileStore(folder)
+        await keep(store, "s", 5)
+        await store.fork("s", "kept", at=4)
+        await store.aclose()
+
+    async def check():
+        store = FileStore(folder)
+        lease = await store.acquire("s")
+        for name, count in (("s", 5), ("kept", 4)):
+            found = await store.read(name)
+            assert [entry.id for entry in found] == [f"e-{seq}" for seq in range(1, count + 1)]
+        for info in await store.list(prefix="fork-"):
+            assert len(await store.read(info.session_id)) == 3
+        for seq in (2, 4):
+            await store.redact(lease, clean(seq))
+        await store.release(lease)
+        for seq in (2, 4):
+            assert not any(b'"name":"data","data":%d}' % seq in path.read_bytes() for path in folder.iterdir())
+        for info in [*await store.list()]:
+            await store.delete(info.session_id)
+        await store.aclose()
+
+    asyncio.run(begin())
+    rounds = 25
+    with child("kill_redactions", folder, rounds, "seed", programs="file_children") as process:
+        output, errors = process.communicate(timeout=50)
+    assert output.split() == [str(number) for number in range(rounds)], errors
+    asyncio.run(check())
+    left = [path for path in folder.iterdir() if path.suffix in {".session", ".shared", ".posts"}]
+    assert left == []

@@ -1,0 +1,202 @@
+"""Looking after a folder of sessions: what it takes, what goes, and a copy of it."""
+
+import os
+import time
+
+import pytest
+
+from tests.stores.material import entries
+from windlass.core.error import ConfigError, StoreError
+from windlass.core.event import Custom, Entry
+from windlass.core.store import Maintained, Post
+from windlass.stores.file import FileStore
+from windlass.stores.file_record import line_of
+
+DAY = 24 * 3600
+
+
+class Later:
+    """A clock that is two days ahead."""
+
+    def now(self) -> float:
+        return time.time() + 2 * DAY
+
+
+async def keep(store, session_id, count=2):
+    lease = await store.acquire(session_id)
+    await store.append(lease, entries(1, count), sync=True)
+    await store.release(lease)
+
+
+# -- size --------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_size_is_that_of_all_files_and_of_each_session(folder, files):
+    assert isinstance(files, Maintained)
+    assert (await files.size()).total_bytes == 0
+    await keep(files, "s", 5)
+    await keep(files, "x" * 300, 1)
+    await files.fork("s", "t")
+    await files.release(await files.acquire("empty"))
+    (folder / "notes.txt").write_bytes(b"not ours")
+    (folder / "new.session").write_bytes(line_of(b'{"windlass":"session","format":9}', 0))
+    (folder / "headless.session").write_bytes(b"x" * 10)
+    size = await files.size()
+    own = sum(path.stat().st_size for path in folder.iterdir() if path.name != "notes.txt")
+    assert (size.total_bytes, size.free_bytes, size.search_bytes) == (own, 0, 0)
+    assert size.sessions.keys() == {"s", "x" * 300, "t", "headless"}
+    assert size.sessions["t"] == 0
+    assert size.sessions["s"] > size.sessions["x" * 300] > 0
+
+
+async def test_what_a_vacuum_would_remove_is_free(folder, files):
+    await keep(files, "s")
+    (folder / "s.quarantine").write_bytes(b"x" * 1000)
+    (folder / "s.session.00.tmp").write_bytes(b"x" * 100)
+    assert (await files.size()).free_bytes == 0
+    later = FileStore(folder, clock=Later())
+    assert (await later.size()).free_bytes == 1100
+    await later.vacuum()
+    assert (await later.size()).free_bytes == 0
+    await later.aclose()
+
+
+# -- vacuum ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_vacuum_removes_what_was_left_more_than_a_day_ago(folder, files):
+    await keep(files, "s")
+    left = ["s.session.00.tmp", "s.posts.01.erase", "s.quarantine", "=00.shared.02.tmp"]
+    for name in (*left, "notes.tmp"):
+        (folder / name).write_bytes(b"left")
+    (folder / "s.session.03.erase").hardlink_to(folder / "s.session")
+    await files.vacuum()
+    assert {*left, "s.session.03.erase"} <= {path.name for path in folder.iterdir()}
+    later = FileStore(folder, clock=Later())
+    await later.vacuum()
+    assert sorted(path.name for path in folder.iterdir()) == ["notes.tmp", "s.lock", "s.session"]
+    assert await later.read("s") == entries(1, 2)
+    await later.aclose()
+
+
+async def test_a_vacuum_removes_posts_that_were_taken_where_nobody_drives(folder, files, files_at):
+    for name in ("idle", "driven", "new"):
+        await files.post(name, Post("p", "steer"))
+    for name in ("idle", "driven"):
+        lease = await files.acquire(name)
+        await files.append(lease, [Entry(1, 1.0, Custom("taken"), "p")], sync=False)
+        content = (folder / f"{name}.posts").read_bytes()
+    await files.release(files._logs["idle"].lease)
+    (folder / "idle.posts").write_bytes(content.replace(b"driven", b"idle"))
+    store = files_at(folder)
+    (folder / "idle.posts").unlink()
+    await store.post("idle", Post("later", "steer"))
+    await store.vacuum()
+    assert [path.name for path in sorted(folder.glob("*.posts"))] == ["driven.posts", "idle.posts", "new.posts"]
+    assert await store.posts("new") == [Post("p", "steer")]
+
+
+async def test_a_vacuum_goes_on_behind_a_mailbox_that_it_cannot_read(folder, files, caplog):
+    await keep(files, "s")
+    await files.post("s", Post("p", "steer"))
+    (folder / "s.lock").unlink()
+    (folder / "s.lock").mkdir()
+    with pytest.raises(StoreError):
+        await files.vacuum()
+    (folder / "s.lock").rmdir()
+    (folder / "s.session").write_bytes(line_of(b'{"windlass":"session","format":9}', 0))
+    await files.vacuum()
+    assert "the mailbox of session 's' is left as it is" in caplog.text
+
+
+async def test_a_vacuum_finishes_what_somebody_who_was_killed_had_begun(folder, files):
+    await keep(files, "s", 4)
+    await files.fork("s", "t", at=2)
+    await files.delete("s")
+    (trunk,) = folder.glob("=*.shared")
+    os.rename(folder / "t.session", folder / "t.away")  # noqa: PTH104 - as if it had just been deleted
+    await files.vacuum()
+    assert not trunk.exists()
+
+
+async def test_a_vacuum_of_nothing_makes_nothing(folder, files):
+    await files.vacuum()
+    assert not folder.exists()
+
+
+# -- backup ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_backup_can_be_opened_and_driven(folder, files, files_at, tmp_path):
+    await keep(files, "s", 3)
+    await files.fork("s", "t", at=2)
+    await keep(files, "gone", 3)
+    await files.fork("gone", "orphan", at=2)
+    await files.delete("gone")
+    await files.post("s", Post("p", "steer"))
+    (folder / "s.quarantine").write_bytes(b"set aside")
+    (folder / "s.session.00.tmp").write_bytes(b"left")
+    lease = await files.acquire("s")
+    await files.backup(str(tmp_path / "deep" / "copy"))
+    await files.append(lease, entries(4), sync=True)
+    copy = files_at(tmp_path / "deep" / "copy")
+    assert [len(await copy.read(name)) for name in ("s", "t", "orphan")] == [3, 2, 2]
+    assert await copy.posts("s") == [Post("p", "steer")]
+    assert (await copy.info("t")).parent == "s"
+    assert (tmp_path / "deep" / "copy" / "s.quarantine").read_bytes() == b"set aside"
+    assert not list((tmp_path / "deep" / "copy").glob("*.tmp"))
+    lease = await copy.acquire("s")
+    await copy.append(lease, entries(4), sync=True)
+    await copy.release(lease)
+    await copy.delete("s")
+    assert await copy.read("t") == entries(1, 2)
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "deep" / "copy").iterdir()}
+    assert modes == {0o600}
+
+
+async def test_a_backup_leaves_out_the_beginning_of_an_append(folder, files, files_at, tmp_path, caplog):
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1, 2), sync=True)
+    with (folder / "s.session").open("ab") as file:
+        file.write(b'70 0000beef+{"seq":3,')
+    await files.backup(str(tmp_path / "copy"))
+    copy = files_at(tmp_path / "copy")
+    await copy.acquire("s")
+    assert await copy.read("s") == entries(1, 2)
+    assert caplog.messages == []
+
+
+async def test_what_is_damaged_is_copied_as_it_is(folder, files, tmp_path):
+    await keep(files, "s", 3)
+    content = (folder / "s.session").read_bytes().replace(b'"e-2"', b'"e-9"')
+    (folder / "s.session").write_bytes(content)
+    (folder / "headless.session").write_bytes(b"x" + content[1:])
+    (folder / "new.session").write_bytes(line_of(b'{"windlass":"session","format":9}', 0))
+    await files.backup(str(tmp_path / "copy"))
+    for name in ("s.session", "headless.session", "new.session"):
+        assert (tmp_path / "copy" / name).read_bytes() == (folder / name).read_bytes()
+
+
+async def test_a_backup_to_a_place_where_something_is_is_refused(files, tmp_path):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(ConfigError, match="there is something at"):
+        await files.backup(str(tmp_path / "there"))
+
+
+async def test_a_backup_that_fails_leaves_nothing(files, tmp_path, monkeypatch):
+    await keep(files, "s")
+    (tmp_path / "target").mkdir()
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("windlass.stores.file_upkeep.rewrite", fail)
+    with pytest.raises(StoreError, match="the disk is full"):
+        await files.backup(str(tmp_path / "target" / "copy"))
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+async def test_a_backup_of_nothing_is_an_empty_folder(files, files_at, tmp_path):
+    await files.backup(str(tmp_path / "copy"))
+    assert await files_at(tmp_path / "copy").list() == []
+    assert list((tmp_path / "copy").iterdir()) == []

@@ -1,0 +1,105 @@
+"""Stores with a listener: their contract, what it is told, and what it cannot break."""
+
+import pytest
+
+from tests.stores.material import entries
+from windlass.core.error import ConfigError, Conflict
+from windlass.core.store import Immediate, Maintained, Searchable
+from windlass.stores import listened
+from windlass.stores.file import FileStore
+from windlass.stores.memory import MemoryStore
+from windlass.stores.sqlite import SqliteStore
+from windlass.testing.contracts import check_store
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def store(told):
+    return listened(MemoryStore(), lambda session_id, added: told.append((session_id, [entry.seq for entry in added])))
+
+
+async def test_it_keeps_the_contract_of_stores():
+    store = listened(MemoryStore(), lambda _, __: None)
+    await check_store(lambda: store)
+
+
+async def test_each_append_is_told_in_order(store, told):
+    lease, other = await store.acquire("s"), await store.acquire("t")
+    await store.append(lease, entries(1, 2), sync=True)
+    assert store.append_now(other, entries(1), sync=False)
+    assert store.append_now(lease, entries(3), sync=False)
+    assert told == [("s", [1, 2]), ("t", [1]), ("s", [3])]
+
+
+async def test_a_listener_hears_of_entries_that_are_stored_already(folder):
+    seen = []
+    inner = FileStore(folder)
+    store = listened(inner, lambda _, __: seen.append((folder / "s.session").read_bytes().count(b'"seq"')))
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1, 2), sync=True)
+    assert store.append_now(lease, entries(3), sync=False)
+    assert seen == [2, 3]
+    await store.aclose()
+
+
+async def test_an_append_that_adds_nothing_is_not_told(store, told):
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1, 2), sync=False)
+    await store.append(lease, entries(1, 2), sync=True)
+    await store.append(lease, [], sync=True)
+    with pytest.raises(Conflict):
+        await store.append(lease, entries(9), sync=True)
+    assert told == [("s", [1, 2])]
+
+
+async def test_an_append_that_has_to_wait_is_told_when_it_is_done(folder, told):
+    store = listened(FileStore(folder), lambda _, added: told.append(len(added)))
+    lease = await store.acquire("s")
+    assert not store.append_now(lease, entries(1), sync=True)
+    assert told == []
+    await store.append(lease, entries(1), sync=True)
+    assert told == [1]
+    await store.aclose()
+
+
+async def test_a_listener_that_fails_hurts_nobody(caplog):
+    def fail(session_id, added):
+        raise ZeroDivisionError("the listener's own")
+
+    store = listened(MemoryStore(), fail)
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=True)
+    assert store.append_now(lease, entries(2), sync=False)
+    assert await store.read("s") == entries(1, 2)
+    assert caplog.text.count("the listener of session 's' failed") == 2
+    assert "the listener's own" in caplog.text
+
+
+async def test_a_session_that_is_made_anew_is_told_from_its_beginning(store, told):
+    for _ in range(2):
+        lease = await store.acquire("s")
+        await store.append(lease, entries(1), sync=False)
+        await store.release(lease)
+        await store.delete("s")
+    assert told == [("s", [1]), ("s", [1])]
+
+
+def test_what_cannot_listen_is_refused():
+    async def later(session_id, added):
+        pass
+
+    for listener in (later, "nobody", None):
+        with pytest.raises(ConfigError, match="cannot listen"):
+            listened(MemoryStore(), listener)
+
+
+def test_it_can_do_what_its_store_can(folder, path):
+    for inner in (MemoryStore(), FileStore(folder), SqliteStore(path)):
+        store = listened(inner, print)
+        for kind in (Immediate, Searchable, Maintained):
+            assert isinstance(store, kind) == isinstance(inner, kind)
+        assert repr(store).startswith("listened(")

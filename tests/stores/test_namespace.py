@@ -1,0 +1,214 @@
+"""Parts of a store: their contract, what they keep to themselves, and where subagents have theirs."""
+
+import pytest
+
+from tests.stores.material import entries
+from windlass.core.error import ConfigError, Fenced, SessionBusy, SessionExists, SessionNotFound
+from windlass.core.event import MessageAdded
+from windlass.core.message import user
+from windlass.core.store import Hit, Immediate, Maintained, Post, Searchable, StoreSize
+from windlass.stores import derived, namespaced
+from windlass.stores.file import FileStore
+from windlass.stores.memory import MemoryStore
+from windlass.testing.contracts import check_store
+
+
+class Searched(MemoryStore):
+    """A store that remembers what it was asked, and finds one thing."""
+
+    asked = None
+
+    async def search(self, query, **narrowed):
+        self.asked = (query, narrowed)
+        return [Hit("acme/s", 1, "user", "«x»", 1.0, 1.0)]
+
+
+class Kept(MemoryStore):
+    """A store that is looked after."""
+
+    def __init__(self):
+        super().__init__()
+        self.done = []
+
+    async def size(self):
+        return StoreSize(100, 10, 0, {"acme/s": 40, "acme/deep/t": 7, "other/s": 50, "acmes": 3})
+
+    async def vacuum(self):
+        self.done.append("vacuum")
+
+    async def backup(self, path):
+        self.done.append(path)
+
+
+async def keep(store, session_id, count=1):
+    lease = await store.acquire(session_id)
+    await store.append(lease, entries(1, count), sync=False)
+    await store.release(lease)
+
+
+async def test_a_part_keeps_the_contract_of_stores():
+    store = MemoryStore()
+    await check_store(lambda: namespaced(store, "acme"))
+
+
+async def test_a_part_of_files_keeps_the_contract_of_stores(folder):
+    made = []
+
+    def make():
+        made.append(FileStore(folder))
+        return namespaced(made[-1], "acme")
+
+    await check_store(make)
+    for store in made:
+        await store.aclose()
+
+
+async def test_two_parts_know_nothing_of_each_other():
+    store = MemoryStore()
+    acme, acmes = namespaced(store, "acme"), namespaced(store, "acmes")
+    await keep(acme, "s", 1)
+    await keep(acmes, "s", 2)
+    await acme.post("s", Post("p", "steer"))
+    assert [info.session_id for info in await acme.list()] == ["s"]
+    assert [len(await part.read("s")) for part in (acme, acmes)] == [1, 2]
+    assert await acmes.posts("s") == []
+    assert sorted(info.session_id for info in await store.list()) == ["acme/s", "acmes/s"]
+
+
+async def test_a_part_of_a_part_lies_deeper():
+    store = MemoryStore()
+    await keep(namespaced(namespaced(store, "acme/"), "support"), "s")
+    assert [info.session_id for info in await store.list()] == ["acme/support/s"]
+    assert [info.session_id for info in await namespaced(store, "acme").list()] == ["support/s"]
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "\0", "\ud800", None])
+def test_a_part_without_a_name_is_refused(prefix):
+    with pytest.raises(ConfigError):
+        namespaced(MemoryStore(), prefix)
+
+
+async def test_errors_speak_of_the_id_that_the_caller_used():
+    part = namespaced(MemoryStore(), "acme")
+    lease = await part.acquire("s")
+    await keep(part, "t")
+    for error, work in (
+        (SessionBusy, part.acquire("s")),
+        (SessionBusy, part.delete("s")),
+        (SessionNotFound, part.fork("missing", "new")),
+        (SessionExists, part.fork("t", "t")),
+        (ConfigError, part.fork("t", "new", at=9)),
+        (Fenced, part.append(type(lease)("t", 99), entries(2), sync=False)),
+    ):
+        with pytest.raises(error) as caught:
+            await work
+        assert "acme" not in str(caught.value)
+    with pytest.raises(Fenced, match="session 't' has changed hands"):
+        part.append_now(type(lease)("t", 99), entries(2), sync=False)
+
+
+async def test_a_fork_of_something_outside_does_not_tell_where_it_is_from():
+    store = MemoryStore()
+    await keep(store, "outside", 2)
+    await store.fork("outside", "acme/s")
+    part = namespaced(store, "acme")
+    await part.fork("s", "t", at=1)
+    assert [(await part.info(session_id)).parent for session_id in ("s", "t")] == ["", "s"]
+
+
+async def test_closing_a_part_gives_its_leases_back_and_no_others():
+    store = MemoryStore()
+    ours, theirs = namespaced(store, "ours"), namespaced(store, "theirs")
+    await ours.acquire("s")
+    lease = await theirs.acquire("s")
+    await ours.aclose()
+    await ours.acquire("s")
+    await theirs.append(lease, entries(1), sync=False)
+    with pytest.raises(SessionBusy):
+        await theirs.acquire("s")
+
+
+@pytest.mark.parametrize(
+    ("store", "can"),
+    [(MemoryStore(), {Immediate}), (Searched(), {Immediate, Searchable}), (Kept(), {Immediate, Maintained})],
+)
+def test_a_part_can_do_what_its_store_can_and_nothing_else(store, can):
+    part = namespaced(store, "acme")
+    assert {kind for kind in (Immediate, Searchable, Maintained) if isinstance(part, kind)} == can
+    assert type(part) is type(namespaced(store, "other"))
+    assert repr(part).startswith("namespaced(<")
+
+
+def test_a_part_of_a_store_that_can_do_nothing_else_can_do_nothing_else():
+    class Bare:
+        pass
+
+    part = namespaced(Bare(), "acme")
+    assert not any(isinstance(part, kind) for kind in (Immediate, Searchable, Maintained))
+
+
+async def test_a_search_stays_within_its_part():
+    store = Searched()
+    part = namespaced(store, "acme")
+    assert [hit.session_id for hit in await part.search("x", prefix="de", role="user", limit=5)] == ["s"]
+    query, narrowed = store.asked
+    assert (query, narrowed["prefix"], narrowed["session_id"]) == ("x", "acme/de", "")
+    assert (narrowed["role"], narrowed["limit"]) == ("user", 5)
+    await part.search("x", session_id="s")
+    assert (store.asked[1]["prefix"], store.asked[1]["session_id"]) == ("acme/", "acme/s")
+
+
+async def test_the_size_of_a_part_has_its_own_sessions():
+    store = Kept()
+    part = namespaced(store, "acme")
+    assert await part.size() == StoreSize(100, 10, 0, {"s": 40, "deep/t": 7})
+    await part.vacuum()
+    await part.backup("there")
+    assert store.done == ["vacuum", "there"]
+
+
+# -- subagents ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_durable_subagent_finds_its_session_again():
+    store = MemoryStore()
+    for count in (1, 2):
+        part, session_id = derived(store, "parent", "reviewer", durable=True)
+        lease = await part.acquire(session_id)
+        await part.append(lease, entries(count), sync=False)
+        await part.release(lease)
+    assert await store.read("parent/reviewer") == entries(1, 2)
+
+
+async def test_a_fresh_subagent_has_a_new_session_each_time():
+    store = MemoryStore()
+    for _ in range(2):
+        part, session_id = derived(store, "parent", "reviewer", durable=False)
+        await keep(part, session_id)
+    found = [info.session_id for info in await store.list()]
+    assert len(set(found)) == 2
+    assert all(session_id.startswith("parent/reviewer-") for session_id in found)
+
+
+async def test_the_subagent_of_a_subagent_lies_under_it():
+    store = MemoryStore()
+    part, session_id = derived(store, "parent", "reviewer", durable=True)
+    inner, inner_id = derived(part, session_id, "reader", durable=True)
+    lease = await inner.acquire(inner_id)
+    await inner.append(lease, entries(1), sync=False)
+    assert [info.session_id for info in await store.list()] == ["parent/reviewer/reader"]
+
+
+@pytest.mark.parametrize(("parent", "name"), [("", "a"), ("p", ""), ("p", "a/b"), ("p", "\0"), ("\0", "a")])
+def test_a_subagent_without_a_name_is_refused(parent, name):
+    with pytest.raises(ConfigError):
+        derived(MemoryStore(), parent, name, durable=True)
+
+
+async def test_what_was_said_in_a_part_titles_its_session():
+    part = namespaced(MemoryStore(), "acme")
+    lease = await part.acquire("s")
+    (entry,) = entries(1)
+    said = type(entry)(1, 1.0, MessageAdded(user("hello")), "e-1")
+    assert part.append_now(lease, [said], sync=False)
+    assert (await part.info("s")).title == "hello"

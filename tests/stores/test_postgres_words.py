@@ -1,0 +1,67 @@
+"""What counts as a word in a PostgreSQL store."""
+
+import pytest
+
+from windlass.stores.postgres_words import placed_words, plain_query, web_query, words_only
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The harbour, at night.", "the harbour at night"),
+        ("windlass/stores/file_log.py:12", "windlass stores file log py 12"),
+        ("Vec<String> & <b>bold</b> <!-- not lost -->", "vec string b bold b not lost"),
+        ("“Größe” — ÄRGER…", "größe ärger"),
+        ("a-b@example.com https://example.com/x?y=1", "a b example com https example com x y 1"),
+        ("-5 3.14 1e5", "5 3 14 1e5"),
+        ("日本語 text", "日本語 text"),
+        ("\ufffd !", ""),
+        ("", ""),
+        (f"a blob {'0f' * 1024} and more", "a blob  and more"),
+    ],
+)
+def test_a_word_is_a_run_of_letters_and_digits(text, words):
+    assert words_only(text) == words
+
+
+@pytest.mark.parametrize("text", ["plain ASCII, a_b", "größe “ÄRGER” \U0001f600 ß", "", "…"])
+def test_the_places_of_words_are_those_in_the_bytes(text):
+    data = text.encode()
+    placed = placed_words(data)
+    assert [data[start:end].decode().lower() for start, end, _ in placed] == [word for _, _, word in placed]
+    assert " ".join(word for _, _, word in placed) == words_only(text)
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("harbour Lantern harbour", "harbour lantern"),
+        ("file_log.py", "file log py"),
+        ("-not \"quoted\" or 'x'", "not quoted or x"),
+        ("*:&|!()<->", ""),
+        ("x" * 2046, "x" * 2046),
+        ("x" * 2047 + " y", ""),
+    ],
+)
+def test_plain_words_are_nothing_but_words(query, text):
+    assert plain_query(query).text == text
+    assert plain_query(query).words == frozenset(text.split())
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "shown"),
+    [
+        ("harbour lantern", "harbour lantern", {"harbour", "lantern"}),
+        ('"the Harbour" at', '"the harbour" at', {"the", "harbour", "at"}),
+        ("harbour OR lantern", "harbour or lantern", {"harbour", "lantern"}),
+        ("harbour -lantern", "harbour -lantern", {"harbour"}),
+        ('harbour -"red lantern" night', 'harbour -"red lantern" night', {"harbour", "night"}),
+        ("file_log.py -a/b", '"file log py" -"a b"', {"file", "log", "py"}),
+        ('"not closed', '"not closed"', {"not", "closed"}),
+        ('"" - "', "", set()),
+        ("-only", "-only", set()),
+        ("&|!*:()<>", "", set()),
+    ],
+)
+def test_a_query_keeps_quotes_minus_and_or(query, text, shown):
+    assert web_query(query) == (text, frozenset(shown))

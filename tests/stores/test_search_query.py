@@ -1,0 +1,71 @@
+"""What may be asked of a search."""
+
+import pytest
+
+from windlass.core.error import ConfigError
+from windlass.stores.search_query import LONGEST_QUERY, MOST_HITS, MOST_WORDS, asked, words_of
+
+PLAIN = {
+    "syntax": "words",
+    "session_id": "",
+    "prefix": "",
+    "role": "",
+    "since": None,
+    "until": None,
+    "limit": 20,
+    "offset": 0,
+}
+
+
+def test_what_makes_sense_is_taken_as_it_is():
+    found = asked("two words", **{**PLAIN, "role": "tool", "since": 1, "until": 2.5, "limit": MOST_HITS, "offset": 7})
+    assert (found.query, found.role, found.since, found.until, found.limit, found.offset) == (
+        "two words",
+        "tool",
+        1,
+        2.5,
+        100,
+        7,
+    )
+
+
+def test_what_no_database_can_hold_is_replaced():
+    assert asked("a\0b \ud800", **PLAIN).query == "a b \ufffd"
+
+
+@pytest.mark.parametrize("query", ["", " \t\n", None, 7, b"words", "x" * (LONGEST_QUERY + 1)])
+def test_a_query_that_is_none_is_refused(query):
+    with pytest.raises(ConfigError):
+        asked(query, **PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("syntax", "regex", "syntax='regex' is not known"),
+        ("role", "system", "role='system' says nothing that is kept"),
+        ("limit", 0, "limit=0 is not possible: pass 1 to 100"),
+        ("limit", 101, "limit=101 is not possible: pass 1 to 100, and use offset"),
+        ("limit", "20", "limit='20' is not possible"),
+        ("offset", -1, "offset=-1 is not possible"),
+        ("since", "yesterday", "since='yesterday' is no time"),
+        ("since", True, "since=True is no time"),
+        ("until", float("nan"), "until=nan is no time"),
+        ("session_id", "a\0", "a session id must be text"),
+        ("prefix", 7, "a prefix must be a string"),
+    ],
+)
+def test_anything_else_that_makes_no_sense_is_refused(name, value, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        asked("words", **{**PLAIN, name: value})
+
+
+def test_a_word_that_is_said_twice_counts_once():
+    assert words_of(" rain  in\nOslo rain ") == ["rain", "in", "Oslo"]
+
+
+def test_there_are_only_so_many_words():
+    words = [f"w{number}" for number in range(MOST_WORDS)]
+    assert words_of(" ".join(words)) == words
+    with pytest.raises(ConfigError, match="64 words at most, and this one has 65"):
+        words_of(" ".join([*words, "more"]))

@@ -1,0 +1,72 @@
+"""A few words of a text around what was found in it."""
+
+import re
+
+import pytest
+
+from windlass.stores.snippet import WORDS, Wanted, snippet
+
+
+def tokens(data: bytes) -> list[tuple[int, int, str]]:
+    """Words in small letters, as the index has them."""
+    return [(*found.span(), found[0].decode().lower()) for found in re.finditer(rb"[\w\x80-\xff]+", data)]
+
+
+def shown(text: str, *words: str, beginnings=()) -> str:
+    return snippet(text, Wanted(frozenset(words), tuple(beginnings)), tokens)
+
+
+def numbered(first: int, last: int) -> str:
+    return " ".join(f"w{number}" for number in range(first, last + 1))
+
+
+def test_a_short_text_is_shown_whole():
+    assert shown("It rains, in Oslo!", "oslo", "rains") == "It «rains», in «Oslo»!"
+
+
+def test_of_a_long_text_the_words_around_are_shown():
+    found = shown(f"{numbered(1, 50)} here {numbered(51, 99)}", "here")
+    assert found == f"…{numbered(44, 50)} «here» {numbered(51, 58)}…"
+    assert len(found.split()) == WORDS
+
+
+def test_the_place_is_shown_where_most_stands_together():
+    text = f"one {numbered(1, 30)} two one {numbered(31, 60)} two {numbered(61, 90)}"
+    assert "«two» «one»" in shown(text, "one", "two")
+
+
+def test_words_may_be_wanted_by_their_beginning():
+    assert shown("timeouts and time", beginnings=["timeo"]) == "«timeouts» and time"
+
+
+def test_it_is_one_line_that_no_terminal_obeys():
+    assert shown("one\r\n\ttwo\x1b[31m \u202ethree\x07", "two") == "one «two» [31m three"
+
+
+def test_what_is_marked_is_cut_out_of_bytes_and_not_of_characters():
+    assert shown("Grüße aus Zürich", "zürich", "aus") == "Grüße «aus» «Zürich»"
+
+
+def test_words_and_gaps_without_end_are_cut():
+    found = shown("-" * 5000 + "x" * 5000 + " found " + "é" * 5000, "found")
+    assert "«found»" in found
+    assert len(found) < 300
+
+
+def test_in_a_very_long_text_the_first_good_place_is_found():
+    text = numbered(1, 20_000)
+    assert "«w15000»" in shown(text, "w15000")
+    assert "«w15000»" in shown(text.replace(" ", "\n"), "w15000")
+
+
+def test_a_text_without_any_gap_is_still_read_to_its_end():
+    assert shown("ab" * 20_000 + " needle", "needle").endswith("«needle»")
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", ""), ("nothing of it", "nothing of it"), ("…!", "…!")])
+def test_where_nothing_is_found_the_beginning_is_shown(text, expected):
+    assert shown(text, "absent") == expected
+
+
+def test_only_so_many_places_are_compared():
+    assert shown("a " * 5000, "a").count("«a»") == WORDS

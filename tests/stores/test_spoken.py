@@ -1,0 +1,46 @@
+"""What of an event can be searched."""
+
+import pytest
+
+from windlass.core.event import Custom, MessageAdded, RunStarted, ToolFinished
+from windlass.core.message import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
+from windlass.stores.spoken import spoken
+
+
+def tool_said(*content) -> ToolFinished:
+    return ToolFinished(call_id="c", name="shell", result=ToolResult("c", "shell", content))
+
+
+def test_people_and_models_speak_in_messages():
+    assert spoken(MessageAdded(message=user("Where is it?"))) == ("user", "Where is it?")
+    assert spoken(MessageAdded(message=assistant(["Over ", "there."]))) == ("assistant", "Over there.")
+
+
+def test_tools_speak_by_their_results():
+    assert spoken(tool_said(Text("exit code 1"), Image(name="plot.png"))) == ("tool", "exit code 1\n[image: plot.png]")
+
+
+def test_thinking_and_calls_are_not_spoken():
+    message = assistant([Thinking("hm"), Text("Well."), ToolCall("c", "shell", '{"command": "ls"}')])
+    assert spoken(MessageAdded(message=message)) == ("assistant", "Well.")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        RunStarted(),
+        Custom(name="note", data="words"),
+        MessageAdded(message=Message("system", (Text("Be brief."),))),
+        MessageAdded(message=assistant([ToolCall("c", "shell")])),
+        MessageAdded(message=user("")),
+        tool_said(),
+    ],
+)
+def test_everything_else_says_nothing(event):
+    assert spoken(event) is None
+
+
+def test_what_is_said_fits_every_database():
+    role, text = spoken(MessageAdded(message=user("a\0b\ud800c \U0001f600")))
+    assert (role, text) == ("user", "a\ufffdb\ufffdc \U0001f600")
+    assert text.encode()

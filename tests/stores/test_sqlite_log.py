@@ -1,0 +1,169 @@
+"""How a log lies in an SQLite file: rows that are merged, ids that are found, long texts that are kept once."""
+
+import os
+
+import pytest
+
+from tests.stores.material import another_connection, entries
+from windlass.core.error import Conflict
+from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured, ToolFinished, Unknown
+from windlass.core.message import Image, Text, ToolResult, user
+from windlass.core.store import Post
+from windlass.stores import sqlite_log, sqlite_merge
+from windlass.stores.sqlite_label import UNNUMBERED, Run, runs_of, split
+from windlass.stores.sqlite_row import LONG
+
+
+def value(path, statement, *values):
+    with another_connection(path) as connection:
+        return connection.execute(statement, values).get
+
+
+async def grow(store, lease, first, count, size=10):
+    """Entries one by one, as a driver appends them."""
+    new = [Entry(seq, float(seq), Custom("data", "x" * size), f"w-{seq}") for seq in range(first, first + count)]
+    for entry in new:
+        if not store.append_now(lease, [entry], sync=False):
+            await store.append(lease, [entry], sync=False)
+    return new
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_that_is_given_back_is_one_row(path, store):
+    lease = await store.acquire("s")
+    first = await grow(store, lease, 1, 20)
+    assert value(path, "SELECT count(*) FROM pack") == 20
+    await store.release(lease)
+    assert value(path, "SELECT count(*) FROM pack") == 1
+    assert await store.read("s") == first
+    lease = await store.acquire("s")
+    more = await grow(store, lease, 21, 3)
+    assert await store.read("s") == first + more
+    assert await store.read("s", after=19) == (first + more)[19:]
+    await store.release(lease)
+    assert value(path, "SELECT count(*) FROM pack") == 1
+    assert await store.read("s", after=7) == (first + more)[7:]
+
+
+async def test_a_long_log_is_some_large_rows_while_it_is_driven(path, store, monkeypatch):
+    monkeypatch.setattr(sqlite_log, "MOST_LOOSE", 40_000)
+    monkeypatch.setattr(sqlite_merge, "MERGED", 10_000)
+    lease = await store.acquire("s")
+    log = await grow(store, lease, 1, 200, size=500)
+    await store.append(lease, entries(201), sync=True)  # after what was due
+    assert 10 < value(path, "SELECT count(*) FROM pack") < 70
+    assert 10 <= value(path, "SELECT max(last + 1 - first) FROM pack") < 20
+    assert await store.read("s") == [*log, *entries(201)]
+    assert await store.read("s", after=95) == [*log[95:], *entries(201)]
+
+
+async def test_whatever_is_in_an_entry_is_the_same_after_its_row_was_merged(store):
+    unknown = Unknown("dreamt", {"kind": "dreamt", "of": [1, {"sheep": 2.5}]})
+    events = [
+        Custom("data", {"big": 10**30, "float": -0.0, "none": None}),
+        MessageAdded(user([Text("é\0\U0001f600"), Image(data=b"\xff\x00", media_type="image/png")])),
+        unknown,
+        SessionConfigured({"title": "T"}),
+        Custom("data", [2**63, -(2**63), True]),
+    ]
+    log = [Entry(seq, seq / 3, event, f"e-{seq}") for seq, event in enumerate(events, 1)]
+    lease = await store.acquire("s")
+    for entry in log:
+        await store.append(lease, [entry], sync=False)
+    await store.release(lease)
+    assert await store.read("s") == log
+    assert [await store.read("s", after=after) for after in range(5)] == [log[after:] for after in range(5)]
+
+
+# -- ids ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entry_id", "parts"),
+    [
+        ("w-1", ("w", 1)),
+        ("a-b-0", ("a-b", 0)),
+        ("-7", ("", 7)),
+        ("w-01", ("w-01", UNNUMBERED)),
+        ("w-", ("w-", UNNUMBERED)),
+        ("w", ("w", UNNUMBERED)),
+        ("w-²", ("w-²", UNNUMBERED)),
+        ("w-1234567890123456", ("w-1234567890123456", UNNUMBERED)),
+    ],
+)
+def test_an_id_is_a_stem_and_a_number_if_the_two_make_it_again(entry_id, parts):
+    assert split(entry_id) == parts
+
+
+def test_ids_that_are_numbered_like_their_entries_are_one_run():
+    ids = ["w-5", "w-6", "post", "w-8", "w-9", "", "w-10", "w-12", "v-13"]
+    runs = [("w", 5, 6, 1), ("post", -1, -1, 3), ("w", 8, 9, 4), ("w", 10, 10, 7), ("w", 12, 12, 8), ("v", 13, 13, 9)]
+    assert list(runs_of(1, ids)) == [Run(*run) for run in runs]
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+async def test_an_id_is_known_wherever_it_is_in_the_log(path, store, monkeypatch, is_merged):
+    monkeypatch.setattr(sqlite_merge, "MERGED", 1500 if is_merged else 10**9)
+    lease = await store.acquire("s")
+    log = [Entry(seq, 1.0, Custom("d"), f"{'w' if seq % 4 else 'post'}-{seq}") for seq in range(1, 30)]
+    for entry in log:
+        await store.append(lease, [entry], sync=False)
+    await store.release(lease)
+    assert bool(value(path, "SELECT count(*) FROM label")) is is_merged
+    await store.fork("s", "fork", at=20)
+    lease, fork = await store.acquire("s"), await store.acquire("fork")
+    for known in ("w-1", "w-15", "post-4", "w-29"):
+        with pytest.raises(Conflict, match=f"already holds an entry '{known}', elsewhere in the log"):
+            await store.append(lease, [Entry(30, 1.0, Custom("d"), known)], sync=False)
+        assert not await store.post("s", Post(known, "steer"))
+    with pytest.raises(Conflict, match="elsewhere"):
+        await store.append(fork, [Entry(21, 1.0, Custom("d"), "w-15")], sync=False)
+    await store.append(fork, [Entry(21, 1.0, Custom("d"), "w-29")], sync=False)  # of which the fork knows nothing
+    await store.append(lease, [Entry(30, 1.0, Custom("d"), "w-31")], sync=False)
+    await store.append(lease, [Entry(31, 1.0, Custom("d"), "w-30")], sync=False)
+    assert await store.post("fork", Post("w-30", "steer"))
+    assert not await store.post("fork", Post("w-15", "steer"))
+
+
+async def test_two_entries_of_one_id_are_not_appended_together(store):
+    lease = await store.acquire("s")
+    with pytest.raises(Conflict, match="elsewhere"):
+        await store.append(lease, [Entry(1, 1.0, Custom("d"), "e"), Entry(2, 1.0, Custom("d"), "e")], sync=False)
+    assert await store.read("s") == []
+
+
+# -- long texts --------------------------------------------------------------------------------------------------------
+
+
+def long_entry(seq, text):
+    result = ToolResult(f"c{seq}", "read", (Text("before"), Text(text), Text("after")))
+    return Entry(seq, 1.0, ToolFinished(f"c{seq}", "read", result, run_id=f"r{seq}"), f"w-{seq}")
+
+
+async def test_the_same_long_text_is_kept_once_and_compressed(path, store):
+    text = 'a "quoted" line\\ with é and \U0001f600\n' * 5000
+    for session_id in ("a", "b"):
+        lease = await store.acquire(session_id)
+        log = [long_entry(1, text), long_entry(2, text), *entries(3, 2)]
+        await store.append(lease, log[:1], sync=False)
+        await store.append(lease, log[1:], sync=False)
+        await store.release(lease)
+        assert await store.read(session_id) == log
+    assert value(path, "SELECT count(*), sum(uses) FROM blob") == (1, 4)
+    assert value(path, "SELECT sum(length(data)) FROM blob") < len(text) // 50
+    assert value(path, "SELECT sum(length(body)) FROM pack") < 5000
+    await store.delete("a")
+    assert (await store.read("b"))[:2] == [long_entry(1, text), long_entry(2, text)]
+    await store.delete("b")
+    assert value(path, "SELECT count(*) FROM blob") == 0
+
+
+@pytest.mark.parametrize("size", [LONG - 1, LONG, LONG + 1])
+async def test_texts_around_the_limit_come_back_as_they_were(path, store, size):
+    text = os.urandom(LONG).hex()[:size]
+    lease = await store.acquire("s")
+    await store.append(lease, [long_entry(1, text)], sync=False)
+    assert await store.read("s") == [long_entry(1, text)]
+    assert value(path, "SELECT count(*) FROM blob") == (size >= LONG)

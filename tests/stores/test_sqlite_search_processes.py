@@ -1,0 +1,51 @@
+"""Several processes that use one index, and processes that are killed while they do."""
+
+import random
+
+import pytest
+
+from tests.stores.material import another_connection, child
+from tests.stores.search_material import found
+
+
+def told(process, most: int = 10_000) -> list[tuple[str, str]]:
+    """What a child says that it has done."""
+    lines = []
+    while len(lines) < most and (line := process.stdout.readline()) not in {"done\n", ""}:
+        what, session_id = line.split()
+        lines.append((what, session_id))
+    return lines
+
+
+def those(lines, what: str) -> set[str]:
+    return {session_id for told, session_id in lines if told == what}
+
+
+async def test_processes_that_share_an_index_find_what_each_of_them_says(path, store):
+    with (
+        child("busy", path, "one", 12, programs="search_children") as one,
+        child("busy", path, "two", 12, programs="search_children") as two,
+    ):
+        lines = told(one) + told(two)
+        assert (one.wait(60), two.wait(60)) == (0, 0), one.stderr.read() + two.stderr.read()
+    left = those(lines, "kept") - those(lines, "deleted")
+    assert len(left) == 16
+    assert {name for name, _ in await found(store, "said", limit=100)} == left
+    with another_connection(f"{path}-search") as connection:
+        connection.execute("INSERT INTO search(search) VALUES('integrity-check')")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_process_that_is_killed_leaves_an_index_that_can_be_trusted(path, store, seed):
+    chance = random.Random(seed)
+    lines = []
+    for name in ("one", "two", "three"):
+        with child("busy", path, name, 100, programs="search_children") as process:
+            lines += told(process, chance.randrange(1, 12))
+            process.kill()
+            lines += told(process)
+            process.wait(20)
+    hits = {name for name, _ in await found(store, "said", limit=100)}
+    assert those(lines, "kept") - those(lines, "deleting") <= hits
+    assert not those(lines, "deleted") & hits
+    assert len(hits - those(lines, "kept")) <= 3  # what each of them was about to tell

@@ -1,0 +1,142 @@
+"""Forks in an SQLite file, and what is left of what was deleted or redacted: nothing."""
+
+import pytest
+
+from tests.stores.material import another_connection
+from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured
+from windlass.core.message import user
+from windlass.core.store import Post
+from windlass.stores import sqlite_merge
+
+SECRET = "kestrel-over-the-harbour"
+CLEAN = MessageAdded(user("taken out"))
+
+
+def bytes_of(path) -> bytes:
+    """Everything that lies beside one another there."""
+    return b"".join(place.read_bytes() for place in sorted(path.parent.iterdir()) if place.is_file())
+
+
+def secret(number) -> str:
+    return f"{SECRET}-{number:04}"
+
+
+def said(seq, text):
+    return Entry(seq, float(seq), MessageAdded(user(text)), f"w-{seq}")
+
+
+async def session(store, session_id, texts, first=1):
+    lease = await store.acquire(session_id)
+    for seq, text in enumerate(texts, first):
+        await store.append(lease, [said(seq, text)], sync=False)
+    return lease
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_hundred_forks_take_next_to_nothing(path, store):
+    lease = await session(store, "s", [f"{number} " + "x" * 1000 for number in range(300)])
+    await store.release(lease)
+    await store.vacuum()
+    before = path.stat().st_size
+    for number in range(100):
+        await store.fork("s", f"fork {number}")
+    await store.vacuum()
+    assert path.stat().st_size < before * 1.1
+    assert await store.read("fork 99") == await store.read("s")
+
+
+async def test_what_forks_share_is_freed_with_the_last_of_them(path, store):
+    lease = await session(store, "s", [secret(number) for number in range(1, 11)])
+    await store.release(lease)
+    await store.fork("s", "a", at=8)
+    await store.fork("a", "b", at=3)
+    grown = await session(store, "b", [secret(40), secret(50)], first=4)
+    await store.release(grown)
+    await store.delete("s")
+    assert [entry.seq for entry in await store.read("a")] == [*range(1, 9)]
+    left = bytes_of(path)
+    assert [secret(number).encode() in left for number in (1, 8, 9, 10)] == [True, True, False, False]
+    await store.delete("a")
+    left = bytes_of(path)
+    assert [secret(number).encode() in left for number in (1, 3, 4, 8)] == [True, True, False, False]
+    assert [entry.event.message.text for entry in await store.read("b")] == [
+        *[secret(number) for number in (1, 2, 3)],
+        secret(40),
+        secret(50),
+    ]
+    await store.delete("b")
+    assert SECRET.encode() not in bytes_of(path)
+    with another_connection(path) as connection:
+        for table in ("session", "pack", "label", "blob", "post"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").get == 0, table
+
+
+# -- no byte is left ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("released", [True, False])
+@pytest.mark.parametrize("size", [1, 100, 3000])
+async def test_a_redacted_entry_leaves_no_byte(path, store, monkeypatch, released, size):
+    monkeypatch.setattr(sqlite_merge, "MERGED", 10_000)
+    texts = [f"{secret(number)} " + "x" * 300 for number in range(1, 41)]
+    texts[6] = texts[20] = "\n".join([secret(7)] * size)
+    await store.post("s", Post("w-7", "steer", secret(7)))
+    lease = await session(store, "s", texts)
+    if released:
+        await store.release(lease)
+        lease = await store.acquire("s")
+    await store.fork("s", "fork", at=30)
+    await store.append(lease, [Entry(41, 1.0, SessionConfigured({"title": secret(7)}), "w-41")], sync=False)
+    for seq in (7, 21, 41):
+        await store.redact(lease, Entry(seq, 1.0, CLEAN, f"w-{seq}"))
+    assert secret(7).encode() not in bytes_of(path)
+    assert secret(8).encode() in bytes_of(path)
+    texts[6] = texts[20] = "taken out"
+    assert [entry.event.message.text for entry in await store.read("s")] == [*texts, "taken out"]
+    assert [entry.event.message.text for entry in await store.read("fork")] == texts[:30]
+    assert [entry.id for entry in await store.read("s")] == [f"w-{seq}" for seq in range(1, 42)]
+    assert {info.title for info in await store.list()} == {texts[0][:80].rstrip()}
+    await store.append(lease, [said(42, "more")], sync=True)
+    assert len(await store.read("s")) == 42
+
+
+async def test_a_fork_redacts_what_it_shares(path, store):
+    lease = await session(store, "s", [secret(1), secret(2)])
+    await store.fork("s", "fork")
+    fork = await store.acquire("fork")
+    await store.redact(fork, Entry(1, 1.0, CLEAN, "another id"))
+    assert secret(1).encode() not in bytes_of(path)
+    assert [entry.id for entry in await store.read("s")] == ["another id", "w-2"]
+    await store.append(lease, [said(3, "goes on")], sync=False)
+    assert await store.post("s", Post("w-1", "steer"))
+    assert not await store.post("s", Post("another id", "steer"))
+
+
+async def test_a_deleted_session_leaves_no_byte(path, store):
+    kept = await session(store, "kept", [f"kept {number} " + "y" * 700 for number in range(30)])
+    await store.post("s", Post("p", "steer", secret(1)))
+    lease = await session(store, "s", [secret(number) * 40 for number in range(60)])
+    await store.append(kept, [said(31, "kept too")], sync=False)
+    await store.append(lease, [Entry(61, 1.0, Custom("long", "\n".join([secret(9)] * 3000)), "w-61")], sync=True)
+    assert SECRET.encode() in bytes_of(path)
+    await store.release(lease)
+    await store.delete("s")
+    assert SECRET.encode() not in bytes_of(path)
+    assert len(await store.read("kept")) == 31
+
+
+async def test_nothing_of_it_is_left_when_rows_were_moved_before(path, store, monkeypatch):
+    """A row that is merged, split and merged again leaves no older copy of itself anywhere."""
+    monkeypatch.setattr(sqlite_merge, "MERGED", 3000)
+    for turn in range(6):
+        for name in ("a", "b", "c"):
+            head = len(await store.read(name))
+            lease = await session(store, name, [f"{SECRET}-{name}-{turn} " + "z" * (50 * turn)] * 5, first=head + 1)
+            await store.redact(lease, Entry(head + 2, 1.0, CLEAN, f"w-{head + 2}"))
+            await store.release(lease)
+    for name in ("a", "b", "c"):
+        assert f"{SECRET}-{name}".encode() in bytes_of(path)
+        await store.delete(name)
+        assert f"{SECRET}-{name}".encode() not in bytes_of(path)

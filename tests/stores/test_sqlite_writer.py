@@ -1,0 +1,201 @@
+"""Who writes to an SQLite file when: what is committed together, and who waits for whom."""
+
+import asyncio
+import sys
+import threading
+
+import apsw
+import pytest
+
+from tests.stores.material import another_connection, entries
+from windlass.core import faults
+from windlass.core.error import Conflict, Fenced, StoreError
+from windlass.core.event import Custom, Entry
+from windlass.core.store import Lease
+from windlass.stores import sqlite_access, sqlite_turns
+from windlass.stores.sqlite import SqliteStore
+
+
+@pytest.fixture
+async def commits(store):
+    """The transactions that are committed from now on, one for each."""
+    await store.acquire("first")
+    made = []
+    connection = store._writer._access.connection
+    grown = store._writer._access._grown
+
+    def hook(*change):
+        made.append(change[2])
+        return grown(*change)
+
+    connection.set_wal_hook(hook)
+    return made
+
+
+async def test_appends_of_one_turn_of_the_loop_are_one_transaction(store, commits):
+    leases = [await store.acquire(f"s{number}") for number in range(20)]
+    commits.clear()
+    await asyncio.gather(*[store.append(lease, entries(1), sync=False) for lease in leases])
+    assert len(commits) == 1
+    assert [await store.read(lease.session_id) for lease in leases] == [entries(1)] * 20
+
+
+async def test_of_appends_that_are_written_together_a_refused_one_fails_alone(store, commits):
+    leases = [await store.acquire(f"s{number}") for number in range(4)]
+    commits.clear()
+    work = [
+        store.append(leases[0], entries(1), sync=False),
+        store.append(leases[1], entries(7), sync=False),
+        store.append(Lease("s2", 99), entries(1), sync=False),
+        store.append(leases[3], entries(1, 2), sync=False),
+    ]
+    results = await asyncio.gather(*work, return_exceptions=True)
+    assert [type(result) for result in results] == [type(None), Conflict, Fenced, type(None)]
+    assert len(commits) == 1
+    assert [len(await store.read(f"s{number}")) for number in range(4)] == [1, 0, 0, 2]
+
+
+async def test_one_that_dies_before_the_commit_takes_no_other_with_it(store, commits):
+    leases = [await store.acquire(f"s{number}") for number in range(3)]
+    faults.arm({"store.append.before_commit": "raise@2"})
+    try:
+        work = [store.append(lease, entries(1), sync=False) for lease in leases]
+        results = await asyncio.gather(*work, return_exceptions=True)
+    finally:
+        faults.disarm()
+    assert [type(result) for result in results] == [type(None), faults.FaultInjected, type(None)]
+    assert [len(await store.read(f"s{number}")) for number in range(3)] == [1, 0, 1]
+
+
+async def test_barriers_that_wait_share_one_sync(path, store, commits):
+    leases = [await store.acquire(f"s{number}") for number in range(10)]
+    with another_connection(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")  # the thread has to wait, and meanwhile all of them come
+        first = asyncio.ensure_future(store.append(leases[0], entries(1), sync=True))
+        await asyncio.sleep(0)
+        work = [asyncio.ensure_future(store.append(lease, entries(1), sync=True)) for lease in leases[1:]]
+        await asyncio.sleep(0)
+        commits.clear()
+        connection.execute("ROLLBACK")
+    await asyncio.gather(first, *work)
+    assert len(commits) <= 2
+    assert [len(await store.read(lease.session_id)) for lease in leases] == [1] * 10
+
+
+async def test_appends_of_one_session_are_done_in_the_order_of_asking(store):
+    lease = await store.acquire("s")
+    work = [store.append(lease, entries(seq), sync=seq % 3 == 1) for seq in range(1, 31)]
+    await asyncio.gather(*work)
+    assert await store.read("s") == entries(1, 30)
+
+
+async def test_an_append_whose_caller_has_gone_is_written_all_the_same(store):
+    lease = await store.acquire("s")
+    for sync in (False, True):
+        head = len(await store.read("s"))
+        task = asyncio.ensure_future(store.append(lease, entries(head + 1), sync=sync))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await store.append(lease, entries(head + 1), sync=True)
+        assert len(await store.read("s")) == head + 1
+
+
+async def test_a_group_that_another_process_keeps_waiting_waits(path, store):
+    lease = await store.acquire("s")
+    with another_connection(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.ensure_future(store.append(lease, entries(1), sync=False))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        connection.execute("ROLLBACK")
+    await waiting
+    assert await store.read("s") == entries(1)
+
+
+async def test_whoever_reads_does_not_wait_for_whoever_writes(path, store):
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=True)
+    with another_connection(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.ensure_future(store.append(lease, entries(2), sync=True))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            assert await store.read("s") == entries(1)
+            assert [info.entries for info in await store.list()] == [1]
+        assert not waiting.done()
+        connection.execute("ROLLBACK")
+    await waiting
+
+
+async def test_whoever_writes_does_not_wait_for_whoever_reads(store):
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=True)
+    reading, may_end = threading.Event(), threading.Event()
+
+    def read_for_long(connection):
+        connection.execute("SELECT count(*) FROM pack").fetchall()
+        reading.set()
+        assert may_end.wait(10)
+        return connection.execute("SELECT count(*) FROM pack").get
+
+    long = asyncio.ensure_future(store._writer.read(read_for_long))
+    await asyncio.to_thread(reading.wait, 10)
+    await store.append(lease, entries(2), sync=True)
+    assert store.append_now(lease, entries(3), sync=False)
+    may_end.set()
+    assert await long == 1  # it sees the file at one moment
+
+
+async def test_a_reader_whose_file_fails_opens_it_again(store):
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=True)
+
+    def fail(_connection):
+        raise apsw.IOError("the disk is on fire")
+
+    with pytest.raises(StoreError, match="the disk reported an error"):
+        await store._writer.read(fail)
+    assert await store.read("s") == entries(1)
+
+
+async def test_sqlites_own_log_is_cut_when_it_has_become_long(path, store, monkeypatch):
+    monkeypatch.setattr(sqlite_access, "LONGEST_LOG", 100_000)
+    monkeypatch.setattr(sqlite_access, "CHECKPOINT_PAGES", 50)
+    lease = await store.acquire("s")
+    for seq in range(1, 60):
+        await store.append(lease, [Entry(seq, 1.0, Custom("data", "x" * 10_000), f"e-{seq}")], sync=False)
+    for seq in (60, 61):  # the second one is done after whatever the first one has made due
+        await store.append(lease, [Entry(seq, 1.0, Custom("data"), f"e-{seq}")], sync=True)
+    assert path.with_name("sessions.db-wal").stat().st_size < 400_000
+    assert len(await store.read("s")) == 61
+
+
+async def test_threads_get_their_turn_sooner_while_a_store_is_open(tmp_path):
+    before = sys.getswitchinterval()
+    first, second = SqliteStore(tmp_path / "1.db"), SqliteStore(tmp_path / "2.db")
+    await first.acquire("s")
+    await second.acquire("s")
+    assert sys.getswitchinterval() == pytest.approx(sqlite_turns.SECONDS)
+    await first.aclose()
+    assert sys.getswitchinterval() == pytest.approx(sqlite_turns.SECONDS)
+    await second.aclose()
+    assert sys.getswitchinterval() == pytest.approx(before)
+
+
+async def test_an_interval_that_somebody_else_has_set_stays(store):
+    before = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(0.0001)
+        await store.acquire("s")
+        assert sys.getswitchinterval() == pytest.approx(0.0001)
+        await store.aclose()
+        assert sys.getswitchinterval() == pytest.approx(0.0001)
+        sys.setswitchinterval(before)
+        await store.acquire("s")
+        sys.setswitchinterval(0.02)
+        await store.aclose()
+        assert sys.getswitchinterval() == pytest.approx(0.02)
+    finally:
+        sys.setswitchinterval(before)
