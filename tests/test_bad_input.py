@@ -25,14 +25,17 @@ from windlass import (
     Grants,
     Halt,
     Image,
+    Ledger,
     Limits,
     Message,
     ModelInfo,
     Nudge,
     Outcome,
     Permissions,
+    Post,
     Price,
     Session,
+    SessionExists,
     SessionNotFound,
     Settings,
     Skip,
@@ -41,6 +44,7 @@ from windlass import (
     Toolbox,
     ToolCall,
     ToolResult,
+    Unsupported,
     UsageError,
     Verdict,
     Video,
@@ -55,8 +59,10 @@ from windlass import (
     auto_continue,
     before,
     deny,
+    export_session,
     failover,
     gated,
+    import_session,
     log_tool_calls,
     max_turns,
     mirror_text,
@@ -66,6 +72,7 @@ from windlass import (
     open_model,
     open_store,
     repeated_calls,
+    replay,
     retried,
     timed,
     tool,
@@ -134,6 +141,13 @@ async def read_twice() -> None:
         pass
 
 
+async def import_twice() -> None:
+    there = Agent(MODEL, store=open_store("memory:"))
+    await there.session("there").run("go")
+    document = await export_session(there.store, "there")
+    await import_session(there.store, document)
+
+
 async def sync_inside_a_loop() -> None:
     AGENT.run_sync("go")
 
@@ -174,6 +188,9 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: Agent(MODEL, watchers=["x"]), "watchers=['x']", "list of functions"),
         bad(lambda: Agent(MODEL, steering_mode="some"), "steering_mode='some'", "'one'", "'all'"),
         bad(lambda: Agent(MODEL, follow_up_mode=None), "follow_up_mode=None", "'one'", "'all'"),
+        bad(lambda: Agent(MODEL, patience_seconds=-1), "patience_seconds=-1", "from 0"),
+        bad(lambda: Agent(MODEL, patience_seconds="long"), "patience_seconds='long'", "from 0"),
+        bad(lambda: Agent(MODEL, ledger=100), "ledger=100", "Ledger("),
         bad(lambda: Agent(MODEL, clock=0), "clock=0", "clock"),
         bad(lambda: AGENT.session(""), "''", "None for a new one"),
         bad(lambda: AGENT.session("  "), "'  '", "None for a new one"),
@@ -181,6 +198,7 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: AGENT.session("s", store="nowhere"), "'nowhere'", "sqlite:PATH"),
         bad(lambda: AGENT.run(""), "empty"),
         bad(lambda: AGENT.run_sync(None), "None", "give text"),
+        bad(lambda: AGENT.search("x"), "MemoryStore", "sqlite:PATH", error=Unsupported),
         bad(sync_inside_a_loop, "run_sync", "await agent.run", error=UsageError),
         bad(lambda: AGENT.stream(5), "5", "give text"),
         bad(lambda: setattr(AGENT, "name", "other"), "does not change", "replace(name='other')", error=UsageError),
@@ -212,6 +230,10 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: session().run("go", engine=None), "engine=None", "function"),
         bad(lambda: session().run("go", limits=Limits(max_cost_usd=1)), "max_cost_usd", "price"),
         bad(lambda: session().run("go", colour="red"), "'colour'", "limits"),
+        bad(lambda: session().run("go", ledger=5), "ledger=5", "Ledger"),
+        bad(lambda: session().run("go", input_id=5), "input_id=5", "text"),
+        bad(lambda: session().run("go", take_over="yes"), "take_over='yes'", "True or False"),
+        bad(lambda: session().stream("go", take_over=1), "take_over=1", "True or False"),
         bad(lambda: session().stream(None), "None", "give text"),
         bad(lambda: session().stream("go", limits=5), "limits=5", "Limits"),
         bad(lambda: session().resume(), "resume", "run()", error=SessionNotFound),
@@ -219,7 +241,17 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: session().call("shell", "ls"), "'ls'", "dict"),
         bad(lambda: session().call("shell", None), "None", "dict"),
         bad(lambda: session().steer(""), "empty"),
+        bad(lambda: session().steer("go", post_id=5), "post_id=5", "text"),
         bad(lambda: session().follow_up(None), "None", "give text"),
+        bad(lambda: session().answer("", True), "ask_id=''", "words"),
+        bad(lambda: session().answer("a", True), "'a'", "open are none", error=UsageError),
+        bad(lambda: session().resolve(5, "x"), "item_id=5", "words"),
+        bad(lambda: session().resolve("i", "x"), "'i'", "session.inbox()", error=UsageError),
+        bad(lambda: session().rename(""), "title=''", "words"),
+        bad(lambda: session().rename("Diary"), "no session", "run()", error=SessionNotFound),
+        bad(lambda: session().redact(1), "no session", "run()", error=SessionNotFound),
+        bad(lambda: session().search("x"), "MemoryStore", "sqlite:PATH", error=Unsupported),
+        bad(lambda: session().fork(), "no session", error=SessionNotFound),
         bad(lambda: session().cancel("later"), "'later'", "'now', 'after_tools' or 'after_turn'"),
         bad(lambda: anext(session().watch(after=-1)), "after=-1", "from 0"),
         bad(lambda: anext(session().watch(after="x")), "after='x'", "from 0"),
@@ -313,6 +345,8 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: Permissions([allow()]), "allow", "is not a rule"),
         bad(lambda: Permissions(handler=True), "handler=True", "function"),
         bad(lambda: Permissions(grants=[]), "grants=[]", "Grants("),
+        bad(lambda: Permissions(expires_seconds=0), "expires_seconds=0", "above zero"),
+        bad(lambda: Permissions(expires_seconds="1 day"), "expires_seconds='1 day'", "above zero"),
     ],
     "Grants": [bad(lambda: Grants([5]), "5", "Grant"), bad(lambda: Grants().remember("x"), "'x'", "Grant")],
     "Verdict": [
@@ -324,6 +358,8 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
     "allow": [bad(lambda: allow(3), "tool=3", "pattern"), bad(lambda: allow(target=None), "target=None", "pattern")],
     "deny": [bad(lambda: deny(3), "tool=3", "pattern"), bad(lambda: deny(action=[]), "action=[]", "pattern")],
     "ask": [bad(lambda: ask(3), "tool=3", "pattern"), bad(lambda: ask(target=5), "target=5", "pattern")],
+    "later": Never("a handler: it is given to Permissions, which calls it with requests of its own"),
+    "QuestionAsked": Never(f"{A_VALUE_OF_OURS}: outcomes and session.questions() have it"),
     "allow_all": Never("a gate: the loop calls it with requests of its own"),
     "deny_all": Never("a gate: the loop calls it with requests of its own"),
     # -- when a run ends -----------------------------------------------------------------------------------------------
@@ -340,6 +376,15 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: Limits(tool_timeout_seconds=[]), "tool_timeout_seconds=[]", "above zero"),
         bad(lambda: Limits(allowed_tools="shell"), "allowed_tools='shell'", "('shell',)"),
         bad(lambda: Limits(allowed_tools=(shell,)), "allowed_tools=", "names of tools"),
+    ],
+    "Ledger": [
+        bad(Ledger, "token_budget", "max_cost_usd"),
+        bad(lambda: Ledger(token_budget=0), "token_budget=0", "1 or more"),
+        bad(lambda: Ledger(token_budget="1000"), "token_budget='1000'", "whole number"),
+        bad(lambda: Ledger(max_cost_usd=0), "max_cost_usd=0", "above zero"),
+        bad(lambda: Ledger(max_cost_usd="5"), "max_cost_usd='5'", "number of dollars"),
+        bad(lambda: Ledger(max_cost_usd=float("nan")), "max_cost_usd=nan", "above zero"),
+        bad(lambda: session().run("go", ledger=Ledger(max_cost_usd=1)), "price", "'scripted'"),
     ],
     "Step": Never(f"{A_VALUE_OF_OURS}: conditions and guardrails are given it"),
     "max_turns": [
@@ -448,6 +493,28 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: open_store(None), "None", "sqlite:PATH"),
         bad(lambda: open_store(object()), "object", "sqlite:PATH"),
     ],
+    "Post": [bad(lambda: open_store("memory:").post("s", Post("", "steer")), "must have an id", "new_id()")],
+    "SessionInfo": Never(f"{A_VALUE_OF_OURS}: stores list it"),
+    "Hit": Never(f"{A_VALUE_OF_OURS}: searches find it"),
+    "InboxItem": Never(f"{A_VALUE_OF_OURS}: session.inbox() lists it"),
+    "export_session": [
+        bad(lambda: export_session(open_store("memory:"), "s"), "'s'", "store.list()", error=SessionNotFound)
+    ],
+    "import_session": [
+        bad(lambda: import_session(open_store("memory:"), None), "no session", "export_session"),
+        bad(lambda: import_session(open_store("memory:"), "{"), "no session", "export_session"),
+        bad(lambda: import_session(open_store("memory:"), {"format": "x"}), "no session", "export_session"),
+        bad(import_twice, "'there'", "another name", error=SessionExists),
+    ],
+    # -- replay --------------------------------------------------------------------------------------------------------
+    "replay": [
+        bad(lambda: replay(AGENT, "nowhere"), "'nowhere'", "store.list()", error=SessionNotFound),
+        bad(lambda: replay(AGENT, []), "nothing to replay", error=UsageError),
+        bad(lambda: replay(AGENT, [], from_seq=1), "give its id", error=UsageError),
+        bad(lambda: replay(AGENT, {"format": "x"}), "no session", "export_session"),
+    ],
+    "Replayed": Never(f"{A_VALUE_OF_OURS}: replay returns it"),
+    "Divergence": Never(f"{A_VALUE_OF_OURS}: a Replayed has it"),
     # -- what is said --------------------------------------------------------------------------------------------------
     "user": [
         bad(lambda: user(None), "None", "give text"),
@@ -500,15 +567,18 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
             "Fenced",
             "ModelError",
             "NotStarted",
+            "OutOfBudget",
             "ProviderDown",
             "RateLimited",
             "Refused",
             "ReplyCutOff",
             "SessionBusy",
+            "SessionExists",
             "SessionNotFound",
             "StoreError",
             "ToolError",
             "UnreadableEntry",
+            "Unsupported",
             "UsageError",
             "WindlassError",
         ],
@@ -563,6 +633,8 @@ TESTING_TABLE: dict[str, Sequence[Bad] | Never] = {
     "check_store": [
         bad(lambda: check_store(None), "None", "function that makes a store"),
         bad(lambda: check_store(nothing), "nothing", "function that makes a store"),
+        bad(lambda: check_store(nothing, full_disk=5), "full_disk=5", "function"),
+        bad(lambda: check_store(nothing, restored="x"), "restored='x'", "function"),
     ],
 }
 

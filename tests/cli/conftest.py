@@ -1,10 +1,15 @@
 """What the tests of the command line share."""
 
+import asyncio
+
 import click.testing
 import pytest
 
 from tests.cli.process import Shell
+from tests.cli.stand_ins import HOSTILE
+from windlass import Agent, ToolContext, tool
 from windlass.cli.main import program
+from windlass.testing import ScriptedModel, call
 
 
 @pytest.fixture
@@ -24,3 +29,27 @@ def windlass(tmp_path, monkeypatch):
         return click.testing.CliRunner().invoke(program, arguments, input=stdin)
 
     return run
+
+
+@pytest.fixture
+def kept(windlass):
+    """Three sessions, the last one first in a list."""
+    for name in ("alpha", "beta", "album"):
+        assert windlass("run", "-q", "--session", name, f"Calculate 6 * 7 for {name}").exit_code == 0
+
+
+@pytest.fixture
+def ordered(windlass, tmp_path):
+    """A session called `bakery`, whose agent waits for something from outside."""
+
+    @tool
+    async def order(context: ToolContext[None]) -> str:
+        """Order something."""
+        return await context.add_to_inbox("delivery", HOSTILE)
+
+    async def run() -> None:
+        model = ScriptedModel(call("order"), "Ordered.")
+        async with Agent(model, tools=[order], store=f"sqlite:{tmp_path}/home/sessions.db") as agent:
+            await agent.session("bakery").run("Order bread.")
+
+    asyncio.run(run())

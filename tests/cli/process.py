@@ -77,12 +77,13 @@ class Shell:
             start_new_session=True,
         )
         os.close(theirs)
+        terminal = Terminal(process, ours)
         try:
-            yield Terminal(process, ours)
+            yield terminal
         finally:
             process.kill()
             process.wait(PATIENCE)
-            os.close(ours)
+            terminal.close()
 
 
 class Terminal:
@@ -99,6 +100,14 @@ class Terminal:
     def await_text(self, text: str) -> None:
         """Read until this is on the screen."""
         self.seen = await_text(self._descriptor, text, self.seen)
+
+    def hang_up(self) -> None:
+        """Close the terminal, as by closing its window."""
+        self.close()
+        self._descriptor = os.open(os.devnull, os.O_RDONLY)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
     def end(self) -> int:
         """Read the rest; returns the exit code."""

@@ -1,6 +1,9 @@
 """`windlass` with models and tools that misbehave, for tests that need them in a process of its own."""
 
 import asyncio
+import contextlib
+import sys
+import time
 from unittest import mock
 
 from windlass.cli import drive
@@ -32,6 +35,31 @@ async def insist() -> str:
 async def fail() -> str:
     """Raise something that nobody foresaw."""
     raise ValueError(HOSTILE)
+
+
+@tool(effect="read")
+async def deaf() -> str:
+    """Wait for ever, and ignore every cancel."""
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+@tool(effect="read")
+async def sleep() -> str:
+    """Wait for a thread that does not end."""
+    return await asyncio.to_thread(time.sleep, 3600)
+
+
+@tool(effect="read")
+async def block() -> str:
+    """Let nobody else do anything."""
+    print("blocking", file=sys.stderr, flush=True)  # noqa: T201 - nobody else could tell
+    time.sleep(3600)  # noqa: ASYNC251 - what must not be done
+    return "never"
+
+
+ODD = [wait, insist, fail, deaf, sleep, block]
 
 
 class Model:
@@ -68,5 +96,5 @@ class Model:
 
 if __name__ == "__main__":
     register("odd", Model)
-    with mock.patch.object(drive, "basics", return_value=[*basics(), wait, insist, fail]):
+    with mock.patch.object(drive, "basics", return_value=[*basics(), *ODD]):
         main()

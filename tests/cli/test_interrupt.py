@@ -1,4 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first ends the run in good order, the second ends the process."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first ends the run in good order, the second ends the process.
+
+SIGTERM at random moments and against stubborn tools is in `test_sigterm.py`.
+"""
 
 import asyncio
 import signal
@@ -9,39 +12,51 @@ from tests.cli.process import PATIENCE, STAND_INS, await_text
 from windlass.cli.interrupt import Interrupts
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_cancels_the_run_while_the_model_speaks(shell, number, code):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_while_the_model_speaks(shell, number):
     with shell.started("run", "--model", "odd:stuck", "--session", "s", "go", program=STAND_INS) as process:
         await_text(process.stdout.fileno(), "thinking")
         process.send_signal(number)
         _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == code
+    is_ctrl_c = number == signal.SIGINT
+    assert process.returncode == (130 if is_ctrl_c else 0)
     told = errors.decode()
-    assert "ending the run in good order; interrupt once more to quit at once\n" in told
+    quits = "ending the run in good order; interrupt once more" if is_ctrl_c else "told to end: tools get 10 seconds"
+    assert quits in told
     assert "error: the run was cancelled; what was finished is kept\n" in told
     assert "go on with: windlass run --session s" in told
-    assert '"status":"cancelled"' in shell.run("sessions", "show", "s", "--json").stdout
+    reason = "cancelled" if is_ctrl_c else "shutdown"
+    assert f'"status":"cancelled","reason":"{reason}"' in shell.run("sessions", "show", "s", "--json").stdout
 
 
-def test_a_signal_cancels_the_run_while_a_tool_works(shell):
+def test_ctrl_c_cancels_the_run_while_a_tool_works(shell):
     with shell.started("run", "--model", "odd:wait", "--session", "s", "go", program=STAND_INS) as process:
         await_text(process.stderr.fileno(), "tool wait {}")
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE)
-    assert process.returncode == 143
+    assert process.returncode == 130
     shown = shell.run("sessions", "show", "s")
     assert "  wait cancelled: The run was cancelled while this ran." in shown.stdout
     assert "cut off" not in shown.stderr
 
 
-def test_the_second_signal_quits_at_once(shell):
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        (signal.SIGINT, signal.SIGINT, 130),
+        (signal.SIGTERM, signal.SIGTERM, 143),
+        (signal.SIGTERM, signal.SIGINT, 130),
+        (signal.SIGINT, signal.SIGHUP, 129),
+    ],
+)
+def test_the_second_signal_quits_at_once(shell, first, second, code):
     with shell.started("run", "--model", "odd:insist", "--session", "s", "go", program=STAND_INS) as process:
         await_text(process.stderr.fileno(), "tool insist {}")
-        process.send_signal(signal.SIGINT)
-        await_text(process.stderr.fileno(), "ending the run in good order")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(first)
+        await_text(process.stderr.fileno(), "at once")
+        process.send_signal(second)
         process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "the last run was cut off" in shell.run("sessions", "show", "s").stderr
 
 
@@ -70,29 +85,47 @@ def test_a_prompt_is_written_at_the_terminal(shell):
 
 
 def test_a_signal_that_is_ignored_stays_ignored(shell):
-    ignoring = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh", *STAND_INS)
+    ignoring = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *STAND_INS)
     with shell.started("run", "--model", "odd:stuck", "go", program=ignoring) as process:
         await_text(process.stdout.fileno(), "thinking")
+        process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)
-    assert process.returncode == 143
+    assert process.returncode == 130
 
 
-async def test_a_signal_that_came_before_the_run_stops_it_when_it_begins():
+def test_a_terminal_that_is_closed_ends_the_run_in_good_order(shell):
+    with shell.terminal("run", "--model", "odd:endless", "--session", "s", "go", program=STAND_INS) as terminal:
+        terminal.await_text("more and more")
+        terminal.hang_up()
+        assert terminal.process.wait(PATIENCE) in {0, 74}  # the first that it notices is the signal or the output
+    assert '"status":"cancelled"' in shell.run("sessions", "show", "s", "--json").stdout
+
+
+async def test_ctrl_c_that_came_before_the_run_stops_it_when_it_begins():
     told: list[str] = []
     stopped = asyncio.Event()
 
     async def stop() -> None:
         stopped.set()
 
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(signal.SIGINT)
     with Interrupts(told.append) as interrupts:
-        signal.raise_signal(signal.SIGTERM)
+        assert not interrupts.came
+        signal.raise_signal(signal.SIGINT)
         await asyncio.sleep(0)
         interrupts.on_first(stop)
         async with asyncio.timeout(5):
             await stopped.wait()
-    assert interrupts.exit_code == 143
+        assert (interrupts.came, interrupts.is_shutdown, interrupts.exit_code) == (True, False, 130)
     assert len(told) == 1
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+async def test_a_shutdown_that_came_before_the_run_is_told_once_and_is_no_failure():
+    told: list[str] = []
+    with Interrupts(told.append) as interrupts:
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(0)
+        assert (interrupts.came, interrupts.is_shutdown, interrupts.exit_code) == (True, True, 0)
+    assert told == ["told to end: tools get 10 seconds; a second signal quits at once"]

@@ -5,13 +5,6 @@ import json
 import pytest
 
 
-@pytest.fixture
-def kept(windlass):
-    """Three sessions, the last one first in a list."""
-    for name in ("alpha", "beta", "album"):
-        assert windlass("run", "-q", "--session", name, f"Calculate 6 * 7 for {name}").exit_code == 0
-
-
 def names(result) -> list[str]:
     return [line.split()[0] for line in result.stdout.splitlines()]
 
@@ -22,7 +15,10 @@ def test_sessions_are_listed_the_latest_first(windlass):
     assert names(windlass("sessions", "list", "--prefix", "al")) == ["album", "alpha"]
     shorter = windlass("sessions", "list", "--limit", "2")
     assert names(shorter) == ["album", "beta"]
-    assert shorter.stderr == "there are more; --limit 4 shows more of them\n"
+    assert shorter.stderr == "there are more; --offset 2 shows the next ones, --limit 4 more at once\n"
+    assert names(windlass("sessions", "list", "--limit", "2", "--offset", "2")) == ["alpha"]
+    beyond = windlass("sessions", "list", "--offset", "3")
+    assert (beyond.stdout, beyond.stderr) == ("", "there is no more session; --offset is too large\n")
 
 
 @pytest.mark.usefixtures("kept")
@@ -30,6 +26,36 @@ def test_a_list_for_programs_has_a_line_for_each(windlass):
     lines = [json.loads(line) for line in windlass("sessions", "list", "--json").stdout.splitlines()]
     assert len(lines) == 3
     assert (lines[0]["session_id"], lines[0]["title"]) == ("album", "Calculate 6 * 7 for album")
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_list_tells_forks(windlass):
+    windlass("sessions", "fork", "alpha", "branch", "--at", "3")
+    rows = {line.split()[0]: line for line in windlass("sessions", "list").stdout.splitlines()}
+    assert rows["branch"].endswith("    3 entries  (fork of alpha at 3) Calculate 6 * 7 for alpha")
+    assert "fork" not in rows["alpha"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_without_a_command_it_tells_what_it_can_do(windlass, arguments):
+    result = windlass("sessions", *arguments)
+    assert result.exit_code == 0
+    commands = ["list", "show", "fork", "rm", "export", "import", "du", "prune", "rename", "tree"]
+    assert [name for name in commands if f"\n  {name} " not in result.stdout] == []
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_session_gets_a_title(windlass):
+    result = windlass("sessions", "rename", "beta", "The \x1b[31manswer")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "session beta is called 'The \\x1b[31manswer' now\n"
+    (row,) = windlass("sessions", "list", "--prefix", "beta").stdout.splitlines()
+    assert row.endswith("answer")
+    assert "\x1b" not in row
+    done = windlass("sessions", "rename", "beta", "Another", "--json")
+    assert json.loads(done.stdout) == {"session_id": "beta", "title": "Another"}
+    assert windlass("sessions", "rename", "nobody", "x").exit_code == 66
+    assert windlass("sessions", "rename", "beta", " ").exit_code == 2
 
 
 def test_an_empty_list_says_so(windlass):
@@ -40,31 +66,18 @@ def test_an_empty_list_says_so(windlass):
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_session_is_shown_as_it_was(windlass):
-    assert windlass("sessions", "show", "beta").stdout == (
-        "user:\n"
-        "  Calculate 6 * 7 for beta\n"
-        "assistant (words):\n"
-        '  call calculate {"expression":"6 * 7"}\n'
-        "  calculate ok: 42\n"
-        "assistant (words):\n"
-        "  The tool calculate says: 42 (Told by the offline demonstration model.)\n"
-    )
-
-
-@pytest.mark.usefixtures("kept")
-def test_a_log_is_written_for_programs(windlass):
-    entries = [json.loads(line) for line in windlass("sessions", "show", "beta", "--json").stdout.splitlines()]
-    assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
-    assert entries[-1]["event"]["status"] == "done"
-
-
-@pytest.mark.usefixtures("kept")
 def test_a_session_is_removed_as_often_as_one_likes(windlass):
     for _ in range(2):
         result = windlass("sessions", "rm", "beta", "--yes")
         assert (result.exit_code, result.stderr) == (0, "session beta is not there any more\n")
     assert names(windlass("sessions", "list")) == ["album", "alpha"]
+
+
+@pytest.mark.usefixtures("kept")
+def test_programs_are_told_whether_there_was_something_to_remove(windlass):
+    for removed in (True, False):
+        result = windlass("sessions", "rm", "beta", "--yes", "--json")
+        assert (json.loads(result.stdout), result.stderr) == ({"session_id": "beta", "removed": removed}, "")
 
 
 @pytest.mark.usefixtures("kept")

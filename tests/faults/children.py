@@ -1,228 +1,275 @@
-"""Processes that are killed, for `test_kill.py`.
+"""A process that drives conversations and may be killed or paused at any time. Above: `trial.py`. Below: Windlass.
 
-    python -m tests.faults.children serve           forks a driver for each order that comes in as a line of JSON
-    python -m tests.faults.children drive ORDER     is such a driver itself, in an interpreter of its own
+It takes each conversation from wherever it finds it to its end, so it may die and be started any number of times. It
+tells what outsiders can know: every entry that it has seen stored, every request that reached the model, every call
+that was allowed. Its tools write each effect into a ledger outside.
 
-A driver takes a conversation from wherever it finds it to its end, so it may be killed and started any number of times.
-It tells every entry of the log that it has seen stored, and its tools write each effect into a ledger outside.
+    python -m tests.faults.children ORDER      is such a process in an interpreter of its own
 """
 
 import asyncio
 import os
-import select
-import signal
 import sys
-import time
-import traceback
-from collections.abc import Callable
-from typing import Any
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
+from tests.faults.plan import FORBIDDEN, STEERING, Item, plan, reply_to
 from tests.transcript import assert_valid
 from windlass import Agent, Permissions, Request, ToolContext, Verdict, open_store, tool
 from windlass.core import call as preparing
 from windlass.core import faults, loop
-from windlass.core.event import Entry
-from windlass.core.fold import State, fold
+from windlass.core.clock import new_id
+from windlass.core.error import Fenced, SessionBusy, UsageError
+from windlass.core.event import Entry, RunStarted, SessionOpened, ToolFinished
+from windlass.core.fold import fold
+from windlass.core.mailbox import STEER, letter
+from windlass.core.message import Message, user
+from windlass.core.permission import PermissionRequest
 from windlass.core.store import Store
-from windlass.testing import ScriptedModel, call, calls
+from windlass.session import Session
+from windlass.stores.postgres import PostgresStore
+from windlass.testing import ScriptedModel
 
-SESSION = "s"
-HUNG_SECONDS = 30.0
-"""A driver that takes longer than this does not end at all."""
+Tell: TypeAlias = Callable[[str], object]
+
+CRITICAL_SECONDS = 0.0005
+"""How long a tool is under way before and after its effect: there it can be killed too."""
+
+LETTERS = 5
+"""What is posted from outside."""
 
 
-class Order(msgspec.Struct):
+class Place(msgspec.Struct, frozen=True):
+    """Where conversations are kept."""
+
+    address: str
+    """As `open_store` takes it."""
+    tenant: str = ""
+    """For a database that several trials share."""
+
+    def opened(self) -> Store:
+        """A store of this process."""
+        if self.tenant:
+            return PostgresStore(self.address, tenant=self.tenant)
+        return open_store(self.address)
+
+
+class Order(msgspec.Struct, frozen=True):
     """What a driver is to do."""
 
-    folder: str
-    """Where the store and the ledger are."""
-    store: str = "sqlite"
-    """The kind of store."""
+    place: Place
+    ledger: str
+    seed: str
+    """Of the plan."""
+    sessions: Sequence[str]
     faults: str = ""
-    """Points at which it kills itself, as in the environment variable."""
+    """Points at which it kills or stops itself, as in the environment variable."""
+    afresh: bool = False
+    """Whether a run that was cut off is left as it is, and the next prompt given."""
+    take_over: bool = False
+    """Whether the sessions are taken from whoever holds them."""
     bug: str = ""
     """The name of a bug to have, for the tests of the test."""
-    kill_after_seconds: float | None = None
-    """When it is killed from outside."""
 
 
-class Report(msgspec.Struct):
-    """What became of a driver."""
-
-    status: int
-    """Its exit code; -9 when it was killed."""
-    told: list[str]
-    """The lines that it told before that."""
-    seconds: float
-
-
-# -- the server --------------------------------------------------------------------------------------------------------
-
-
-def serve() -> None:
-    """Fork a driver for each order, and answer with its report. This process has no thread and no file open."""
-    for line in sys.stdin:
-        report = forked(msgspec.json.decode(line, type=Order))
-        sys.stdout.write(f"{msgspec.json.encode(report).decode()}\n")
-        sys.stdout.flush()
-
-
-def forked(order: Order) -> Report:
-    """Let a driver run until it ends, dies, or is killed."""
-    reader, writer = os.pipe()
-    began = time.monotonic()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        try:
-            drive(order, writer)
-        except BaseException:  # noqa: BLE001 - it must not go on as a second server
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    os.close(writer)
-    told = listen(pid, reader, began, order.kill_after_seconds)
-    _, status = os.waitpid(pid, 0)
-    return Report(os.waitstatus_to_exitcode(status), told, time.monotonic() - began)
-
-
-def listen(pid: int, reader: int, began: float, kill_after_seconds: float | None) -> list[str]:
-    """What a driver tells until it ends; it is killed when its time has come."""
-    text = b""
-    deadline = began + (HUNG_SECONDS if kill_after_seconds is None else kill_after_seconds)
-    while True:
-        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            os.kill(pid, signal.SIGKILL)
-            deadline = began + 2 * HUNG_SECONDS
-            text += b"TOO SLOW\n" if kill_after_seconds is None else b""
-        elif chunk := os.read(reader, 65536):
-            text += chunk
-        else:
-            break
-    os.close(reader)
-    *lines, _torn = text.decode().split("\n")
-    return lines
-
-
-# -- the driver --------------------------------------------------------------------------------------------------------
-
-
-def drive(order: Order, pipe: int) -> None:
-    """Take the conversation to its end, in this process."""
-    if order.faults:
-        faults.arm_from(order.faults)
+def drive(order: Order, tell: Tell) -> None:
+    """Take the conversations to their ends, in this process."""
     if order.bug:
         BUGS[order.bug]()
-    asyncio.run(converse(order.folder, order.store, lambda line: os.write(pipe, f"{line}\n".encode())))
+    if order.faults:
+        faults.arm_from(order.faults)
+    asyncio.run(_drive(order, tell))
 
 
-def kept(folder: str, store: str) -> Store:
-    """Where the conversation is kept."""
-    return open_store(f"{store}:{folder}/sessions")
-
-
-async def converse(folder: str, kind: str, tell: Callable[[str], object]) -> None:
-    """Begin, go on with, or add to the conversation, until both prompts have their answers."""
-
-    async def watch(entry: Entry) -> None:
-        if entry.seq:
-            tell(f"stored {entry.seq} {entry.id}")
-
-    store = kept(folder, kind)
-    agent = Agent(model(tell), tools=tools(f"{folder}/ledger"), store=store, permission=Permissions(handler=agree))
-    session = agent.replace(watchers=[watch]).session(SESSION)
-    while True:
-        state = fold(await store.read(SESSION))
-        if state.interrupted:
-            outcome = await session.resume()
-        elif missing := next((prompt for prompt in ("go", "again") if prompt not in prompts(state)), None):
-            outcome = await session.run(missing)
-        else:
-            break
-        tell(f"ended {outcome.status} {outcome.reason}")
-    await session.aclose()
+async def _drive(order: Order, tell: Tell) -> None:
+    store = order.place.opened()
+    drivers = [Driver(order, store, session_id, tell) for session_id in order.sessions]
+    for ended in await asyncio.gather(*[driver.converse() for driver in drivers], return_exceptions=True):
+        if isinstance(ended, BaseException):
+            raise ended
     await store.aclose()
-    tell("finished")
 
 
-def prompts(state: State) -> list[str]:
-    """What the person has said."""
-    return [message.text for message in state.messages if message.role == "user"]
+def post(order: Order, tell: Tell) -> None:
+    """Tell the models something from outside, while others drive the sessions or nobody does."""
+    asyncio.run(_post(order, tell))
 
 
-async def agree(requests: Any) -> list[Verdict]:
-    """Everything is allowed, after a moment."""
-    await asyncio.sleep(0)
-    return [Verdict(allow=True)] * len(requests)
+async def _post(order: Order, tell: Tell) -> None:
+    store = order.place.opened()
+    for number in range(LETTERS):
+        for session_id in order.sessions:
+            name = new_id()
+            words = user(f"{STEERING}, this is letter {number} of {os.getpid()}", origin="steering")
+            await store.post(session_id, letter(STEER, words, name, 0.0))
+            tell(f"{session_id} posted {name}")
+    await store.aclose()
 
 
-def model(tell: Callable[[str], object]) -> ScriptedModel:
-    """Follows the conversation wherever it stands, and tells about requests that no provider would take."""
-    script = {
-        "go": (
-            calls(call("pay"), call("put"), call("look"), call("pay")),
-            call("sign"),
-            calls(call("put"), call("sign"), call("pay")),
-            "Done.",
-        ),
-        "again": (call("pay"), "Fine."),
-    }
+class Driver:
+    """One conversation in this process."""
 
-    def answer(request: Request) -> Any:
+    def __init__(self, order: Order, store: Store, session_id: str, tell: Tell) -> None:
+        self._order = order
+        self._store = store
+        self._id = session_id
+        self._items = plan(order.seed, session_id)
+        self._tell = lambda words: tell(f"{session_id} {words}")
+        agent = Agent(
+            ScriptedModel(self._answer, repeat_last=True),
+            tools=tools(order.ledger),
+            store=store,
+            permission=Permissions(handler=self._judge),
+        )
+        self._session: Session = agent.replace(watchers=[self._watch]).session(session_id)
+        self._steered = False
+        self._takes_over = order.take_over
+        """Until it has the session."""
+
+    async def converse(self) -> None:
+        """Until everything has been done; or until somebody else drives the session, which is told."""
+        try:
+            while await self._do_next():
+                pass
+            await self._session.aclose()
+            self._tell("finished")
+        except Fenced as error:
+            self._tell(f"fenced {error}")
+        except SessionBusy as error:
+            self._tell(f"busy {error}")
+
+    async def _do_next(self) -> bool:
+        """Go on with what was cut off, or begin the next thing; says whether there was anything."""
+        entries = await self._store.read(self._id)
+        state = fold(entries)
+        begun = sum(isinstance(entry.event, RunStarted) for entry in entries)
+        left = self._items[begun:]
+        was_call = 0 < begun <= len(self._items) and self._items[begun - 1].is_call
+        if state.interrupted and not (left and (self._order.afresh or was_call)):
+            await self._resume()
+        elif left:
+            await self._begin(left[0], left[0].name)
+        elif state.ended and state.ended.status == "parked":  # it was killed too often at the same place
+            await self._begin(self._items[-1], f"{self._items[-1].name} {begun}")
+        else:
+            return False
+        return True
+
+    async def _resume(self) -> None:
+        try:
+            outcome = await self._session.resume(take_over=self._takes_over)
+        except SessionBusy:
+            raise
+        except UsageError as error:  # whoever had it before has just come to the end of the run
+            self._tell(f"late {error}")
+        else:
+            self._tell(f"ended {outcome.status} {outcome.reason}")
+
+    async def _begin(self, item: Item, input_id: str) -> None:
+        self._steered = not item.steered
+        if item.is_call:
+            wish = item.turns[0][0]
+            result = await self._session.call(wish.tool, {"what": wish.what})
+            self._tell(f"ended {result.status}")
+        else:
+            outcome = await self._session.run(item.name, input_id=input_id, take_over=self._takes_over)
+            self._tell(f"ended {outcome.status} {outcome.reason}")
+
+    async def _watch(self, entry: Entry) -> None:
+        if entry.seq:
+            self._tell(f"stored {entry.seq} {entry.id}")
+        elif isinstance(entry.event, SessionOpened):
+            self._takes_over = False
+            self._tell("opened")
+        if isinstance(entry.event, ToolFinished) and not self._steered:
+            self._steered = True
+            await self._steer(f"{STEERING}, {entry.event.call_id} is done")
+
+    async def _steer(self, words: str) -> None:
+        """Tell the model something more; once that is acknowledged, it must not be lost."""
+        name = new_id()
+        if await self._session.steer(words, post_id=name):
+            self._tell(f"posted {name}")
+
+    async def _judge(self, requests: Sequence[PermissionRequest]) -> list[Verdict]:
+        await asyncio.sleep(0)
+        verdicts = [Verdict(allow=not str(each.arguments["what"]).startswith(FORBIDDEN)) for each in requests]
+        for each, verdict in zip(requests, verdicts, strict=True):
+            self._tell(f"{'allowed' if verdict.allow else 'denied'} {each.call_id} {each.arguments_hash}")
+        return verdicts
+
+    def _answer(self, request: Request) -> Any:
+        """As a provider: a request that is not valid is told."""
         try:
             assert_valid(request.messages)
         except AssertionError as error:
-            tell(f"INVALID {error}")
-        turn, place = 0, len(request.messages)
-        while request.messages[place - 1].role != "user":
-            place -= 1
-            turn += request.messages[place].role == "tool"
-        return script[request.messages[place - 1].text][turn]
+            self._tell(f"INVALID {error}")
+        self._tell(f"request {len(request.messages)} {checksum(request.messages)}")
+        return reply_to(request, self._items)
 
-    return ScriptedModel(answer, repeat_last=True)
+
+async def read(place: Place, session_id: str) -> list[Entry]:
+    """What is stored."""
+    store = place.opened()
+    try:
+        return await store.read(session_id)
+    finally:
+        await store.aclose()
+
+
+def checksum(messages: Sequence[Message]) -> int:
+    """Tells one history from another."""
+    return zlib.crc32(msgspec.json.encode(list(messages)))
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
 
 
 def tools(ledger: str) -> list[Any]:
-    """One of each kind: what may happen once, what may be repeated, and a function on a thread."""
+    """One of each kind: what may happen once, asked for or not; what may be repeated; a function on a thread."""
 
-    def write(name: str, key: str) -> None:
+    def write(context: ToolContext, what: str) -> None:
         """One line for each effect. A receiver that is idempotent knows a key that it has seen."""
         file = os.open(ledger, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
-        os.write(file, f"{name} {key}\n".encode())
+        os.write(file, f"{context.name} {context.idempotency_key} {what}\n".encode())
         os.close(file)
 
+    async def do(context: ToolContext, what: str) -> str:
+        await asyncio.sleep(CRITICAL_SECONDS)
+        write(context, what)
+        await asyncio.sleep(CRITICAL_SECONDS)
+        return f"did {what}"
+
     @tool(permission=True)
-    async def pay(context: ToolContext) -> str:
+    async def pay(what: str, context: ToolContext) -> str:
         """Pays."""
-        await asyncio.sleep(0.001)  # on the way there and back it can be killed too
-        write("pay", context.idempotency_key)
-        await asyncio.sleep(0.001)
-        return "paid"
+        return await do(context, what)
 
-    @tool(effect="idempotent")
-    async def put(context: ToolContext) -> str:
-        """Puts something somewhere."""
-        write("put", context.idempotency_key)
-        await asyncio.sleep(0)
-        return "put"
-
-    @tool(effect="read")
-    async def look(context: ToolContext) -> str:
-        """Looks."""
-        write("look", context.idempotency_key)
-        await asyncio.sleep(0)
-        return "seen"
+    @tool
+    async def mail(what: str, context: ToolContext) -> str:
+        """Sends a letter."""
+        return await do(context, what)
 
     @tool(parallel=False)
-    def sign(context: ToolContext) -> str:
+    def sign(what: str, context: ToolContext) -> str:
         """Signs, on a thread."""
-        write("sign", context.idempotency_key)
-        return "signed"
+        write(context, what)
+        return f"did {what}"
 
-    return [pay, put, look, sign]
+    @tool(effect="idempotent")
+    async def put(what: str, context: ToolContext) -> str:
+        """Puts something somewhere."""
+        return await do(context, what)
+
+    @tool(effect="read")
+    async def look(what: str, context: ToolContext) -> str:
+        """Looks."""
+        return await do(context, what)
+
+    return [pay, mail, sign, put, look]
 
 
 # -- bugs, to see that the test finds them -----------------------------------------------------------------------------
@@ -232,7 +279,7 @@ def rerun_unknown_calls() -> None:
     """Forget that a call had begun before the crash."""
     prepared = preparing.prepared
 
-    async def forgetful(run, call):
+    async def forgetful(run: Any, call: Any) -> Any:
         run.state.started.pop(call.call_id, None)
         return await prepared(run, call)
 
@@ -242,7 +289,7 @@ def rerun_unknown_calls() -> None:
 def store_no_intents() -> None:
     """Begin effects without saying so."""
 
-    async def nothing(_run, _wave):
+    async def nothing(_run: Any, _wave: Any) -> None:
         pass
 
     loop.intend = nothing
@@ -252,8 +299,4 @@ BUGS = {"rerun unknown calls": rerun_unknown_calls, "store no intents": store_no
 
 
 if __name__ == "__main__":
-    program, *arguments = sys.argv[1:]
-    if program == "serve":
-        serve()
-    else:
-        drive(msgspec.json.decode(arguments[0], type=Order), sys.stdout.fileno())
+    drive(msgspec.json.decode(sys.argv[1], type=Order), print)

@@ -16,21 +16,21 @@ from windlass.agent import Agent
 from windlass.core.error import WindlassError
 from windlass.core.event import Event, QuestionAsked
 from windlass.core.fold import fold
-from windlass.core.permission import Gate, Grants, Permissions, allow_all
+from windlass.core.permission import Gate, Grants, Permissions, allow_all, later
 from windlass.core.run import Outcome
 from windlass.override import Overrides
 from windlass.session import Session
 from windlass.toolkits.basics import basics
 
 from .ask import TerminalQuestion
-from .home import kept_grants, no_session, store_spec
+from .home import how_to_answer, kept_grants, no_session, store_spec
 from .interrupt import Interrupts
 from .report import JsonReport, TextReport
 from .screen import OutputFailed, Screen, can_ask, report_error, warn
 
 DEFAULT_MODEL: Final = "demo"
 CUT_SHORT: Final = 3
-"""The exit code of a run that ended before it was done: at a limit, or because it went in circles."""
+"""The exit code of a run that ended before it was done: at a limit, because it went in circles, or with a question."""
 
 Begin: TypeAlias = Callable[[], Awaitable[Outcome[Any]]]
 Show: TypeAlias = Callable[[Event], None]
@@ -54,6 +54,8 @@ class Order(Struct, frozen=True, kw_only=True):
     raw: bool = False
     yes: bool = False
     """Allow every call."""
+    later: bool = False
+    """Leave questions open where nobody can be asked."""
 
 
 def carry_out(order: Order) -> int:
@@ -67,6 +69,12 @@ def carry_out(order: Order) -> int:
 
 async def _perform(order: Order) -> int:
     screen = Screen(raw=order.raw or order.as_json, quiet=order.quiet or order.as_json)
+    with Interrupts(screen.note) as interrupts:
+        return interrupts.leave(await _attended(order, screen, interrupts))
+
+
+async def _attended(order: Order, screen: Screen, interrupts: Interrupts) -> int:
+    """Do it, with somebody who listens to signals."""
     report = JsonReport(screen) if order.as_json else TextReport(screen)
     question = TerminalQuestion(screen) if can_ask() else None
 
@@ -75,25 +83,27 @@ async def _perform(order: Order) -> int:
         if question is not None and isinstance(event, QuestionAsked):
             question.all_shown()
 
-    permission = _gate(question, yes=order.yes)
     model, store = order.model or DEFAULT_MODEL, store_spec(order.store)
-    agent: Agent[Any] = Agent(model, tools=basics(), store=store, permission=permission)
+    gate = _gate(question, order)
+    agent = interrupts.covering(Agent(model, tools=basics(), store=store, permission=gate))
     async with agent:
         session = agent.session(order.session_id)
         code = 0
-        with Interrupts(screen.note) as interrupts:
-            for begin in await _begins(session, order):
-                code = code or _concluded(await _follow(session, begin, show, interrupts), interrupts)
+        for begin in await _begins(session, order):
+            outcome = None if interrupts.came else await _follow(session, begin, show, interrupts)
+            code = code or _concluded(outcome, interrupts)
+            if interrupts.came:
+                break
         if not store.startswith("memory:"):
             screen.note(f"session {session.session_id}; go on with: {_next_command(order, session.session_id)}")
         return code
 
 
-def _gate(question: TerminalQuestion | None, *, yes: bool) -> Gate:
-    if yes:
+def _gate(question: TerminalQuestion | None, order: Order) -> Gate:
+    if order.yes:
         warn("--yes: whatever the model asks for is done without a question")
         return allow_all
-    return Permissions(handler=question, grants=Grants(kept_grants()))
+    return Permissions(handler=question or (later if order.later else None), grants=Grants(kept_grants()))
 
 
 async def _begins(session: Session, order: Order) -> list[Begin]:
@@ -104,10 +114,19 @@ async def _begins(session: Session, order: Order) -> list[Begin]:
         if state.run is None and order.prompt is None:
             raise no_session(session.session_id)
         if state.interrupted or order.prompt is None:
-            begins.append(session.resume)
+            begins.append(_resumption(session, asked=bool(state.questions)))
     if (prompt := order.prompt) is not None:
         begins.append(lambda: session.run(prompt, **order.overrides))
     return begins
+
+
+def _resumption(session: Session, *, asked: bool) -> Begin:
+    """Go on with the last run. A question that was left open is not denied now: it has an answer, or stays open."""
+    gate = session.agent.permission
+    if asked and isinstance(gate, Permissions) and gate.handler is None:
+        waiting = Permissions(handler=later, grants=gate.grants)
+        return lambda: session.resume(permission=waiting)
+    return session.resume
 
 
 async def _follow(session: Session, begin: Begin, show: Show, interrupts: Interrupts) -> Outcome[Any] | None:
@@ -126,13 +145,14 @@ async def _follow(session: Session, begin: Begin, show: Show, interrupts: Interr
             show(entry.event)
     except OutputFailed:
         subscription.close()
-        await stop()
-        await asyncio.wait((run,))
-        raise
+        if not interrupts.is_shutdown:  # a terminal that was closed shows nothing more, and that is no failure
+            await stop()
+            await asyncio.wait((run,))
+            raise
     try:
         return await run
     except asyncio.CancelledError:
-        if not interrupts.exit_code:
+        if not interrupts.came:
             raise
         return None
 
@@ -141,7 +161,7 @@ def _concluded(outcome: Outcome[Any] | None, interrupts: Interrupts) -> int:
     """The exit code of a run, and a line about every end but a good one."""
     if outcome is None or outcome.status == "cancelled":
         report_error("the run was cancelled; what was finished is kept")
-        return interrupts.exit_code or 1
+        return interrupts.exit_code if interrupts.came else 1
     if isinstance(outcome.error, WindlassError):
         report_error(str(outcome.error))
         return outcome.error.exit_code
@@ -150,6 +170,10 @@ def _concluded(outcome: Outcome[Any] | None, interrupts: Interrupts) -> int:
         return WindlassError.exit_code
     if outcome.status == "done" or outcome.reason in {"terminated", "stop_condition"}:
         return 0
+    if outcome.status == "waiting":
+        for question in outcome.questions:
+            report_error(f"a question is open: {question.text}; {how_to_answer(outcome.session_id, question)}")
+        return CUT_SHORT
     more = "allow more with --max-turns, or " if outcome.reason == "max_turns" else ""
     report_error(f"the run ended before it was done ({outcome.status}: {outcome.reason}); {more}go on with the session")
     return CUT_SHORT

@@ -13,8 +13,10 @@ import click
 from windlass.core.error import SessionNotFound
 
 if TYPE_CHECKING:
+    from windlass.core.event import QuestionAsked
     from windlass.core.permission import Grant
     from windlass.core.store import Store
+    from windlass.session import Session
 
 T = TypeVar("T")
 
@@ -52,9 +54,31 @@ def use_store(given: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
     return asyncio.run(main())
 
 
+def use_session(given: str | None, session_id: str, work: "Callable[[Session], Awaitable[T]]") -> T:
+    """Do something with a session that is there, and close its store. No model is asked by that."""
+
+    async def with_session(store: "Store") -> T:
+        from windlass.agent import Agent
+
+        session = Agent("demo", store=store).session(session_id)
+        if await session.info() is None:
+            raise no_session(session_id)
+        return await work(session)
+
+    return use_store(given, with_session)
+
+
 def no_session(session_id: str) -> SessionNotFound:
     """The error for a name that no session has."""
     return SessionNotFound(f"there is no session {session_id!r}; `windlass sessions list` shows those that there are")
+
+
+def how_to_answer(session_id: str, question: "QuestionAsked") -> str:
+    """What to type."""
+    import shlex
+
+    choices = "yes|no" if question.about == "permission" else "retry|skip|TEXT"
+    return f"answer it with: windlass answer {shlex.quote(session_id)} {question.ask_id} {choices}"
 
 
 # -- verdicts that hold for ever ---------------------------------------------------------------------------------------

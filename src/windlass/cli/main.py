@@ -14,10 +14,14 @@ import click
 from windlass._version import __version__
 from windlass.core.error import WindlassError
 
+from .backup import backup, restore
 from .doctor import doctor
+from .reach import answer, cancel, inbox, resolve, steer
+from .replay import replay
 from .resume import resume
 from .run import run
 from .screen import OutputFailed, close_output, fill_streams, report_error
+from .search import search
 from .sessions import sessions
 
 INTERRUPTED = 130
@@ -101,7 +105,11 @@ def program() -> None:
     """
 
 
-for command in (run, resume, sessions, doctor):
+for command in (
+    *(run, resume, replay, sessions, search, doctor),
+    *(answer, inbox, resolve, steer, cancel),
+    *(backup, restore),
+):
     program.add_command(command)
 
 

@@ -16,6 +16,7 @@ def showing_options(command: Any) -> Any:
     """The options of every command that shows a run."""
     for option in (
         click.option("--yes", is_flag=True, help="Allow every call without asking."),
+        click.option("--later", is_flag=True, help="Where nobody can be asked, leave questions open: windlass answer."),
         click.option("--raw", is_flag=True, help="Write the answer as it comes, control characters included."),
         click.option("--quiet", "-q", is_flag=True, help="Write the answer and errors, nothing else."),
         click.option("--json", "as_json", is_flag=True, help="Write each event as a line of JSON."),
@@ -52,7 +53,8 @@ def run(
     be asked.
 
     The answer goes to standard output with control characters shown, not sent; see --raw. The exit code is 0 when the
-    run is done, 3 when it ended at a limit, 130 after Ctrl-C.
+    run is done, 3 when it ended at a limit or waits for an answer, 130 after Ctrl-C. SIGTERM and SIGHUP end the run in
+    good order, with code 0: tools get ten seconds, and what was finished is kept.
     """
     from windlass.core.stop import Limits
     from windlass.override import Overrides

@@ -5,15 +5,38 @@
 - `open_store("sqlite:~/.windlass/sessions.db")`: one file for all, which several processes may share.
 - `open_store("postgresql://user:password@host/database")`: a database, which several machines may share.
 - `open_store(MyStore())`: anything that keeps the contract, which is `windlass.testing.contracts.check_store`.
+
+Stores can be wrapped: `namespaced` makes a part of one a store of its own, `derived` gives a subagent its place in its
+parent's, and `listened` tells somebody of each entry.
 """
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from windlass.core.error import ConfigError
 from windlass.core.store import Store
 
+if TYPE_CHECKING:
+    from .listener import listened as listened
+    from .namespace import derived as derived
+    from .namespace import namespaced as namespaced
+
+__all__ = ["derived", "listened", "namespaced", "open_store"]
+
+_HOMES = {"derived": ".namespace", "listened": ".listener", "namespaced": ".namespace"}
 _KNOWN = "'memory:', 'file:DIR', 'sqlite:PATH' and 'postgresql://…'"
+
+
+def __getattr__(name: str) -> object:
+    module = _HOMES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'windlass.stores' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(module, __name__), name)
+    globals()[name] = value  # so that the next use does not come here
+    return value
 
 
 def open_store(spec: str | Store) -> Store:

@@ -10,32 +10,36 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from windlass.core import faults
 from windlass.core.clock import SYSTEM_CLOCK, Clock
 from windlass.core.error import Fenced, StoreError
 from windlass.core.event import Entry
-from windlass.core.store import Lease, SessionInfo, uninterrupted
+from windlass.core.store import Lease, Post, SessionInfo, StoreSize, uninterrupted
 
 from .file_access import store_error
 from .file_folder import Folder
 from .file_log import FileLog, fenced
+from .file_upkeep import backup, size_of, vacuum
 from .listing import check_count, check_page, check_session_id
 from .place import checked_path
+from .refusal import check_post
 
 T = TypeVar("T")
+_Infos: TypeAlias = list[SessionInfo]
 
 _THREADS: Final = 4
 
 
 class FileStore:
-    """Keeps each session in a file of its own. A `Store`, and `Immediate` for what needs no sync."""
+    """Keeps each session in a file of its own. A `Store`, `Maintained`, and `Immediate` for what needs no sync."""
 
     def __init__(self, folder: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._path = checked_path(folder)
-        self._folder = Folder(self._path, clock)
+        self._clock = clock
         self._logs: dict[str, FileLog] = {}
+        self._folder = Folder(self._path, clock, self._driven_here)
         self._pid = 0
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
@@ -43,13 +47,14 @@ class FileStore:
     def __repr__(self) -> str:
         return f"FileStore({self._path!r})"
 
-    async def acquire(self, session_id: str) -> Lease:
+    async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
         """The lease of a session, which is made if it is new. A damaged file is repaired, and a warning says so.
 
-        Raises `SessionBusy` naming the process that holds it. It is free as soon as that process has ended.
+        Raises `SessionBusy` naming the process that holds it. It is free as soon as that process has ended, and cannot
+        be taken from it before: with `take_over` that is `Unsupported`.
         """
         check_session_id(session_id)
-        log, cancelled = await uninterrupted(self._work(partial(self._acquire, session_id)))
+        log, cancelled = await uninterrupted(self._work(partial(self._acquire, session_id, take_over=take_over)))
         if cancelled:
             await uninterrupted(self.release(log.lease))
             raise asyncio.CancelledError
@@ -62,6 +67,14 @@ class FileStore:
             self._check_process()
             del self._logs[lease.session_id]
             await _to_the_end(self._work(partial(self._folder.release, log)))
+
+    async def redact(self, lease: Lease, entry: Entry) -> None:
+        """Put `entry` in the place of the one with its number, and erase that one.
+
+        What a fork shares is redacted in the session that holds it, for all. Raises `SessionBusy` when somebody else is
+        driving that one.
+        """
+        await _to_the_end(self._work(partial(self._folder.redact, self._driven(lease), entry)))
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         """Add entries, numbered from the log's end, all or none."""
@@ -89,18 +102,55 @@ class FileStore:
         if log is not None and after >= log.head:
             self._check_process()
             return []
-        return await self._work(partial(self._folder.read, session_id, after, log))
+        return await self._work(partial(self._folder.read, session_id, after))
+
+    async def post(self, session_id: str, post: Post) -> bool:
+        """Keep a post until the session's driver takes it; `False` when one of this id was there already."""
+        check_session_id(session_id)
+        check_post(post)
+        return await self._work(partial(self._folder.post, session_id, post))
+
+    async def posts(self, session_id: str) -> list[Post]:
+        """The posts that nobody has taken, in the order in which they came."""
+        check_session_id(session_id)
+        return await self._work(partial(self._folder.posts, session_id))
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
         """Sessions whose id begins with `prefix` and that hold something, the most recently used first."""
         check_page(prefix, limit, offset)
-        found = await self._work(partial(self._folder.list, prefix))
+        found = await self._work(partial(self._list, prefix))
         return found[offset : offset + limit]
 
+    async def info(self, session_id: str) -> SessionInfo | None:
+        """The line of one session in the list; `None` when there is none, or it holds nothing."""
+        check_session_id(session_id)
+        return await self._work(partial(self._info, session_id))
+
+    async def fork(self, session_id: str, new_id: str, *, at: int | None = None) -> None:
+        """Make a session that begins with the first `at` entries of another, and is read through its file."""
+        check_session_id(session_id)
+        check_session_id(new_id)
+        await _to_the_end(self._work(partial(self._folder.fork, session_id, new_id, at)))
+
     async def delete(self, session_id: str) -> None:
-        """Forget a session; one that is not there is not an error. Raises `SessionBusy` while it is being driven."""
+        """Erase a session, but for what its forks share; one that is not there is not an error.
+
+        Raises `SessionBusy` while it is being driven.
+        """
         check_session_id(session_id)
         await _to_the_end(self._work(partial(self._folder.delete, session_id)))
+
+    async def size(self) -> StoreSize:
+        """What it takes: all files in the folder that are its own."""
+        return await self._work(partial(size_of, self._folder, self._clock.now()))
+
+    async def vacuum(self) -> None:
+        """Remove what was left or set aside more than a day ago, posts that were taken, and what no fork needs."""
+        await _to_the_end(self._work(partial(vacuum, self._folder, self._clock.now())))
+
+    async def backup(self, path: str) -> None:
+        """Copy all sessions to a new folder, which appears when it is complete."""
+        await _to_the_end(self._work(partial(backup, self._folder, checked_path(path))))
 
     async def aclose(self) -> None:
         """Give back the leases that are out, and let go of the files. The next use opens them again."""
@@ -116,9 +166,17 @@ class FileStore:
 
     # -- what is done by a thread --------------------------------------------------------------------------------------
 
-    def _acquire(self, session_id: str) -> FileLog:
-        log = self._logs[session_id] = self._folder.acquire(session_id)
+    def _acquire(self, session_id: str, *, take_over: bool) -> FileLog:
+        log = self._logs[session_id] = self._folder.acquire(session_id, take_over=take_over)
         return log
+
+    def _list(self, prefix: str) -> "_Infos":
+        self._folder.check()
+        return self._folder.catalogue.list(prefix)
+
+    def _info(self, session_id: str) -> SessionInfo | None:
+        self._folder.check()
+        return self._folder.catalogue.info(session_id)
 
     def _release_all(self, logs: Sequence[FileLog]) -> None:
         for log in logs:
@@ -145,6 +203,10 @@ class FileStore:
             return job()
         except OSError as error:
             raise store_error(error, str(error.filename or self._path)) from error
+
+    def _driven_here(self, session_id: str) -> FileLog | None:
+        """The log of a session that is driven through this store."""
+        return self._logs.get(session_id)
 
     def _driven(self, lease: Lease) -> FileLog:
         """The log of a lease that is still good."""

@@ -45,6 +45,13 @@ def open_file(path: str, flags: int) -> int:
     raise OSError(errno.ENXIO, "not a regular file", path)
 
 
+def open_folder(path: str) -> int:
+    """A descriptor of a folder. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _open.add(descriptor)
+    return descriptor
+
+
 def close_file(descriptor: int) -> None:
     """Let go of a file, and with it of the kernel's lock on it."""
     _open.discard(descriptor)
@@ -89,11 +96,11 @@ def sync_data(descriptor: int) -> None:
 
 def sync_folder(folder: str) -> None:
     """Make the names in a folder last."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = open_folder(folder)
     try:
         os.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        close_file(descriptor)
 
 
 def identity(file: int | str) -> tuple[int, int]:

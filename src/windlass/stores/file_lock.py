@@ -5,17 +5,18 @@ a process that lives. The file itself says who holds the lock, the fence of the 
 known to be on the disk: an end that is lost later is noticed by that.
 """
 
+import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
 import msgspec
 
-from windlass.core.error import SessionBusy
+from windlass.core.error import SessionBusy, StoreError, Unsupported
 
-from .file_access import close_file, identity, open_file
+from .file_access import close_file, identity, open_file, open_folder
 from .file_name import Place
 from .file_record import first_line, line_of
 from .holder import Holder, this_process
@@ -24,6 +25,8 @@ T = TypeVar("T")
 
 _TRIES: Final = 200
 _PAUSE: Final = 0.005
+_PATIENCE: Final = 2000
+"""How often a lock is tried that others hold only for a moment."""
 _ROOM: Final = 512
 """Bytes of one write, which a disk does as a whole."""
 
@@ -62,12 +65,12 @@ class SessionLock:
         close_file(self._descriptor)
 
 
-def take_lock(place: Place) -> SessionLock:
-    """The lock of a session. Raises `SessionBusy` naming who holds it, and `OSError`."""
+def take_lock(place: Place, *, take_over: bool = False) -> SessionLock:
+    """The lock of a session. Raises `SessionBusy` naming who holds it, or with `take_over` `Unsupported`; `OSError`."""
     for _ in range(_TRIES):
         descriptor = open_file(place.lock, os.O_RDWR | os.O_CREAT)
         try:
-            lock = _locked(place, descriptor)
+            lock = _locked(place, descriptor, take_over=take_over)
         except BaseException:
             close_file(descriptor)
             raise
@@ -75,17 +78,37 @@ def take_lock(place: Place) -> SessionLock:
             return lock
         close_file(descriptor)
         time.sleep(_PAUSE)
-    raise SessionBusy(_busy(place, None))
+    raise _refusal(place, None, take_over=take_over)
 
 
-def _locked(place: Place, descriptor: int) -> SessionLock | None:
+@contextlib.contextmanager
+def folder_lock(folder: str) -> Generator[None, None, None]:
+    """Held while forks are made or what they need is taken away. Raises `OSError` and `StoreError`."""
+    descriptor = open_folder(folder)
+    try:
+        wait_for_lock(descriptor, folder)
+        yield
+    finally:
+        close_file(descriptor)
+
+
+def wait_for_lock(descriptor: int, path: str) -> None:
+    """The lock on a file that others hold only for a moment. Raises `OSError` and `StoreError`."""
+    for _ in range(_PATIENCE):
+        if _try_lock(descriptor, fcntl.LOCK_EX):
+            return
+        time.sleep(_PAUSE)
+    raise StoreError(f"another process has held {path!r} for too long: continue or end it, then try again")
+
+
+def _locked(place: Place, descriptor: int, *, take_over: bool) -> SessionLock | None:
     """The lock on a file; `None` when that has to be tried again."""
     if _try_lock(descriptor, fcntl.LOCK_EX):
         was_deleted = identity(place.lock) != identity(descriptor)
         return None if was_deleted else SessionLock(place.lock, descriptor)
     if _try_lock(descriptor, fcntl.LOCK_SH):
         return None  # somebody was only looking, as we are now
-    raise SessionBusy(_busy(place, _claim_in(descriptor).holder))
+    raise _refusal(place, _claim_in(descriptor).holder, take_over=take_over)
 
 
 def claim_of(place: Place) -> Claim:
@@ -126,8 +149,14 @@ def _claim_in(descriptor: int) -> Claim:
         return Claim()
 
 
-def _busy(place: Place, holder: Holder | None) -> str:
+def _refusal(place: Place, holder: Holder | None, *, take_over: bool) -> SessionBusy | Unsupported:
     """A holder that has died is not the one: another process has the lock, and has not told yet."""
     is_dead = holder is not None and holder.machine == this_process(0.0).machine and not holder.is_alive
     driver = "another process" if holder is None or is_dead else holder
-    return f"session {place.session_id!r} is being driven by {driver}: end that run, or open another session"
+    driven = f"session {place.session_id!r} is being driven by {driver}"
+    if take_over:
+        return Unsupported(
+            f"{driven}, and the lock that it has on its file cannot be taken from a process that lives: end that one, "
+            "or keep sessions in a store of 'sqlite:' or 'postgresql:', where they can be taken over"
+        )
+    return SessionBusy(f"{driven}: end that run, or open another session")

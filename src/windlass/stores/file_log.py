@@ -6,7 +6,7 @@ One thread at a time has the turn. What need not wait is written where it is ask
 import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,10 +17,12 @@ from windlass.core.event import Entry
 from windlass.core.store import Lease
 
 from .file_access import close_file, identity, open_file, store_error, sync_data, sync_folder, write_all
+from .file_erase import erasing, remove_leftovers
+from .file_lineage import key_for, shared_by
 from .file_lock import SessionLock
 from .file_name import Place
-from .file_record import lines_of
-from .file_repair import repair, rewrite
+from .file_record import body_of, lines_of
+from .file_repair import prepare, put_in_place, repair
 from .file_survey import FORMAT, Header, Kept, Survey, header_line, survey
 
 
@@ -29,6 +31,7 @@ class Verified(NamedTuple):
 
     stamp: tuple[int, int, int, int]
     head: int
+    header: Header
 
 
 class _Label(msgspec.Struct, frozen=True):
@@ -44,17 +47,23 @@ _labels = msgspec.json.Decoder(_Label)
 class FileLog:
     """Appends to a file, until it is closed. Owns the lock."""
 
-    def __init__(self, place: Place, lock: SessionLock, descriptor: int, head: int) -> None:
+    def __init__(self, place: Place, lock: SessionLock, descriptor: int, head: int, header: Header) -> None:
         self.lease = Lease(place.session_id, lock.claim.fence)
         self.head = head
         """The number of the last entry."""
+        self.header = header
+        self.place = place
         self.size = os.fstat(descriptor).st_size
         """How many bytes are acknowledged."""
         self.fresh: list[Kept] | None = None
-        """The entries that were found when it was opened, until somebody has read them or added more."""
+        """Its own entries that were found when it was opened, until somebody has read them or added more."""
+        self.taken: set[str] = set()
+        """The ids of posts that are known to have become entries."""
         self._place = place
         self._lock = lock
         self._turn = threading.Lock()
+        self._swap = threading.Lock()
+        """Held while another file takes the place of this one, so that nobody reads one with the size of the other."""
         self._descriptor = descriptor
         self._identity = identity(descriptor)
         self._is_sound = True
@@ -88,13 +97,44 @@ class FileLog:
             if sync:
                 self._say_synced()
 
+    def redact(self, entry: Entry) -> None:
+        """Put an entry in the place of one that is its own, and erase that."""
+        body = body_of(entry)
+        with self._turn:
+            if self._is_closed:
+                raise Fenced(fenced(self.lease))
+            if not self._is_sound:
+                self._renew()
+            self._check_in_place()
+            self._check_end()
+            with self._naming_errors():
+                found = survey(self._descriptor, self.size, self._place)
+                entries = replaced(found.entries, entry.seq, body)
+                if entries is None:
+                    raise Conflict(not_there(self.lease.session_id, entry.seq, self.head))
+                remove_leftovers(self._place.log)
+                with erasing(self._place.log):
+                    self._put(entries)
+            self._say_synced()
+
+    def sync(self) -> None:
+        """Make all that is acknowledged last. Raises `OSError`."""
+        with self._turn:
+            if not self._is_closed:
+                self._sync()
+
+    def opened(self) -> tuple[int, int]:
+        """A descriptor of its own to read the file by, and how many bytes of it are acknowledged. Raises `OSError`."""
+        with self._swap:
+            return open_file(self._place.log, os.O_RDONLY), self.size
+
     def close(self) -> Verified | None:
         """Let go of the file, and of the lock."""
         with self._turn:
             if self._is_closed:
                 return None
             self._is_closed = True
-            left = Verified(stamp_of(self._descriptor), self.head) if self._is_sound else None
+            left = Verified(stamp_of(self._descriptor), self.head, self.header) if self._is_sound else None
             close_file(self._descriptor)
             self._lock.close()
             return left
@@ -154,20 +194,35 @@ class FileLog:
     def _renew(self) -> None:
         """Write a new file, because nobody knows what the disk holds of the old one, and go on with that."""
         path = self._place.log
-        try:
+        with self._naming_errors():
             source = open_file(path, os.O_RDONLY)
             try:
                 found = survey(source, self.size, self._place, self._lock.claim.synced)
-                if found.head != self.head or found.header is None or not found.is_sound:
-                    raise StoreError(f"the file {path!r} was damaged by an error of the disk: open the session again")
-                new = rewrite(self._place, found.header, found.entries)
             finally:
                 close_file(source)
+            if found.header != self.header or found.head != self.head or not found.is_sound:
+                raise StoreError(f"the file {path!r} was damaged by an error of the disk: open the session again")
+            remove_leftovers(path)
+            self._put(found.entries)
+
+    def _put(self, entries: Sequence[Kept]) -> None:
+        """Put a new file with these entries in the place of this one, and go on with that."""
+        new, temporary = prepare(self._place, self.header, entries)
+        with self._swap:
+            put_in_place(new, temporary, self._place)
+            close_file(self._descriptor)
+            self._descriptor, self._identity, self.size = new, identity(new), os.fstat(new).st_size
+            self.fresh = None
+        self._is_sound = False  # until its name lasts
+        sync_folder(os.path.dirname(self._place.log))  # noqa: PTH120 - a string
+        self._is_sound = True
+
+    @contextlib.contextmanager
+    def _naming_errors(self) -> Generator[None, None, None]:
+        try:
+            yield
         except OSError as error:
-            raise store_error(error, path) from error
-        close_file(self._descriptor)
-        self._descriptor, self._identity, self._is_sound = new, identity(new), True
-        self.size = os.fstat(new).st_size
+            raise store_error(error, self._place.log) from error
 
     def _check_in_place(self) -> None:
         """Refuse to write on into a file that nobody will find again, or after somebody has removed the lock."""
@@ -181,14 +236,15 @@ class FileLog:
 
     def _check_repeated(self, entries: Sequence[Entry], *, sync: bool) -> None:
         """Nothing to add when the log holds these very entries at these numbers; else they do not fit."""
-        try:
-            found = survey(self._descriptor, self.size, self._place)
+        first, last = entries[0].seq, entries[-1].seq
+        with self._naming_errors():
+            held = survey(self._descriptor, self.size, self._place).entries
+            if 0 < first <= self.header.at:
+                folder = os.path.dirname(self._place.log)  # noqa: PTH120 - a string
+                held = [*shared_by(folder, self.header, first - 1).entries, *held]
             if sync:  # they may have been written without
                 self._sync()
-        except OSError as error:
-            raise store_error(error, self._place.log) from error
-        first, last = entries[0].seq, entries[-1].seq
-        there = [(kept.seq, _labels.decode(kept.body).id) for kept in found.entries if first <= kept.seq <= last]
+        there = [(kept.seq, id_in(kept)) for kept in held if first <= kept.seq <= last]
         if there != [(entry.seq, entry.id) for entry in entries] or not all(entry.id for entry in entries):
             raise Conflict(
                 f"session {self._place.session_id!r} ends at entry {self.head}, and entries from {first} on were to "
@@ -204,13 +260,14 @@ def open_log(place: Place, lock: SessionLock, now: float, verified: Verified | N
     descriptor = _open_or_make(place, now)
     try:
         if verified is not None and verified.stamp == stamp_of(descriptor) and verified.head >= lock.claim.synced:
-            return FileLog(place, lock, descriptor, verified.head), None
+            return FileLog(place, lock, descriptor, verified.head, verified.header), None
         found = survey(descriptor, os.fstat(descriptor).st_size, place, lock.claim.synced)
+        header = found.header or _header(place, found, now)
         if not found.is_sound:
-            descriptor = repair(descriptor, found, found.header or _header(place, found, now))
+            descriptor = repair(descriptor, found, header)
         if found.head < lock.claim.synced:
             lock.write(msgspec.structs.replace(lock.claim, synced=found.head))
-        log = FileLog(place, lock, descriptor, found.head)
+        log = FileLog(place, lock, descriptor, found.head, header)
         log.fresh = found.entries
         return log, found
     except BaseException:
@@ -224,6 +281,22 @@ def stamp_of(descriptor: int) -> tuple[int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def id_in(kept: Kept) -> str:
+    """The id of an entry."""
+    return _labels.decode(kept.body).id
+
+
+def replaced(entries: Sequence[Kept], seq: int, body: bytes) -> list[Kept] | None:
+    """These entries with another one in the place of number `seq`; `None` when there is no such number."""
+    changed = [kept._replace(body=body) if kept.seq == seq else kept for kept in entries]
+    return changed if any(kept.seq == seq for kept in entries) else None
+
+
+def not_there(session_id: str, seq: int, head: int) -> str:
+    """Why an entry cannot be redacted."""
+    return f"session {session_id!r} has {head} entries and none numbered {seq!r}: read it again, and redact one it has"
+
+
 def fenced(lease: Lease) -> str:
     """Why a lease is worth nothing any more."""
     return f"session {lease.session_id!r} has changed hands since this driver got it: stop, and open it again"
@@ -232,7 +305,7 @@ def fenced(lease: Lease) -> str:
 def _header(place: Place, found: Survey | None, now: float) -> Header:
     """A header for a session that has none: it is new, or its header is damaged."""
     created_at = _labels.decode(found.entries[0].body).at if found and found.entries else now
-    return Header("session", FORMAT, place.session_id, "", "", created_at)
+    return Header("session", FORMAT, place.session_id, "", "", created_at, key_for(place))
 
 
 def _open_or_make(place: Place, now: float) -> int:
@@ -244,8 +317,8 @@ def _open_or_make(place: Place, now: float) -> int:
         descriptor = open_file(place.log, flags | os.O_CREAT | os.O_EXCL)
     try:
         if os.fstat(descriptor).st_size == 0:
+            sync_folder(os.path.dirname(place.log))  # noqa: PTH120 - first: a file with a header has a name that lasts
             write_all(descriptor, header_line(_header(place, None, now)))
-            sync_folder(os.path.dirname(place.log))  # noqa: PTH120 - a string
     except BaseException:
         close_file(descriptor)
         raise

@@ -12,11 +12,22 @@ from typing import Final, NamedTuple
 
 LOG: Final = ".session"
 """How the file of a session's entries ends."""
+MAILBOX: Final = ".posts"
+"""How the file of a session's posts ends."""
+TRUNK: Final = ".shared"
+"""How a file ends that holds what a deleted session has left to its forks."""
+QUARANTINE: Final = ".quarantine"
+"""How a file ends that holds what was found between good lines."""
+LOCK: Final = ".lock"
+"""How the file ends that says who drives a session."""
+FORKED: Final = ".forked"
+"""How the mark ends that a session has been forked, so that only then its forks are looked for."""
 
 _LONGEST: Final = 100
 """Systems allow 255 bytes, some 143, and there is more to come behind the name."""
 
 _ODD: Final = re.compile("[^a-z0-9_-]")
+_KEY: Final = re.compile("[0-9a-f]{32}")
 _SPELLED: Final = re.compile(rb"%([0-9a-f]{2})")
 _DEVICES: Final = frozenset(
     {"con", "prn", "aux", "nul"} | {f"{kind}{number}" for kind in ("com", "lpt") for number in range(10)}
@@ -41,7 +52,25 @@ def place_of(folder: str, session_id: str) -> Place:
     """Where a session lies, or would lie."""
     stem = os.path.join(folder, name_of(session_id))  # noqa: PTH118 - pathlib costs every start milliseconds
     seed = zlib.crc32(session_id.encode())
-    return Place(session_id, stem + LOG, stem + ".lock", stem + ".quarantine", seed)
+    return Place(session_id, stem + LOG, stem + LOCK, stem + QUARANTINE, seed)
+
+
+def mailbox_of(place: Place) -> Place:
+    """Where the posts for a session lie. The file is its own lock, and its lines are none of the log's."""
+    path = place.log.removesuffix(LOG) + MAILBOX
+    return Place(place.session_id, path, path, path + QUARANTINE, zlib.crc32(b"posts", place.seed))
+
+
+def trunk_of(folder: str, session_id: str, key: str) -> Place:
+    """Where the entries lie that a session left to its forks when it was deleted. No session's file has such a name."""
+    name = key if _KEY.fullmatch(key) else hashlib.sha256(key.encode()).hexdigest()[:32]
+    path = os.path.join(folder, f"={name}{TRUNK}")  # noqa: PTH118 - as above
+    return Place(session_id, path, path, path + QUARANTINE, zlib.crc32(session_id.encode()))
+
+
+def mark_of(place: Place) -> str:
+    """The path of the mark that a session has been forked."""
+    return place.log.removesuffix(LOG) + FORKED
 
 
 def name_of(session_id: str) -> str:

@@ -62,19 +62,23 @@ def line_of(body: bytes, seed: int, *, has_more: bool = False) -> bytes:
 def lines_of(entries: Sequence[Entry], seed: int) -> bytes:
     """The lines of one append."""
     if len(entries) == 1:
-        return line_of(_body(entries[0]), seed)
+        return line_of(body_of(entries[0]), seed)
     last = len(entries) - 1
-    return b"".join([line_of(_body(entry), seed, has_more=place < last) for place, entry in enumerate(entries)])
+    return b"".join([line_of(body_of(entry), seed, has_more=place < last) for place, entry in enumerate(entries)])
 
 
-def _body(entry: Entry) -> bytes:
-    body = encode_entry(entry)
+def body_of(entry: Entry) -> bytes:
+    """The JSON of an entry, as it stands in its line."""
+    return fit_for_a_line(encode_entry(entry), f"entry {entry.seq}")
+
+
+def fit_for_a_line(body: bytes, what: str) -> bytes:
+    """The same JSON in ASCII. Raises `StoreError` when it is too long."""
     if not body.isascii():
         body = _BEYOND_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], body.decode()).encode("ascii")
     if len(body) > LIMIT:
         raise StoreError(
-            f"entry {entry.seq} has {len(body)} bytes, and a file store keeps {LIMIT} at most: keep such data in a "
-            "file of its own"
+            f"{what} has {len(body)} bytes, and a file store keeps {LIMIT} at most: keep such data in a file of its own"
         )
     return body
 

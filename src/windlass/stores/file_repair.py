@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from .file_access import close_file, open_file, read_at, sync_data, sync_folder, write_all
+from .file_erase import TEMPORARY, erasing, new_name, remove_leftovers
 from .file_name import Place
 from .file_record import Damage, line_of
 from .file_survey import Header, Kept, Survey, header_line
 
 _CHUNK: Final = 1024 * 1024
-_TEMPORARY: Final = ".tmp"
 
 
 def repair(descriptor: int, found: Survey, header: Header) -> int:
@@ -34,30 +34,54 @@ def repair(descriptor: int, found: Survey, header: Header) -> int:
 
 def rewrite(place: Place, header: Header, entries: Sequence[Kept]) -> int:
     """Put a new file in the place of a session's; its descriptor. Raises `OSError`, and no entry has changed then."""
-    remove_temporary_files(place)
-    temporary = f"{place.log}.{os.urandom(8).hex()}{_TEMPORARY}"
+    remove_leftovers(place.log)
+    descriptor, temporary = prepare(place, header, entries)
+    put_in_place(descriptor, temporary, place)
+    try:
+        sync_folder(os.path.dirname(place.log))  # noqa: PTH120 - a string
+    except BaseException:
+        close_file(descriptor)
+        raise
+    return descriptor
+
+
+def rewrite_erasing(place: Place, header: Header, entries: Sequence[Kept]) -> None:
+    """Put a new file in the place of another, and leave no byte of that one. Raises `OSError`."""
+    remove_leftovers(place.log)
+    with erasing(place.log):
+        descriptor, temporary = prepare(place, header, entries)
+        put_in_place(descriptor, temporary, place)
+        close_file(descriptor)
+        sync_folder(os.path.dirname(place.log))  # noqa: PTH120 - a string
+
+
+def prepare(place: Place, header: Header, entries: Sequence[Kept]) -> tuple[int, str]:
+    """A new file that is on the disk, and has not got its name yet: its descriptor and path. Raises `OSError`."""
+    temporary = new_name(place.log, TEMPORARY)
     descriptor = open_file(temporary, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
     try:
         for part in _parts(place, header, entries):
             write_all(descriptor, part)
         sync_data(descriptor)
-        os.replace(temporary, place.log)  # noqa: PTH105 - of two strings
-        sync_folder(os.path.dirname(place.log))  # noqa: PTH120 - a string
     except BaseException:
-        close_file(descriptor)
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)  # noqa: PTH108 - a string
+        _abandon(descriptor, temporary)
         raise
-    return descriptor
+    return descriptor, temporary
 
 
-def remove_temporary_files(place: Place) -> None:
-    """Remove what a rewrite left behind that was killed."""
-    folder, name = os.path.split(place.log)
-    with os.scandir(folder) as files:
-        left = [file.path for file in files if file.name.startswith(f"{name}.") and file.name.endswith(_TEMPORARY)]
-    for path in left:
-        os.unlink(path)  # noqa: PTH108 - a string
+def put_in_place(descriptor: int, temporary: str, place: Place) -> None:
+    """Give a prepared file its name, which lasts when the folder is synced. Raises `OSError`, and it is gone then."""
+    try:
+        os.replace(temporary, place.log)  # noqa: PTH105 - of two strings
+    except BaseException:
+        _abandon(descriptor, temporary)
+        raise
+
+
+def _abandon(descriptor: int, temporary: str) -> None:
+    close_file(descriptor)
+    with contextlib.suppress(OSError):
+        os.unlink(temporary)  # noqa: PTH108 - a string
 
 
 def _parts(place: Place, header: Header, entries: Sequence[Kept]) -> Iterator[bytes]:

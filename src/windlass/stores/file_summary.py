@@ -1,4 +1,4 @@
-"""A line in the list of sessions, from the beginning and the end of a session's file. Above: `file.py`."""
+"""What a list says about a session, from the beginning and the end of its file. Above: `file_catalogue.py`."""
 
 import os
 from typing import Final
@@ -8,18 +8,20 @@ import msgspec
 
 from windlass.core.codec import decode_entry
 from windlass.core.error import StoreError
-from windlass.core.store import SessionInfo
 
-from .file_access import close_file, open_file
-from .file_name import id_of, name_of
+from .file_access import close_file, open_file, read_at
+from .file_name import LOG, Place, id_of, name_of
 from .file_record import Line, first_line, scan
-from .file_survey import header_in, seq_of
-from .listing import title_of
+from .file_survey import Header, Kept, header_in, seq_of, survey
+from .listing import renamed_to, title_of
 
 _CHUNK: Final = 16 * 1024
 """How much of a file is looked at first, from either end."""
 _BEGINNING: Final = 256 * 1024
 """Only messages that begin up to here give a title."""
+_LARGE_CHUNK: Final = 1024 * 1024
+_MESSAGE: Final = b'"message_added"'
+_RENAMED: Final = b'"session_configured"'
 
 
 class _Label(msgspec.Struct, frozen=True):
@@ -32,8 +34,23 @@ class _Label(msgspec.Struct, frozen=True):
 _labels = msgspec.json.Decoder(_Label)
 
 
-def summary_of(path: str, name: str) -> SessionInfo | None:
-    """What a list says about the session of a file; `None` when it holds nothing.
+class Summary(msgspec.Struct, frozen=True):
+    """What one file says. What a fork shares is in another one."""
+
+    session_id: str
+    header: Header | None
+    created_at: float
+    entries: int = 0
+    """The number of the last entry; 0 when there is none."""
+    updated_at: float = 0.0
+    beginning: str = ""
+    """The beginning of the first message."""
+    name: str = ""
+    """What the session was called."""
+
+
+def summary_of(path: str, upto: int | None = None) -> Summary | None:
+    """What a file says, or what it said when it had `upto` entries; `None` for an empty one.
 
     Raises `OSError`, `StoreError` when the file does not say of which session it is, or has a newer format, and
     `msgspec.DecodeError` for what no version has written.
@@ -44,20 +61,61 @@ def summary_of(path: str, name: str) -> SessionInfo | None:
         if not size:
             return None
         header = header_in(first_line(descriptor, size, 0), path)
-        session_id = id_of(name) or (header.id if header is not None and name_of(header.id) == name else None)
-        if session_id is None:
-            raise StoreError(
-                "it does not say of which session it is: read that session by its id, or move the file away"
-            )
-        seed = crc32(session_id.encode())
-        first_at, title = _beginning(descriptor, size, seed)
-        last = _last(descriptor, size, seed)
+        place = Place(_id_of(path, header), path, path, path, crc32(_id_of(path, header).encode()))
+        if upto is not None:
+            return _at(descriptor, size, place, header, upto)
+        return _now(descriptor, size, place, header)
     finally:
         close_file(descriptor)
-    if last is None:
-        return None
+
+
+def _id_of(path: str, header: Header | None) -> str:
+    name, ending = os.path.splitext(os.path.basename(path))  # noqa: PTH119, PTH122 - a string
+    spelled = id_of(name) if ending == LOG else None
+    if spelled is not None:
+        return spelled
+    if header is not None and (ending != LOG or name_of(header.id) == name):
+        return header.id
+    raise StoreError("it does not say of which session it is: read that session by its id, or move the file away")
+
+
+def _now(descriptor: int, size: int, place: Place, header: Header | None) -> Summary:
+    first_at, beginning = _beginning(descriptor, size, place.seed)
     created_at = header.created_at if header is not None else first_at
-    return SessionInfo(session_id, last.seq, created_at, last.at, title)
+    last = _last(descriptor, size, place.seed)
+    if last is None:
+        return Summary(place.session_id, header, created_at)
+    name = ""
+    if _mentions(descriptor, size, _RENAMED):
+        name = _name_in(survey(descriptor, size, place).entries)
+    return Summary(place.session_id, header, created_at, last.seq, last.at, beginning, name)
+
+
+def _at(descriptor: int, size: int, place: Place, header: Header | None, upto: int) -> Summary:
+    entries = [kept for kept in survey(descriptor, size, place).entries if kept.seq <= upto]
+    created_at = header.created_at if header is not None else 0.0
+    if not entries:
+        return Summary(place.session_id, header, created_at)
+    beginning = ""
+    for kept in entries:
+        if _MESSAGE in kept.body and (beginning := title_of([decode_entry(kept.body)])):
+            break
+    last = _labels.decode(entries[-1].body)
+    return Summary(place.session_id, header, created_at, last.seq, last.at, beginning, _name_in(entries))
+
+
+def _name_in(entries: list[Kept]) -> str:
+    return renamed_to([decode_entry(kept.body) for kept in entries if _RENAMED in kept.body]) or ""
+
+
+def _mentions(descriptor: int, size: int, words: bytes) -> bool:
+    """Whether these bytes occur in a file: nobody knows where a session was renamed, and this is quick."""
+    at = 0
+    while at < size:
+        if words in read_at(descriptor, at, _LARGE_CHUNK + len(words)):
+            return True
+        at += _LARGE_CHUNK
+    return False
 
 
 def _beginning(descriptor: int, size: int, seed: int) -> tuple[float, str]:
@@ -69,7 +127,7 @@ def _beginning(descriptor: int, size: int, seed: int) -> tuple[float, str]:
             break
         if isinstance(piece, Line) and seq_of(piece.body):
             at = _labels.decode(piece.body).at if at is None else at
-            if b'"message_added"' in piece.body:
+            if _MESSAGE in piece.body:
                 title = title_of([decode_entry(piece.body)])
     return at or 0.0, title
 
@@ -80,7 +138,9 @@ def _last(descriptor: int, size: int, seed: int) -> _Label | None:
     while True:
         start = max(size - count, 0)
         pieces = scan(descriptor, size, seed, start, _CHUNK)
-        found = [piece.body for piece in pieces if isinstance(piece, Line) and not piece.has_more]
+        found = [
+            piece.body for piece in pieces if isinstance(piece, Line) and not piece.has_more and seq_of(piece.body)
+        ]
         if found:
             return _labels.decode(max(found, key=seq_of))
         if not start:

@@ -3,6 +3,7 @@
 A survey only looks. `file_repair.py` puts in order what it found.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -19,13 +20,15 @@ from .file_record import Damage, Line, first_line, line_of, scan
 
 FORMAT: Final = 1
 """The version of the file's layout, not of the entries in it. It grows when an old reader would misunderstand it."""
+FORK_FORMAT: Final = 2
+"""That of a fork: whoever knows only the first one would miss the entries that lie elsewhere."""
 
 _HEADER_BEGINS: Final = b'{"windlass":"session","format":'
 _ENTRY_BEGINS: Final = b'{"seq":'
 _MOST_RANGES: Final = 5
 
 
-class Header(msgspec.Struct, frozen=True):
+class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first line of a session's file."""
 
     windlass: Literal["session"]
@@ -35,6 +38,18 @@ class Header(msgspec.Struct, frozen=True):
     owner: str
     created_at: float
     """When the session was made, in seconds since 1970."""
+    key: str = ""
+    """What its forks know it by: another session of the same id has another one."""
+    parent: str = ""
+    """The session it was forked from; empty when it was not."""
+    parent_key: str = ""
+    at: int = 0
+    """How many entries it shares with that one. Its own begin behind them."""
+
+    @property
+    def own_key(self) -> str:
+        """`key`, also for a file that was made when there was none."""
+        return self.key or hashlib.sha256(f"{self.id}\0{self.created_at!r}".encode()).hexdigest()[:32]
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -70,6 +85,8 @@ class Survey:
         self.place = place
         self.size = size
         self.header: Header | None = None
+        self.base = 0
+        """How many entries lie elsewhere, because they are shared."""
         self.entries: list[Kept] = []
         """Good ones, in the order of their numbers."""
         self.bad: list[Damage] = []
@@ -82,7 +99,7 @@ class Survey:
     @property
     def head(self) -> int:
         """The number of the last entry."""
-        return self.entries[-1].seq if self.entries else 0
+        return self.entries[-1].seq if self.entries else self.base
 
     @property
     def is_sound(self) -> bool:
@@ -106,9 +123,9 @@ class Survey:
     @property
     def gaps(self) -> list[tuple[int, int]]:
         """The first and last number of each gap before an entry."""
-        if len(self.entries) == self.head:
+        if self.base + len(self.entries) == self.head:
             return []
-        numbers = [0, *[entry.seq for entry in self.entries]]
+        numbers = [self.base, *[entry.seq for entry in self.entries]]
         return [(before + 1, seq - 1) for before, seq in pairwise(numbers) if seq > before + 1]
 
     def ignore_tail(self) -> None:
@@ -153,7 +170,7 @@ class Survey:
                 f"{self.place.log!r} should hold session {self.place.session_id!r} and holds {header.id!r}: give the "
                 "file its own name back"
             )
-        self.header = header
+        self.header, self.base = header, header.at
         self.is_untidy |= not line.is_ended
         return line.end
 
@@ -167,7 +184,7 @@ class Survey:
 
     def _keep(self, line: Line, *, has_more: bool) -> None:
         seq, entries = seq_of(line.body), self.entries
-        if seq < 1 or seq in self._seen:
+        if seq <= self.base or seq in self._seen:
             self.bad.append(Damage(line.start, line.end))
             return
         if not line.is_ended or has_more != line.has_more or (entries and seq < entries[-1].seq):
@@ -196,8 +213,9 @@ def header_in(line: Line | None, path: str) -> Header | None:
     if line is None or not line.body.startswith(_HEADER_BEGINS):
         return None
     version = msgspec.json.decode(line.body, type=_Version).format
-    if version > FORMAT:
-        raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade windlass")
+    if version > FORK_FORMAT:
+        known = f"this version knows {FORK_FORMAT} at most"
+        raise StoreError(f"{path!r} has format {version}, and {known}: upgrade windlass")
     return msgspec.json.decode(line.body, type=Header)
 
 

@@ -37,9 +37,10 @@ def title_of(entries: Sequence[Entry]) -> str:
     """The beginning of the first message of a person, on one line and fit for a screen; empty if there is none."""
     for entry in entries:
         event = entry.event
-        if type(event) is MessageAdded and event.message.role == "user":
-            if title := _on_one_line(event.message.text):
-                return title
+        if type(event) is not MessageAdded or event.message.role != "user":
+            continue
+        if title := _on_one_line(event.message.text):
+            return title
     return ""
 
 
@@ -61,5 +62,6 @@ def renamed_to(entries: Sequence[Entry]) -> str | None:
 def _on_one_line(text: str) -> str:
     """The beginning of a text, fit for a screen."""
     beginning = text[: TITLE_LENGTH * 4]
-    shown = "".join([character if character.isprintable() else " " for character in beginning])
-    return " ".join(shown.split())[:TITLE_LENGTH].rstrip()
+    if not beginning.isprintable():
+        beginning = "".join([character if character.isprintable() else " " for character in beginning])
+    return " ".join(beginning.split())[:TITLE_LENGTH].rstrip()

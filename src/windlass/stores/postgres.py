@@ -8,17 +8,19 @@ is sent again, and what it finds done is not done twice.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from windlass.core import faults
 from windlass.core.clock import SYSTEM_CLOCK, Clock
-from windlass.core.error import ConfigError, Conflict, StoreError
+from windlass.core.error import ConfigError, Conflict, StoreError, Unsupported
 from windlass.core.event import Entry
-from windlass.core.store import Lease, SessionInfo, insisted
+from windlass.core.store import Hit, Lease, Post, SessionInfo, StoreSize, Syntax, insisted
 
-from .listing import check_count, check_page, check_session_id, title_of
+from .listing import check_count, check_page, check_session_id
 from .postgres_address import check_driver, checked_address, driver_missing, shown
 from .postgres_row import follow_one_another, row_of
+from .refusal import check_post
+from .search_query import asked
 
 if TYPE_CHECKING:
     from .postgres_database import Database
@@ -30,11 +32,13 @@ PATIENCE_SECONDS: Final = 30.0
 CONNECTIONS: Final = 8
 """The most connections of one event loop."""
 
+T = TypeVar("T")
+
 _log = logging.getLogger("windlass.stores")
 
 
 class PostgresStore:
-    """Keeps sessions in a database. A `Store`. Made with `pip install 'windlass[postgres]'`.
+    """Keeps sessions in a database. A `Store`, `Searchable` and `Maintained`. Needs `pip install 'windlass[postgres]'`.
 
     `tenant` stands in front of every session's id: tenants do not see one another's sessions. Each event loop has up to
     `connections` of its own. A driver of whom nothing is heard loses its session after `lease_seconds`, and stops by
@@ -70,16 +74,16 @@ class PostgresStore:
         tenant = f", tenant={self._tenant!r}" if self._tenant else ""
         return f"PostgresStore({shown(self._address)!r}{tenant})"
 
-    async def acquire(self, session_id: str) -> Lease:
+    async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
         """The lease of a session, which is made if it is new.
 
-        One whose lease has ended, or whose holder has died on this machine, is taken over. Raises `SessionBusy` naming
-        the process that holds it.
+        One whose lease has ended, or whose holder has died on this machine, is taken over, and with `take_over` any
+        other one as well. Raises `SessionBusy` naming the process that holds it.
         """
         check_session_id(session_id)
         database = self._opened()
         grip = database.new_grip()
-        held, cancelled = await insisted(lambda: database.take(session_id, grip))
+        held, cancelled = await insisted(lambda: database.take(session_id, grip, take_over=take_over))
         if cancelled:
             await insisted(lambda: self.release(held.lease))
             raise asyncio.CancelledError
@@ -103,8 +107,7 @@ class PostgresStore:
             raise Conflict(
                 f"entries for session {lease.session_id!r} must be numbered one by one, from {rows[0].seq} on"
             )
-        title = held.title or title_of(entries)
-        await _to_the_end(lambda: database.append(held, rows, title, sync=sync))
+        await _to_the_end(lambda: database.append(held, rows, sync=sync))
         faults.point("store.append.after_commit")
 
     async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
@@ -114,17 +117,112 @@ class PostgresStore:
         database = self._opened()
         return await database.run(lambda connection: database.statements.read(connection, session_id, after))
 
-    async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
-        """Sessions whose id begins with `prefix` and that hold something, the most recently used first."""
-        check_page(prefix, limit, offset)
+    async def info(self, session_id: str) -> SessionInfo | None:
+        """The line of one session in the list; `None` when there is none, or it holds nothing."""
+        check_session_id(session_id)
         database = self._opened()
-        return await database.run(lambda connection: database.statements.list(connection, prefix, limit, offset))
+        return await database.run(lambda connection: database.statements.info(connection, session_id))
+
+    async def post(self, session_id: str, post: Post) -> bool:
+        """Keep a post until the session's driver takes it; `False` when one of this id was there already.
+
+        When the connection breaks, it is sent again and still counts as new, unless a driver has taken it and gone in
+        that very moment: then nobody can tell whose it was, and this is `False`.
+        """
+        check_session_id(session_id)
+        check_post(post)
+        database = self._opened()
+        token = database.new_token()
+        return await _to_the_end(lambda: database.post(session_id, post, token))
+
+    async def posts(self, session_id: str) -> list[Post]:
+        """The posts that nobody has taken, in the order in which they came."""
+        check_session_id(session_id)
+        database = self._opened()
+        return await database.run(lambda connection: database.mailbox.posts(connection, session_id))
+
+    async def fork(self, session_id: str, new_id: str, *, at: int | None = None) -> None:
+        """Make a session that begins with the first `at` entries of another (all of them, when it is not said)."""
+        check_session_id(session_id)
+        check_session_id(new_id)
+        database = self._opened()
+        token = database.new_token()
+        await _to_the_end(lambda: database.fork(session_id, new_id, at, token))
+
+    async def redact(self, lease: Lease, entry: Entry) -> None:
+        """Put `entry` in the place of the one with its number, here and in all sessions that share that one.
+
+        No query finds the old one from then on. Its dead row leaves the table by a `VACUUM` that follows at once, if
+        this user may do that and no older transaction is open. What PostgreSQL keeps elsewhere is its administrator's:
+        the write-ahead log until it is recycled, replicas and backups, unused space of a page until it is written
+        again (`VACUUM FULL` leaves none), and single words in the index of the search until `vacuum` builds it anew.
+        """
+        database = self._opened()
+        held, row = database.leases.checked(lease), row_of(entry)
+        await _to_the_end(lambda: database.redact(held, row))
 
     async def delete(self, session_id: str) -> None:
-        """Forget a session; one that is not there is not an error. Raises `SessionBusy` while it is being driven."""
+        """Forget a session; one that is not there is not an error. Raises `SessionBusy` while it is being driven.
+
+        What its forks need stays, under no name, until the last of them is deleted. What `redact` says of bytes on the
+        disk holds here too.
+        """
         check_session_id(session_id)
         database = self._opened()
         await _to_the_end(lambda: database.delete(session_id))
+
+    async def search(
+        self,
+        query: str,
+        *,
+        syntax: Syntax = "words",
+        session_id: str = "",
+        prefix: str = "",
+        role: str = "",
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> list[Hit]:
+        """What people, models and tools have said, the best hits first; everything that was appended is found.
+
+        A word is a run of letters and digits. With `syntax="query"` it is PostgreSQL's `websearch_to_tsquery`:
+        `"words together"`, `or`, `-without`. What forks share is found once, in the session where it was said. Of a
+        text with more different words than PostgreSQL can index, which is a megabyte of them, the first half is found.
+        """
+        question = asked(
+            query,
+            syntax=syntax,
+            session_id=session_id,
+            prefix=prefix,
+            role=role,
+            since=since,
+            until=until,
+            limit=limit,
+            offset=offset,
+        )
+        return await self._opened().search(question)
+
+    async def size(self) -> StoreSize:
+        """What the tables take, with those of other tenants; `sessions` are this tenant's.
+
+        `free_bytes` is an estimate by the server's own counts of dead rows.
+        """
+        return await self._opened().size()
+
+    async def vacuum(self) -> None:
+        """Remove dead rows, whose room is used again, and build the index of the search anew. Nobody has to wait.
+
+        Tables do not shrink by that: `VACUUM FULL` makes them, and locks them meanwhile.
+        """
+        await self._opened().vacuum()
+
+    async def backup(self, path: str) -> None:
+        """Not from here: raises `Unsupported`."""
+        raise Unsupported(
+            f"a database cannot be written to {path!r} by one of its users: use pg_dump --schema=windlass, "
+            "or the backups of your server"
+        )
 
     async def aclose(self) -> None:
         """Give back the leases that are out, and let go of the connections. The next use makes new ones."""
@@ -138,6 +236,12 @@ class PostgresStore:
             _log.warning("%d leases were not given back, and end by themselves: %s", len(held), error)
         finally:
             database.close()
+
+    async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
+        """Sessions whose id begins with `prefix` and that hold something, the most recently used first."""
+        check_page(prefix, limit, offset)
+        database = self._opened()
+        return await database.run(lambda connection: database.statements.list(connection, prefix, limit, offset))
 
     def _opened(self) -> "Database":
         database = self._database
@@ -158,8 +262,9 @@ class PostgresStore:
         return database
 
 
-async def _to_the_end(work: Callable[[], Awaitable[None]]) -> None:
+async def _to_the_end(work: Callable[[], Awaitable[T]]) -> T:
     """Await what must not be left undone, and only then obey a cancel."""
-    _, cancelled = await insisted(work)
+    result, cancelled = await insisted(work)
     if cancelled:
         raise asyncio.CancelledError
+    return result

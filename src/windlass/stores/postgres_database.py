@@ -1,8 +1,9 @@
 """One database as one store uses it, and how sessions change in it. Above: `postgres.py`, which waits.
-Below: `postgres_pool.py`, `postgres_lease.py` and `postgres_statement.py`.
+Below: `postgres_pool.py`, `postgres_lease.py`, and the modules that speak SQL.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -13,14 +14,21 @@ from psycopg import AsyncConnection
 
 from windlass.core import faults
 from windlass.core.clock import Clock, new_id
-from windlass.core.error import Conflict, Fenced, SessionBusy, StoreError
-from windlass.core.store import Lease
+from windlass.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound, StoreError
+from windlass.core.store import Hit, Lease, Post, StoreSize
 
+from . import postgres_upkeep
 from .holder import parse_holder, this_process
+from .postgres_erasure import Erasure, sweep
+from .postgres_fork import Fork, fork
 from .postgres_lease import Grip, Held, Leases, fenced
+from .postgres_mailbox import Mailbox
 from .postgres_pool import Pool, settings_of
 from .postgres_row import Row, follow_one_another
+from .postgres_search import query_of, search
 from .postgres_statement import Found, Statements
+from .refusal import check_fork
+from .search_query import Asked
 
 T = TypeVar("T")
 
@@ -29,6 +37,10 @@ UNSYNCED_BYTES: Final = 8 * 1024 * 1024
 
 _TRIES: Final = 5
 """How often a session may change under our hands while we look at who holds it."""
+
+_LARGEST: Final = 2**63 - 1
+
+_log = logging.getLogger("windlass.stores")
 
 
 class Database:
@@ -45,7 +57,10 @@ class Database:
         self._clock = clock
         self._process = os.getpid()
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._tenant = tenant
+        self._erasure = Erasure(tenant, lease)
         self.statements = Statements(tenant, lease)
+        self.mailbox = Mailbox(tenant)
         self.leases = Leases(self._settings, tenant, lease, clock)
 
     @property
@@ -53,7 +68,9 @@ class Database:
         """Whether this process is a fork of the one that made it: then it must not be touched."""
         return self._process != os.getpid()
 
-    async def run(self, work: Callable[[AsyncConnection], Awaitable[T]], *, patience: float | None = None) -> T:
+    async def run(
+        self, work: Callable[[AsyncConnection], Awaitable[T]], *, patience: float | None = None, hurried: bool = True
+    ) -> T:
         """Do some work, which may be done twice, with a connection of the running event loop."""
         if self.is_inherited:
             raise StoreError(
@@ -62,16 +79,20 @@ class Database:
             )
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or self._new_pool(loop)
-        return await pool.run(work, patience=patience)
+        return await pool.run(work, patience=patience, hurried=hurried)
 
     def new_grip(self) -> str:
         """What we write into a session that we take."""
         holder = msgspec.structs.asdict(this_process(self._clock.now()))
         return msgspec.json.encode(Grip(**holder, token=new_id())).decode()
 
-    async def take(self, session_id: str, grip: str) -> Held:
-        """Take a session, which is made if it is new. Raises `SessionBusy`."""
-        held = await self.run(partial(self._take, session_id, grip))
+    def new_token(self) -> str:
+        """What we know something by that we have made, when nobody told us that it was done."""
+        return new_id()
+
+    async def take(self, session_id: str, grip: str, *, take_over: bool) -> Held:
+        """Take a session, which is made if it is new. Raises `SessionBusy`, unless it is taken over."""
+        held = await self.run(partial(self._take, session_id, grip, take_over=take_over))
         self.leases.add(held)
         return held
 
@@ -80,14 +101,51 @@ class Database:
         if held:
             await self.run(partial(self.statements.give_back, held=held), patience=min(self._patience, self._lease / 3))
 
-    async def append(self, held: Held, rows: Sequence[Row], title: str, *, sync: bool) -> None:
+    async def append(self, held: Held, rows: Sequence[Row], *, sync: bool) -> None:
         """Add rows to a log, all or none. Raises `Conflict` or `Fenced`."""
         sync = sync or held.unsynced_bytes >= UNSYNCED_BYTES
-        await self.run(partial(self._append, held, rows, title, sync=sync))
+        await self.run(partial(self._append, held, rows, sync=sync))
+
+    async def post(self, session_id: str, post: Post, token: str) -> bool:
+        """Keep a post. `token` is not used for another one: by it we know our own when nobody told us of it."""
+        return await self.run(partial(self.mailbox.post, session_id=session_id, post=post, token=token))
+
+    async def fork(self, session_id: str, new_id: str, at: int | None, token: str) -> None:
+        """Make a fork. Raises `SessionNotFound`, `SessionExists` or `ConfigError`."""
+        fits = at is None or (type(at) is int and 0 < at <= _LARGEST)
+        wanted = Fork(self._tenant, session_id, new_id, at if fits else 0, token, self._clock.now())
+        head, is_made = await self.run(partial(fork, wanted=wanted))
+        if is_made:
+            return
+        if not head:
+            raise SessionNotFound(f"there is no session {session_id!r} to fork: list() shows which there are")
+        check_fork(session_id, at, head)
+        raise SessionExists(f"there is a session {new_id!r} already: fork {session_id!r} to another id")
+
+    async def redact(self, held: Held, row: Row) -> None:
+        """Put a row in the place of another one. Raises `Conflict` or `Fenced`."""
+        await self.run(partial(self._redact, held, row))
+        await self._sweep(held.lease.session_id)
 
     async def delete(self, session_id: str) -> None:
         """Delete a session, if there is one. Raises `SessionBusy`."""
-        await self.run(partial(self._delete, session_id))
+        if await self.run(partial(self._delete, session_id)):
+            await self._sweep(session_id)
+
+    async def search(self, asked: Asked) -> list[Hit]:
+        """What was said. Raises `ConfigError`."""
+        query = query_of(asked)
+        if not query.text:
+            return []
+        return await self.run(lambda connection: search(connection, self._tenant, asked, query))
+
+    async def size(self) -> StoreSize:
+        """What the tables take."""
+        return await self.run(partial(postgres_upkeep.size, tenant=self._tenant))
+
+    async def vacuum(self) -> None:
+        """Give back what is not used, however long that takes."""
+        await self.run(postgres_upkeep.vacuum, hurried=False)
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -101,41 +159,46 @@ class Database:
         self._pools[loop] = pool
         return pool
 
+    async def _sweep(self, session_id: str) -> None:
+        """What was taken out is out; that it also leaves the disk is tried, and told if it fails."""
+        try:
+            await self.run(sweep)
+        except StoreError as error:
+            _log.warning("what was erased in session %r is still on the disk as a dead row: %s", session_id, error)
+
     # -- work that may be done twice -----------------------------------------------------------------------------------
 
-    async def _take(self, session_id: str, grip: str, connection: AsyncConnection) -> Held:
+    async def _take(self, session_id: str, grip: str, connection: AsyncConnection, *, take_over: bool) -> Held:
         dead: list[str] = []
         for _ in range(_TRIES):
             sent_at = self._clock.monotonic()
-            taken = await self.statements.take(connection, session_id, grip, dead, self._clock.now())
+            taken = await self.statements.take(
+                connection, session_id, grip, dead, self._clock.now(), take_over=take_over
+            )
             if taken:
-                fence, head, title = taken
-                return Held(Lease(session_id, fence), grip, head, title, sent_at)
+                fence, head, shared = taken
+                return Held(Lease(session_id, fence), grip, head, sent_at, is_fork=shared > 0)
             dead = _dead_holder(session_id, await self.statements.find(connection, session_id))
         raise SessionBusy(f"session {session_id!r} changes hands all the time: try again")
 
-    async def _delete(self, session_id: str, connection: AsyncConnection) -> None:
+    async def _delete(self, session_id: str, connection: AsyncConnection) -> bool:
         dead: list[str] = []
         for _ in range(_TRIES):
-            if await self.statements.delete(connection, session_id, dead):
-                return
-            found = await self.statements.find(connection, session_id)
-            if found is None:
-                return
-            dead = _dead_holder(session_id, found)
+            is_gone = await self._erasure.forget(connection, session_id, dead)
+            if is_gone is not None:
+                return is_gone
+            dead = _dead_holder(session_id, await self.statements.find(connection, session_id))
         raise SessionBusy(f"session {session_id!r} changes hands all the time: try again")
 
-    async def _append(
-        self, held: Held, rows: Sequence[Row], title: str, connection: AsyncConnection, *, sync: bool
-    ) -> None:
+    async def _append(self, held: Held, rows: Sequence[Row], connection: AsyncConnection, *, sync: bool) -> None:
         faults.point("store.append.before_commit")
         sent_at = self._clock.monotonic()
-        if not await self.statements.append(connection, held, rows, title, sync=sync):
-            rows, sync = await self._settle(connection, held, rows, title, sync=sync)
-        held.note_stored(rows, title, sync=sync, sent_at=sent_at)
+        if not await self.statements.append(connection, held, rows, sync=sync):
+            rows, sync = await self._settle(connection, held, rows, sync=sync)
+        held.note_stored(rows, sync=sync, sent_at=sent_at)
 
     async def _settle(
-        self, connection: AsyncConnection, held: Held, rows: Sequence[Row], title: str, *, sync: bool
+        self, connection: AsyncConnection, held: Held, rows: Sequence[Row], *, sync: bool
     ) -> tuple[Sequence[Row], bool]:
         """Rows that did not fit are there already, or else it is said why they do not fit.
 
@@ -147,9 +210,14 @@ class Database:
             held.is_lost = True
             raise fenced(lease)
         if found.head < held.head:
-            return await self._put_back(connection, held, found, rows, title)
+            return await self._put_back(connection, held, found, rows)
         names = await self.statements.names(connection, lease, first, last)
         if names != [(row.seq, row.id) for row in rows] or not all(row.id for row in rows):
+            if found.head == first - 1:
+                raise Conflict(
+                    f"session {lease.session_id!r} already holds one of these entries, elsewhere in the log: read it "
+                    "again, and leave that one out"
+                )
             raise Conflict(
                 f"session {lease.session_id!r} ends at entry {found.head}, and entries from {first} on were to be "
                 "added: read it again, and go on from its end"
@@ -158,13 +226,27 @@ class Database:
             await self.statements.sync(connection, held)
         return rows, sync
 
+    async def _redact(self, held: Held, row: Row, connection: AsyncConnection) -> None:
+        if held.unsynced:  # or else a server that crashes now would get the old entry from us once more
+            await self._append(held, [*held.unsynced], connection, sync=True)
+        lease, sent_at = held.lease, self._clock.monotonic()
+        is_replaced = await self._erasure.redact(connection, held, row)
+        if is_replaced is None:
+            held.is_lost = True
+            raise fenced(lease)
+        if not is_replaced:
+            raise Conflict(
+                f"session {lease.session_id!r} has no entry numbered {row.seq}: read it again, and redact one it has"
+            )
+        held.note_synced(sent_at=sent_at)
+
     async def _put_back(
-        self, connection: AsyncConnection, held: Held, found: Found, rows: Sequence[Row], title: str
+        self, connection: AsyncConnection, held: Held, found: Found, rows: Sequence[Row]
     ) -> tuple[Sequence[Row], bool]:
         """The server has lost entries that it had acknowledged. What came after the last barrier is stored again."""
         rows = [*[row for row in held.unsynced if found.head < row.seq < rows[0].seq], *rows]
         fits = rows[0].seq == found.head + 1 and follow_one_another(rows)
-        if fits and await self.statements.append(connection, held, rows, title, sync=True):
+        if fits and await self.statements.append(connection, held, rows, sync=True):
             return rows, True
         held.is_lost = True
         raise Fenced(

@@ -42,6 +42,8 @@ _ADVICE: Final[dict[type[psycopg.Error], str]] = {
     errors.DuplicateTable: "its schema 'windlass' holds tables that are not ours: choose another database",
     errors.UndefinedTable: "its tables are gone: restore a backup, or open the store again to begin anew",
     errors.InvalidSchemaName: "its tables are gone: restore a backup, or open the store again to begin anew",
+    errors.UndefinedColumn: "a newer version has brought its tables up to date: upgrade windlass, and start again",
+    errors.UndefinedFunction: "a newer version has brought its tables up to date: upgrade windlass, and start again",
     errors.ProgramLimitExceeded: "an entry is larger than PostgreSQL can hold: keep such data elsewhere",
 }
 

@@ -41,16 +41,16 @@ class Grip(Holder, frozen=True):
 class Held:
     """A lease that is out, and what its driver has stored with it."""
 
-    __slots__ = ("grip", "head", "is_lost", "lease", "renewed_at", "title", "unsynced", "unsynced_bytes")
+    __slots__ = ("grip", "head", "is_fork", "is_lost", "lease", "renewed_at", "unsynced", "unsynced_bytes")
 
-    def __init__(self, lease: Lease, grip: str, head: int, title: str, renewed_at: float) -> None:
+    def __init__(self, lease: Lease, grip: str, head: int, renewed_at: float, *, is_fork: bool) -> None:
         self.lease = lease
         self.grip = grip
         """Our `Grip`, as it is written into the database."""
         self.head = head
         """The number of the last entry that we know to be stored."""
-        self.title = title
-        """Of the session; empty until there is one."""
+        self.is_fork = is_fork
+        """Whether the session begins with entries of another one."""
         self.renewed_at = renewed_at
         """When the last renewal that succeeded was sent, on our own clock."""
         self.is_lost = False
@@ -60,17 +60,21 @@ class Held:
         self.unsynced_bytes = 0
         """How much that is."""
 
-    def note_stored(self, rows: Sequence[Row], title: str, *, sync: bool, sent_at: float) -> None:
+    def note_stored(self, rows: Sequence[Row], *, sync: bool, sent_at: float) -> None:
         """These rows are in the database, which has renewed the lease with them."""
-        self.title = title
         self.renewed_at = max(self.renewed_at, sent_at)
         new = [row for row in rows if row.seq > self.head]
         self.head = max(self.head, rows[-1].seq)
         if sync:
-            self.unsynced, self.unsynced_bytes = [], 0
+            self.note_synced(sent_at=sent_at)
         else:
             self.unsynced += new
-            self.unsynced_bytes += sum(len(row.body) for row in new)
+            self.unsynced_bytes += sum(len(row.body) + len(row.words or "") for row in new)
+
+    def note_synced(self, *, sent_at: float) -> None:
+        """All that was stored is on the server's disk, and the lease was renewed on the way."""
+        self.renewed_at = max(self.renewed_at, sent_at)
+        self.unsynced, self.unsynced_bytes = [], 0
 
 
 class Leases:

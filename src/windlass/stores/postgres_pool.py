@@ -21,7 +21,7 @@ from windlass.core.error import ConfigError, StoreError
 
 from .postgres_address import FORM
 from .postgres_error import is_passing, store_error, unreachable
-from .postgres_schema import make_ready
+from .postgres_schema import bring_up_to_date, is_up_to_date
 
 T = TypeVar("T")
 Settings: TypeAlias = dict[str, Any]
@@ -67,17 +67,20 @@ class Pool:
         self._is_ready = False
         self._is_closed = False
 
-    async def run(self, work: Callable[[AsyncConnection], Awaitable[T]], *, patience: float | None = None) -> T:
+    async def run(
+        self, work: Callable[[AsyncConnection], Awaitable[T]], *, patience: float | None = None, hurried: bool = True
+    ) -> T:
         """Do some work with a connection. It may be done twice, and must bear that.
 
-        While the server is away we try again, until `patience` seconds have passed. Raises `StoreError`.
+        While the server is away we try again, until `patience` seconds have passed; then work that is `hurried` is
+        broken off as well. Raises `StoreError`.
         """
         patience = self._patience if patience is None else patience
         deadline = self._loop.time() + patience
         attempt = 0
         while True:
             try:
-                return await self._attempt(work, deadline)
+                return await self._attempt(work, deadline, hurried=hurried)
             except psycopg.Error as error:
                 pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
                 if not is_passing(error):
@@ -93,15 +96,18 @@ class Pool:
         while self._idle:
             _close(self._idle.pop())
 
-    async def _attempt(self, work: Callable[[AsyncConnection], Awaitable[T]], deadline: float) -> T:
+    async def _attempt(self, work: Callable[[AsyncConnection], Awaitable[T]], deadline: float, *, hurried: bool) -> T:
         await self._turn(deadline)
         try:
             connection = await self._connection(deadline)
             cut_off = self._loop.call_at(deadline, partial(_cut, connection))
             try:
-                if not self._is_ready:
-                    await make_ready(connection, self._place)
-                    self._is_ready = True
+                if not self._is_ready and not await is_up_to_date(connection, self._place):
+                    cut_off.cancel()  # it takes as long as it takes: when it is broken off, it begins anew
+                    await bring_up_to_date(connection, self._place)
+                self._is_ready = True
+                if not hurried:
+                    cut_off.cancel()
                 return await work(connection)
             finally:
                 cut_off.cancel()

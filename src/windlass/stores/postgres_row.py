@@ -7,9 +7,11 @@ import msgspec
 
 from windlass.core.codec import decode_event, encode_event
 from windlass.core.error import StoreError
-from windlass.core.event import Entry, Unknown
+from windlass.core.event import Entry, Event, Unknown
 
-from .listing import check_session_id
+from .listing import check_session_id, renamed_to, title_of
+from .postgres_words import words_only
+from .spoken import spoken
 
 
 class Row(NamedTuple):
@@ -20,6 +22,12 @@ class Row(NamedTuple):
     kind: str
     critical: bool
     at: float
+    title: str | None
+    """What its session would be called after it."""
+    role: str | None
+    """Who says something in it."""
+    words: str | None
+    """What can be found of that."""
     body: bytes
 
 
@@ -31,6 +39,9 @@ class _Outline(msgspec.Struct):
     kind: str
     critical: bool
     at: float
+    title: str | None
+    role: str | None
+    words: str | None
     start: int
     length: int
 
@@ -44,7 +55,17 @@ def row_of(entry: Entry) -> Row:
     kind = _cleaned(event.name) if type(event) is Unknown else str(type(event).__struct_config__.tag)
     if not entry_id.isascii() or "\0" in entry_id:
         check_session_id(entry_id, what="the id of an entry")
-    return Row(entry.seq, entry_id or None, kind, type(event).critical, entry.at, encode_event(event))
+    title = title_of((entry,)) or renamed_to((entry,))
+    role, words = said_in(event)
+    return Row(
+        entry.seq, entry_id or None, kind, type(event).critical, entry.at, title, role, words, encode_event(event)
+    )
+
+
+def said_in(event: Event) -> tuple[str, str] | tuple[None, None]:
+    """Who says something in an event, and the words that can be found."""
+    found = spoken(event)
+    return (found[0], words_only(found[1])) if found else (None, None)
 
 
 def packed(rows: Sequence[Row]) -> tuple[str, bytes]:
@@ -53,7 +74,7 @@ def packed(rows: Sequence[Row]) -> tuple[str, bytes]:
     start = 1  # as SQL counts
     for row in rows:
         length = len(row.body)
-        outlines.append(_Outline(row.seq, row.id, row.kind, row.critical, row.at, start, length))
+        outlines.append(_Outline(*row[:-1], start, length))
         start += length
     return _outlines.encode(outlines).decode(), b"".join([row.body for row in rows])
 
@@ -61,13 +82,17 @@ def packed(rows: Sequence[Row]) -> tuple[str, bytes]:
 def entry_of(session_id: str, row: tuple[Any, ...]) -> Entry:
     """The entry of a row that was read."""
     seq, at, entry_id, critical, version, body = row
+    return Entry(seq, at, event_of(session_id, seq, critical, version, body), entry_id)
+
+
+def event_of(session_id: str, seq: int, critical: bool, version: int, body: bytes) -> Event:  # noqa: FBT001 - a column
+    """The event of the columns that it was made into."""
     try:
-        event = decode_event(body, critical=critical, version=version)
+        return decode_event(body, critical=critical, version=version)
     except msgspec.DecodeError as error:
         raise StoreError(
             f"entry {seq} of session {session_id!r} is damaged ({error}): restore a backup, or delete the session"
         ) from error
-    return Entry(seq, at, event, entry_id)
 
 
 def follow_one_another(rows: Sequence[Row]) -> bool:

@@ -23,53 +23,80 @@ SELECT $1, $2, coalesce(max(value), 0) + 1, $3, now() + make_interval(secs => $4
 FROM windlass.meta WHERE tenant = $1 AND name = 'fence'
 ON CONFLICT(tenant, id) DO UPDATE
 SET fence = session.fence + 1, holder = excluded.holder, lease_until = excluded.lease_until
-WHERE session.holder IS NULL OR session.lease_until <= now() OR session.holder = ANY($6::text[])
-RETURNING fence, head, title, set_config('synchronous_commit', 'on', true)"""
+WHERE session.holder IS NULL OR session.lease_until <= now() OR session.holder = ANY($6::text[]) OR $7
+RETURNING fence, head, at, set_config('synchronous_commit', 'on', true)"""
 _GIVE_BACK: Final = """
-UPDATE windlass.session SET holder = NULL, lease_until = NULL
-FROM unnest($2::text[], $3::bigint[], $4::text[]) AS held(id, fence, holder)
-WHERE session.tenant = $1 AND session.id = held.id AND session.fence = held.fence AND session.holder = held.holder
-RETURNING set_config('synchronous_commit', 'off', true)"""
+WITH given_back AS (
+    UPDATE windlass.session SET holder = NULL, lease_until = NULL
+    FROM unnest($2::text[], $3::bigint[], $4::text[]) AS held(id, fence, holder)
+    WHERE session.tenant = $1 AND session.id = held.id AND session.fence = held.fence AND session.holder = held.holder
+    RETURNING session.key, session.id
+), taken AS (
+    DELETE FROM windlass.post USING given_back, windlass.entry
+    WHERE post.tenant = $1 AND post.session = given_back.id AND entry.session = key AND entry.id = post.id
+)
+SELECT set_config('synchronous_commit', 'off', true) FROM given_back"""
+# The server plans each of these anew, which takes longer than doing it: so it is told no more than it needs to know.
 _APPEND: Final = """
 WITH advanced AS (
-    UPDATE windlass.session
-    SET head = $6, updated_at = $7, title = CASE title WHEN '' THEN $8 ELSE title END,
-        lease_until = now() + make_interval(secs => $9)
-    WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4 AND head = $5
+    UPDATE windlass.session SET head = $6, updated_at = $7, lease_until = now() + make_interval(secs => $8)
+    WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4 AND head = $5 {unshared}
     RETURNING key
-), added AS (
-    INSERT INTO windlass.entry(session, seq, id, kind, critical, version, at, body)
-    SELECT key, seq, added.id, kind, critical, $10, coalesce(at, 'NaN'), substring($12::bytea FROM start FOR length)
-    FROM advanced, json_to_recordset($11) AS added(
-        seq bigint, id text, kind text, critical boolean, at double precision, start integer, length integer
+), given AS MATERIALIZED (
+    SELECT key, given.* FROM advanced, json_to_recordset($10) AS given(
+        seq bigint, id text, kind text, critical boolean, at double precision, title text, role text, words text,
+        start integer, length integer
     )
-)
-SELECT set_config('synchronous_commit', $13, true) FROM advanced"""
+), added AS (
+    INSERT INTO windlass.entry(session, seq, id, kind, critical, version, at, title, body)
+    SELECT key, seq, id, kind, critical, $9, coalesce(at, 'NaN'), title, substring($11::bytea FROM start FOR length)
+    FROM given
+) {heard}
+SELECT set_config('synchronous_commit', $12, true) FROM advanced"""
+# A fork also looks for the ids in what it shares: the index knows of a session's own entries only.
+_UNSHARED: Final = """
+AND NOT EXISTS (
+    SELECT FROM windlass.line(key) JOIN windlass.entry USING(session)
+    WHERE seq <= upto AND entry.id IN (SELECT given.id FROM json_to_recordset($10) AS given(id text))
+)"""
+_HEARD: Final = """
+, heard AS (
+    INSERT INTO windlass.said(session, seq, role, at, words)
+    SELECT key, seq, role, coalesce(at, 'NaN'), windlass.vector($1, words) FROM given WHERE words IS NOT NULL
+)"""
+_APPENDS: Final = {
+    (is_fork, is_heard): _APPEND.format(
+        unshared=_UNSHARED if is_fork else "", heard=_HEARD if is_heard else ""
+    ).encode()
+    for is_fork in (False, True)
+    for is_heard in (False, True)
+}
+"""By whether the session is a fork, and whether something is said."""
 _SYNC: Final = """
 UPDATE windlass.session SET lease_until = now() + make_interval(secs => $5)
 WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4
 RETURNING set_config('synchronous_commit', 'on', true)"""
-_DELETE: Final = """
-WITH gone AS (
-    DELETE FROM windlass.session
-    WHERE tenant = $1 AND id = $2 AND (holder IS NULL OR lease_until <= now() OR holder = ANY($3::text[]))
-    RETURNING fence
-)
-INSERT INTO windlass.meta AS meta(tenant, name, value) SELECT $1, 'fence', fence FROM gone
-ON CONFLICT(tenant, name) DO UPDATE SET value = greatest(meta.value, excluded.value)
-RETURNING set_config('synchronous_commit', 'on', true)"""
 _FIND: Final = "SELECT head, fence, holder FROM windlass.session WHERE tenant = $1 AND id = $2"
-_COMPARE: Final = """
-SELECT seq, entry.id FROM windlass.entry JOIN windlass.session ON session = key
-WHERE tenant = $1 AND session.id = $2 AND seq BETWEEN $3 AND $4 ORDER BY seq"""
-_READ: Final = """
-SELECT seq, at, coalesce(entry.id, ''), critical, version, body
-FROM windlass.entry JOIN windlass.session ON session = key
-WHERE tenant = $1 AND session.id = $2 AND seq > $3 ORDER BY seq"""
-_LIST: Final = """
-SELECT id, head, created_at, updated_at, title FROM windlass.session
-WHERE tenant = $1 AND head > 0 AND starts_with(id, $2)
-ORDER BY updated_at DESC, key DESC LIMIT $3 OFFSET $4"""
+_LOG: Final = """
+FROM windlass.session CROSS JOIN LATERAL windlass.line(session.key) AS line
+JOIN windlass.entry ON entry.session = line.session AND seq <= upto
+WHERE tenant = $1 AND session.id = $2"""
+_COMPARE: Final = f"SELECT seq, entry.id {_LOG} AND seq BETWEEN $3 AND $4 ORDER BY seq"
+_READ: Final = f"""
+SELECT seq, entry.at, coalesce(entry.id, ''), critical, version, body {_LOG} AND seq > $3 ORDER BY seq"""
+_TITLE: Final = """
+SELECT title FROM windlass.line(line.key) JOIN windlass.entry USING(session)
+WHERE seq <= upto AND title IS NOT NULL AND kind = '{}' ORDER BY seq {} LIMIT 1"""
+_LINES: Final = f"""
+SELECT line.id, line.head, line.created_at, line.updated_at,
+    coalesce(({_TITLE.format("session_configured", "DESC")}), ({_TITLE.format("message_added", "ASC")}), ''),
+    coalesce(parent.id, ''), CASE WHEN parent.id IS NULL THEN 0 ELSE line.at END
+FROM ({{}}) AS line LEFT JOIN windlass.session AS parent ON parent.key = line.parent
+ORDER BY line.updated_at DESC, line.key DESC"""  # noqa: S608 - made of constants
+_LIST: Final = _LINES.format("""
+    SELECT * FROM windlass.session WHERE tenant = $1 AND head > 0 AND starts_with(id, $2)
+    ORDER BY updated_at DESC, key DESC LIMIT $3 OFFSET $4""")
+_INFO: Final = _LINES.format("SELECT * FROM windlass.session WHERE tenant = $1 AND head > 0 AND id = $2")
 
 
 class Found(NamedTuple):
@@ -88,10 +115,20 @@ class Statements:
         self._lease_seconds = lease_seconds
 
     async def take(
-        self, connection: AsyncConnection, session_id: str, grip: str, free: Sequence[str], now: float
-    ) -> tuple[int, int, str] | None:
-        """Take a session that is free, or make it. Gives its fence, head and title; `None` if somebody holds it."""
-        values = (self._tenant, session_id, grip, self._lease_seconds, now, [grip, *free])
+        self,
+        connection: AsyncConnection,
+        session_id: str,
+        grip: str,
+        free: Sequence[str],
+        now: float,
+        *,
+        take_over: bool,
+    ) -> tuple[int, int, int] | None:
+        """Take a session that is free, or make it. Gives its fence, how many entries it has, and how many it shares.
+
+        `None` if somebody holds it.
+        """
+        values = (self._tenant, session_id, grip, self._lease_seconds, now, [grip, *free], take_over)
         cursor = await connection.execute(_TAKE, values)
         row = await cursor.fetchone()
         return row[:3] if row else None
@@ -101,15 +138,14 @@ class Statements:
         columns = [each.lease.session_id for each in held], [each.lease.fence for each in held], [e.grip for e in held]
         await connection.execute(_GIVE_BACK, (self._tenant, *columns))
 
-    async def append(
-        self, connection: AsyncConnection, held: Held, rows: Sequence[Row], title: str, *, sync: bool
-    ) -> bool:
+    async def append(self, connection: AsyncConnection, held: Held, rows: Sequence[Row], *, sync: bool) -> bool:
         """Add rows behind the one before the first of them; `False`, and nothing was done, if that is not the last."""
         first, last, lease = rows[0], rows[-1], held.lease
         compared = (self._tenant, lease.session_id, lease.fence, held.grip, first.seq - 1)
-        changed = (last.seq, last.at, title, self._lease_seconds)
+        changed = (last.seq, last.at, self._lease_seconds)
         values = (*compared, *changed, VERSION, *packed(rows), "on" if sync else "off")
-        cursor = await connection.execute(_APPEND, values)
+        statement = _APPENDS[held.is_fork, any(row.words is not None for row in rows)]
+        cursor = await connection.execute(statement, values)
         return await cursor.fetchone() is not None
 
     async def sync(self, connection: AsyncConnection, held: Held) -> None:
@@ -117,11 +153,6 @@ class Statements:
         lease = held.lease
         values = (self._tenant, lease.session_id, lease.fence, held.grip, self._lease_seconds)
         await connection.execute(_SYNC, values)
-
-    async def delete(self, connection: AsyncConnection, session_id: str, free: Sequence[str]) -> bool:
-        """Delete a session that is free; `False` if there is none."""
-        cursor = await connection.execute(_DELETE, (self._tenant, session_id, [*free]))
-        return await cursor.fetchone() is not None
 
     async def find(self, connection: AsyncConnection, session_id: str) -> Found | None:
         """What the database knows of a session."""
@@ -142,3 +173,8 @@ class Statements:
         """A page of sessions."""
         cursor = await connection.execute(_LIST, (self._tenant, prefix, limit, offset))
         return [SessionInfo(*row) for row in await cursor.fetchall()]
+
+    async def info(self, connection: AsyncConnection, session_id: str) -> SessionInfo | None:
+        """The line of one session."""
+        row = await (await connection.execute(_INFO, (self._tenant, session_id))).fetchone()
+        return SessionInfo(*row) if row else None

@@ -3,7 +3,7 @@
 Above: `sqlite.py`, `sqlite_writer.py`, `sqlite_file.py`. Below: nothing, so that naming the type loads no database.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 
@@ -16,6 +16,8 @@ class Cursor(Protocol):
         ...
 
     def fetchall(self) -> list[tuple[Any, ...]]: ...
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
 
 
 class Connection(Protocol):

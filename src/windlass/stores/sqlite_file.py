@@ -4,65 +4,27 @@ Below: apsw and `place.py`.
 A file that is not ours is refused and left as it is.
 """
 
+# pathlib would cost every start milliseconds:
+# ruff: noqa: PTH116
 import os
 import time
-from collections.abc import Callable
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import apsw
 
 from windlass.core.error import Conflict, StoreError
 
 from .place import check_place, make_file
+from .sqlite_batch import Job as Job  # noqa: PLC0414 - for whoever looks for it here
 from .sqlite_connection import Connection
+from .sqlite_copy import copy_to
+from .sqlite_schema import APPLICATION_ID, FORMAT, TABLES, migrate
 
 T = TypeVar("T")
-Job: TypeAlias = Callable[[Connection], T]
-"""Something to do with a connection while nobody else uses it."""
 
 BUSY_SECONDS: Final = 30
 """How long a write waits for other processes."""
-FORMAT: Final = 1
-"""Of the tables below; a file of a newer one is refused."""
-APPLICATION_ID: Final = 0x574E444C
-"""Marks the file as ours, for us and for `file(1)`: the letters WNDL."""
-
 _SMALLEST: Final = 512  # bytes of a page, and so of a database
-
-# Rows are large, so the tables keep their rowid. `tenant` stands before every id, and is empty in a file of one's own.
-# In meta, `fence` is the highest fence of any deleted session: one that is made anew under an old id goes on from
-# there, so that no forgotten lease ever fits it. `repeated` counts appends that were already there.
-_SCHEMA: Final = f"""
-CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-INSERT INTO meta VALUES('fence', 0), ('repeated', 0);
-CREATE TABLE session(
-    key INTEGER PRIMARY KEY,
-    tenant TEXT NOT NULL DEFAULT '',
-    owner TEXT NOT NULL DEFAULT '',
-    id TEXT NOT NULL,
-    head INTEGER NOT NULL DEFAULT 0,
-    fence INTEGER NOT NULL,
-    holder TEXT,
-    created_at REAL NOT NULL,
-    updated_at REAL NOT NULL,
-    title TEXT NOT NULL DEFAULT '',
-    UNIQUE(tenant, id)
-) STRICT;
-CREATE TABLE entry(
-    session INTEGER NOT NULL REFERENCES session(key) ON DELETE CASCADE,
-    seq INTEGER NOT NULL,
-    id TEXT,
-    kind TEXT NOT NULL,
-    critical INTEGER NOT NULL,
-    version INTEGER NOT NULL,
-    at REAL NOT NULL,
-    body BLOB NOT NULL,
-    PRIMARY KEY(session, seq)
-) STRICT;
-CREATE UNIQUE INDEX entry_id ON entry(session, id);
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {FORMAT};
-"""
 
 # One statement, so that a file which another process is making is seen either empty or made.
 _STAMP: Final = """
@@ -102,13 +64,13 @@ def store_error(error: apsw.Error, path: str) -> StoreError:
     return StoreError(f"the store {path!r} failed: {advice} ({type(error).__name__}: {error})")
 
 
-def connect(path: str) -> Connection:
+def connect(path: str, vfs: str | None = None) -> Connection:
     """Open the file, which is made if it is new. Raises `ConfigError` or `StoreError`."""
     check_place(path)
     try:
         make_file(path)
         _check_size(path)
-        return _opened(path)
+        return _opened(path, vfs)
     except apsw.Error as error:
         raise store_error(error, path) from error
     except OSError as error:
@@ -117,28 +79,51 @@ def connect(path: str) -> Connection:
 
 def _check_size(path: str) -> None:
     """SQLite takes a file of one byte for an empty one, and would overwrite it."""
-    if 0 < os.stat(path).st_size < _SMALLEST:  # noqa: PTH116 - pathlib costs every start milliseconds
+    if 0 < os.stat(path).st_size < _SMALLEST:
         raise apsw.NotADBError("it is too small to be one")
 
 
-def _opened(path: str) -> Connection:
-    connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE))
+def _opened(path: str, vfs: str | None) -> Connection:
+    connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs))
     try:
         connection.set_busy_timeout(BUSY_SECONDS * 1000)
-        is_ours = _check_format(connection, path)
+        version = _format_of(connection, path)
         _check_writable(connection)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         # Only `close` below puts the log away. The copy of this connection in a forked child ends with that child,
         # and would otherwise delete the log under whoever uses it.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         _use_wal(connection, path)
-        connection.execute(_PRAGMAS)
-        if not is_ours:
+        connection.execute(_PRAGMAS).fetchall()  # some give a row, at which it would stop
+        if version == 0:
             _make_tables(connection, path)
+        elif version < FORMAT:
+            _bring_up(connection, path, version)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def connect_to_read(path: str, vfs: str | None = None) -> Connection:
+    """Another connection to a file that is open, for reading alone."""
+    try:
+        connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs))
+        connection.set_busy_timeout(BUSY_SECONDS * 1000)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.execute("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON")
+    except apsw.Error as error:
+        raise store_error(error, path) from error
+    return connection
+
+
+def identity(path: str) -> tuple[int, int]:
+    """Which file lies at a path; nothing that any file has when there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return status.st_dev, status.st_ino
 
 
 def transact(connection: Connection, job: Job[T]) -> T:
@@ -160,16 +145,16 @@ def close(connection: Connection) -> None:
     connection.close()
 
 
-def _check_format(connection: Connection, path: str) -> bool:
-    """Whether the file holds our tables; `False` when it is empty. Anything else is refused."""
+def _format_of(connection: Connection, path: str) -> int:
+    """Which of our formats the file has; 0 when it is empty. Anything else is refused."""
     application, version, parts = connection.execute(_STAMP).get
     if (application, version, parts) == (0, 0, 0):
-        return False
+        return 0
     if application != APPLICATION_ID:
         raise StoreError(f"{path!r} belongs to another program, and has been left as it is: choose another path")
     if version > FORMAT:
         raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade windlass")
-    return True
+    return int(version)
 
 
 def _check_writable(connection: Connection) -> None:
@@ -180,10 +165,23 @@ def _check_writable(connection: Connection) -> None:
 
 def _make_tables(connection: Connection, path: str) -> None:
     def make(connection: Connection) -> None:
-        if not _check_format(connection, path):  # another process may have been quicker
-            connection.execute(_SCHEMA)
+        if _format_of(connection, path) == 0:  # another process may have been quicker
+            connection.execute(TABLES)
 
     transact(connection, make)
+
+
+def _bring_up(connection: Connection, path: str, version: int) -> None:
+    """From an older format to this one, in one transaction. What there was is kept beside it."""
+    copy_to(connection, f"{path}.format-{version}", replace=True)
+
+    def bring_up(connection: Connection) -> None:
+        if _format_of(connection, path) < FORMAT:  # another process may have been quicker
+            migrate(connection)
+
+    connection.execute("PRAGMA synchronous = FULL")
+    transact(connection, bring_up)
+    connection.execute("PRAGMA synchronous = NORMAL")
 
 
 def _use_wal(connection: Connection, path: str) -> None:

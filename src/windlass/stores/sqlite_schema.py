@@ -1,0 +1,143 @@
+"""The tables of an SQLite store, and how those of an older format become these. Above: `sqlite_file.py`.
+Below: `sqlite_row.py`.
+
+- `session`: a line for each. One that was deleted stays, without its id, while forks share entries with it.
+- `pack`: the entries, several to a row (see `sqlite_row.py`). An append adds a row; now and then the last rows of a
+  session are merged into one (see `sqlite_log.py`), so the number of a row says nothing: an entry is found by its
+  session and its own number. A fork has only what came after `at`; what is before is read from its parent.
+- `label`: the ids of entries in merged rows, of which most are numbered: `stem-first` to `stem-last` are entries `seq`
+  and on. Those that are not numbered are stems of their own.
+- `blob`: long texts, by their hash, with the number of places that use them.
+- `post`: by the id of the session, which need not exist yet.
+
+`tenant` stands before every id, and is empty in a file of one's own. In `meta`, `fence` is the highest fence of any
+deleted session: one that is made anew under an old id goes on from there, so that no forgotten lease ever fits it.
+`repeated` counts appends that were already there.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from .sqlite_connection import Connection
+from .sqlite_label import add_labels
+from .sqlite_row import Heads, Row, fitted
+
+FORMAT: Final = 2
+"""Of the tables below; a file of a newer one is refused."""
+APPLICATION_ID: Final = 0x574E444C
+"""Marks the file as ours, for us and for `file(1)`: the letters WNDL."""
+MERGED: Final = 128 * 1024
+"""The bytes that are put into one row."""
+
+# Rows are large, so the tables keep their rowid.
+TABLES: Final = f"""
+CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO meta VALUES('fence', 0), ('repeated', 0);
+CREATE TABLE session(
+    key INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL DEFAULT '',
+    owner TEXT NOT NULL DEFAULT '',
+    id TEXT,
+    head INTEGER NOT NULL DEFAULT 0,
+    fence INTEGER NOT NULL,
+    holder TEXT,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    title TEXT NOT NULL DEFAULT '',
+    parent INTEGER REFERENCES session(key),
+    at INTEGER NOT NULL DEFAULT 0,
+    sealed INTEGER NOT NULL DEFAULT 0,
+    loose INTEGER NOT NULL DEFAULT 0,
+    indexed INTEGER NOT NULL DEFAULT 0,
+    UNIQUE(tenant, id)
+) STRICT;
+CREATE INDEX session_child ON session(parent) WHERE parent IS NOT NULL;
+CREATE INDEX session_unindexed ON session(key) WHERE indexed < head;
+CREATE TABLE pack(
+    key INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES session(key),
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    heads BLOB NOT NULL,
+    body BLOB NOT NULL,
+    holes BLOB,
+    UNIQUE(session, last)
+) STRICT;
+CREATE TABLE label(
+    session INTEGER NOT NULL REFERENCES session(key),
+    stem TEXT NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    PRIMARY KEY(session, stem, first)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE blob(
+    digest BLOB PRIMARY KEY,
+    uses INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+CREATE TABLE post(
+    key INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL DEFAULT '',
+    session TEXT NOT NULL,
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    at REAL NOT NULL,
+    body BLOB NOT NULL,
+    UNIQUE(tenant, session, id)
+) STRICT;
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {FORMAT};
+"""
+
+ADD_ROW: Final = "INSERT INTO pack(session, first, last, version, heads, body, holes) VALUES(?, ?, ?, ?, ?, ?, ?)"
+ADD_BLOB: Final = "INSERT INTO blob VALUES(?, 1, ?) ON CONFLICT(digest) DO UPDATE SET uses = uses + 1"
+
+# -- from format 1, which had a row for each entry ---------------------------------------------------------------------
+
+_SET_ASIDE: Final = "ALTER TABLE session RENAME TO old_session; ALTER TABLE entry RENAME TO old_entry; DROP TABLE meta;"
+_TAKE_SESSIONS: Final = """
+INSERT INTO session(key, tenant, owner, id, head, fence, holder, created_at, updated_at, title, sealed)
+SELECT key, tenant, owner, id, head, fence, holder, created_at, updated_at, title, head FROM old_session"""
+_OLD_ENTRIES: Final = """
+SELECT session, seq, coalesce(id, ''), kind, critical, version, at, body FROM old_entry ORDER BY session, seq"""
+
+
+def migrate(connection: Connection) -> None:
+    """Bring a file of an older format to this one. Inside a transaction."""
+    fences = connection.execute("SELECT value FROM meta WHERE name = 'fence'").get
+    connection.execute(_SET_ASIDE)
+    connection.execute(TABLES)
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'fence'", (fences,))
+    connection.execute(_TAKE_SESSIONS)
+    for session, row, texts in _old_rows(connection):
+        connection.execute(ADD_ROW, (session, *row))
+        connection.executemany(ADD_BLOB, texts.items())
+        add_labels(connection, session, row)
+    connection.execute("DROP TABLE old_entry; DROP TABLE old_session")
+
+
+def _old_rows(connection: Connection) -> Iterator[tuple[int, Row, dict[bytes, bytes]]]:
+    """The entries of a file of format 1, several to a row; nobody looks into their bodies."""
+    belong: tuple[int, int] = (0, 0)
+    first = size = 0
+    heads, bodies = Heads([], [], []), list[bytes]()
+    for session, seq, entry_id, kind, critical, version, at, body in connection.execute(_OLD_ENTRIES):
+        if bodies and (size >= MERGED or belong != (session, version)):
+            yield belong[0], *fitted(first, belong[1], heads, b"[%b]" % b",".join(bodies))
+            bodies = []
+        if not bodies:
+            belong, first, size, heads = (session, version), seq, 0, Heads([], [], [])
+        bodies.append(body)
+        size += len(body)
+        _add_head(heads, at, entry_id, kind if critical else "")
+    if bodies:
+        yield belong[0], *fitted(first, belong[1], heads, b"[%b]" % b",".join(bodies))
+
+
+def _add_head(heads: Heads, at: float, entry_id: str, critical: Any) -> None:
+    heads.ats.append(at)
+    heads.ids.append(entry_id)
+    if critical and critical not in heads.critical:
+        heads.critical.append(critical)

@@ -1,0 +1,212 @@
+"""SIGTERM for processes that run `windlass run`, at any moment: what is lost by that? Above: `test_sigterm.py`.
+
+    python -m tests.cli.sigterm FOLDER COUNT SEED
+
+is a warm process. It forks a child for each trial, ends it with SIGTERM somewhere in its run, lets another one look at
+what it left, and writes what was wrong and what happened. Below: the command line, and the nursery of the searches.
+"""
+
+import asyncio
+import itertools
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from unittest import mock
+
+import msgspec
+
+from tests.faults.zygote import Bell, Nursery, nursery
+from tests.transcript import assert_valid
+from windlass import Agent, ToolContext, open_store, tool
+from windlass.cli import drive
+from windlass.core.codec import decode_event, encode_event
+from windlass.core.event import Event, ReplyFinished, TextDelta, ToolCallDelta, ToolFinished, ToolStarted
+from windlass.core.fold import fold
+from windlass.core.message import Status
+from windlass.models import register
+from windlass.testing import ScriptedModel
+
+TURNS = 6
+MOST_SECONDS = 11.0
+"""From the signal to the end of the process."""
+LINES = 70
+"""What a whole run tells, about."""
+SLOW_SECONDS = 0.05
+QUICK_SECONDS = 0.001
+
+
+class Findings(msgspec.Struct):
+    """What came of the trials."""
+
+    trials: int = 0
+    wrong: list[str] = []
+    seen: dict[str, int] = {}
+    """What happened, and how often."""
+    slowest_seconds: float = 0.0
+
+
+class Model:
+    """Speaks a while, and calls two tools in each turn; a slow one in the third."""
+
+    def __init__(self, _name: str) -> None:
+        pass
+
+    async def stream(self, request):
+        turn = sum(message.role == "assistant" for message in request.messages)
+        for word in ("one ", "two ", "three"):
+            yield TextDelta(word)
+            await asyncio.sleep(QUICK_SECONDS)
+        if turn < TURNS:
+            yield ToolCallDelta(f"call-{turn}-a", "slow" if turn == TURNS // 2 else "mark", "{}", index=0)
+            yield ToolCallDelta(f"call-{turn}-b", "mark", "{}", index=1)
+        yield ReplyFinished()
+
+
+class Lines:
+    """A standard output that tells each line as soon as it is whole."""
+
+    encoding = "utf-8"
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell = tell
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines():
+            self._tell(line)
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return False
+
+
+class Trial:
+    """One process and its end."""
+
+    def __init__(self, folder: str, number: int, chance: random.Random) -> None:
+        self.store = f"sqlite:{folder}/{number}.db"
+        self.ledger = f"{folder}/{number}.ledger"
+        self.moment = chance.randrange(1, LINES)
+        self.chance = chance
+        self.told: list[str] = []
+
+    def run(self, tell: Callable[[str], object]) -> None:
+        """What the child does: the command line, in this process."""
+        sys.stdout = Lines(tell)  # type: ignore[assignment] # as much of a stream as is used
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - to the end of the process
+        order = drive.Order(session_id="s", prompt="go", model="busy", store=self.store, as_json=True)
+        with mock.patch.object(drive, "basics", return_value=tools(self.ledger)):
+            os._exit(drive.carry_out(order))
+
+    def carry_out(self, children: Nursery, findings: Findings) -> None:
+        """The whole trial."""
+        child = children.fork(self.run)
+        children.until_told(child, self.moment, self.chance)
+        sent = time.monotonic()
+        child.send(signal.SIGTERM)
+        children.end(child)
+        findings.slowest_seconds = max(findings.slowest_seconds, time.monotonic() - sent)
+        self.told = child.lines
+        if child.status != 0:
+            findings.wrong.append(f"exit code {child.status} after {len(child.lines)} lines: {child.lines[-3:]}")
+        auditor = children.fork(self.audit)
+        children.end(auditor)
+        findings.trials += 1
+        findings.seen = dict(
+            Counter(findings.seen) + Counter(line for line in auditor.lines if line.startswith("saw "))
+        )
+        findings.wrong += [f"{line} (moment {self.moment})" for line in auditor.lines if not line.startswith("saw ")]
+
+    def audit(self, tell: Callable[[str], object]) -> None:
+        """What another child does: look at what is left, and go on with it."""
+        asyncio.run(self._audit(tell))
+
+    async def _audit(self, tell: Callable[[str], object]) -> None:
+        store = open_store(self.store)
+        events = [entry.event for entry in await store.read("s")]
+        shown = [decode_event(line.encode()) for line in self.told]
+        acknowledged = [encode_event(each) for each in shown if each.durable]
+        if acknowledged != [encode_event(each) for each in events[: len(acknowledged)]]:
+            tell("something that was told is not in the log")
+        state = fold(events_as_entries(events))
+        assert_valid(state.messages)
+        ending = (state.ended.status, state.ended.reason) if state.ended else ("", "")
+        tell(f"saw {' '.join(ending)}")
+        if ending not in {("cancelled", "shutdown"), ("done", "")}:
+            tell(f"the run ended with {ending}")
+        for problem in self._effects(events):
+            tell(problem)
+        await store.release(await store.acquire("s"))  # nobody has it
+        outcome = await Agent(ScriptedModel("Here I am."), store=store).session("s").run("Are you there?")
+        if outcome.status != "done":
+            tell(f"the session cannot be gone on with: {outcome.status} {outcome.reason}")
+        await store.aclose()
+
+    def _effects(self, events: list[Event]) -> list[str]:
+        """What is wrong with what tools did: each effect once, each intended, each one that is told of there."""
+        done = []
+        if os.path.exists(self.ledger):  # noqa: PTH110 - a path of ours
+            with open(self.ledger, encoding="utf-8") as file:  # noqa: PTH123 - a path of ours
+                done = file.read().split()
+        intended = {each.idempotency_key for each in events if isinstance(each, ToolStarted)}
+        results = [each.result for each in events if isinstance(each, ToolFinished)]
+        problems = [f"{each} was done {count} times" for each, count in Counter(done).items() if count > 1]
+        problems += [f"{each} was done without an intent" for each in set(done) - intended]
+        succeeded = {each.call_id for each in results if each.status is Status.OK}
+        problems += [f"{each} was not done" for each in succeeded if not any(key.endswith(each) for key in done)]
+        cut = [each.call_id for each in results if each.status in {Status.CANCELLED, Status.UNKNOWN}]
+        return problems + [f"{each} was not given its time" for each in cut]
+
+
+def events_as_entries(events: list[Event]):
+    """As `fold` takes them."""
+    from windlass.core.event import Entry
+
+    return [Entry(seq, 0.0, event) for seq, event in enumerate(events, 1)]
+
+
+def tools(ledger: str):
+    """Tools that note each effect outside."""
+
+    async def note(context: ToolContext, seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        file = os.open(ledger, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+        os.write(file, f"{context.idempotency_key}\n".encode())
+        os.close(file)
+        await asyncio.sleep(seconds)
+        return "noted"
+
+    @tool
+    async def mark(context: ToolContext) -> str:
+        """Quick."""
+        return await note(context, QUICK_SECONDS)
+
+    @tool
+    async def slow(context: ToolContext) -> str:
+        """Slow."""
+        return await note(context, SLOW_SECONDS)
+
+    return [mark, slow]
+
+
+def main(folder: str, count: int, seed: str) -> Findings:
+    """All trials, one after the other, until something is wrong."""
+    findings = Findings()
+    register("busy", Model)
+    bell = Bell()
+    for number in itertools.islice(itertools.count(), count):
+        with nursery(bell) as children:
+            Trial(folder, number, random.Random(f"{seed} {number}")).carry_out(children, findings)
+        if findings.wrong or findings.slowest_seconds > MOST_SECONDS:
+            break
+    return findings
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(msgspec.json.encode(main(sys.argv[1], int(sys.argv[2]), sys.argv[3])))

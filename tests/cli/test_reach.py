@@ -1,0 +1,129 @@
+"""`windlass answer`, `inbox`, `resolve`, `steer` and `cancel`: what reaches a session wherever it is driven."""
+
+import json
+
+import pytest
+
+from tests.cli.process import PATIENCE, STAND_INS, await_text
+
+WRITE = 'Write "hello" to the text file hello.txt'
+
+
+@pytest.fixture
+def asked(windlass) -> str:
+    """The question that a session called `s` has left open."""
+    result = windlass("run", "-q", "--later", "--session", "s", WRITE)
+    assert result.exit_code == 3
+    assert result.stderr.startswith("error: a question is open: May 'write_text' be called on ")
+    return windlass("sessions", "show", "s").stdout.partition("question ")[2].split()[0]
+
+
+def test_a_question_is_answered_and_the_run_goes_on(windlass, asked, tmp_path):
+    result = windlass("answer", "s", "yes")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"question {asked} is answered; if nobody drives the session: windlass resume s\n"
+    assert not (tmp_path / "hello.txt").exists()
+    assert windlass("resume", "s").exit_code == 0
+    assert (tmp_path / "hello.txt").read_text(encoding="utf-8") == "hello"
+
+
+def test_a_no_is_an_answer_too(windlass, asked, tmp_path):
+    assert windlass("answer", "s", asked, "NO").exit_code == 0
+    assert "tool write_text denied" in windlass("resume", "s").stderr
+    assert not (tmp_path / "hello.txt").exists()
+
+
+def test_a_question_that_nobody_has_answered_stays_open(windlass, asked):
+    result = windlass("resume", "s")
+    assert result.exit_code == 3
+    assert f"answer it with: windlass answer s {asked} yes|no\n" in result.stderr
+
+
+def test_the_first_answer_counts(windlass, asked):
+    done = windlass("answer", "s", asked, "yes", "--json")
+    assert json.loads(done.stdout) == {"session_id": "s", "ask_id": asked, "answer": "yes"}
+    result = windlass("answer", "s", "no")
+    assert result.exit_code == 2
+    assert result.stderr == f"error: question '{asked}' has been answered before, and the first answer counts\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["maybe"], "'maybe' does not say whether the calls may be made: answer yes or no"),
+        (["other", "yes"], "session 's' has no open question 'other': open are "),
+        (["one", "two", "three"], "an answer is one argument; put it in quotes"),
+        ([], "missing argument"),
+    ],
+)
+def test_what_is_no_answer_says_why(windlass, asked, words, message):
+    result = windlass("answer", "s", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {message}")
+
+
+@pytest.mark.usefixtures("kept")
+def test_without_a_question_there_is_nothing_to_answer(windlass):
+    result = windlass("answer", "alpha", "yes")
+    assert result.exit_code == 2
+    assert "session 'alpha' has no open question" in result.stderr
+
+
+@pytest.mark.usefixtures("ordered")
+def test_an_inbox_is_shown_and_its_item_resolved_once(windlass):
+    (item,) = [json.loads(line) for line in windlass("inbox", "bakery", "--json").stdout.splitlines()]
+    assert (item["status"], item["tag"]) == ("pending", "delivery")
+    result = windlass("resolve", "bakery", item["item_id"], "two loaves")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"item {item['item_id']} is resolved; the model is told in its next turn\n"
+    again = windlass("resolve", "bakery", item["item_id"], "three loaves")
+    assert (again.exit_code, "has been resolved before" in again.stderr) == (2, True)
+    windlass("run", "-q", "-s", "bakery", "Has it come?")
+    assert "-> Response: two loaves" in windlass("sessions", "show", "bakery").stdout
+    shown = windlass("inbox", "bakery").stdout
+    assert shown.startswith(f"inbox {item['item_id']} (consumed) [delivery] ␛]0;owned␇")
+    assert shown.endswith(" -> two loaves\n")
+
+
+@pytest.mark.usefixtures("kept")
+def test_what_a_session_is_told_reaches_its_next_run(windlass):
+    result = windlass("steer", "alpha", "Be brief.")
+    assert result.stderr == "session alpha is told between two turns, or in its next run\n"
+    assert json.loads(windlass("steer", "alpha", "Be kind.", "--json").stdout)["text"] == "Be kind."
+    windlass("run", "-q", "-s", "alpha", "Calculate 1 + 1")
+    assert "user (steering):\n  Be brief.\n" in windlass("sessions", "show", "alpha").stdout
+
+
+@pytest.mark.usefixtures("kept")
+def test_an_empty_inbox_says_so(windlass):
+    assert windlass("inbox", "alpha").stderr == "nothing is in the inbox of session alpha\n"
+    assert windlass("inbox", "alpha", "--json").stderr == ""
+    result = windlass("resolve", "alpha", "nothing", "x")
+    assert (result.exit_code, "has no item 'nothing' in its inbox" in result.stderr) == (2, True)
+
+
+@pytest.mark.usefixtures("kept")
+def test_without_a_run_there_is_nothing_to_cancel(windlass):
+    result = windlass("cancel", "alpha")
+    assert (result.exit_code, result.stderr) == (1, "session alpha has no run that could be stopped\n")
+    assert json.loads(windlass("cancel", "alpha", "--json").stdout)["cancelled"] is False
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["answer", "nobody", "yes"], ["inbox", "nobody"], ["resolve", "nobody", "i", "x"], ["steer", "nobody", "x"]],
+)
+def test_a_session_that_is_not_there_is_not_made(windlass, arguments):
+    assert windlass(*arguments).exit_code == 66
+    assert windlass("sessions", "list").stdout == ""
+
+
+def test_a_run_in_another_process_is_reached(shell):
+    with shell.started("run", "--model", "odd:wait", "-s", "s", "go", program=STAND_INS) as process:
+        await_text(process.stderr.fileno(), "tool wait {}")
+        result = shell.run("cancel", "s")
+        assert (result.returncode, result.stderr) == (0, "session s is asked to stop\n")
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    assert "the run was cancelled; what was finished is kept" in errors.decode()
+    assert '"status":"cancelled"' in shell.run("sessions", "show", "s", "--json").stdout

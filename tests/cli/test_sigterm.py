@@ -1,0 +1,67 @@
+"""SIGTERM ends `windlass run` in good order: at random moments, during slow tools, and with tools that do not end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.architecture.source import ROOT
+from tests.cli.process import PATIENCE, STAND_INS, await_text
+from tests.cli.sigterm import MOST_SECONDS
+
+TRIALS = 60
+LONG_TRIALS = 2000
+STUBBORN = {
+    "wait": ("tool wait {}", 0, "cancelled"),
+    "insist": ("tool insist {}", 0, "cancelled"),
+    "deaf": ("tool deaf {}", 0, "cancelled"),
+    "sleep": ("tool sleep {}", 0, "cancelled"),
+    "block": ("blocking", 143, ""),
+}
+"""Tools that do not end; what tells that they have begun, the exit code, and how the run has ended."""
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(0)
+def test_nothing_is_lost_by_a_sigterm_at_any_moment(tmp_path):
+    long = os.environ.get("WINDLASS_SEARCH") == "long"
+    seed = os.environ.get("WINDLASS_SEED", "1")
+    command = [sys.executable, "-m", "tests.cli.sigterm", tmp_path, str(LONG_TRIALS if long else TRIALS), seed]
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, timeout=1800, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    findings = json.loads(done.stdout)
+    assert findings["wrong"] == []
+    assert findings["trials"] >= TRIALS
+    assert findings["seen"]["saw cancelled shutdown"] >= TRIALS * 3 // 4
+    assert findings["slowest_seconds"] < MOST_SECONDS
+
+
+def test_a_tool_that_does_not_end_holds_it_up_no_longer(shell):
+    found: dict[str, tuple[int, float]] = {}
+
+    def end(name: str) -> None:
+        begun, _, _ = STUBBORN[name]
+        with shell.started("run", "--model", f"odd:{name}", "-s", name, "go", program=STAND_INS) as process:
+            await_text(process.stderr.fileno(), begun)
+            process.send_signal(signal.SIGTERM)
+            sent = time.monotonic()
+            process.communicate(timeout=PATIENCE)
+            found[name] = (process.returncode, time.monotonic() - sent)
+
+    threads = [threading.Thread(target=end, args=[name]) for name in STUBBORN]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * PATIENCE)
+    assert {name: code for name, (code, _) in found.items()} == {name: code for name, (_, code, _) in STUBBORN.items()}
+    assert {name: seconds for name, (_, seconds) in found.items() if not 10 <= seconds < MOST_SECONDS} == {}
+    for name, (_, _, status) in STUBBORN.items():
+        entries = [json.loads(line) for line in shell.run("sessions", "show", name, "--json").stdout.splitlines()]
+        last = entries[-1]["event"]
+        assert (last.get("status", ""), last.get("reason", "")) == (status, "shutdown" if status else "")
+        assert shell.run("run", "-q", "-s", name, "Calculate 6 * 7").returncode == 0

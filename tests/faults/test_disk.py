@@ -1,0 +1,157 @@
+"""A disk that fails: whichever operation it is, once or for good, nothing acknowledged is lost and nothing is torn.
+
+The caller is told by a `StoreError`, no tool starts whose intent was not stored, and when the disk works again so does
+the session. `power.py` and `calls.py` make the operations fail.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from random import Random
+
+import apsw
+import pytest
+
+from tests.faults import conversation
+from tests.faults.account import violations
+from tests.faults.conversation import SESSION, SHORT, converse
+from tests.faults.disk import Broken, Disk
+from tests.faults.outage import FileMachine, Machine, SqliteMachine, World
+from tests.faults.witness import Appended, Record, Witness
+from windlass.core.error import StoreError
+from windlass.core.event import ToolStarted
+from windlass.core.store import Post, Store
+
+FORK = "fork"
+POST = Post("post", "steer", "hello", 1.0)
+
+
+@pytest.fixture(params=[SqliteMachine, FileMachine], ids=["sqlite", "files"])
+def machine(request):
+    machine = request.param()
+    yield machine
+    machine.close()
+
+
+class Trial:
+    """One machine, whose disk fails at its N-th operation, and works again later."""
+
+    def __init__(self, machine: Machine, nth: int, *, full: bool, for_good: bool) -> None:
+        self.failures = 0
+        """How many operations have failed."""
+        self.world = World()
+        self._machine = machine
+        self._disk: Disk = machine.start({})
+        self.store = self.opened()
+        self._nth = nth
+        self._full = full
+        self._for_good = for_good
+        self._seen = 0
+        self._disk.before_each = self._fail
+
+    def _fail(self, kind: str) -> None:
+        self._seen += 1
+        if self._seen == self._nth or (self._for_good and self._seen > self._nth):
+            self.failures += 1
+            raise Broken(kind, full=self._full and kind == "write")
+
+    def heal(self) -> None:
+        """From now on the disk works."""
+        self._disk.before_each = lambda _kind: None
+
+    def opened(self) -> Witness:
+        """A new store on the disk."""
+        return Witness(self._machine.open(self._disk), self.world.book)
+
+    async def close(self) -> None:
+        """Let go of the files. What fails then is of no account to SQLite, but apsw passes on what a VFS has raised."""
+        with contextlib.suppress(StoreError, apsw.Error):
+            await self.store.aclose()
+
+    async def audit(self) -> None:
+        """Everything that was acknowledged is there, whole; and every effect had its intent stored before.
+
+        The auditor's own operations do not count, and do not fail.
+        """
+        fault, self._disk.before_each = self._disk.before_each, lambda _kind: None
+        assert await violations(self.store.store, self.world.book, after_cut=False) == []
+        assert conversation.without_intent(await self.store.read(SESSION), self.world.effects) == []
+        assert {key for _, key in self.world.effects} <= acknowledged_intents(self.world.book)
+        self._disk.before_each = fault
+
+    async def survives_a_power_cut(self) -> None:
+        """Also after a sync has failed: the next one says that all is well, and what is lost stays lost."""
+        await self.close()
+        self.heal()
+        self._disk.check()
+        images = self._disk.after_cut(Random(self._nth))
+        self._machine.stop(self._disk)
+        disk = self._machine.start(images)
+        store = self._machine.open(disk)
+        assert await violations(store, self.world.book, after_cut=True) == []
+        await converse(store, self.world.effects, SHORT)  # it may end with what nobody has acknowledged
+        log = await store.read(SESSION)
+        assert conversation.unfinished(log, SHORT) == []
+        assert conversation.without_intent(log, self.world.effects) == []
+        await store.aclose()
+        assert self._machine.damage(disk) == []
+        self._machine.stop(disk)
+
+
+def acknowledged_intents(book: Sequence[Record]) -> set[str]:
+    """The keys of the calls whose intents the store says it has."""
+    stored = [record.wish.entries for record in book if record.is_done and isinstance(record.wish, Appended)]
+    events = [entry.event for entries in stored for entry in entries]
+    return {event.idempotency_key for event in events if isinstance(event, ToolStarted)}
+
+
+async def errands(store: Store, world: World) -> None:
+    """A bit of everything, from wherever it stands to its end."""
+    await converse(store, world.effects, SHORT)
+    await store.post(SESSION, POST)
+    await store.delete(FORK)  # what may be left of an earlier attempt
+    await store.fork(SESSION, FORK, at=3)
+    await store.delete(FORK)
+
+
+def each(long: bool) -> Iterator[tuple[int, bool]]:
+    """The number of the operation that fails, and whether the disk is full then if it is a write: by turns, or both."""
+    for nth in itertools.count(1):
+        yield from ((nth, False), (nth, True)) if long else ((nth, nth % 2 == 0),)
+
+
+@pytest.mark.faults
+async def test_whichever_operation_fails_once_the_same_store_goes_on(machine, long, report):
+    for nth, full in each(long):
+        trial = Trial(machine, nth, full=full, for_good=False)
+        for _ in range(3):
+            try:
+                await errands(trial.store, trial.world)
+                break
+            except StoreError:
+                await trial.audit()
+        else:
+            pytest.fail(f"when operation {nth} had failed, it never came to its end")
+        await trial.audit()
+        await trial.survives_a_power_cut()
+        if not trial.failures:
+            report.append(f"disk errors, {machine}, once: each of {nth - 1} operations")
+            return
+
+
+@pytest.mark.faults
+async def test_whichever_operation_fails_for_good_a_new_store_goes_on_later(machine, long, report):
+    for nth, full in each(long):
+        trial = Trial(machine, nth, full=full, for_good=True)
+        with contextlib.suppress(StoreError):
+            await errands(trial.store, trial.world)
+        await trial.close()
+        trial.heal()
+        trial.store = trial.opened()
+        await trial.audit()
+        await errands(trial.store, trial.world)
+        await trial.audit()
+        await trial.survives_a_power_cut()
+        if not trial.failures:
+            report.append(f"disk errors, {machine}, for good: from each of {nth - 1} operations on")
+            return

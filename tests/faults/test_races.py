@@ -1,0 +1,49 @@
+"""Two to eight processes want the same session at the same moment: one gets it, and the others are told who that is."""
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.children import Place
+from tests.faults.races import RaceTrial
+
+ROUNDS = 10
+"""The same processes race as often as this."""
+
+
+def races(places: Iterator[tuple[str, Place]], seed: str, *, take_over: bool = False) -> Iterator[RaceTrial]:
+    """Of two to eight."""
+    chance = random.Random(seed)
+    for number in itertools.count():
+        _, place = next(places)
+        yield RaceTrial(place, f"{seed} {number}", chance.randint(2, 8), ROUNDS, take_over)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        pytest.param("sqlite", 100, id="sqlite-100"),
+        pytest.param("file", 100, id="file-100"),
+        pytest.param("postgres", 60, id="postgres-60", marks=pytest.mark.needs("postgres")),
+    ],
+)
+def test_of_several_processes_that_want_a_session_one_gets_it(search, places, kind, count):
+    search(f"races, {kind}", races(places(kind), f"race {kind}"), count, long_count=5 * count)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        pytest.param("sqlite", 50, id="sqlite-50"),
+        pytest.param("postgres", 30, id="postgres-30", marks=pytest.mark.needs("postgres")),
+    ],
+)
+def test_of_several_processes_that_take_a_session_over_one_is_left(search, places, kind, count):
+    trials = races(places(kind), f"overtaking {kind}", take_over=True)
+    search(f"races to take over, {kind}", trials, count, long_count=5 * count)

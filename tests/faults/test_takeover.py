@@ -1,0 +1,41 @@
+"""A driver that was paused and replaced is stopped at its next append, and its effects happen once all the same.
+
+Real processes are stopped by a signal in the middle of a conversation; another process takes it over; the first wakes.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.children import Place
+from tests.faults.takeovers import TakeoverTrial
+from windlass.core import faults
+
+MOST_LINES = 45
+
+
+def takeovers(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[TakeoverTrial]:
+    """At each point in turn, at any time, and while the first one runs."""
+    chance = random.Random(seed)
+    points = itertools.cycle(faults.names())
+    for number in itertools.count():
+        pauses = f"{next(points)}=stop@{chance.randint(1, 5)}", f"after {chance.randint(0, MOST_LINES)}"
+        pause = f"never {chance.randint(1, MOST_LINES)}" if number % 7 == 0 else pauses[number % 2]
+        folder, place = next(places)
+        yield TakeoverTrial(folder, place, f"{seed} {number}", pause)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        pytest.param("sqlite", 150, id="sqlite-150"),
+        pytest.param("postgres", 50, id="postgres-50", marks=pytest.mark.needs("postgres")),
+    ],
+)
+def test_a_driver_that_was_paused_and_replaced_is_fenced(search, places, kind, count):
+    tally = search(f"takeovers, {kind}", takeovers(places(kind), f"takeover {kind}"), count, long_count=6 * count)
+    assert tally.seen["fenced"] > tally.done / 2, "most of them have to be in the middle of a run"

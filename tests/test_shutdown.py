@@ -1,0 +1,209 @@
+"""The end of a process in good order: runs end, tools get their time, sessions can be gone on with."""
+
+import asyncio
+import signal
+import threading
+
+import pytest
+
+from tests.doubles import SECONDS, Held, deaf_tool
+from tests.transcript import assert_valid
+from windlass import Agent, ToolContext, UsageError, tool
+from windlass.core.event import ReplyFinished, RunEnded, TextDelta
+from windlass.core.fold import fold
+from windlass.shutdown import Shutdown, Signals
+from windlass.stores.memory import MemoryStore
+from windlass.testing import ScriptedModel, call, calls, pause
+
+QUICK = 0.02
+
+
+@pytest.fixture
+def store():
+    return MemoryStore()
+
+
+def agent(shutdown, store, *replies, tools=()):
+    return shutdown.covering(Agent(ScriptedModel(*replies), tools=tools, store=store))
+
+
+async def ended(store) -> RunEnded:
+    """How the last run has ended, in the log; and nobody has the session any more."""
+    state = fold(await store.read("s"))
+    assert_valid(state.messages)
+    await store.release(await store.acquire("s"))
+    assert state.ended is not None
+    return state.ended
+
+
+async def test_a_run_that_waits_for_the_model_ends_at_once(store):
+    held = pause()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        model = [TextDelta("Once upon a"), held, ReplyFinished()]
+        running = asyncio.ensure_future(agent(shutdown, store, model).session("s").run("Tell me a story."))
+        await held.reached()
+        shutdown.begin()
+        outcome = await running
+    assert (outcome.status, outcome.reason) == ("cancelled", "shutdown")
+    assert outcome.text == "Once upon a"
+    assert ((await ended(store)).status, (await ended(store)).reason) == ("cancelled", "shutdown")
+
+
+async def test_tools_that_run_come_to_their_ends_and_nothing_new_begins(store):
+    held = Held()
+
+    @tool(parallel=False)
+    async def more() -> str:
+        """What comes after it."""
+        pytest.fail("this must not begin")
+
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        session = agent(shutdown, store, calls(call("held"), call("more")), tools=[held.tool, more]).session("s")
+        running = asyncio.ensure_future(session.run("Work."))
+        await held.started.wait()
+        shutdown.begin()
+        shutdown.begin()
+        held.released.set()
+        outcome = await running
+    assert (outcome.status, outcome.reason) == ("cancelled", "shutdown")
+    worked, rest = outcome.messages[-1].tool_results
+    assert (worked.text, str(rest.status)) == ("released", "cancelled_before_start")
+    assert (await ended(store)).reason == "shutdown"
+
+
+async def test_the_session_can_be_gone_on_with(store):
+    held = pause()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        running = asyncio.ensure_future(agent(shutdown, store, [held]).session("s").run("Hello"))
+        await held.reached()
+        shutdown.begin()
+        await running
+    outcome = await Agent(ScriptedModel("Here I am again."), store=store).session("s").run("Are you there?")
+    assert (outcome.status, outcome.text) == ("done", "Here I am again.")
+
+
+async def test_a_tool_that_takes_too_long_is_cancelled(store):
+    held = Held()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=(), tool_seconds=QUICK) as shutdown:
+        running = asyncio.ensure_future(agent(shutdown, store, call("held"), tools=[held.tool]).session("s").run("Go."))
+        await held.started.wait()
+        shutdown.begin()
+        outcome = await running
+    assert (outcome.status, outcome.reason) == ("cancelled", "shutdown")
+    assert str(outcome.messages[-1].tool_results[0].status) == "cancelled"
+    assert not shutdown.left_behind
+
+
+@pytest.mark.parametrize("abortable", [True, False])
+async def test_a_tool_that_ignores_its_cancel_is_left_behind(store, abortable):
+    deaf, started, released = deaf_tool(abortable=abortable)
+    async with asyncio.timeout(SECONDS), Shutdown(signals=(), tool_seconds=QUICK) as shutdown:
+        session = agent(shutdown, store, call("deaf"), tools=[deaf]).session("s")
+        running = asyncio.ensure_future(session.run("Go."))
+        await started.wait()
+        shutdown.begin()
+        outcome = await running
+    assert (outcome.status, outcome.reason) == ("cancelled", "shutdown")
+    assert "it may still be running" in outcome.messages[-1].tool_results[0].text
+    assert shutdown.left_behind
+    assert (await ended(store)).reason == "shutdown"
+    released.set()
+
+
+async def test_a_run_that_begins_too_late_ends_before_the_model_is_asked(store):
+    async with Shutdown(signals=()) as shutdown:
+        late = agent(shutdown, store, "This is never said.")
+        shutdown.begin()
+        outcome = await late.session("s").run("Hello")
+    assert (outcome.status, outcome.reason, outcome.text) == ("cancelled", "shutdown", "")
+    assert (await ended(store)).reason == "shutdown"
+
+
+async def test_a_run_that_is_done_stays_done(store):
+    async with Shutdown(signals=()) as shutdown:
+        outcome = await agent(shutdown, store, "Hello.").session("s").run("Hello")
+        shutdown.begin()
+    assert (outcome.status, (await ended(store)).status) == ("done", "done")
+
+
+async def test_several_sessions_end_together(store):
+    held = [pause() for _ in range(5)]
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        covered = agent(shutdown, store, *[[each] for each in held])
+        running = [asyncio.ensure_future(covered.session(f"s{place}").run("Hello")) for place in range(5)]
+        for each in held:
+            await each.reached()
+        shutdown.begin()
+        outcomes = await asyncio.gather(*running)
+    assert {outcome.reason for outcome in outcomes} == {"shutdown"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_begins_it_and_the_handlers_are_put_back(number):
+    before = signal.getsignal(number)
+    async with asyncio.timeout(SECONDS), Shutdown() as shutdown:
+        assert not shutdown.requested
+        signal.raise_signal(number)
+        await shutdown.wait()
+        assert shutdown.requested
+    assert signal.getsignal(number) is before
+
+
+async def test_the_second_signal_ends_the_process(monkeypatch):
+    codes: list[int] = []
+    monkeypatch.setattr("os._exit", codes.append)
+    async with Shutdown():
+        signal.raise_signal(signal.SIGTERM)
+        assert codes == []
+        signal.raise_signal(signal.SIGHUP)
+    assert codes == [129]
+
+
+async def test_a_signal_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        async with Shutdown() as shutdown:
+            signal.raise_signal(signal.SIGHUP)
+            await asyncio.sleep(0)
+            assert not shutdown.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+async def test_what_must_not_wait_for_the_event_loop_is_done_at_once():
+    told: list[int] = []
+    with Signals([signal.SIGTERM], told.append, at_once=lambda number: told.append(-number)):
+        signal.raise_signal(signal.SIGTERM)
+        assert told == [-signal.SIGTERM]
+        await asyncio.sleep(0)
+    assert told == [-signal.SIGTERM, signal.SIGTERM]
+
+
+def test_signals_on_another_thread_are_refused():
+    found: list[str] = []
+
+    async def catch() -> None:
+        with pytest.raises(UsageError, match="main thread alone") as refused:
+            await Shutdown().__aenter__()
+        found.append(str(refused.value))
+
+    thread = threading.Thread(target=lambda: asyncio.run(catch()))
+    thread.start()
+    thread.join(SECONDS)
+    assert len(found) == 1
+
+
+async def test_a_tool_may_wait_for_the_end_of_the_process(store):
+    """A worker's own tool can see that it has to hurry."""
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+
+        @tool
+        async def serve(context: ToolContext[None]) -> str:
+            """Serve until the end."""
+            asyncio.get_running_loop().call_soon(shutdown.begin)
+            await shutdown.wait()
+            return "served to the end"
+
+        outcome = await agent(shutdown, store, call("serve"), tools=[serve]).session("s").run("Serve.")
+    assert outcome.messages[-1].tool_results[0].text == "served to the end"
+    assert outcome.reason == "shutdown"
