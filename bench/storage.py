@@ -34,9 +34,9 @@ _random = random.Random(7)
 _WORDS = [base64.b32encode(_random.randbytes(4)).decode().strip("=").lower() for _ in range(20_000)]
 
 
-def text() -> str:
+def text(size: int = SIZE) -> str:
     """Words that nobody has said before, about 1 KiB of them."""
-    return " ".join(_random.choices(_WORDS, k=SIZE // 8))
+    return " ".join(_random.choices(_WORDS, k=size // 8))
 
 
 def a_turn(number: int) -> list[list[Event]]:
@@ -78,12 +78,12 @@ def bytes_in(folder: Path) -> int:
 # -- appends -----------------------------------------------------------------------------------------------------------
 
 
-async def together_us(folder: Path, appends: int) -> float:
+async def together_us(folder: Path, appends: int, size: int = SIZE) -> float:
     """Microseconds of CPU for an append and its commit, when many sessions append in one event loop."""
     store = open_store(f"sqlite:{folder / 'together.db'}")
     leases = [await store.acquire(f"s{number}") for number in range(SESSIONS)]
     logs = [Log(store, lease, 0, SYSTEM_CLOCK) for lease in leases]
-    events = [MessageAdded(user(text()), run_id="run") for _ in range(appends)]
+    events = [MessageAdded(user(text(size)), run_id="run") for _ in range(appends)]
 
     async def work(log: Log) -> None:
         for event in events:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import windlass
+import windlass.stores
 import windlass.testing
 from scripts.docstrings import Symbol, source_of
 from windlass.core.event import EVENTS
@@ -39,15 +40,15 @@ PAGES = (
         "agents.md",
         "Agents and sessions",
         "Describe an agent, open a session, run it, stream it, steer it, cancel it.",
-        ("windlass.agent", "windlass.session", "windlass.stream"),
-        ("windlass.session.Overrides",),
+        ("windlass.agent", "windlass.session", "windlass.stream", "windlass.core.inbox"),
+        ("windlass.override.Overrides", "windlass.shutdown.Shutdown"),
     ),
     Page(
         "runs.md",
         "Runs, outcomes and engines",
         "How a run ends, and what authors of engines see of it.",
         ("windlass.core.run", "windlass.core.loop", "windlass.core.proceed"),
-        ("windlass.core.run.Mailbox", "windlass.core.fold.State"),
+        ("windlass.core.mailbox.Mailbox", "windlass.core.fold.State"),
     ),
     Page(
         "tools.md",
@@ -68,6 +69,13 @@ PAGES = (
         "Limits, stop conditions and guardrails",
         "What a run may use, when it ends, and what keeps it from going in circles.",
         ("windlass.core.stop",),
+    ),
+    Page(
+        "budgets.md",
+        "Budgets",
+        "What several runs share. How to use it is in [how-to/budgets](../how-to/budgets.md).",
+        ("windlass.core.ledger",),
+        ("windlass.core.ledger.Reservation", "windlass.core.ledger.budgeted"),
     ),
     Page(
         "wrappers.md",
@@ -91,18 +99,34 @@ PAGES = (
     Page(
         "stores.md",
         "Stores",
-        "Where sessions are kept: the seam, and the stores that are here.",
-        ("windlass.stores",),
+        "Where sessions are kept: the seam, the stores that are here, what wraps them, and how they are looked after.",
+        ("windlass.stores", "windlass.core.store"),
         (
             "windlass.core.store.Store",
+            "windlass.core.store.Searchable",
+            "windlass.core.store.Maintained",
+            "windlass.core.store.StoreSize",
             "windlass.core.store.Immediate",
             "windlass.core.store.Lease",
-            "windlass.core.store.SessionInfo",
             "windlass.stores.memory.MemoryStore",
             "windlass.stores.file.FileStore",
             "windlass.stores.sqlite.SqliteStore",
             "windlass.stores.postgres.PostgresStore",
+            "windlass.stores.namespace.namespaced",
+            "windlass.stores.namespace.derived",
+            "windlass.stores.namespace.Derived",
+            "windlass.stores.listener.listened",
+            "windlass.stores.listener.Listener",
+            "windlass.upkeep.prune",
+            "windlass.upkeep.restore",
         ),
+    ),
+    Page(
+        "replay.md",
+        "Replay, export and import",
+        "A kept session as a recording, and as a document. How to use it is in [how-to/replay](../how-to/replay.md).",
+        ("windlass.replay", "windlass.replay_diff", "windlass.transfer"),
+        ("windlass.transfer.Prefix", "windlass.transfer.Recording", "windlass.transfer.read_document"),
     ),
     Page(
         "events.md",
@@ -136,6 +160,11 @@ PAGES = (
             "windlass.testing.reply",
             "windlass.testing.scripted",
         ),
+        (
+            "windlass.testing.replay.check_replay",
+            "windlass.testing.replay.record",
+            "windlass.testing.replay.Diverged",
+        ),
     ),
 )
 
@@ -150,7 +179,8 @@ def homes() -> dict[str, list[str]]:
     for package in (windlass, windlass.testing):
         for name in package.__all__:
             if name != "__version__":
-                found.setdefault(getattr(package, name).__module__, []).append(name)
+                value = getattr(package, name)
+                found.setdefault(getattr(value, "__module__", f"{package.__name__}.{name}"), []).append(name)
     return found
 
 
@@ -196,6 +226,8 @@ def import_of(symbol: Symbol, public: dict[str, list[str]]) -> str:
     module = symbol.module
     if symbol.name in public.get(module, ()):
         module = "windlass.testing" if module.startswith("windlass.testing") else "windlass"
+    elif module.startswith("windlass.stores.") and symbol.name in windlass.stores.__all__:
+        module = "windlass.stores"
     return f"from {module} import {symbol.name}"
 
 

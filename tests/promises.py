@@ -48,6 +48,16 @@ PROMISES: dict[str, str] = {
     "permission:final": "A question is about the arguments that will run, and its answer is stored before the intent.",
     "permission:one-question": "One question is asked for all the open calls of a reply.",
     "permission:scope": "A verdict reaches as far as its scope says, and can be taken back.",
+    # -- posts, questions, the inbox -----------------------------------------------------------------------------------
+    "posts:anywhere": "Anybody may post to a session, from any process, also while nobody drives it.",
+    "posts:once": "A post counts once, however often it is sent, and what tells it is what takes it.",
+    "posts:late": "A post that comes too late is put away, and changes nothing.",
+    "questions:kept": "A question is kept before anybody is asked, and found again after a crash under the same id.",
+    "questions:once": "A question is answered once, by whoever is first, here or anywhere.",
+    "questions:silence": "Silence, and what is no answer, are a no.",
+    "questions:settled": "What became of a call that asks for it is settled by a person, who is waited for.",
+    "inbox:once": "What an agent waits for is pending, resolved, consumed, and told to the model once.",
+    "inbox:wakes": "What has come from outside can begin a run.",
     # -- watchers ------------------------------------------------------------------------------------------------------
     "watchers:harmless": "A watcher that raises, blocks or hangs hurts neither the run nor the other watchers.",
     "watchers:told": "A watcher that falls behind is told what it missed.",
@@ -60,6 +70,13 @@ PROMISES: dict[str, str] = {
     "log:takeover": "A session whose process has died can be opened at once, and a live one cannot be taken.",
     "log:any-content": "No content can make storing fail, and what was stored is read back.",
     "log:unknown-kinds": "Kinds of a newer version are kept as they came; a critical one stops the reader with advice.",
+    "log:power": "A power cut at any moment loses nothing that was on the disk, and leaves a beginning of the log.",
+    "log:disk-errors": "Whichever operation of the disk fails, once or for good, nothing acknowledged is lost.",
+    "log:fenced": "A driver that was paused and replaced writes nothing more, and begins no effect.",
+    "log:races": "Of processes that want a session at the same moment one gets it, and the others learn who.",
+    "log:same-everywhere": "Every store does what the same small model does, whatever is done in whatever order.",
+    "log:damage": "A damaged file keeps every good entry before and after the damage, and says which are missing.",
+    "log:older-versions": "What an older version has written is read, and a file is brought up to date as a whole.",
     "log:full-disk": "On a full or failing disk what was acknowledged stays, and the error says what happened.",
     "log:foreign-files": "A file that is not ours, damaged or of a newer format is left as it is.",
     # -- after a crash -------------------------------------------------------------------------------------------------
@@ -67,6 +84,25 @@ PROMISES: dict[str, str] = {
     "crash:resume": "A run that was cut off goes on where it was; a call that only reads is made again.",
     "crash:no-second-effect": "A call that may have happened is not made again: its result is unknown.",
     "crash:next-prompt": "A new prompt after a crash closes the old run first, and the repair is appended.",
+    "crash:parked": "A run that was taken up three times and got nowhere is parked.",
+    "crash:one-submission": "A prompt that is sent again under the same name is answered once, also over a crash.",
+    "crash:always": "Every run can be thrown away after any entry, and goes on from the log.",
+    "crash:housekeeping": "Forks, redactions, deletions and posts are done as a whole or not at all.",
+    "crash:shutdown": "A process that is told to end gives its tools time and frees its sessions.",
+    "crash:harness": "The searches for faults find the bugs that are planted for them.",
+    # -- keeping -------------------------------------------------------------------------------------------------------
+    "keeping:forks": "A fork begins like its session, goes its own way, and outlives it.",
+    "keeping:no-byte": "What is redacted or deleted leaves no byte in the store, nor in its search index.",
+    "keeping:search": "A search finds everything that was appended, and what is gone not at all.",
+    "keeping:index": "A search index that is lost or damaged is made anew, and never keeps anybody from appending.",
+    "keeping:backup": "A backup is whole, is made while the store is in use, and becomes a store again.",
+    "keeping:prune": "Retention removes the oldest, and nothing that is driven or waits for an answer.",
+    "keeping:apart": "Parts of a store, and tenants, know nothing of one another.",
+    "keeping:replay": "A session that is replayed with the same agent agrees; a difference is told where it begins.",
+    "keeping:moved": "A session survives the way through a document, and an import replaces nothing.",
+    # -- budgets -------------------------------------------------------------------------------------------------------
+    "budget:holds": "Runs that share a budget never have spent and set aside more than its ceiling.",
+    "budget:last-turn": "Near the end of a budget the model concludes, without tools.",
 }
 
 _LOOP = "tests/core/test_loop.py::test_"
@@ -88,6 +124,28 @@ _CANCEL = "tests/faults/test_cancellation.py::test_"
 _KILL = "tests/faults/test_kill.py::test_"
 _RESUME = "tests/cli/test_resume.py::test_"
 _EVENTS = "tests/docs/test_events.py::test_"
+_DRIVER = "tests/test_driver.py::test_"
+_KEEPING = "tests/test_session_keeping.py::test_"
+_QUESTION = "tests/core/test_question.py::test_"
+_LEDGER = "tests/core/test_ledger.py::test_"
+_MAILBOX = "tests/core/test_mailbox.py::test_"
+_POWER = "tests/faults/test_power.py::test_"
+_DISK = "tests/faults/test_disk.py::test_"
+_RACES = "tests/faults/test_races.py::test_"
+_MACHINE = "tests/stores/test_state_machine.py::test_"
+_POSTGRES = "tests/stores/test_postgres.py::test_"
+_FILE_FAULTS = "tests/stores/test_file_faults.py::test_"
+_FILE_DAMAGE = "tests/stores/test_file_damage.py::test_"
+_FILE_MAILBOX = "tests/stores/test_file_mailbox.py::test_"
+_LINEAGE = "tests/stores/test_file_lineage.py::test_"
+_SQLITE_UPKEEP = "tests/stores/test_sqlite_upkeep.py::test_"
+_TREE = "tests/stores/test_sqlite_tree.py::test_"
+_SEARCH = "tests/stores/test_sqlite_search.py::test_"
+_DAMAGE = "tests/stores/test_sqlite_search_damage.py::test_"
+_UPKEEP = "tests/test_upkeep.py::test_"
+_SHUTDOWN = "tests/test_shutdown.py::test_"
+_REPLAY = "tests/test_replay.py::test_"
+_TRANSFER = "tests/test_transfer.py::test_"
 
 KEPT_BY: dict[str, tuple[str, ...]] = {
     "calls:one-result": (
@@ -220,6 +278,48 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _PERMIT + "a_verdict_for_the_session_is_restored_from_its_log",
         _GATE + "grants_can_be_listed_and_taken_back",
     ),
+    "posts:anywhere": (
+        _DRIVER + "what_another_process_posts_is_found_by_looking",
+        _DRIVER + "a_post_from_another_thread_reaches_the_run",
+        _DRIVER + "a_cancel_from_another_process_ends_the_run",
+        _QUESTION + "an_answer_in_another_process_lets_the_run_go_on",
+        _FILE_MAILBOX + "anybody_can_post_while_a_driver_has_the_log",
+    ),
+    "posts:once": (
+        _DRIVER + "steering_sent_twice_under_one_name_is_told_once",
+        _KEEPING + "what_tells_the_model_is_what_takes_the_answer",
+        _MAILBOX + "resolved_items_are_told_in_one_message_and_their_entries_take_the_posts",
+        _FILE_MAILBOX + "what_was_posted_survives_kill_9",
+        "tests/stores/test_postgres_mailbox.py::test_of_many_that_post_the_same_at_once_one_has_posted_it",
+    ),
+    "posts:late": (
+        _DRIVER + "a_cancel_that_came_too_late_is_put_away_by_the_next_run",
+        _QUESTION + "an_answer_that_came_too_late_is_put_away",
+    ),
+    "questions:kept": (
+        _QUESTION + "a_run_that_nobody_can_answer_for_ends_as_waiting_and_lists_its_questions",
+        _QUESTION + "a_question_that_a_crash_left_open_is_asked_again_under_the_same_id",
+        _QUESTION + "an_answer_that_was_stored_before_a_crash_is_not_asked_for_again",
+        _QUESTION + "a_question_stays_open_under_its_id_however_often_the_run_is_resumed",
+    ),
+    "questions:once": (
+        _QUESTION + "a_question_is_answered_once",
+        _QUESTION + "the_first_answer_counts_whether_it_comes_by_post_or_from_the_handler",
+    ),
+    "questions:silence": (
+        _QUESTION + "a_question_expires_as_a_no",
+        _QUESTION + "a_question_expires_while_somebody_is_being_asked",
+        _QUESTION + "an_answer_that_was_garbled_on_its_way_is_a_no",
+    ),
+    "questions:settled": (_QUESTION + "a_person_settles_a_call_that_asks_for_it",),
+    "inbox:once": (
+        _KEEPING + "an_item_is_pending_then_resolved_then_consumed",
+        _KEEPING + "an_item_is_answered_once_also_by_several_processes",
+    ),
+    "inbox:wakes": (
+        _KEEPING + "an_answer_wakes_the_session",
+        _KEEPING + "whoever_attends_a_session_sees_it_go_on_by_itself",
+    ),
     "watchers:harmless": (
         _FANOUT + "a_watcher_that_raises_is_reported_and_the_others_go_on",
         _FANOUT + "a_plain_watcher_that_never_returns_is_left_behind",
@@ -230,12 +330,59 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _FANOUT + "a_subscription_that_falls_behind_is_told_what_it_missed",
     ),
     "watchers:backpressure": (_FANOUT + "backpressure_loses_nothing_and_holds_little_even_with_many_publishers",),
-    "log:acknowledged-survives": (_FAULTS + "whatever_was_acknowledged_survives_kill_9",),
-    "log:barriers": (_FAULTS + "a_barrier_is_synced_with_all_before_it_and_a_plain_append_is_not",),
+    "log:acknowledged-survives": (
+        _FAULTS + "whatever_was_acknowledged_survives_kill_9",
+        _FILE_FAULTS + "whatever_was_acknowledged_survives_kill_9",
+        "tests/stores/test_postgres_faults.py::test_whatever_was_acknowledged_survives_kill_9",
+    ),
+    "log:barriers": (
+        _FAULTS + "a_barrier_is_synced_with_all_before_it_and_a_plain_append_is_not",
+        _FILE_FAULTS + "a_barrier_is_synced_and_a_plain_append_is_not",
+        _POSTGRES + "only_barriers_wait_for_the_disk",
+    ),
+    "log:power": (
+        _POWER + "what_was_acknowledged_survives_a_power_cut_at_any_moment",
+        _POWER + "a_conversation_goes_on_after_power_cuts_and_no_effect_happens_twice",
+        _POWER + "sessions_in_files_survive_power_cuts_too",
+    ),
+    "log:disk-errors": (
+        _DISK + "whichever_operation_fails_once_the_same_store_goes_on",
+        _DISK + "whichever_operation_fails_for_good_a_new_store_goes_on_later",
+        _FAULTS + "after_a_sync_that_failed_everything_is_written_and_checked_again",
+        _FILE_FAULTS + "a_sync_that_failed_is_never_believed_again",
+    ),
+    "log:fenced": (
+        "tests/faults/test_takeover.py::test_a_driver_that_was_paused_and_replaced_is_fenced",
+        _DRIVER + "a_session_that_is_driven_elsewhere_can_be_taken_over_and_its_driver_is_stopped",
+    ),
+    "log:races": (
+        _RACES + "of_several_processes_that_want_a_session_one_gets_it",
+        _RACES + "of_several_processes_that_take_a_session_over_one_is_left",
+    ),
+    "log:same-everywhere": (
+        _MACHINE + "the_store_in_memory_does_what_the_model_does",
+        _MACHINE + "the_store_of_files_does_what_the_model_does",
+        _MACHINE + "the_store_in_an_sqlite_file_does_what_the_model_does",
+        _MACHINE + "the_store_in_a_postgres_database_does_what_the_model_does",
+    ),
+    "log:damage": (
+        _FILE_DAMAGE + "a_file_cut_off_anywhere_is_repaired_and_goes_on",
+        _FILE_DAMAGE + "a_flipped_byte_costs_at_most_the_append_it_is_in_and_is_found",
+        _FILE_DAMAGE + "a_repair_that_fails_anywhere_loses_nothing",
+    ),
+    "log:older-versions": (
+        "tests/logs/test_museum.py::test_an_old_session_goes_on",
+        "tests/logs/test_museum.py::test_a_run_that_was_cut_off_long_ago_can_be_resumed",
+        "tests/stores/test_sqlite_schema.py::test_a_file_of_format_1_is_brought_up_to_date",
+        "tests/stores/test_sqlite_schema.py::test_a_file_that_could_not_be_brought_up_is_as_it_was",
+        "tests/stores/test_postgres_schema.py::test_tables_of_the_first_format_are_brought_up_to_date",
+    ),
     "log:all-or-nothing": (
         _FAULTS + "an_append_that_fails_before_the_commit_leaves_nothing",
         _FAULTS + "an_append_that_fails_after_the_commit_can_be_repeated",
         _SQLITE + "it_keeps_the_contract",
+        _POSTGRES + "it_keeps_the_contract",
+        "tests/stores/test_file.py::test_it_keeps_the_contract",
         "tests/stores/test_memory.py::test_it_keeps_the_contract",
     ),
     "log:one-driver": (
@@ -245,6 +392,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "log:takeover": (
         _SQLITE + "a_session_whose_holder_is_gone_is_taken_over",
         "tests/stores/test_holder.py::test_a_process_is_dead_when_it_has_ended_though_nobody_has_noticed",
+        _POSTGRES + "the_session_of_a_killed_driver_is_free_when_its_lease_has_ended",
     ),
     "log:any-content": (
         _CODEC + "no_content_can_make_writing_or_reading_fail",
@@ -258,6 +406,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "log:full-disk": (
         _FAULTS + "on_a_full_disk_what_was_acknowledged_stays",
         _FAULTS + "a_full_database_takes_nothing_and_goes_on_when_there_is_room",
+        _FILE_FAULTS + "on_a_full_disk_what_was_acknowledged_stays",
+        "tests/faults/test_full_disk.py::test_a_session_on_a_full_disk_stops_and_goes_on_when_there_is_room",
     ),
     "log:foreign-files": (
         _FILE + "the_database_of_another_program_is_left_as_it_is",
@@ -280,6 +430,89 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "crash:next-prompt": (
         _FOLD + "a_run_that_was_cut_off_is_closed_with_what_it_used",
         _EVENTS + "a_run_that_was_cut_off_has_the_order_that_is_drawn",
+    ),
+    "crash:parked": (
+        _DRIVER + "a_run_that_was_taken_up_three_times_without_progress_is_parked",
+        _DRIVER + "progress_starts_the_count_of_recoveries_anew",
+    ),
+    "crash:one-submission": (
+        _DRIVER + "a_prompt_sent_twice_under_one_name_is_answered_once",
+        _DRIVER + "the_same_prompt_sent_while_it_is_being_answered_waits_for_that_answer",
+        _DRIVER + "a_prompt_that_a_crash_cut_off_goes_on_when_it_is_sent_again",
+    ),
+    "crash:always": (_DRIVER + "a_run_can_be_thrown_away_after_every_append_and_goes_on_from_the_log",),
+    "crash:housekeeping": (
+        _KILL + "no_kill_leaves_a_fork_a_redaction_a_deletion_or_a_post_half_done",
+        _LINEAGE + "whoever_is_killed_while_redacting_forking_or_deleting_leaves_all_in_order",
+    ),
+    "crash:shutdown": (
+        _SHUTDOWN + "tools_that_run_come_to_their_ends_and_nothing_new_begins",
+        _SHUTDOWN + "a_tool_that_takes_too_long_is_cancelled",
+        _SHUTDOWN + "the_session_can_be_gone_on_with",
+    ),
+    "crash:harness": (
+        _KILL + "a_bug_is_found",
+        _KILL + "a_deletion_that_did_not_happen_is_found",
+        _POWER + "barriers_that_are_not_synced_are_found",
+        _POWER + "a_disk_that_lies_about_syncs_is_found",
+        _MACHINE + "the_search_finds_what_is_wrong",
+    ),
+    "keeping:forks": (
+        _KEEPING + "a_fork_goes_its_own_way_from_any_point",
+        _KEEPING + "a_fork_inside_a_run_can_be_gone_on_with",
+        _TREE + "a_hundred_forks_take_next_to_nothing",
+        _TREE + "what_forks_share_is_freed_with_the_last_of_them",
+    ),
+    "keeping:no-byte": (
+        _TREE + "a_redacted_entry_leaves_no_byte",
+        _TREE + "a_deleted_session_leaves_no_byte",
+        _SEARCH + "a_deleted_session_leaves_nothing_in_the_index",
+        "tests/stores/test_file_erase.py::test_a_deleted_session_leaves_no_byte",
+        "tests/core/test_redact.py::test_nothing_that_was_said_is_left",
+        "tests/stores/test_postgres_erasure.py::test_a_deleted_session_leaves_no_row_with_its_text",
+    ),
+    "keeping:search": (
+        _SEARCH + "what_tools_say_is_found_too",
+        _SEARCH + "plain_words_are_data_whatever_is_in_them",
+        _SEARCH + "a_redacted_entry_is_found_by_what_stands_there_now",
+        "tests/stores/test_sqlite_search_processes.py::test_processes_that_share_an_index_find_what_each_of_them_says",
+        "tests/stores/test_postgres_search.py::test_words_are_found_whatever_stands_around_them",
+    ),
+    "keeping:index": (
+        _DAMAGE + "a_damaged_index_is_made_anew",
+        _DAMAGE + "an_older_log_in_the_place_of_a_newer_one_is_noticed",
+        "tests/stores/test_sqlite_search_thread.py::test_appending_goes_on_while_the_index_is_locked",
+    ),
+    "keeping:backup": (
+        _UPKEEP + "a_backup_becomes_a_store_again_and_replaces_none",
+        _SQLITE_UPKEEP + "a_backup_can_be_made_while_the_store_is_in_use_and_opened_where_it_lies",
+        "tests/stores/test_file_upkeep.py::test_a_backup_can_be_opened_and_driven",
+    ),
+    "keeping:prune": (
+        _UPKEEP + "the_oldest_go_first_and_no_more_than_need_be",
+        _UPKEEP + "a_session_that_is_driven_stays_and_the_next_one_goes",
+        _UPKEEP + "a_session_that_waits_for_an_answer_stays_unless_it_is_asked_for",
+    ),
+    "keeping:apart": (
+        "tests/stores/test_namespace.py::test_two_parts_know_nothing_of_each_other",
+        _POSTGRES + "tenants_do_not_see_one_another",
+    ),
+    "keeping:replay": (
+        _REPLAY + "a_session_is_replayed_without_asking_a_model_or_calling_a_tool",
+        _REPLAY + "a_log_that_breaks_off_anywhere_agrees_and_so_does_what_is_resumed_or_begun_after_it",
+        _REPLAY + "other_instructions_are_a_divergence_at_the_first_request",
+    ),
+    "keeping:moved": (
+        _TRANSFER + "a_session_survives_the_way_through_a_document",
+        _TRANSFER + "a_session_of_that_name_is_left_as_it_is",
+    ),
+    "budget:holds": (
+        _LEDGER + "many_runs_at_once_never_spend_more_than_they_share",
+        _LEDGER + "spent_and_set_aside_never_exceed_the_ceiling",
+    ),
+    "budget:last-turn": (
+        _LEDGER + "near_the_end_the_model_concludes_without_tools",
+        _LEDGER + "the_last_answer_is_as_long_as_can_still_be_paid_for",
     ),
 }
 """The tests that keep a promise, by their node ids."""

@@ -30,7 +30,7 @@ from .core.permission import Gate, Grant, Permissions
 from .core.plain import clean
 from .core.run import CancelMode, Engine, Forgotten, Outcome, Run
 from .core.stop import steps_of
-from .core.store import Lease, Log, Post, Store, insisted, wait_through
+from .core.store import Lease, Log, Post, Store, events_of, insisted, wait_through
 from .core.toolbox import Toolbox
 from .models import open_model
 from .outcome import retold
@@ -291,9 +291,9 @@ class Driver:
 
     async def _catch_up(self) -> None:
         """Take into account what has come into the log since we last looked."""
-        for entry in await self.store.read(self.session_id, after=self._head):
-            self._state.apply(entry.event)
-            self._head = entry.seq
+        for event in await events_of(self.store, self.session_id, after=self._head):
+            self._state.apply(event)
+            self._head += 1
 
     # -- what it is made of --------------------------------------------------------------------------------------------
 

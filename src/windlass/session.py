@@ -15,7 +15,7 @@ from .core.clock import new_id
 from .core.error import ConfigError, SessionNotFound, Unsupported, UsageError
 from .core.event import Entry, Event, QuestionAsked, SessionConfigured
 from .core.fanout import Subscription
-from .core.fold import State, fold
+from .core.fold import State, fold, fold_events
 from .core.inbox import INBOX, InboxItem, items_of, resolution
 from .core.loop import direct
 from .core.mailbox import ANSWER, CANCEL, FOLLOW_UP, STEER, letter
@@ -24,7 +24,7 @@ from .core.plain import to_jsonable, to_text
 from .core.question import stated
 from .core.redact import redacted
 from .core.run import CancelMode, Outcome
-from .core.store import Hit, Lease, Log, Post, Searchable, SessionInfo, Store, insisted, wait_through
+from .core.store import Hit, Lease, Log, Post, Searchable, SessionInfo, Store, events_of, insisted, wait_through
 from .driver import Driver, Order, look_at, tell
 from .override import Overrides, as_message, check_mode, check_overrides
 from .stream import RunStream
@@ -192,7 +192,7 @@ class Session:
 
     async def messages(self) -> Sequence[Message]:
         """The conversation as it is kept."""
-        return fold(await self.store.read(self.session_id)).messages
+        return fold_events(await events_of(self.store, self.session_id)).messages
 
     async def watch(self, *, after: int = 0) -> AsyncIterator[Entry]:
         """Every entry of the log after that number, then everything that happens from now on."""
@@ -273,7 +273,7 @@ class Session:
     async def _state(self) -> State:
         """What the log amounts to now."""
         run = self._driver.run
-        return run.state if run is not None else fold(await self.store.read(self.session_id))
+        return run.state if run is not None else fold_events(await events_of(self.store, self.session_id))
 
     async def _say(self, kind: str, message: Message, post_id: str) -> bool:
         check.text(f"session.{kind}", "post_id", post_id)

@@ -113,7 +113,7 @@ class Shutdown:
             self._runs.add(run)
             try:
                 if self.requested:
-                    run.interrupted_by = REASON
+                    run.interrupted_by = REASON  # which is how the loop ends a run before it has begun
                     raise asyncio.CancelledError
                 outcome = await engine(run)
             finally:

@@ -7,6 +7,7 @@ what it left, and writes what was wrong and what happened. Below: the command li
 """
 
 import asyncio
+import importlib
 import itertools
 import os
 import random
@@ -33,9 +34,12 @@ from windlass.testing import ScriptedModel
 TURNS = 6
 MOST_SECONDS = 11.0
 """From the signal to the end of the process."""
-LINES = 70
+LINES = 115
 """What a whole run tells, about."""
 SLOW_SECONDS = 0.05
+SLOW_SHARE = 3
+"""One trial of so many is ended while the slow tool works."""
+SLOW_STARTED = '"kind":"tool_started","call_id":"call-3-a"'
 QUICK_SECONDS = 0.001
 
 
@@ -93,12 +97,13 @@ class Trial:
         self.store = f"sqlite:{folder}/{number}.db"
         self.ledger = f"{folder}/{number}.ledger"
         self.moment = chance.randrange(1, LINES)
+        self.is_slow = number % SLOW_SHARE == 0
         self.chance = chance
         self.told: list[str] = []
 
     def run(self, tell: Callable[[str], object]) -> None:
         """What the child does: the command line, in this process."""
-        sys.stdout = Lines(tell)  # type: ignore[assignment] # as much of a stream as is used
+        sys.stdout = Lines(tell)  # as much of a stream as is used
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - to the end of the process
         order = drive.Order(session_id="s", prompt="go", model="busy", store=self.store, as_json=True)
         with mock.patch.object(drive, "basics", return_value=tools(self.ledger)):
@@ -107,13 +112,17 @@ class Trial:
     def carry_out(self, children: Nursery, findings: Findings) -> None:
         """The whole trial."""
         child = children.fork(self.run)
-        children.until_told(child, self.moment, self.chance)
+        if self.is_slow:
+            children.wait(lambda: child.has_ended or any(SLOW_STARTED in line for line in child.lines))
+        else:
+            children.until_told(child, self.moment, self.chance)
         sent = time.monotonic()
         child.send(signal.SIGTERM)
         children.end(child)
         findings.slowest_seconds = max(findings.slowest_seconds, time.monotonic() - sent)
         self.told = child.lines
-        if child.status != 0:
+        was_over = child.status == -signal.SIGTERM and '"kind":"run_ended"' in "".join(child.lines[-1:])
+        if child.status != 0 and not was_over:  # the last thing that a process does is to put the handlers back
             findings.wrong.append(f"exit code {child.status} after {len(child.lines)} lines: {child.lines[-3:]}")
         auditor = children.fork(self.audit)
         children.end(auditor)
@@ -121,7 +130,11 @@ class Trial:
         findings.seen = dict(
             Counter(findings.seen) + Counter(line for line in auditor.lines if line.startswith("saw "))
         )
-        findings.wrong += [f"{line} (moment {self.moment})" for line in auditor.lines if not line.startswith("saw ")]
+        findings.wrong += [
+            f"{line} ({'slow tool' if self.is_slow else f'moment {self.moment}'})"
+            for line in auditor.lines
+            if not line.startswith("saw ")
+        ]
 
     def audit(self, tell: Callable[[str], object]) -> None:
         """What another child does: look at what is left, and go on with it."""
@@ -199,6 +212,7 @@ def main(folder: str, count: int, seed: str) -> Findings:
     """All trials, one after the other, until something is wrong."""
     findings = Findings()
     register("busy", Model)
+    importlib.import_module("windlass.stores.sqlite_writer")  # what each child would load by itself
     bell = Bell()
     for number in itertools.islice(itertools.count(), count):
         with nursery(bell) as children:

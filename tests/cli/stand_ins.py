@@ -48,7 +48,8 @@ async def deaf() -> str:
 @tool(effect="read")
 async def sleep() -> str:
     """Wait for a thread that does not end."""
-    return await asyncio.to_thread(time.sleep, 3600)
+    await asyncio.to_thread(time.sleep, 3600)
+    return "never"
 
 
 @tool(effect="read")

@@ -21,7 +21,7 @@ def forked(windlass):
 def test_a_fork_begins_like_the_session_and_goes_its_own_way(windlass):
     result = windlass("sessions", "fork", "beta", "new")
     assert (result.exit_code, result.stdout) == (0, "new\n")
-    assert result.stderr == 'session new begins with 10 entries; windlass run -s new "…"\n'
+    assert result.stderr == 'session new begins with 10 entries; go on with: windlass run -s new "…"\n'
     windlass("run", "-q", "-s", "new", "Calculate 1 + 1")
     assert "says: 2" in windlass("sessions", "show", "new").stdout
     assert "says: 2" not in windlass("sessions", "show", "beta").stdout

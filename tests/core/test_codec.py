@@ -300,7 +300,10 @@ def test_several_events_of_an_older_version_are_brought_up(form):
     assert decode_events(old, version=1) == [Custom("n"), RunEnded("done")]
 
 
-@pytest.mark.parametrize("raw", [b"", b"[", b"[{]", b'[{"kind":"run_ended"}]', b"[1]", b"\x00", b"\x91\x01", b"\x92\x80"])
+DAMAGED = (b"", b"[", b"[{]", b'[{"kind":"run_ended"}]', b"[1]", b"\x00", b"\x91\x01", b"\x92\x80")
+
+
+@pytest.mark.parametrize("raw", DAMAGED)
 def test_damage_among_several_events_is_told_as_such(raw):
     with pytest.raises(msgspec.DecodeError):
         decode_events(raw)

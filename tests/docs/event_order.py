@@ -14,18 +14,32 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.pages import ROOT
-from windlass import Agent, PermissionRequest, Permissions, ProviderDown, Session, Verdict, retried, tool
+from windlass import (
+    Agent,
+    PermissionRequest,
+    Permissions,
+    ProviderDown,
+    Session,
+    ToolContext,
+    Verdict,
+    later,
+    retried,
+    tool,
+)
 from windlass.core.event import (
     CancelRequested,
     Entry,
     Event,
     MessageAdded,
     PermissionDecided,
+    QuestionAnswered,
+    QuestionAsked,
     ReplyDiscarded,
     ReplyFinished,
     RunEnded,
     RunResumed,
     RunStarted,
+    RunWaiting,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -55,6 +69,12 @@ async def delete(path: str) -> str:
 async def charge(crowns: int) -> str:
     """Charge an amount."""
     return f"{crowns} charged"
+
+
+@tool
+async def order(what: str, context: ToolContext[None]) -> str:
+    """Order something, which is delivered later."""
+    return await context.add_to_inbox("delivery", what)
 
 
 class Meeting:
@@ -96,6 +116,28 @@ async def denied_call() -> list[Entry]:
 
     model = ScriptedModel(call("delete", path="notes.txt"), "I may not.")
     return await _seen(model, tools=[delete], permission=Permissions(handler=person))
+
+
+async def waiting() -> list[Entry]:
+    recorder = Recorder()
+    model = ScriptedModel(call("delete", path="notes.txt"), "It is gone.")
+    agent = Agent(model, tools=[delete], permission=Permissions(handler=later), watchers=[recorder])
+    session = agent.session()
+    (question,) = (await session.run("Hello")).questions
+    await session.answer(question.ask_id, answer=True)
+    await session.resume()
+    return recorder.entries
+
+
+async def inbox() -> list[Entry]:
+    recorder = Recorder()
+    model = ScriptedModel(call("order", what="rope"), "Ordered.", "It is here.")
+    session = Agent(model, tools=[order], watchers=[recorder]).session()
+    await session.run("Hello")
+    (item,) = await session.inbox()
+    await session.resolve(item.item_id, "40 metres")
+    await session.wake()
+    return recorder.entries
 
 
 async def retry() -> list[Entry]:
@@ -142,7 +184,7 @@ async def repair(folder: Path) -> list[Entry]:
 
 
 RUNS = {"plain-answer": plain_answer, "tool-turn": tool_turn, "parallel-tools": parallel_tools}
-RUNS |= {"denied-call": denied_call, "retry": retry, "cancel": cancel}
+RUNS |= {"denied-call": denied_call, "waiting": waiting, "inbox": inbox, "retry": retry, "cancel": cancel}
 CRASHES = {"crash": crash, "resume": resume, "repair": repair}
 """These begin with a process that is killed, and need a folder for its store."""
 
@@ -206,14 +248,14 @@ def draw(entries: Iterable[Entry]) -> str:
     branch = [top]
     for event in [entry.event for entry in entries]:
         text = label(event)
-        if isinstance(event, RunEnded):
+        if isinstance(event, (RunEnded, RunWaiting)):
             del branch[2:]  # a turn that was cut off has no end of its own
         if isinstance(event, DELTAS) and branch[-1].below and branch[-1].below[-1].text == text:
             continue
         node = branch[-1].add(text)
         if isinstance(event, (RunStarted, RunResumed, TurnStarted)):
             branch.append(node)
-        elif isinstance(event, RunEnded):
+        elif isinstance(event, (RunEnded, RunWaiting)):
             del branch[1:]
         elif isinstance(event, TurnEnded) and len(branch) > 2:
             branch.pop()
@@ -239,10 +281,10 @@ def detail_of(event: Event) -> str:
             return f"{name}: {result.status}"
         case PermissionDecided(tool=name, allow=allow):
             return f"{name}: {'allowed' if allow else 'denied'}"
-        case ReplyDiscarded(reason=reason):
-            return reason
-        case CancelRequested(mode=mode):
-            return mode
+        case QuestionAsked(about=word) | QuestionAnswered(source=word):
+            return word
+        case ReplyDiscarded(reason=word) | CancelRequested(mode=word):
+            return word
         case RunEnded(status=status, reason=reason):
             return f"{status}: {reason}" if reason else status
         case _:

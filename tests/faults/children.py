@@ -1,4 +1,4 @@
-"""A process that drives conversations and may be killed or paused at any time. Above: `trial.py`. Below: Windlass.
+"""A process that drives conversations and may be killed or paused at any time. Above: `scene.py`. Below: Windlass.
 
 It takes each conversation from wherever it finds it to its end, so it may die and be started any number of times. It
 tells what outsiders can know: every entry that it has seen stored, every request that reached the model, every call
@@ -16,11 +16,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from tests.faults.mistakes import MISTAKES
 from tests.faults.plan import FORBIDDEN, STEERING, Item, plan, reply_to
+from tests.faults.tools import tools
 from tests.transcript import assert_valid
-from windlass import Agent, Permissions, Request, ToolContext, Verdict, open_store, tool
-from windlass.core import call as preparing
-from windlass.core import faults, loop
+from windlass import Agent, Permissions, Request, Verdict, open_store
+from windlass.core import faults
 from windlass.core.clock import new_id
 from windlass.core.error import Fenced, SessionBusy, UsageError
 from windlass.core.event import Entry, RunStarted, SessionOpened, ToolFinished
@@ -34,9 +35,6 @@ from windlass.stores.postgres import PostgresStore
 from windlass.testing import ScriptedModel
 
 Tell: TypeAlias = Callable[[str], object]
-
-CRITICAL_SECONDS = 0.0005
-"""How long a tool is under way before and after its effect: there it can be killed too."""
 
 LETTERS = 5
 """What is posted from outside."""
@@ -78,7 +76,7 @@ class Order(msgspec.Struct, frozen=True):
 def drive(order: Order, tell: Tell) -> None:
     """Take the conversations to their ends, in this process."""
     if order.bug:
-        BUGS[order.bug]()
+        MISTAKES[order.bug]()
     if order.faults:
         faults.arm_from(order.faults)
     asyncio.run(_drive(order, tell))
@@ -223,79 +221,6 @@ async def read(place: Place, session_id: str) -> list[Entry]:
 def checksum(messages: Sequence[Message]) -> int:
     """Tells one history from another."""
     return zlib.crc32(msgspec.json.encode(list(messages)))
-
-
-# -- tools -------------------------------------------------------------------------------------------------------------
-
-
-def tools(ledger: str) -> list[Any]:
-    """One of each kind: what may happen once, asked for or not; what may be repeated; a function on a thread."""
-
-    def write(context: ToolContext, what: str) -> None:
-        """One line for each effect. A receiver that is idempotent knows a key that it has seen."""
-        file = os.open(ledger, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
-        os.write(file, f"{context.name} {context.idempotency_key} {what}\n".encode())
-        os.close(file)
-
-    async def do(context: ToolContext, what: str) -> str:
-        await asyncio.sleep(CRITICAL_SECONDS)
-        write(context, what)
-        await asyncio.sleep(CRITICAL_SECONDS)
-        return f"did {what}"
-
-    @tool(permission=True)
-    async def pay(what: str, context: ToolContext) -> str:
-        """Pays."""
-        return await do(context, what)
-
-    @tool
-    async def mail(what: str, context: ToolContext) -> str:
-        """Sends a letter."""
-        return await do(context, what)
-
-    @tool(parallel=False)
-    def sign(what: str, context: ToolContext) -> str:
-        """Signs, on a thread."""
-        write(context, what)
-        return f"did {what}"
-
-    @tool(effect="idempotent")
-    async def put(what: str, context: ToolContext) -> str:
-        """Puts something somewhere."""
-        return await do(context, what)
-
-    @tool(effect="read")
-    async def look(what: str, context: ToolContext) -> str:
-        """Looks."""
-        return await do(context, what)
-
-    return [pay, mail, sign, put, look]
-
-
-# -- bugs, to see that the test finds them -----------------------------------------------------------------------------
-
-
-def rerun_unknown_calls() -> None:
-    """Forget that a call had begun before the crash."""
-    prepared = preparing.prepared
-
-    async def forgetful(run: Any, call: Any) -> Any:
-        run.state.started.pop(call.call_id, None)
-        return await prepared(run, call)
-
-    preparing.prepared = forgetful
-
-
-def store_no_intents() -> None:
-    """Begin effects without saying so."""
-
-    async def nothing(_run: Any, _wave: Any) -> None:
-        pass
-
-    loop.intend = nothing
-
-
-BUGS = {"rerun unknown calls": rerun_unknown_calls, "store no intents": store_no_intents}
 
 
 if __name__ == "__main__":

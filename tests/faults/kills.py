@@ -34,7 +34,8 @@ class KillTrial(msgspec.Struct, tag=True, frozen=True):
         poster = scene.fork_poster(sessions) if chance.random() < 0.3 else None
         kills: list[str] = []
         for kill in self.kills:
-            if not killed(scene, sessions, kill, chance):
+            child = scene.fork(sessions, faults=armed(kill), afresh=chance.random() < 0.3)
+            if not die(children, child, kill, chance):
                 break
             kills.append(kill_name(kill))
         if poster is not None:
@@ -45,19 +46,6 @@ class KillTrial(msgspec.Struct, tag=True, frozen=True):
         for neighbour in neighbours:
             wrong += scene.audit(["n"], neighbour)
         return scene.closed(Report(len(kills), wrong, kills, last.seconds))
-
-
-def killed(scene: Scene, sessions: Sequence[str], kill: str, chance: random.Random) -> bool:
-    """Let a process run until it is killed; `False` when it came to its end before that."""
-    afresh = chance.random() < 0.3
-    if not kill.startswith("after "):
-        child = scene.fork(sessions, faults=kill, afresh=afresh)
-        scene.nursery.end(child)
-    else:
-        child = scene.fork(sessions, afresh=afresh)
-        scene.nursery.until_told(child, int(kill.removeprefix("after ")), chance)
-        scene.nursery.kill(child)
-    return child.was_killed
 
 
 class ClerkTrial(msgspec.Struct, tag=True, frozen=True):
@@ -78,8 +66,8 @@ class ClerkTrial(msgspec.Struct, tag=True, frozen=True):
         seen, wrong = list[str](), list[str]()
         for number, kill in enumerate(self.kills):
             name = f"clerk-{number}"
-            clerk = self._killed(name, kill, children, chance)
-            if clerk.was_killed:
+            clerk = children.fork(partial(keep_house, self.place, name, armed(kill), self.lies))
+            if die(children, clerk, kill, chance):
                 seen.append(kill_name(kill))
             judge = children.fork(partial(complain, self.place, name, clerk.lines))
             children.end(judge)
@@ -88,15 +76,20 @@ class ClerkTrial(msgspec.Struct, tag=True, frozen=True):
             shutil.rmtree(self.folder)
         return Report(len(seen), wrong, seen)
 
-    def _killed(self, name: str, kill: str, children: Nursery, chance: random.Random) -> Child:
-        armed = kill if "=" in kill else ""
-        clerk = children.fork(partial(keep_house, self.place, name, armed, self.lies))
-        if armed:
-            children.end(clerk)
-        else:
-            children.until_told(clerk, int(kill.removeprefix("after ")), chance)
-            children.kill(clerk)
-        return clerk
+
+def armed(kill: str) -> str:
+    """The fault points of a process that is to be killed so."""
+    return kill if "=" in kill else ""
+
+
+def die(children: Nursery, child: Child, kill: str, chance: random.Random) -> bool:
+    """Let a process run until it is killed; `False` when it came to its end before that."""
+    if armed(kill):
+        children.end(child)
+    else:
+        children.until_told(child, int(kill.removeprefix("after ")), chance)
+        children.kill(child)
+    return child.was_killed
 
 
 def kill_name(kill: str) -> str:

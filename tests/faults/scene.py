@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.faults.auditor import Effect, Evidence, Testimony, violations
+from tests.faults.auditor import violations
 from tests.faults.children import Order, Place, Tell, drive, post
+from tests.faults.evidence import Effect, Evidence, Testimony
 from tests.faults.plan import plan
 from tests.faults.report import Report
 from tests.faults.zygote import Child, Nursery

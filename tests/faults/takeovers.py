@@ -39,7 +39,7 @@ class TakeoverTrial(msgspec.Struct, tag=True, frozen=True):
         last = scene.fork([PROMPTS_ONLY])
         children.end(last)
         done = was_alive and "p opened" in second.lines
-        ends = [line.split(" ")[1] for line in first.lines[-1:] if done]
+        ends = [line.removeprefix("p ").partition(" ")[0] for line in first.lines[-1:] if done]
         return scene.closed(Report(int(done), scene.audit([PROMPTS_ONLY], last), ends, last.seconds))
 
 

@@ -42,12 +42,11 @@ def at_points(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTr
     for number in itertools.count():
         passing, place = divmod(number, len(points))
         first = f"{points[place]}=kill@{1 + passing % MOST_PASSINGS}"
-        if points[place] in of_stores and passing % 2:
+        second = f"{chance.choice(points)}=kill@{chance.randint(1, 3)}"
+        yield KillTrial(*next(places), f"{seed} {number}", [first, second])
+        if points[place] in of_stores:
             more = [f"{chance.choice(of_stores)}=kill@{chance.randint(1, ROUNDS)}" for _ in range(2)]
             yield ClerkTrial(*next(places), f"{seed} {number}", [first, *more])
-        else:
-            second = f"{chance.choice(points)}=kill@{chance.randint(1, 3)}"
-            yield KillTrial(*next(places), f"{seed} {number}", [first, second])
 
 
 def several(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTrial]:
@@ -92,7 +91,8 @@ def for_each_store(**counts: int) -> pytest.MarkDecorator:
 @for_each_store(sqlite=150, file=50, postgres=30)
 def test_after_a_kill_at_a_fault_point_another_process_goes_on(search, places, kind, count):
     trials = at_points(places(kind), f"points {kind}")
-    tally = search(f"kill -9 at fault points, {kind}", trials, count, long_count=10 * count)
+    enough = max(count, 4 * len(faults.names()))  # so that there is one for each
+    tally = search(f"kill -9 at fault points, {kind}", trials, enough, long_count=10 * enough)
     assert set(faults.names()) <= set(tally.seen), "a point that nobody passes is none"
 
 
@@ -120,8 +120,8 @@ def test_no_kill_leaves_a_fork_a_redaction_a_deletion_or_a_post_half_done(search
 
 
 def test_a_conversation_that_nobody_kills_comes_to_its_end(workshop, places):
-    at = places("sqlite")
-    tally = workshop.carry_out([KillTrial(*next(at), f"nobody {number}", []) for number in range(8)])
+    at = itertools.islice(places("sqlite"), 8)
+    tally = workshop.carry_out(KillTrial(folder, place, folder, []) for folder, place in at)
     assert (tally.wrong, tally.trials, tally.done) == ([], 8, 0)
 
 
@@ -153,12 +153,13 @@ def test_run_tool_kill_resume(tmp_path, point):
 )
 def test_a_bug_is_found(workshop, places, bug, found):
     """The auditor can fail: two mistakes that would double effects do not get past it."""
-    kills = [f"loop.effect_done=kill@{passing}" for passing in range(1, 5)]
-    at = places("sqlite")
-    tally = workshop.carry_out(KillTrial(*next(at), f"{bug} {kill}", [kill], bug) for kill in kills * 3)
+    at = itertools.islice(places("sqlite"), 12)
+    kills = itertools.cycle([f"loop.effect_done=kill@{passing}" for passing in range(1, 5)])
+    tally = workshop.carry_out(KillTrial(folder, place, bug, [next(kills)], bug) for folder, place in at)
     assert any(found in violation for violation in tally.wrong), tally.wrong
 
 
 def test_a_deletion_that_did_not_happen_is_found(workshop, places):
-    tally = workshop.carry_out([ClerkTrial(*next(places("sqlite")), "a lie", ["after 1000"], lies=True)])
+    folder, place = next(places("sqlite"))
+    tally = workshop.carry_out([ClerkTrial(folder, place, "a lie", ["after 1000"], lies=True)])
     assert any("is none of the 1 things that it may be" in violation for violation in tally.wrong), tally.wrong

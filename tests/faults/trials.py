@@ -14,10 +14,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tests.faults.children import Order, Place, Tell, drive, tools
+from tests.faults.children import Order, Place, Tell, drive
 from tests.faults.kills import ClerkTrial, KillTrial
 from tests.faults.races import RaceTrial
 from tests.faults.takeovers import TakeoverTrial
+from tests.faults.tools import tools
 from tests.faults.zygote import Bell, nursery
 from windlass.stores import postgres_database  # noqa: F401 - loaded once, and not in each child
 

@@ -105,7 +105,7 @@ def test_ids_that_are_numbered_like_their_entries_are_one_run():
 
 @pytest.mark.parametrize("is_merged", [False, True])
 async def test_an_id_is_known_wherever_it_is_in_the_log(path, store, monkeypatch, is_merged):
-    monkeypatch.setattr(sqlite_merge, "MERGED", 1500 if is_merged else 10**9)
+    monkeypatch.setattr(sqlite_merge, "MERGED", 200 if is_merged else 10**9)
     lease = await store.acquire("s")
     log = [Entry(seq, 1.0, Custom("d"), f"{'w' if seq % 4 else 'post'}-{seq}") for seq in range(1, 30)]
     for entry in log:

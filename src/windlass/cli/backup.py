@@ -3,7 +3,7 @@
 import click
 
 from .home import store_option, store_spec, use_store
-from .screen import Screen, json_line
+from .screen import Screen, json_line, one_line
 
 
 @click.command()
@@ -42,4 +42,4 @@ def _tell(*, as_json: bool, store: str, backup: str, text: str) -> None:
     if as_json:
         Screen().say(json_line(msgspec.json.encode({"store": store, "backup": backup})) + "\n")
     else:
-        Screen().note(text)
+        Screen().note(one_line(text))

@@ -26,7 +26,7 @@ from .ask import TerminalQuestion
 from .home import how_to_answer, kept_grants, no_session, store_spec
 from .interrupt import Interrupts
 from .report import JsonReport, TextReport
-from .screen import OutputFailed, Screen, can_ask, report_error, warn
+from .screen import OutputFailed, Screen, can_ask, one_line, report_error, warn
 
 DEFAULT_MODEL: Final = "demo"
 CUT_SHORT: Final = 3
@@ -160,7 +160,10 @@ async def _follow(session: Session, begin: Begin, show: Show, interrupts: Interr
 def _concluded(outcome: Outcome[Any] | None, interrupts: Interrupts) -> int:
     """The exit code of a run, and a line about every end but a good one."""
     if outcome is None or outcome.status == "cancelled":
-        report_error("the run was cancelled; what was finished is kept")
+        if interrupts.is_shutdown:
+            warn("the run was ended; what was finished is kept")
+        else:
+            report_error("the run was cancelled; what was finished is kept")
         return interrupts.exit_code if interrupts.came else 1
     if isinstance(outcome.error, WindlassError):
         report_error(str(outcome.error))
@@ -172,7 +175,9 @@ def _concluded(outcome: Outcome[Any] | None, interrupts: Interrupts) -> int:
         return 0
     if outcome.status == "waiting":
         for question in outcome.questions:
-            report_error(f"a question is open: {question.text}; {how_to_answer(outcome.session_id, question)}")
+            report_error(
+                f"a question is open: {one_line(question.text)}; {how_to_answer(outcome.session_id, question)}"
+            )
         return CUT_SHORT
     more = "allow more with --max-turns, or " if outcome.reason == "max_turns" else ""
     report_error(f"the run ended before it was done ({outcome.status}: {outcome.reason}); {more}go on with the session")

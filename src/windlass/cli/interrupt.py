@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from windlass.agent import Agent
 from windlass.shutdown import LAST_SECONDS, SIGNALS, TOOL_SECONDS, Shutdown, Signals
 
-SPARE_SECONDS: Final = 0.7
+SPARE_SECONDS: Final = 0.5
 """How long it may take to store what was finished. Then the process ends, be its event loop stuck or not."""
 
 

@@ -12,7 +12,7 @@ import click
 from windlass.core.error import UsageError
 
 from .home import store_option, use_session
-from .screen import Screen, json_line
+from .screen import Screen, json_line, one_line
 from .sessions_show import inbox_row
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def inbox(session_id: str, *, as_json: bool, store: str | None) -> None:
     for item in items:
         screen.say((json_line(msgspec.json.encode(item)) if as_json else inbox_row(item)) + "\n")
     if not items and not as_json:
-        screen.note(f"nothing is in the inbox of session {session_id}")
+        screen.note(one_line(f"nothing is in the inbox of session {session_id}"))
 
 
 @click.command()
@@ -142,4 +142,4 @@ def _tell(done: dict[str, Any], text: str, *, as_json: bool) -> None:
     if as_json:
         Screen().say(json_line(msgspec.json.encode(done)) + "\n")
     else:
-        Screen().note(text)
+        Screen().note(one_line(text))

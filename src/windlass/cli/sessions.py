@@ -73,7 +73,7 @@ def rename(session_id: str, title: str, *, as_json: bool, store: str | None) -> 
     if as_json:
         Screen().say(json_line(msgspec.json.encode({"session_id": session_id, "title": title})) + "\n")
     else:
-        Screen().note(f"session {session_id} is called {title!r} now")
+        Screen().note(one_line(f"session {session_id} is called {title!r} now"))
 
 
 @sessions.command()
@@ -101,7 +101,7 @@ def rm(context: click.Context, /, session_id: str, *, yes: bool, as_json: bool, 
     if as_json:
         Screen().say(json_line(msgspec.json.encode({"session_id": session_id, "removed": removed})) + "\n")
     else:
-        Screen().note(f"session {session_id} is not there any more")
+        Screen().note(one_line(f"session {session_id} is not there any more"))
 
 
 for command in (show, fork, tree, export, import_, du, prune):

@@ -49,7 +49,8 @@ def export(session_id: str, *, output: str, force: bool, as_json: bool, store: s
         done = {"session_id": session_id, "file": output, "entries": len(document["entries"]), "bytes": len(data)}
         screen.say(json_line(msgspec.json.encode(done)) + "\n")
     else:
-        screen.note(f"session {session_id} is in {output}: {len(document['entries'])} entries, {len(data):,} bytes")
+        entries = len(document["entries"])
+        screen.note(one_line(f"session {session_id} is in {output}: {entries} entries, {len(data):,} bytes"))
 
 
 @click.command("import")
@@ -76,7 +77,7 @@ def import_(file: str, *, name: str | None, as_json: bool, store: str | None) ->
     made = str(msgspec.json.decode(info)["session_id"])
     screen = Screen()
     screen.say((json_line(info) if as_json else one_line(made)) + "\n")
-    screen.note(f"session {made} is there; windlass sessions show {made}")
+    screen.note(one_line(f"session {made} is there; see it with: windlass sessions show {made}"))
 
 
 def write_file(path: str, data: bytes, *, replace: bool) -> None:

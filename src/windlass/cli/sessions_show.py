@@ -48,11 +48,11 @@ def _tell(screen: Screen, session_id: str, entries: "Sequence[Entry]", posts: "S
         screen.say(line + "\n")
     for question in state.questions:
         if question.ask_id not in answered:
-            screen.note(how_to_answer(session_id, question))
+            screen.note(one_line(how_to_answer(session_id, question)))
     if state.interrupted and not state.waiting:
-        screen.note(f"the last run was cut off; finish it with: windlass resume {session_id}")
+        screen.note(one_line(f"the last run was cut off; finish it with: windlass resume {session_id}"))
     elif answered:
-        screen.note(f"the last run can go on; windlass resume {session_id}")
+        screen.note(one_line(f"the last run can go on; windlass resume {session_id}"))
 
 
 def _transcript(state: "State") -> Iterator[str]:

@@ -35,7 +35,8 @@ def fork(session_id: str, new_id: str | None, *, at: int | None, as_json: bool, 
         raise no_session(session_id)
     screen = Screen()
     screen.say((json_line(msgspec.json.encode(info)) if as_json else one_line(info.session_id)) + "\n")
-    screen.note(f'session {info.session_id} begins with {info.entries} entries; windlass run -s {info.session_id} "…"')
+    name = one_line(info.session_id)
+    screen.note(f'session {name} begins with {info.entries} entries; go on with: windlass run -s {name} "…"')
 
 
 @click.command()

@@ -82,13 +82,13 @@ def prune(
     counts what `windlass sessions du` shows for each session. A session that somebody drives is never removed, and one
     that waits for an answer only with --waiting-too. Forks stay whole when the session they were forked from goes.
     """
-    from windlass import upkeep
+    from windlass.upkeep import expendable, remove
 
     if older_than is None and keep is None and max_bytes is None:
         raise click.UsageError("there is nothing to go by; say at least one of --older-than, --keep and --max-bytes")
 
     async def choose(opened: "Store") -> "list[SessionInfo]":
-        return await upkeep.expendable(
+        return await expendable(
             opened,
             older_than_seconds=older_than,
             keep=keep,
@@ -105,7 +105,7 @@ def prune(
         return
     if not yes:
         _confirm(context, screen, chosen)
-    removed = use_store(store, lambda opened: upkeep.remove(opened, chosen))
+    removed = use_store(store, lambda opened: remove(opened, chosen))
     _list(screen, removed, as_json=as_json)
     skipped = len(chosen) - len(removed)
     screen.note(f"removed {len(removed)} sessions{f'; {skipped} have been used meanwhile' if skipped else ''}")

@@ -130,17 +130,29 @@ def pack_events(events: Sequence[Event]) -> bytes:
 
 def decode_events(raw: bytes, *, critical: Collection[str] = (), version: int = VERSION) -> list[Event]:
     """The events that `encode_events` or `pack_events` wrote; `critical` has the kinds that their writer marked so."""
-    is_json = raw[:1] == b"["  # in MessagePack, this would be a number
-    if version == VERSION:
-        try:
-            return (_all_in_json if is_json else _all_packed).decode(raw)
-        except msgspec.ValidationError:
-            pass  # a kind that is not known, most likely: one by one, each is kept or told
+    known = decode_known_events(raw, version=version)
+    if known is not None:
+        return known
+    is_json = _is_json(raw)
     bodies = _bodies_in_json.decode(raw) if is_json else [_encoder.encode(body) for body in _bodies_packed.decode(raw)]
     return [
         decode_event(bytes(body), critical=bool(critical) and _kinds.decode(body).kind in critical, version=version)
         for body in bodies
     ]
+
+
+def decode_known_events(raw: bytes, *, version: int = VERSION) -> list[Event] | None:
+    """As `decode_events`, for events of this version whose kinds are all known; `None` when one is not."""
+    if version != VERSION:
+        return None
+    try:
+        return (_all_in_json if _is_json(raw) else _all_packed).decode(raw)
+    except msgspec.ValidationError:
+        return None  # a kind that is not known, most likely: one by one, each is kept or told
+
+
+def _is_json(raw: bytes) -> bool:
+    return raw[:1] == b"["  # in MessagePack, this would be a number
 
 
 _bodies_in_json = msgspec.json.Decoder(list[msgspec.Raw])

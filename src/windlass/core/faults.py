@@ -66,6 +66,11 @@ def point(name: str) -> None:
         _pass(name)
 
 
+def is_armed() -> bool:
+    """Whether anything happens at any point."""
+    return bool(_armed)
+
+
 def names() -> tuple[str, ...]:
     """The points that can be armed."""
     return tuple(POINTS)

@@ -345,9 +345,16 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
 
 def fold(entries: Iterable[Entry]) -> State:
     """The state that a log amounts to."""
+    return fold_events([entry.event for entry in entries])
+
+
+def fold_events(events: Iterable[Event]) -> State:
+    """The state that the events of a log amount to."""
     state = State()
-    for entry in entries:
-        state.apply(entry.event)
+    for event in events:
+        change = _CHANGES.get(type(event))
+        if change is not None and not event.path:
+            change(state, event)
     return state
 
 

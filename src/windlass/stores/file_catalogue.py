@@ -27,9 +27,11 @@ class Catalogue:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._known: dict[tuple[str, int | None], tuple[_Stamp, Summary | None]] = {}
+        self._told: set[str] = set()
+        """The files that could not be read when they were last listed, of which a warning has told."""
 
     def info(self, session_id: str) -> SessionInfo | None:
-        """The line of one session; `None` when there is none, or it holds nothing."""
+        """The line of one session; `None` when there is none, or it holds nothing. Raises `OSError`."""
         return self._line(place_of(self._folder, session_id).log)
 
     def _line(self, path: str) -> SessionInfo | None:
@@ -51,6 +53,18 @@ class Catalogue:
             return None
         return SessionInfo(own.session_id, entries, own.created_at, updated_at, name or beginning, parent, at)
 
+    def _line_if_readable(self, path: str) -> SessionInfo | None:
+        """For a list, which has other lines to show: a file that cannot be read is left out, and a warning says so."""
+        try:
+            info = self._line(path)
+        except (OSError, StoreError) as error:
+            if path not in self._told:
+                _log.warning("the file %r is not listed: %s", path, error)
+            self._told.add(path)
+            return None
+        self._told.discard(path)
+        return info
+
     def _shared(self, own: Summary) -> list[Summary]:
         """What the files say that a fork is read through, as far as it shares them; the nearest first."""
         parts: list[Summary] = []
@@ -68,7 +82,7 @@ class Catalogue:
         return parts
 
     def _summary(self, path: str, upto: int | None = None) -> Summary | None:
-        """What a file says, from memory if it has not changed."""
+        """What a file says, from memory if it has not changed. Raises `OSError`, and remembers nothing then."""
         try:
             stamp = _stamp(path)
             known = self._known.get((path, upto))
@@ -99,7 +113,7 @@ class Catalogue:
             if file.name.endswith(LOG) and file.is_file(follow_symlinks=False):
                 session_id = id_of(file.name.removesuffix(LOG))
                 if session_id is None or session_id.startswith(prefix):
-                    info = self._line(path)
+                    info = self._line_if_readable(path)
                     if info is not None and info.session_id.startswith(prefix):
                         found.append(info)
         found.sort(key=lambda info: (info.updated_at, info.created_at, info.session_id), reverse=True)
@@ -113,10 +127,8 @@ def _stamp(path: str) -> _Stamp:
 
 
 def _read(path: str, upto: int | None) -> tuple[Summary | None, Exception | None]:
-    """What a file says, or why it cannot be understood. Raises `FileNotFoundError`."""
+    """What a file says, or why it cannot be understood. Raises `OSError`."""
     try:
         return summary_of(path, upto), None
-    except FileNotFoundError:
-        raise
-    except (OSError, msgspec.DecodeError, StoreError) as error:
+    except (msgspec.DecodeError, StoreError) as error:
         return None, error

@@ -77,8 +77,11 @@ class Folder:
         lock = take_lock(place, take_over=take_over)
         try:
             now = self._clock.now()
+            verified = self._verified.pop(session_id, None)
+            if verified is not None and verified.fence != lock.claim.fence:
+                verified = None
             lock.write(Claim(self._next_fence(lock.claim.fence), lock.claim.synced, this_process(now)))
-            log, found = open_log(place, lock, now, self._verified.pop(session_id, None))
+            log, found = open_log(place, lock, now, verified)
         except BaseException:
             lock.close()
             raise
@@ -198,14 +201,9 @@ class Folder:
 
     def compact(self, session_id: str) -> None:
         """Erase the posts that a session has taken which nobody drives. Raises `SessionBusy` when somebody does."""
-        place = place_of(self.path, session_id)
-        lock = take_lock(place)
-        try:
-            self._compact(place, lambda: _sync(place.log, os.O_RDONLY))
-        finally:
-            lock.close()
+        self.release(self.acquire(session_id))
 
-    def _compact(self, place: Place, sync: Callable[[], None]) -> None:
+    def _compact(self, place: Place, sync: Callable[[], object]) -> None:
         def taken(posts: list[Post]) -> set[str]:
             gone = self._taken(place.session_id, posts)
             if gone:
@@ -234,7 +232,10 @@ class Folder:
             if look(new).head:
                 raise SessionExists(_exists(session_id, new_id))
             with folder_lock(self.path):
-                self._make_fork(new, *self._forkable(session_id, at))
+                header, at = self._forkable(session_id, at)
+                self._make_fork(new, header, at)
+            with contextlib.suppress(OSError):  # it only helps to notice a loss
+                lock.write(Claim(lock.claim.fence, at))
         finally:
             lock.close()
         self._verified.pop(new_id, None)
@@ -253,12 +254,27 @@ class Folder:
 
     def _make_fork(self, new: Place, parent: Header, at: int) -> None:
         source = place_of(self.path, parent.id)
-        _sync(source.log, os.O_RDONLY)  # what the fork relies on must not be lost after it
+        self._make_certain(source, at)  # what the fork relies on must not be lost after it
         _sync(mark_of(source), os.O_RDONLY | os.O_CREAT)
         sync_folder(self.path)
         key, now = new_key(), self._clock.now()
         header = Header("session", FORK_FORMAT, new.session_id, "", "", now, key, parent.id, parent.own_key, at)
         close_file(rewrite(new, header, []))
+
+    def _make_certain(self, place: Place, at: int) -> None:
+        """Have the first entries of a log on the disk, however often a sync has failed before."""
+        driven = self._driven(place.session_id)
+        if driven is not None and driven.sync():
+            return
+        if claim_of(place).synced < at:
+            with contextlib.suppress(SessionBusy):  # another process has it, and would know of a sync that failed
+                owner = self.acquire(place.session_id)
+                try:
+                    owner.sync()
+                finally:
+                    self.release(owner)
+                return
+        _sync(place.log, os.O_RDONLY)
 
     def delete(self, session_id: str) -> None:
         """Erase all files of a session, but for what its forks need."""

@@ -40,6 +40,9 @@ class Claim(msgspec.Struct, frozen=True):
     holder: Holder | None = None
 
 
+_claims = msgspec.json.Decoder(Claim)  # made here, since two threads may read their first claim at the same moment
+
+
 class SessionLock:
     """A lock that this process holds."""
 
@@ -108,7 +111,15 @@ def _locked(place: Place, descriptor: int, *, take_over: bool) -> SessionLock | 
         return None if was_deleted else SessionLock(place.lock, descriptor)
     if _try_lock(descriptor, fcntl.LOCK_SH):
         return None  # somebody was only looking, as we are now
-    raise _refusal(place, _claim_in(descriptor).holder, take_over=take_over)
+    holder = _claim_in(descriptor).holder
+    if not _is_told(holder):
+        return None  # whoever has just got it is about to write who it is
+    raise _refusal(place, holder, take_over=take_over)
+
+
+def _is_told(holder: Holder | None) -> bool:
+    """Whether this is who holds the lock. One that has died is not: another has the lock, and has not told yet."""
+    return holder is not None and (holder.machine != this_process(0.0).machine or holder.is_alive)
 
 
 def claim_of(place: Place) -> Claim:
@@ -144,15 +155,13 @@ def _claim_in(descriptor: int) -> Claim:
     """What a file says; nothing when that cannot be understood."""
     line = first_line(descriptor, os.fstat(descriptor).st_size, 0)
     try:
-        return msgspec.json.decode(line.body, type=Claim) if line else Claim()
+        return _claims.decode(line.body) if line else Claim()
     except msgspec.DecodeError:
         return Claim()
 
 
 def _refusal(place: Place, holder: Holder | None, *, take_over: bool) -> SessionBusy | Unsupported:
-    """A holder that has died is not the one: another process has the lock, and has not told yet."""
-    is_dead = holder is not None and holder.machine == this_process(0.0).machine and not holder.is_alive
-    driver = "another process" if holder is None or is_dead else holder
+    driver = "another process" if holder is None else holder
     driven = f"session {place.session_id!r} is being driven by {driver}"
     if take_over:
         return Unsupported(

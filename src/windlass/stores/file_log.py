@@ -29,6 +29,8 @@ from .file_survey import FORMAT, Header, Kept, Survey, header_line, survey
 class Verified(NamedTuple):
     """A file as this process left it: when it is still that one, it need not be looked through again."""
 
+    fence: int
+    """Of the lease that it was left by: nobody else may have had the session since, and failed to sync it."""
     stamp: tuple[int, int, int, int]
     head: int
     header: Header
@@ -47,7 +49,9 @@ _labels = msgspec.json.Decoder(_Label)
 class FileLog:
     """Appends to a file, until it is closed. Owns the lock."""
 
-    def __init__(self, place: Place, lock: SessionLock, descriptor: int, head: int, header: Header) -> None:
+    def __init__(
+        self, place: Place, lock: SessionLock, descriptor: int, head: int, header: Header, *, is_sound: bool = True
+    ) -> None:
         self.lease = Lease(place.session_id, lock.claim.fence)
         self.head = head
         """The number of the last entry."""
@@ -66,7 +70,8 @@ class FileLog:
         """Held while another file takes the place of this one, so that nobody reads one with the size of the other."""
         self._descriptor = descriptor
         self._identity = identity(descriptor)
-        self._is_sound = True
+        self._is_sound = is_sound
+        """Whether what was written can be made to last by a sync; otherwise only by writing it once more."""
         self._is_closed = False
 
     def append_now(self, entries: Sequence[Entry]) -> bool:
@@ -108,20 +113,25 @@ class FileLog:
             self._check_in_place()
             self._check_end()
             with self._naming_errors():
-                found = survey(self._descriptor, self.size, self._place)
+                found = survey(self._descriptor, self.size, self._place, self.head)
                 entries = replaced(found.entries, entry.seq, body)
                 if entries is None:
                     raise Conflict(not_there(self.lease.session_id, entry.seq, self.head))
                 remove_leftovers(self._place.log)
                 with erasing(self._place.log):
                     self._put(entries)
-            self._say_synced()
 
-    def sync(self) -> None:
-        """Make all that is acknowledged last. Raises `OSError`."""
+    def sync(self) -> bool:
+        """Make all that is acknowledged last; `False` when it is closed. Raises `OSError` and `StoreError`."""
         with self._turn:
-            if not self._is_closed:
+            if self._is_closed:
+                return False
+            if not self._is_sound:
+                self._renew()
+            else:
                 self._sync()
+                self._say_synced()
+            return True
 
     def opened(self) -> tuple[int, int]:
         """A descriptor of its own to read the file by, and how many bytes of it are acknowledged. Raises `OSError`."""
@@ -134,7 +144,8 @@ class FileLog:
             if self._is_closed:
                 return None
             self._is_closed = True
-            left = Verified(stamp_of(self._descriptor), self.head, self.header) if self._is_sound else None
+            stamp = stamp_of(self._descriptor)
+            left = Verified(self.lease.fence, stamp, self.head, self.header) if self._is_sound else None
             close_file(self._descriptor)
             self._lock.close()
             return left
@@ -180,7 +191,7 @@ class FileLog:
             self._is_sound = False
 
     def _sync(self) -> None:
-        """Make the file last. A sync that failed once may succeed the next time without having written anything."""
+        """Make the file last. A sync that failed may succeed the next time without having written anything."""
         try:
             sync_data(self._descriptor)
         except OSError:
@@ -194,10 +205,11 @@ class FileLog:
     def _renew(self) -> None:
         """Write a new file, because nobody knows what the disk holds of the old one, and go on with that."""
         path = self._place.log
+        self._check_in_place()
         with self._naming_errors():
             source = open_file(path, os.O_RDONLY)
             try:
-                found = survey(source, self.size, self._place, self._lock.claim.synced)
+                found = survey(source, self.size, self._place, self.head)
             finally:
                 close_file(source)
             if found.header != self.header or found.head != self.head or not found.is_sound:
@@ -216,6 +228,7 @@ class FileLog:
         self._is_sound = False  # until its name lasts
         sync_folder(os.path.dirname(self._place.log))  # noqa: PTH120 - a string
         self._is_sound = True
+        self._say_synced()
 
     @contextlib.contextmanager
     def _naming_errors(self) -> Generator[None, None, None]:
@@ -238,7 +251,7 @@ class FileLog:
         """Nothing to add when the log holds these very entries at these numbers; else they do not fit."""
         first, last = entries[0].seq, entries[-1].seq
         with self._naming_errors():
-            held = survey(self._descriptor, self.size, self._place).entries
+            held = survey(self._descriptor, self.size, self._place, self.head).entries
             if 0 < first <= self.header.at:
                 folder = os.path.dirname(self._place.log)  # noqa: PTH120 - a string
                 held = [*shared_by(folder, self.header, first - 1).entries, *held]
@@ -267,7 +280,10 @@ def open_log(place: Place, lock: SessionLock, now: float, verified: Verified | N
             descriptor = repair(descriptor, found, header)
         if found.head < lock.claim.synced:
             lock.write(msgspec.structs.replace(lock.claim, synced=found.head))
-        log = FileLog(place, lock, descriptor, found.head, header)
+        is_certain = (
+            found.head <= lock.claim.synced
+        )  # otherwise a sync may have failed, of which nothing is left to see
+        log = FileLog(place, lock, descriptor, found.head, header, is_sound=is_certain)
         log.fresh = found.entries
         return log, found
     except BaseException:

@@ -19,8 +19,11 @@ Opened = Callable[[], tuple[int, int]]
 _TRIES: Final = 20
 
 
-def look(place: Place, synced: int = 0, opened: Opened | None = None) -> Survey:
-    """A survey of the file of a session; with `opened`, of one that this process drives. Raises `OSError`."""
+def look(place: Place, synced: int | None = None, opened: Opened | None = None) -> Survey:
+    """A survey of the file of a session; with `opened`, of one that this process drives. Raises `OSError`.
+
+    Entries up to `synced` are known to have been on the disk; all of them, when it is not said.
+    """
     found = Survey(place, 0, synced)
     for _ in range(_TRIES):
         try:
@@ -61,7 +64,7 @@ def _open(place: Place) -> tuple[int, int]:
     return descriptor, os.fstat(descriptor).st_size
 
 
-def _look_again(descriptor: int, place: Place, synced: int) -> Survey:
+def _look_again(descriptor: int, place: Place, synced: int | None) -> Survey:
     """Bad bytes at the end are the beginning of an append, while there is a driver."""
     is_growing = is_driven(place)
     found = survey(descriptor, os.fstat(descriptor).st_size, place, synced)

@@ -1,6 +1,7 @@
 """What a list says about a session, from the beginning and the end of its file. Above: `file_catalogue.py`."""
 
 import os
+from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
@@ -10,8 +11,9 @@ from windlass.core.codec import decode_entry
 from windlass.core.error import StoreError
 
 from .file_access import close_file, open_file, read_at
-from .file_name import LOG, Place, id_of, name_of
-from .file_record import Line, first_line, scan
+from .file_lock import claim_of
+from .file_name import LOG, Place, id_of, name_of, place_of
+from .file_record import Damage, Line, first_line, scan
 from .file_survey import Header, Kept, header_in, seq_of, survey
 from .listing import renamed_to, title_of
 
@@ -61,7 +63,11 @@ def summary_of(path: str, upto: int | None = None) -> Summary | None:
         if not size:
             return None
         header = header_in(first_line(descriptor, size, 0), path)
-        place = Place(_id_of(path, header), path, path, path, crc32(_id_of(path, header).encode()))
+        session_id = _id_of(path, header)
+        if path.endswith(LOG):
+            place = place_of(os.path.dirname(path), session_id)  # noqa: PTH120 - a string
+        else:
+            place = Place(session_id, path, path, path, crc32(session_id.encode()))
         if upto is not None:
             return _at(descriptor, size, place, header, upto)
         return _now(descriptor, size, place, header)
@@ -82,7 +88,7 @@ def _id_of(path: str, header: Header | None) -> str:
 def _now(descriptor: int, size: int, place: Place, header: Header | None) -> Summary:
     first_at, beginning = _beginning(descriptor, size, place.seed)
     created_at = header.created_at if header is not None else first_at
-    last = _last(descriptor, size, place.seed)
+    last = _last(descriptor, size, place)
     if last is None:
         return Summary(place.session_id, header, created_at)
     name = ""
@@ -132,12 +138,15 @@ def _beginning(descriptor: int, size: int, seed: int) -> tuple[float, str]:
     return at or 0.0, title
 
 
-def _last(descriptor: int, size: int, seed: int) -> _Label | None:
+def _last(descriptor: int, size: int, place: Place) -> _Label | None:
     """The last entry of the last append that is complete; `None` when there is none."""
     count = _CHUNK
     while True:
         start = max(size - count, 0)
-        pieces = scan(descriptor, size, seed, start, _CHUNK)
+        pieces = list(scan(descriptor, size, place.seed, start, _CHUNK))
+        if _has_hole(pieces, start):
+            entries = survey(descriptor, size, place, claim_of(place).synced).entries
+            return _labels.decode(entries[-1].body) if entries else None
         found = [
             piece.body for piece in pieces if isinstance(piece, Line) and not piece.has_more and seq_of(piece.body)
         ]
@@ -146,3 +155,8 @@ def _last(descriptor: int, size: int, seed: int) -> _Label | None:
         if not start:
             return None
         count *= 8
+
+
+def _has_hole(pieces: Sequence[Line | Damage], start: int) -> bool:
+    """Whether there are bad bytes between lines. The first ones may be the end of a line, or the header."""
+    return any(isinstance(piece, Damage) and piece.start > start for piece in pieces[:-1])

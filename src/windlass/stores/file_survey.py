@@ -58,6 +58,11 @@ class _Version(msgspec.Struct, frozen=True):
     format: int
 
 
+# Made here, and not when they are first used: that may be on two threads at once, which msgspec does not stand.
+_headers = msgspec.json.Decoder(Header)
+_versions = msgspec.json.Decoder(_Version)
+
+
 class Kept(NamedTuple):
     """An entry that is as it was written."""
 
@@ -81,7 +86,7 @@ NO_PROBLEMS: Final = Problems()
 class Survey:
     """What was found, while it is being found: `survey` gives a finished one."""
 
-    def __init__(self, place: Place, size: int, synced: int) -> None:
+    def __init__(self, place: Place, size: int, synced: int | None = None) -> None:
         self.place = place
         self.size = size
         self.header: Header | None = None
@@ -93,6 +98,8 @@ class Survey:
         """Bytes that are no entries, or say the same number a second time."""
         self.is_untidy = False
         """Whether entries are out of order, a line lacks its end, an append its last line, or the file its header."""
+        self.has_lost_tail = False
+        """Whether good lines are among the bad bytes, because they lie behind a hole that no sync covers."""
         self._synced = synced
         self._seen: set[int] = set()
 
@@ -116,8 +123,8 @@ class Survey:
     def problems(self) -> Problems:
         """What is wrong."""
         missing = self.gaps
-        if self.head < self._synced:
-            missing.append((self.head + 1, self._synced))
+        if self.head < (synced := self._synced or 0):
+            missing.append((self.head + 1, synced))
         return Problems(tuple(self.bad), self.is_untidy, tuple(missing))
 
     @property
@@ -130,7 +137,7 @@ class Survey:
 
     def ignore_tail(self) -> None:
         """Take the bad bytes at the end for what they are while somebody writes: the beginning of an append."""
-        if self.bad and self.bad[-1].end == self.size:
+        if self.bad and self.bad[-1].end == self.size and not self.has_lost_tail:
             self.size = self.bad.pop().start
 
     def fill(self, descriptor: int) -> None:
@@ -144,8 +151,12 @@ class Survey:
                 self.bad.append(piece)
                 is_broken = True
                 continue
+            if is_broken and self._is_cut_off(piece, pending):
+                self.bad.append(Damage(piece.start, piece.end))
+                self.has_lost_tail = True
+                continue
             if is_broken:  # the rest of that append is damaged, but more was stored after it
-                self._keep_all(pending)
+                self._keep_all(pending, self._synced)
                 is_broken = False
             if piece.has_more:
                 pending.append(piece)
@@ -154,7 +165,7 @@ class Survey:
                 self._keep(line, has_more=True)
             pending.clear()
             self._keep(piece, has_more=False)
-        self._keep_all(pending, self._synced)
+        self._keep_all(pending, self._synced or 0)
         self.bad = _merged(self.bad)
         self.entries.sort()
 
@@ -173,6 +184,21 @@ class Survey:
         self.header, self.base = header, header.at
         self.is_untidy |= not line.is_ended
         return line.end
+
+    def _is_cut_off(self, line: Line, before: Sequence[Line]) -> bool:
+        """Whether a line behind bad bytes was never synced, and neither was what may have stood in their place.
+
+        A disk that loses power may have written the one and not the other. Damage to what was synced is another thing:
+        it says nothing about what was stored later.
+        """
+        synced, seq = self._synced, seq_of(line.body)
+        if synced is None or seq <= synced:
+            return False
+        if before or self.entries or self.header is not None:
+            reached = seq_of(before[-1].body) if before else self.head
+        else:
+            reached = -1  # the header itself is damaged, and nothing else need be missing
+        return reached >= synced or seq > synced + 1
 
     def _keep_all(self, lines: list[Line], most: int | None = None) -> None:
         """Keep what is left of an append; with `most`, only entries that were stored for certain."""
@@ -193,8 +219,12 @@ class Survey:
         entries.append(Kept(seq, has_more, line.body))
 
 
-def survey(descriptor: int, size: int, place: Place, synced: int = 0) -> Survey:
-    """Look at the first `size` bytes of a session's file; entries up to `synced` are known to have been stored."""
+def survey(descriptor: int, size: int, place: Place, synced: int | None = None) -> Survey:
+    """Look at the first `size` bytes of a session's file.
+
+    Entries up to `synced` are known to have been on the disk. Those above it count as far as there is no hole: there
+    the log ends. When it is not said, a hole is a damage like any other, and what lies behind it counts.
+    """
     found = Survey(place, size, synced)
     found.fill(descriptor)
     is_empty = found.header is None and not found.entries and not synced
@@ -212,11 +242,11 @@ def header_in(line: Line | None, path: str) -> Header | None:
     """What the first line of a file says; `None` when it is no header. Raises `StoreError` for one of the future."""
     if line is None or not line.body.startswith(_HEADER_BEGINS):
         return None
-    version = msgspec.json.decode(line.body, type=_Version).format
+    version = _versions.decode(line.body).format
     if version > FORK_FORMAT:
         known = f"this version knows {FORK_FORMAT} at most"
         raise StoreError(f"{path!r} has format {version}, and {known}: upgrade windlass")
-    return msgspec.json.decode(line.body, type=Header)
+    return _headers.decode(line.body)
 
 
 def seq_of(body: bytes) -> int:
@@ -236,7 +266,8 @@ def report(found: Survey, *, is_repaired: bool) -> str:
         name = os.path.basename(found.place.quarantine)  # noqa: PTH119 - the name alone
         fate = f"were set aside in {name!r}" if is_repaired else "stay there until the session is driven again"
         places = "one place" if len(bad) == 1 else f"{len(bad)} places"
-        told.append(f"{count} bytes in {places} are no entries, and {fate}")
+        kind = "are no entries, or follow what never reached the disk," if found.has_lost_tail else "are no entries,"
+        told.append(f"{count} bytes in {places} {kind} and {fate}")
     elif is_untidy:
         told.append("its lines were in disorder")
     if missing:

@@ -1,7 +1,8 @@
 """Looks after a folder of sessions: what it takes, what can go, a copy of it. Above: `file.py`. Below: the folder.
 
 A copy is taken while others write: each file up to its last complete append. The posts for a session are copied before
-its log, so that one which is taken meanwhile is in both, and none in neither.
+its log, so that one which is taken meanwhile is in both, and none in neither. So is what is known to be on the disk: it
+is in the copy then.
 """
 
 # ruff: noqa: PTH102, PTH104, PTH118, PTH119, PTH120 - paths are strings
@@ -19,7 +20,7 @@ from .file_access import close_file, open_file, read_at, sync_data, sync_folder,
 from .file_erase import TEMPORARY, discard, is_leftover, new_name, remove_leftover
 from .file_folder import Folder
 from .file_lineage import settle, trunks_in
-from .file_lock import folder_lock
+from .file_lock import Claim, claim_of, folder_lock, take_lock
 from .file_look import header_at, look
 from .file_name import FORKED, LOCK, LOG, MAILBOX, QUARANTINE, TRUNK, Place, id_of, mailbox_of, place_of
 from .file_repair import rewrite
@@ -133,12 +134,26 @@ def _compact(folder: Folder, session_id: str) -> None:
 
 def _copy_all(source: str, target: str) -> None:
     files = [file.name for file in _files(source) if not is_leftover(file.name)]
-    order = {MAILBOX: 0, LOG: 1, TRUNK: 1, FORKED: 2, QUARANTINE: 2}
+    order = {MAILBOX: 0, LOCK: 0, LOG: 1, TRUNK: 1, FORKED: 2, QUARANTINE: 2}
     for rank in sorted(set(order.values())):
         for name in files:
             ending = os.path.splitext(name)[1]  # noqa: PTH122 - a string
-            if order.get(ending) == rank:
+            if order[ending] != rank:
+                continue
+            if ending == LOCK:
+                _copy_claim(os.path.join(source, name), os.path.join(target, name))
+            else:
                 _copy(os.path.join(source, name), os.path.join(target, name), is_log=rank < order[FORKED])
+
+
+def _copy_claim(source: str, target: str) -> None:
+    """Who drives a session does not drive its copy."""
+    claim = claim_of(Place("", "", source, "", 0))
+    lock = take_lock(Place("", "", target, "", 0))
+    try:
+        lock.write(Claim(claim.fence, claim.synced))
+    finally:
+        lock.close()
 
 
 def _copy(source: str, target: str, *, is_log: bool) -> None:

@@ -55,6 +55,10 @@ class Holder(msgspec.Struct, frozen=True):
         return f"process {self.pid} on {self.host!r} since {since}"
 
 
+# Made here, and not when it is first used: that may be on two threads at once, which msgspec does not stand.
+_holders = msgspec.json.Decoder(Holder)
+
+
 def this_process(since: float) -> Holder:
     """We ourselves, as holder of a lease that is taken now."""
     pid = os.getpid()
@@ -67,7 +71,7 @@ def parse_holder(text: str | None) -> Holder | None:
     if not text:
         return None
     try:
-        return msgspec.json.decode(text, type=Holder)
+        return _holders.decode(text)
     except msgspec.DecodeError:
         return None
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from windlass.core import faults
 from windlass.core.clock import SYSTEM_CLOCK, Clock
-from windlass.core.event import Entry
+from windlass.core.event import Entry, Event
 from windlass.core.store import Hit, Lease, Post, SessionInfo, StoreSize, Syntax, uninterrupted
 
 from .listing import check_count, check_page, check_session_id
@@ -21,7 +21,7 @@ from .place import checked_path
 from .refusal import check_post
 from .sqlite_connection import Connection
 from .sqlite_lease import give_back, take
-from .sqlite_log import addition, append, entries_in, lineage
+from .sqlite_log import Stretch, addition, append, entries_in, events_in, lineage
 from .sqlite_post import add_post, encoded, waiting
 from .sqlite_tree import Forking, delete, fork, redact
 
@@ -85,6 +85,15 @@ class SqliteStore:
             writer.indexer.noticed()
             faults.point("store.append.after_commit")
 
+    def append_soon(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> "asyncio.Future[None]":
+        """As `append`, which shares its transaction with whatever comes at the same time."""
+        writer = self._opened()
+        stored = writer.append(partial(append, addition(lease, entries), writer.notes), sync=sync)
+        writer.indexer.noticed()
+        if faults.is_armed():
+            stored.add_done_callback(lambda _: faults.point("store.append.after_commit"))
+        return stored
+
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
         """As `append`; `False` for a barrier, and while the file is busy or not open yet."""
         if not entries:
@@ -103,6 +112,12 @@ class SqliteStore:
         check_session_id(session_id)
         check_count("after", after)
         return await self._opened().read(partial(_read, session_id, after))
+
+    async def events(self, session_id: str, *, after: int = 0) -> "list[Event]":
+        """As `read`, without numbers, ids and times, and so in less time."""
+        check_session_id(session_id)
+        check_count("after", after)
+        return await self._opened().read(partial(_events, session_id, after))
 
     async def post(self, session_id: str, post: Post) -> bool:
         """Keep a post until the session's driver takes it; `False` when one of this id was there already."""
@@ -242,13 +257,22 @@ async def _to_the_end(work: Awaitable[None]) -> None:
 
 
 def _read(session_id: str, after: int, connection: Connection) -> "list[Entry]":
-    entries: list[Entry] = []
-    for key, head in connection.execute(_FIND, (session_id,)).fetchall():
-        for stretch in lineage(connection, key, head):
-            if stretch.upto > after:
-                wanted = stretch._replace(after=max(after, stretch.after))
-                entries += entries_in(connection, wanted, session_id)
-    return entries
+    wanted = _stretches(session_id, after, connection)
+    return [entry for each in wanted for entry in entries_in(connection, each, session_id)]
+
+
+def _events(session_id: str, after: int, connection: Connection) -> "list[Event]":
+    wanted = _stretches(session_id, after, connection)
+    return [event for each in wanted for event in events_in(connection, each, session_id)]
+
+
+def _stretches(session_id: str, after: int, connection: Connection) -> "list[Stretch]":
+    return [
+        stretch._replace(after=max(after, stretch.after))
+        for key, head in connection.execute(_FIND, (session_id,)).fetchall()
+        for stretch in lineage(connection, key, head)
+        if stretch.upto > after
+    ]
 
 
 def _infos(statement: str, values: tuple[str | int, ...], connection: Connection) -> "list[SessionInfo]":

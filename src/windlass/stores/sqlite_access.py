@@ -10,14 +10,14 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Generator
-from typing import Any, Final
+from typing import Final
 
 import apsw
 
 from windlass.core.error import StoreError
 
 from .sqlite_connection import Connection
-from .sqlite_file import BUSY_SECONDS, close, connect, identity, store_error, transact
+from .sqlite_file import BUSY_SECONDS, close, connect, identity, log_file, store_error, sync_log, transact
 from .sqlite_turns import hurry, relax
 
 CHECKPOINT_PAGES: Final = 1000
@@ -130,8 +130,7 @@ class Access:
                 f"what was taken out of the store {self.path!r} is still on the disk, though nobody finds it there, "
                 "because another process kept reading: call vacuum() when that has ended"
             ) from error
-        with self._log_file() as log:
-            log.xSync(apsw.SQLITE_SYNC_FULL)  # or it might be as long as it was after a loss of power
+        sync_log(self.path, self.vfs)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -174,21 +173,11 @@ class Access:
 
     def _write_log_again(self, _connection: Connection) -> None:
         """Give the system all of the log once more, and sync it. Nobody else adds to it: this has SQLite's lock."""
-        with self._log_file() as log:
+        with log_file(self.path, self.vfs) as log:
             size = log.xFileSize()
             for offset in range(0, size, _CHUNK):
                 log.xWrite(log.xRead(min(_CHUNK, size - offset), offset), offset)
             log.xSync(apsw.SQLITE_SYNC_FULL)
-
-    @contextlib.contextmanager
-    def _log_file(self) -> Generator[Any]:
-        """SQLite's log, which bears none of its locks: opening and closing it disturbs nobody."""
-        flags = [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_WAL, 0]
-        log = apsw.VFSFile(self.vfs or "", f"{self.path}-wal", flags)
-        try:
-            yield log
-        finally:
-            log.xClose()
 
     def _grown(self, _connection: Connection, _name: str, pages: int) -> int:
         """Called by SQLite after each commit, which must not fail any more."""

@@ -4,7 +4,7 @@ A copy appears under its name whole or not at all, and what has that name alread
 """
 
 # pathlib would cost every start milliseconds:
-# ruff: noqa: PTH105, PTH108, PTH120, PTH123
+# ruff: noqa: PTH104, PTH105, PTH108, PTH120, PTH123
 import contextlib
 import os
 from collections.abc import Generator
@@ -47,6 +47,8 @@ def _publish(place: str, path: str, *, replace: bool) -> None:
             raise ConfigError(
                 f"{path!r} has come into being, and has been left as it is: choose another path"
             ) from None
+        except OSError:
+            os.rename(place, path)  # where a file can have but one name
     if hasattr(os, "O_DIRECTORY"):  # a name lasts only if its folder does
         descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -6,9 +6,11 @@ A file that is not ours is refused and left as it is.
 
 # pathlib would cost every start milliseconds:
 # ruff: noqa: PTH116
+import contextlib
 import os
 import time
-from typing import Final, TypeVar, cast
+from collections.abc import Generator
+from typing import Any, Final, TypeVar, cast
 
 import apsw
 
@@ -41,6 +43,13 @@ PRAGMA trusted_schema = OFF;
 PRAGMA cell_size_check = ON;
 PRAGMA secure_delete = ON;
 PRAGMA journal_size_limit = 67108864;
+"""
+
+# A session is read as a whole, and by default SQLite keeps less than a long one takes. It fills only as far as needed.
+_PRAGMAS_TO_READ: Final = """
+PRAGMA trusted_schema = OFF;
+PRAGMA cell_size_check = ON;
+PRAGMA cache_size = -32768;
 """
 
 _ADVICE: Final[dict[type[apsw.Error], str]] = {
@@ -111,10 +120,27 @@ def connect_to_read(path: str, vfs: str | None = None) -> Connection:
         connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs))
         connection.set_busy_timeout(BUSY_SECONDS * 1000)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.execute("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON")
+        connection.execute(_PRAGMAS_TO_READ).fetchall()
     except apsw.Error as error:
         raise store_error(error, path) from error
     return connection
+
+
+@contextlib.contextmanager
+def log_file(path: str, vfs: str | None) -> Generator[Any]:
+    """SQLite's log, which bears none of its locks: opening and closing it disturbs nobody."""
+    flags = [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_WAL, 0]
+    log = apsw.VFSFile(vfs or "", f"{path}-wal", flags)
+    try:
+        yield log
+    finally:
+        log.xClose()
+
+
+def sync_log(path: str, vfs: str | None) -> None:
+    """SQLite does not sync the end of its log when it cuts it: after a loss of power it might be as long as before."""
+    with log_file(path, vfs) as log:
+        log.xSync(apsw.SQLITE_SYNC_FULL)
 
 
 def identity(path: str) -> tuple[int, int]:

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 
 from windlass.core import faults
 from windlass.core.error import Conflict, Fenced
-from windlass.core.event import Entry
+from windlass.core.event import Entry, Event
 from windlass.core.store import Lease
 
 from .listing import renamed_to, title_of
 from .sqlite_connection import Connection
 from .sqlite_label import UNNUMBERED, number_of, split, top_of
 from .sqlite_merge import MOST_LOOSE, cost_of
-from .sqlite_row import Row, TextOf, entries_in_row, heads_of, holes_of, new_row
+from .sqlite_row import Row, TextOf, entries_in_row, events_in_row, heads_of, holes_of, new_row
 from .sqlite_schema import ADD_BLOB, ADD_ROW
 
 _ADVANCE: Final = """
@@ -150,10 +150,19 @@ def lineage(connection: Connection, key: int, upto: int) -> list[Stretch]:
 def entries_in(connection: Connection, stretch: Stretch, session_id: str) -> list[Entry]:
     """The entries of a stretch, in order. The id of the session is for the message when one is damaged."""
     text_of = text_from(connection)
-    first, last = stretch.after + 1, stretch.upto
-    return [
-        entry for row in rows_in(connection, stretch) for entry in entries_in_row(row, first, last, text_of, session_id)
-    ]
+    entries: list[Entry] = []
+    for row in rows_in(connection, stretch):
+        entries += entries_in_row(row, stretch.after + 1, stretch.upto, text_of, session_id)
+    return entries
+
+
+def events_in(connection: Connection, stretch: Stretch, session_id: str) -> list[Event]:
+    """As `entries_in`, without their ids and times."""
+    text_of = text_from(connection)
+    events: list[Event] = []
+    for row in rows_in(connection, stretch):
+        events += events_in_row(row, stretch.after + 1, stretch.upto, text_of, session_id)
+    return events
 
 
 def rows_in(connection: Connection, stretch: Stretch) -> list[Row]:

@@ -48,7 +48,7 @@ def merge(connection: Connection, key: int) -> None:
     groups = list(_groups([Row._make(row) for row in connection.execute(_LOOSE, (key,))]))
     for place, group in enumerate(groups, 1):
         rows = _merge(connection, key, group)
-        if place < len(groups) or group[0].holes or sum(map(cost_of, group)) >= MERGED:
+        if place < len(groups) or group[0].holes or sum(len(row.body) for row in group) >= MERGED:
             sealed = rows[-1].last
             for row in rows:
                 add_labels(connection, key, row)
@@ -66,7 +66,7 @@ def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
             yield group
             group, size = [], 0
         group.append(row)
-        size += cost_of(row)
+        size += len(row.body)
     if group:
         yield group
 

@@ -5,7 +5,6 @@ very long are cut out of the body, compressed and kept by their hash in a table 
 kept once; `holes` tells where they were.
 """
 
-import hashlib
 import re
 import zlib
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from windlass.core.codec import VERSION, decode_events, encode_events, pack_events
+from windlass.core.codec import VERSION, decode_events, decode_known_events, encode_events, pack_events
 from windlass.core.error import StoreError
 from windlass.core.event import Entry, Event
 
@@ -128,21 +127,34 @@ def part_of(row: Row, first: int, last: int, text_of: TextOf) -> tuple[Row, dict
 def entries_in_row(row: Row, first: int, last: int, text_of: TextOf, session_id: str) -> list[Entry]:
     """The entries of a row from number `first` to `last`. The id of the session is for when one of them is damaged."""
     first, last = max(first, row.first), min(last, row.last)
-    start, stop = first - row.first, last + 1 - row.first
     try:
         body = _filled(row, text_of)
         heads = heads_of(row)
+        ats, ids = heads.ats, heads.ids
         if (first, last) != (row.first, row.last):
-            body = _slice(body, start, stop)
+            start, stop = first - row.first, last + 1 - row.first
+            body, ats, ids = _slice(body, start, stop), ats[start:stop], ids[start:stop]
         events = decode_events(body, critical=heads.critical, version=row.version)
-        if not len(events) == len(heads.ats[start:stop]) == len(heads.ids[start:stop]) == last + 1 - first:
+        if not len(events) == len(ats) == len(ids) == last + 1 - first:
             raise ValueError("something is missing")  # noqa: TRY301 - told below
-        return list(map(Entry, range(first, last + 1), heads.ats[start:stop], events, heads.ids[start:stop]))
+        return list(map(Entry, range(first, last + 1), ats, events, ids))
     except (msgspec.DecodeError, zlib.error, ValueError) as error:
         which = f"entry {row.first}" if row.first == row.last else f"one of the entries {row.first} to {row.last}"
         raise StoreError(
             f"{which} of session {session_id!r} is damaged ({error}): restore a backup, or delete the session"
         ) from error
+
+
+def events_in_row(row: Row, first: int, last: int, text_of: TextOf, session_id: str) -> list[Event]:
+    """As `entries_in_row`, without their ids and times, which mostly need not be looked at then."""
+    if first <= row.first and row.last <= last and not row.holes:
+        try:
+            events = decode_known_events(row.body, version=row.version)
+        except msgspec.DecodeError:
+            events = None  # told below
+        if events is not None and len(events) == row.last + 1 - row.first:
+            return events
+    return [entry.event for entry in entries_in_row(row, first, last, text_of, session_id)]
 
 
 def _heads_around(entries: Sequence[Entry]) -> Heads:
@@ -152,6 +164,8 @@ def _heads_around(entries: Sequence[Entry]) -> Heads:
 
 def _cut(body: bytes) -> tuple[bytes, list[Hole], dict[bytes, bytes]]:
     """A body without its long texts, where they were, and what they are."""
+    from hashlib import sha256  # only here, since it costs every start milliseconds
+
     kept: list[bytes] = []
     holes: list[Hole] = []
     texts: dict[bytes, bytes] = {}
@@ -161,7 +175,7 @@ def _cut(body: bytes) -> tuple[bytes, list[Hole], dict[bytes, bytes]]:
         if end - start < LONG:
             continue
         text = body[start:end]
-        digest = hashlib.sha256(text).digest()
+        digest = sha256(text).digest()
         kept.append(body[after:start])
         place += start - after
         after = end

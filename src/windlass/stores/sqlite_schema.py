@@ -26,8 +26,8 @@ FORMAT: Final = 2
 """Of the tables below; a file of a newer one is refused."""
 APPLICATION_ID: Final = 0x574E444C
 """Marks the file as ours, for us and for `file(1)`: the letters WNDL."""
-MERGED: Final = 128 * 1024
-"""The bytes that are put into one row."""
+MERGED: Final = 96 * 1024
+"""The bytes that are put into one row. Memory for more than 128 KiB is mapped, and cleared, each time it is read."""
 
 # Rows are large, so the tables keep their rowid.
 TABLES: Final = f"""

@@ -20,7 +20,7 @@ from windlass.core.error import StoreError
 from .place import make_file
 from .snippet import Token
 from .sqlite_connection import Connection, Cursor
-from .sqlite_file import identity, transact
+from .sqlite_file import identity, sync_log, transact
 
 FORMAT: Final = 1
 """Of the tables below, of how words are found in a text, and of what counts as text. Another one is made anew."""
@@ -29,6 +29,7 @@ BUSY_SECONDS: Final = 10
 """How long to wait for other processes, whose batches take a tenth of a second at most."""
 
 _APPLICATION_ID: Final = 0x574E4453  # the letters WNDS
+_GATHERED: Final = 8_000_000  # bytes: a whole batch, so that it is written at once, and merged with others less often
 _TOKENIZER: Final[tuple[str, ...]] = ("unicode61", "remove_diacritics", "2")
 
 # FTS5 numbers its rows, and packs them best when these numbers are dense: `doc` says where each of them stands.
@@ -46,7 +47,7 @@ CREATE TABLE doc(
 ) STRICT;
 CREATE UNIQUE INDEX doc_place ON doc(session, seq);
 CREATE VIRTUAL TABLE search USING fts5(text, content='', tokenize='{" ".join(_TOKENIZER)}');
-INSERT INTO search(search, rank) VALUES('secure-delete', 1);
+INSERT INTO search(search, rank) VALUES('secure-delete', 1), ('hashsize', {_GATHERED});
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {FORMAT};
 """
@@ -59,6 +60,7 @@ PRAGMA trusted_schema = OFF;
 PRAGMA cell_size_check = ON;
 PRAGMA secure_delete = ON;
 PRAGMA journal_size_limit = 16777216;
+PRAGMA cache_size = -8000;
 """
 
 _SECURE_COST: Final = 500
@@ -184,6 +186,7 @@ class Index:
     def settle(self) -> None:
         """Let nothing remain in the write-ahead log of what was there before."""
         self._opened().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        sync_log(self.path, None)
 
     def rows(self, statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """What a query finds."""
@@ -206,6 +209,7 @@ class Index:
             connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 0)
             connection.execute(_PRAGMAS).fetchall()  # each of them: SQLite stops where there is a row to be had
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            sync_log(self.path, None)
         finally:
             connection.close()
 

@@ -2,8 +2,9 @@
 
 # pathlib would cost every start milliseconds:
 # ruff: noqa: PTH116, PTH120
+import contextlib
 import os
-import shutil
+from collections.abc import Generator
 from typing import Final, cast
 
 import apsw
@@ -57,11 +58,10 @@ def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> Non
     """
     source, target = checked_path(backup), checked_path(path)
     check_place(target)
-    verify(source)
     try:
         make_folder(os.path.dirname(target))
-        with unfinished(target) as place:
-            shutil.copyfile(source, place)
+        with _in_good_order(source) as connection, unfinished(target) as place:
+            connection.execute("VACUUM INTO ?", (place,))
             verify(place)
     except OSError as error:
         raise StoreError(f"{source!r} cannot be copied to {target!r}: {error.strerror}; choose another path") from error
@@ -69,13 +69,20 @@ def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> Non
 
 def verify(path: str | os.PathLike[str]) -> None:
     """Raise a `StoreError` unless the file is a store that nobody has open, whole and in good order."""
-    path = checked_path(path)
+    with _in_good_order(checked_path(path)):
+        pass
+
+
+@contextlib.contextmanager
+def _in_good_order(path: str) -> Generator[Connection]:
+    """A connection for reading alone. (Whoever copied the file by other means would drop the locks of this process.)"""
     if _bytes_at(f"{path}-wal"):
         raise StoreError(f"{path!r} is in use, or was not closed: make a backup of it with backup()")
     try:
         connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY))
         try:
             _check(connection, path)
+            yield connection
         finally:
             connection.close()
     except apsw.Error as error:

@@ -173,7 +173,8 @@ class _Tree:
             case ModelRequested():
                 self._append(line, _Line(f"asked again, attempt {event.attempt}"))
             case QuestionAsked():
-                self._append(line, _Line(f"{event.about} asked", ", ".join(str(each.get("tool")) for each in event.calls)))
+                tools = ", ".join(str(each.get("tool")) for each in event.calls)
+                self._append(line, _Line(f"{event.about} asked", tools))
             case PermissionDecided():
                 verdict = "allowed" if event.allow else "denied"
                 self._append(line, _Line(f"permission {event.tool}", f"{verdict} {event.reason}".rstrip()))

@@ -1,0 +1,33 @@
+"""Mistakes that Windlass could have, to see that the searches for faults find them. Above: `children.py`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from windlass.core import call as preparing
+from windlass.core import loop
+
+
+def rerun_unknown_calls() -> None:
+    """Forget that a call had begun before the crash."""
+    prepared = preparing.prepared
+
+    async def forgetful(run: Any, call: Any) -> Any:
+        run.state.started.pop(call.call_id, None)
+        return await prepared(run, call)
+
+    preparing.prepared = forgetful
+
+
+def store_no_intents() -> None:
+    """Begin effects without saying so."""
+
+    async def nothing(run: Any, wave: Any) -> None:
+        pass
+
+    loop.intend = nothing
+
+
+MISTAKES: Mapping[str, Callable[[], None]] = {
+    "rerun unknown calls": rerun_unknown_calls,
+    "store no intents": store_no_intents,
+}
