@@ -6,7 +6,7 @@ No model is asked and no tool is called: replies and results come from the log.
 import asyncio
 
 from windlass import Agent, Permissions, allow, deny, tool
-from windlass.replay import replay
+from windlass.replaying.replay import replay
 from windlass.testing import ScriptedModel, call
 
 

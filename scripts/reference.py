@@ -107,6 +107,8 @@ PAGES = (
             "windlass.core.store.Maintained",
             "windlass.core.store.StoreSize",
             "windlass.core.store.Immediate",
+            "windlass.core.store.Grouped",
+            "windlass.core.store.Foldable",
             "windlass.core.store.Lease",
             "windlass.stores.memory.MemoryStore",
             "windlass.stores.file.FileStore",
@@ -125,7 +127,7 @@ PAGES = (
         "replay.md",
         "Replay, export and import",
         "A kept session as a recording, and as a document. How to use it is in [how-to/replay](../how-to/replay.md).",
-        ("windlass.replay", "windlass.replay_diff", "windlass.transfer"),
+        ("windlass.replaying.replay", "windlass.replaying.diff", "windlass.transfer"),
         ("windlass.transfer.Prefix", "windlass.transfer.Recording", "windlass.transfer.read_document"),
     ),
     Page(

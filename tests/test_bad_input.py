@@ -81,7 +81,7 @@ from windlass import (
     when_tool_called,
 )
 from windlass.core.event import TextDelta
-from windlass.replay import replay
+from windlass.replaying.replay import replay
 from windlass.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, check_model, check_store, thinking
 
 # mypy: ignore-errors

@@ -53,8 +53,8 @@ from windlass.core.message import Image, Status, Text, Thinking, assistant
 from windlass.core.permission import Grants, later
 from windlass.core.run import Outcome
 from windlass.core.stop import max_turns
-from windlass.replay import Divergence, Source, replay
-from windlass.replay_diff import told
+from windlass.replaying.diff import told
+from windlass.replaying.replay import Divergence, Source, replay
 from windlass.stores.memory import MemoryStore
 from windlass.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
 

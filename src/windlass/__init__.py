@@ -106,9 +106,9 @@ if TYPE_CHECKING:
     from .core.wrap import timed as timed
     from .core.wrap import truncated as truncated
     from .models import open_model as open_model
-    from .replay import Divergence as Divergence
-    from .replay import Replayed as Replayed
-    from .replay import replay as replay
+    from .replaying.replay import Divergence as Divergence
+    from .replaying.replay import Replayed as Replayed
+    from .replaying.replay import replay as replay
     from .session import Session as Session
     from .stores import open_store as open_store
     from .stream import RunStream as RunStream
@@ -344,7 +344,7 @@ _HOMES = {
         "truncated",
     ),
     ".models": ("open_model",),
-    ".replay": (
+    ".replaying.replay": (
         "Divergence",
         "Replayed",
         "replay",

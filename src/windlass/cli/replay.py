@@ -1,5 +1,5 @@
 """`windlass replay`: run a kept session again, offline, and see whether it does the same. Above: `main.py`.
-Below: `windlass.replay`.
+Below: `windlass.replaying.replay`.
 """
 
 import os
@@ -14,7 +14,7 @@ from .screen import Screen, json_line, visible
 if TYPE_CHECKING:
     from windlass.agent import Agent
     from windlass.core.run import Outcome
-    from windlass.replay import Divergence, Replayed
+    from windlass.replaying.replay import Divergence, Replayed
 
 DIVERGED = 1
 """The exit code when something else happens now."""
@@ -55,7 +55,7 @@ async def _perform(
     store: str | None,
 ) -> int:
     from windlass.override import Overrides
-    from windlass.replay import replay as replay_session
+    from windlass.replaying.replay import replay as replay_session
 
     screen = Screen(quiet=as_json)
     agent = _agent(screen, model, store, as_json=as_json)

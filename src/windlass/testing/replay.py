@@ -1,4 +1,4 @@
-"""Kept sessions as regression tests. Above: tests of agents. Below: `windlass.replay`.
+"""Kept sessions as regression tests. Above: tests of agents. Below: `windlass.replaying.replay`.
 
 Any test can call `check_replay`. As a plugin of pytest this module brings a fixture that does the same; say so in a
 `conftest.py`:
@@ -19,7 +19,7 @@ from windlass.core.error import ConfigError
 from windlass.core.store import Store
 from windlass.core.tool import Tool
 from windlass.override import Overrides
-from windlass.replay import Divergence, Replayed, Source, replay
+from windlass.replaying.replay import Divergence, Replayed, Source, replay
 from windlass.stores import open_store
 from windlass.transfer import export_session, read_document
 

@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import msgspec
 
-from .core.error import StoreError
-from .core.event import (
+from windlass.core.error import StoreError
+from windlass.core.event import (
     AutoContinued,
     Compacted,
     Entry,
@@ -26,9 +26,11 @@ from .core.event import (
     ToolsChanged,
     ToolStarted,
 )
-from .core.message import Message
-from .core.model import Request
-from .replay_diff import (
+from windlass.core.message import Message
+from windlass.core.model import Request
+from windlass.transfer import Prefix
+
+from .diff import (
     NOTHING,
     About,
     Divergence,
@@ -40,8 +42,7 @@ from .replay_diff import (
     prefix_of,
     told,
 )
-from .replay_record import Record, Stretch
-from .transfer import Prefix
+from .record import Record, Stretch
 
 COMPARED = (
     AutoContinued,

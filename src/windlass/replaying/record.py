@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from .core.error import StoreError
-from .core.event import (
+from windlass.core.error import StoreError
+from windlass.core.event import (
     Entry,
     Event,
     InboxAdded,
@@ -31,8 +31,8 @@ from .core.event import (
     ToolsChanged,
     ToolStarted,
 )
-from .core.fold import CRASHES, CUT_OFF, UNANSWERED
-from .core.message import Message, Status, ToolResult
+from windlass.core.fold import CRASHES, CUT_OFF, UNANSWERED
+from windlass.core.message import Message, Status, ToolResult
 
 Beginning: TypeAlias = Literal["run", "wake", "resume", "call"]
 """With a prompt; with what had come from outside; where it was cut off; or as a call that no model has asked for."""

@@ -1,5 +1,5 @@
 """Where a replay stands, and the model, the tools and the gate that take its words. Above: `replay.py`.
-Below: the record, `replay_check.py`, which compares, and `replay_doubles.py`.
+Below: the record, `check.py`, which compares, and `doubles.py`.
 
 What the outside world did is done again: what a model said, what tools returned, what people said, sent and cancelled.
 None of it has an effect.
@@ -12,18 +12,19 @@ from typing import Any
 
 import msgspec
 
-from .core.arguments import arguments_hash
-from .core.event import InboxResolved, ModelEvent, ReplyDiscarded, ReplyFinished
-from .core.message import Message, Status, ToolCall, ToolResult
-from .core.model import ModelInfo, Request
-from .core.permission import NO_ANSWER, Gate, Grant, Grants, PermissionRequest, Permissions, Verdict
-from .core.plain import to_text
-from .core.tool import Arguments, Tool, ToolContext
-from .replay_check import Check, Stopped
-from .replay_diff import NOTHING
-from .replay_doubles import RecordedClock, begins_anew, deltas, error_like
-from .replay_record import FOLLOW_UP, Exchange, Record, Stretch
-from .session import Session
+from windlass.core.arguments import arguments_hash
+from windlass.core.event import InboxResolved, ModelEvent, ReplyDiscarded, ReplyFinished
+from windlass.core.message import Message, Status, ToolCall, ToolResult
+from windlass.core.model import ModelInfo, Request
+from windlass.core.permission import NO_ANSWER, Gate, Grant, Grants, PermissionRequest, Permissions, Verdict
+from windlass.core.plain import to_text
+from windlass.core.tool import Arguments, Tool, ToolContext
+from windlass.session import Session
+
+from .check import Check, Stopped
+from .diff import NOTHING
+from .doubles import RecordedClock, begins_anew, deltas, error_like
+from .record import FOLLOW_UP, Exchange, Record, Stretch
 
 _BREATHS = 200
 """Turns of the event loop that a stand-in waits for something that is about to happen."""

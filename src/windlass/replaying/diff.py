@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from .core.codec import encode_event
-from .core.event import (
+from windlass.core.codec import encode_event
+from windlass.core.event import (
     Event,
     GuardrailTripped,
     MessageAdded,
@@ -22,9 +22,9 @@ from .core.event import (
     ToolsChanged,
     ToolStarted,
 )
-from .core.message import Message, Text, Thinking, ToolCall, ToolResult, flatten
-from .core.model import Request
-from .transfer import Prefix
+from windlass.core.message import Message, Text, Thinking, ToolCall, ToolResult, flatten
+from windlass.core.model import Request
+from windlass.transfer import Prefix
 
 About: TypeAlias = Literal["request", "message", "call", "permission", "reply", "ending"]
 """What differs: what a model is asked; what it is told beside; a call or its result; who allows it; what a model has

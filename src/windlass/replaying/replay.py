@@ -19,25 +19,26 @@ from typing import Any, TypeAlias, Unpack, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .agent import Agent
-from .core import check
-from .core.clock import new_id
-from .core.error import SessionNotFound, UsageError
-from .core.event import Entry, QuestionAsked
-from .core.message import Content, Message
-from .core.model import info_of
-from .core.run import Outcome
-from .core.store import Store
-from .core.tool import Tool
-from .override import Overrides, restored
-from .replay_check import Check, Stopped
-from .replay_diff import About, Divergence
-from .replay_doubles import ComparingStore
-from .replay_record import Record, Stretch, read_record
-from .replay_tape import RecordedModel, Tape
-from .session import Session
-from .stores import open_store
-from .transfer import Prefix, Recording, read_document
+from windlass.agent import Agent
+from windlass.core import check
+from windlass.core.clock import new_id
+from windlass.core.error import SessionNotFound, UsageError
+from windlass.core.event import Entry, QuestionAsked
+from windlass.core.message import Content, Message
+from windlass.core.model import info_of
+from windlass.core.run import Outcome
+from windlass.core.store import Store
+from windlass.core.tool import Tool
+from windlass.override import Overrides, restored
+from windlass.session import Session
+from windlass.stores import open_store
+from windlass.transfer import Prefix, Recording, read_document
+
+from .check import Check, Stopped
+from .diff import About, Divergence
+from .doubles import ComparingStore
+from .record import Record, Stretch, read_record
+from .tape import RecordedModel, Tape
 
 __all__ = ["About", "Divergence", "Replayed", "Source", "replay"]
 

@@ -1,15 +1,15 @@
 """What a replay runs with instead of the world: a clock and a store that know the record, and words that came to
-nothing. Above: `replay_tape.py`. Below: `replay_check.py`, which compares.
+nothing. Above: `tape.py`. Below: `check.py`, which compares.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from .core import error as errors
-from .core.clock import Timer
-from .core.error import AllModelsFailed, ModelError
-from .core.event import (
+from windlass.core import error as errors
+from windlass.core.clock import Timer
+from windlass.core.error import AllModelsFailed, ModelError
+from windlass.core.event import (
     Entry,
     FailedOver,
     ModelEvent,
@@ -20,10 +20,11 @@ from .core.event import (
     ToolCallDelta,
     UsageReported,
 )
-from .core.message import Text, Thinking, ToolCall
-from .core.store import Lease
-from .replay_check import Check
-from .stores.memory import MemoryStore
+from windlass.core.message import Text, Thinking, ToolCall
+from windlass.core.store import Lease
+from windlass.stores.memory import MemoryStore
+
+from .check import Check
 
 
 class RecordedClock:
