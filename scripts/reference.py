@@ -113,7 +113,7 @@ PAGES = (
             "windlass.stores.memory.MemoryStore",
             "windlass.stores.file.FileStore",
             "windlass.stores.sqlite.SqliteStore",
-            "windlass.stores.postgres.PostgresStore",
+            "windlass.stores.postgres.store.PostgresStore",
             "windlass.stores.namespace.namespaced",
             "windlass.stores.namespace.derived",
             "windlass.stores.namespace.Derived",
@@ -181,8 +181,7 @@ def homes() -> dict[str, list[str]]:
     for package in (windlass, windlass.testing):
         for name in package.__all__:
             if name != "__version__":
-                value = getattr(package, name)
-                found.setdefault(getattr(value, "__module__", f"{package.__name__}.{name}"), []).append(name)
+                found.setdefault(getattr(package, name).__module__, []).append(name)
     return found
 
 

@@ -31,7 +31,7 @@ from windlass.core.message import Message, user
 from windlass.core.permission import PermissionRequest
 from windlass.core.store import Store
 from windlass.session import Session
-from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.store import PostgresStore
 from windlass.testing import ScriptedModel
 
 Tell: TypeAlias = Callable[[str], object]

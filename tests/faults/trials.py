@@ -20,7 +20,7 @@ from tests.faults.races import RaceTrial
 from tests.faults.takeovers import TakeoverTrial
 from tests.faults.tools import tools
 from tests.faults.zygote import Bell, nursery
-from windlass.stores import postgres_database  # noqa: F401 - loaded once, and not in each child
+from windlass.stores.postgres import database as postgres_database  # noqa: F401 - loaded once, and not in each child
 
 Trial: TypeAlias = KillTrial | ClerkTrial | TakeoverTrial | RaceTrial
 _trials: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Trial)

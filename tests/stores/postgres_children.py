@@ -13,8 +13,8 @@ from tests.stores.material import entries
 from windlass.core import faults
 from windlass.core.error import Fenced, SessionBusy, StoreError
 from windlass.core.store import Lease
-from windlass.stores import postgres_database  # noqa: F401 - loaded once, and not in each forked child
-from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres import database as postgres_database  # noqa: F401 - loaded once, and not in each forked child
+from windlass.stores.postgres.store import PostgresStore
 
 SHORT_LEASE_SECONDS = 0.9
 

@@ -18,7 +18,7 @@ import pytest
 
 from scripts.system_parts import pgbouncer_program, postgres_folder
 from windlass.core.clock import new_id
-from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.store import PostgresStore
 
 USER = "windlass"
 SETTINGS = {

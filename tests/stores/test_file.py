@@ -436,6 +436,35 @@ async def test_a_list_says_once_which_files_it_cannot_name(folder, files, caplog
     assert "odd.session' is not listed" in caplog.text
 
 
+@pytest.fixture
+def unreadable(monkeypatch):
+    """Until it is called, the disk gives no file that a list is made from."""
+
+    def fail(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("windlass.stores.file_summary.open_file", fail)
+    return monkeypatch.undo
+
+
+async def test_a_session_that_could_not_be_read_is_not_taken_for_none(files, unreadable):
+    await keep(files, "s", said("hello"))
+    for refused in (files.info("s"), files.fork("s", "t")):
+        with pytest.raises(StoreError, match="the disk reported an error"):
+            await refused
+    unreadable()
+    assert (await files.info("s")).entries == 1
+    await files.fork("s", "t")
+
+
+async def test_a_list_says_once_which_files_the_disk_does_not_give(files, unreadable, caplog):
+    await keep(files, "s", said("hello"))
+    assert await files.list() == await files.list() == []
+    assert caplog.text.count("s.session' is not listed: [Errno 5] Input/output error") == 1
+    unreadable()
+    assert [info.session_id for info in await files.list()] == ["s"]
+
+
 # -- what is deleted ---------------------------------------------------------------------------------------------------
 
 

@@ -353,6 +353,94 @@ async def test_large_entries_are_written_anew_in_parts(folder, files, files_at):
     assert await files_at(folder).read("s") == expected
 
 
+# -- holes in what was never synced ------------------------------------------------------------------------------------
+
+
+async def keep(store, *batches, synced: int) -> None:
+    """Append, with a barrier up to that number."""
+    lease = await store.acquire("s")
+    for batch in batches:
+        await store.append(lease, batch, sync=batch[-1].seq <= synced)
+    await store.aclose()
+
+
+def lose(folder, *seqs: int) -> bytes:
+    """Zeros in the place of these entries; what the file holds then."""
+    path = folder / "s.session"
+    content = path.read_bytes()
+    ends = line_ends(content)
+    for seq in seqs:
+        content = content[: ends[seq - 1]] + bytes(ends[seq] - ends[seq - 1]) + content[ends[seq] :]
+    path.write_bytes(content)
+    return content
+
+
+async def test_a_hole_in_what_was_never_synced_ends_the_log(folder, files, files_at, caplog):
+    await keep(files, small(1, 2), *[small(seq) for seq in (3, 4, 5)], synced=2)
+    content = lose(folder, 4)
+    lost = content[content.index(bytes(8)) :]
+    assert await files.read("s") == small(1, 3)
+    assert (await files.info("s")).entries == 3
+    (warning,) = caplog.messages
+    assert f"{len(lost)} bytes in one place are no entries, or follow what never reached the disk, and stay" in warning
+    lease = await files.acquire("s")
+    assert "were set aside in 's.quarantine'; 3 entries are good" in caplog.messages[1]
+    assert lost in (folder / "s.quarantine").read_bytes()
+    await files.append(lease, small(4), sync=True)
+    assert await files_at(folder).read("s") == small(1, 4)
+    assert len(caplog.messages) == 2
+
+
+async def test_an_append_with_a_hole_that_was_never_synced_is_gone_as_a_whole(folder, files):
+    await keep(files, small(1), small(2, 3), small(5), synced=1)
+    lose(folder, 3)
+    assert await files.read("s") == small(1)
+    await files.acquire("s")
+    assert await files.read("s") == small(1)
+
+
+async def test_behind_a_hole_in_what_was_synced_the_rest_goes_on(folder, files):
+    await keep(files, *[small(seq) for seq in range(1, 6)], synced=3)
+    lose(folder, 3)
+    assert [entry.seq for entry in await files.read("s")] == [1, 2, 4, 5]
+
+
+async def test_a_hole_that_reaches_into_what_was_never_synced_ends_the_log_there(folder, files):
+    await keep(files, *[small(seq) for seq in range(1, 7)], synced=4)
+    lose(folder, 2, 4, 5)
+    assert [entry.seq for entry in await files.read("s")] == [1, 3]
+    await files.acquire("s")
+    assert [entry.seq for entry in await files.read("s")] == [1, 3]
+
+
+async def test_a_header_that_was_never_synced_costs_no_entry(folder, files):
+    await keep(files, small(1), small(2), synced=0)
+    path = folder / "s.session"
+    path.write_bytes(b"x" + path.read_bytes()[1:])
+    assert await files.read("s") == small(1, 2)
+
+
+async def test_a_gap_that_was_left_by_a_repair_stays_as_it_is(folder, files, files_at):
+    """Also when nobody knows any more what had been synced."""
+    await keep(files, small(1), small(2), small(3), synced=3)
+    lose(folder, 2)
+    await files.acquire("s")
+    await files.aclose()
+    (folder / "s.lock").unlink()
+    again = files_at(folder)
+    await again.acquire("s")
+    assert [entry.seq for entry in await again.read("s")] == [1, 3]
+
+
+async def test_a_hole_is_no_beginning_of_an_append(folder, files, files_at, caplog):
+    lease = await files.acquire("s")
+    for seq in (1, 2, 3):
+        await files.append(lease, small(seq), sync=False)
+    lose(folder, 2)
+    assert await files_at(folder).read("s") == small(1)
+    assert "follow what never reached the disk" in caplog.text
+
+
 # -- headers -----------------------------------------------------------------------------------------------------------
 
 

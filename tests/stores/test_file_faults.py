@@ -16,6 +16,7 @@ from tests.stores.material import child, entries
 from windlass.core import faults
 from windlass.core.error import ConfigError, StoreError
 from windlass.core.event import Custom, Entry
+from windlass.core.store import Post
 from windlass.stores import file_access, file_log, file_repair
 from windlass.stores.file import FileStore
 
@@ -203,6 +204,85 @@ async def test_a_sync_that_failed_is_never_believed_again(folder, files, files_a
     await files.aclose()
     assert await files_at(folder).read("s") == entries(1, 3)
     assert not list(folder.glob("*.tmp"))
+
+
+async def fail_to_sync(store, lease, batch, monkeypatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        with pytest.raises(StoreError, match="the disk reported an error"):
+            await store.append(lease, batch, sync=True)
+
+
+@pytest.mark.parametrize("who", ["the same store", "another store"])
+async def test_nor_is_it_believed_by_whoever_has_the_session_next(folder, files, files_at, monkeypatch, who):
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1), sync=False)
+    await fail_to_sync(files, lease, entries(2), monkeypatch)
+    await files.release(lease)
+    before = (folder / "s.session").stat().st_ino
+    store = files if who == "the same store" else files_at(folder)
+    lease = await store.acquire("s")
+    await store.append(lease, entries(2), sync=True)
+    assert (folder / "s.session").stat().st_ino != before
+    assert await store.read("s") == entries(1, 2)
+
+
+async def test_what_was_synced_at_the_end_is_not_written_anew(folder, files, files_at):
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1), sync=False)
+    await files.append(lease, entries(2), sync=True)
+    await files.release(lease)
+    before = (folder / "s.session").stat().st_ino
+    store = files_at(folder)
+    await store.append(await store.acquire("s"), entries(3), sync=True)
+    assert (folder / "s.session").stat().st_ino == before
+
+
+async def test_a_sync_that_failed_meanwhile_in_another_store_is_not_believed(folder, files, files_at, monkeypatch):
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1), sync=False)
+    await files.release(lease)
+    other = files_at(folder)
+    monkeypatch.setattr(file_log.FileLog, "_renew", lambda _log: None)  # as if it had been sound, and nothing written
+    lease = await other.acquire("s")
+    await fail_to_sync(other, lease, entries(1), monkeypatch)
+    await other.release(lease)
+    monkeypatch.undo()
+    before = (folder / "s.session").stat().st_ino
+    await files.append(await files.acquire("s"), entries(2), sync=True)
+    assert (folder / "s.session").stat().st_ino != before
+
+
+async def test_posts_are_kept_until_what_took_them_is_written_anew(folder, files, monkeypatch):
+    lease = await files.acquire("s")
+    await files.post("s", Post("e-1", "steer"))
+    await files.append(lease, entries(1), sync=False)
+    await fail_to_sync(files, lease, entries(2), monkeypatch)
+    before = (folder / "s.session").stat().st_ino
+    await files.release(lease)
+    assert not (folder / "s.posts").exists()
+    assert (folder / "s.session").stat().st_ino != before
+
+
+@pytest.mark.parametrize("driven", [True, False])
+async def test_a_fork_does_not_rely_on_what_failed_to_sync(folder, files, monkeypatch, driven):
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1), sync=False)
+    await fail_to_sync(files, lease, entries(2), monkeypatch)
+    if not driven:
+        await files.release(lease)
+    before = (folder / "s.session").stat().st_ino
+    await files.fork("s", "t")
+    assert (folder / "s.session").stat().st_ino != before
+    assert await files.read("t") == entries(1)
+
+
+async def test_what_another_process_drives_can_be_forked(folder, files, files_at):
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1), sync=False)
+    other = files_at(folder)
+    await other.fork("s", "t")
+    assert await other.read("t") == entries(1)
 
 
 async def test_a_file_that_is_damaged_when_a_sync_has_failed_is_not_written_on(folder, files, monkeypatch, caplog):

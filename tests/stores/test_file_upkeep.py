@@ -166,7 +166,7 @@ async def test_a_backup_leaves_out_the_beginning_of_an_append(folder, files, fil
     assert caplog.messages == []
 
 
-async def test_what_is_damaged_is_copied_as_it_is(folder, files, tmp_path):
+async def test_what_is_damaged_is_copied_as_it_is(folder, files, files_at, tmp_path):
     await keep(files, "s", 3)
     content = (folder / "s.session").read_bytes().replace(b'"e-2"', b'"e-9"')
     (folder / "s.session").write_bytes(content)
@@ -175,6 +175,9 @@ async def test_what_is_damaged_is_copied_as_it_is(folder, files, tmp_path):
     await files.backup(str(tmp_path / "copy"))
     for name in ("s.session", "headless.session", "new.session"):
         assert (tmp_path / "copy" / name).read_bytes() == (folder / name).read_bytes()
+    copy = files_at(tmp_path / "copy")
+    await copy.acquire("s")
+    assert await copy.read("s") == await files.read("s") == [*entries(1), *entries(3)]
 
 
 async def test_a_backup_to_a_place_where_something_is_is_refused(files, tmp_path):

@@ -2,9 +2,11 @@
 
 import threading
 
+import pytest
+
 from windlass.core.error import Conflict, Fenced
 from windlass.core.event import Custom, Entry
-from windlass.core.store import Immediate, Searchable
+from windlass.core.store import Immediate, Post, Searchable
 from windlass.stores.memory import MemoryStore
 from windlass.testing.contracts import check_store
 
@@ -82,6 +84,40 @@ async def test_a_driver_that_was_replaced_in_another_thread_writes_nothing():
         thread.join(30)
     seqs = [entry.seq for entry in await store.read("s")]
     assert seqs == list(range(1, len(seqs) + 1))
+
+
+async def test_a_lease_of_a_deleted_session_does_not_fit_one_that_a_fork_or_a_post_has_made_anew():
+    store = MemoryStore()
+    other = await store.acquire("other")
+    await store.append(other, [Entry(1, 0.0, Custom("data"), "e-1")], sync=True)
+    for name in ("forked", "posted"):
+        lease = await store.acquire(name)
+        await store.append(lease, [Entry(1, 0.0, Custom("data"), "e-1")], sync=True)
+        await store.release(lease)
+        await store.delete(name)
+        if name == "forked":
+            await store.fork("other", name)
+        else:
+            await store.post(name, Post("p", "steer"))
+        before = await store.read(name)
+        with pytest.raises(Fenced):
+            await store.append(lease, [Entry(len(before) + 1, 0.0, Custom("late"), "e-2")], sync=True)
+        with pytest.raises(Fenced):
+            await store.redact(lease, Entry(1, 0.0, Custom("late"), "e-1"))
+        assert await store.read(name) == before
+
+
+async def test_a_lease_that_was_given_back_is_good_until_somebody_else_has_the_session():
+    """Nobody can tell the difference; whoever is replaced is told."""
+    store = MemoryStore()
+    lease = await store.acquire("s")
+    await store.release(lease)
+    await store.append(lease, [Entry(1, 0.0, Custom("data"), "e-1")], sync=True)
+    await store.redact(lease, Entry(1, 0.0, Custom("redacted"), "e-1"))
+    await store.acquire("s")
+    with pytest.raises(Fenced):
+        await store.redact(lease, Entry(1, 0.0, Custom("late"), "e-1"))
+    assert [entry.event for entry in await store.read("s")] == [Custom("redacted")]
 
 
 async def test_it_cannot_be_searched_and_says_so_by_its_type():

@@ -17,7 +17,7 @@ from windlass.core.event import Custom, Entry, MessageAdded, Unknown
 from windlass.core.message import user
 from windlass.core.store import Lease
 from windlass.stores.holder import Holder, this_process
-from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.store import PostgresStore
 from windlass.testing import FakeClock
 from windlass.testing.contracts import check_store
 
@@ -311,7 +311,7 @@ async def test_only_barriers_wait_for_the_disk(postgres, store_of):
 
 
 async def test_what_is_not_on_disk_does_not_grow_without_bounds(store_of, monkeypatch):
-    monkeypatch.setattr("windlass.stores.postgres_database.UNSYNCED_BYTES", 100)
+    monkeypatch.setattr("windlass.stores.postgres.database.UNSYNCED_BYTES", 100)
     store = store_of()
     lease = await store.acquire("s")
     held = store._database.leases.checked(lease)

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from windlass.core.error import ConfigError
-from windlass.stores import postgres_pool
-from windlass.stores.postgres import PostgresStore
-from windlass.stores.postgres_address import checked_address, shown
+from windlass.stores.postgres import pool as postgres_pool
+from windlass.stores.postgres.address import checked_address, shown
+from windlass.stores.postgres.store import PostgresStore
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_missing_driver_is_told_where_the_store_is_made(monkeypatch):
 
 async def test_a_driver_that_is_not_whole_is_told_at_first_use(monkeypatch):
     store = PostgresStore("postgresql://box/work")
-    monkeypatch.setitem(sys.modules, "windlass.stores.postgres_database", None)
+    monkeypatch.setitem(sys.modules, "windlass.stores.postgres.database", None)
     with pytest.raises(ConfigError, match=r"pip install 'windlass\[postgres\]'"):
         await store.list()
 

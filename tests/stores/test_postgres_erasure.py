@@ -7,7 +7,7 @@ from windlass.core.error import Conflict, StoreError
 from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from windlass.core.message import user
 from windlass.core.store import Post
-from windlass.stores import postgres_database
+from windlass.stores.postgres import database as postgres_database
 
 pytestmark = pytest.mark.needs("postgres")
 

@@ -10,8 +10,8 @@ from windlass.core.codec import encode_event
 from windlass.core.error import ConfigError, StoreError
 from windlass.core.event import Custom, Entry, MessageAdded, RunStarted, ToolFinished
 from windlass.core.message import Text, ToolResult, assistant, user
-from windlass.stores import postgres_schema
-from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres import schema as postgres_schema
+from windlass.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -69,7 +69,7 @@ def old_tables(postgres, database) -> None:
 
 
 async def test_tables_of_the_first_format_are_brought_up_to_date(postgres, database, store_of, monkeypatch):
-    monkeypatch.setattr("windlass.stores.postgres_migration._BATCH", 3)
+    monkeypatch.setattr("windlass.stores.postgres.migration._BATCH", 3)
     old_tables(postgres, database)
     address = postgres.address(database)
     stores = [store_of(address, tenant=tenant, patience_seconds=20) for tenant in ("one", "two", "one")]

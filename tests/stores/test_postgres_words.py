@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.stores.postgres_words import placed_words, plain_query, web_query, words_only
+from windlass.stores.postgres.words import placed_words, plain_query, web_query, words_only
 
 
 @pytest.mark.parametrize(

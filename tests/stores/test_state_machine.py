@@ -15,7 +15,7 @@ from windlass.core.clock import new_id
 from windlass.core.store import Lease
 from windlass.stores.file import FileStore
 from windlass.stores.memory import MemoryStore
-from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.store import PostgresStore
 from windlass.stores.sqlite import SqliteStore
 
 LONG = os.environ.get("WINDLASS_SEARCH") == "long"

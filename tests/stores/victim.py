@@ -19,7 +19,7 @@ from windlass.core.codec import decode_entry
 from windlass.core.error import WindlassError
 from windlass.core.store import Lease, Post
 from windlass.stores import open_store
-from windlass.stores.postgres import PostgresStore
+from windlass.stores.postgres.store import PostgresStore
 
 
 class Order(msgspec.Struct, frozen=True):

@@ -87,7 +87,7 @@ def _sqlite(rest: str) -> Store:
 
 
 def _postgres(address: str) -> Store:
-    from .postgres import PostgresStore
+    from .postgres.store import PostgresStore
 
     return PostgresStore(address)
 

@@ -1,4 +1,4 @@
-"""What a PostgreSQL store says to its database, one tenant at a time. Above: `postgres.py`. Below: psycopg.
+"""What a PostgreSQL store says to its database, one tenant at a time. Above: `store.py`. Below: psycopg.
 
 Whether a commit waits for the disk is set inside the statement itself, for its own transaction and no other.
 """
@@ -12,8 +12,8 @@ from windlass.core.codec import VERSION
 from windlass.core.event import Entry
 from windlass.core.store import Lease, SessionInfo
 
-from .postgres_lease import Held
-from .postgres_row import Row, entry_of, packed
+from .lease import Held
+from .row import Row, entry_of, packed
 
 # A session is free when nobody holds it, when its lease has ended by the database's clock, or when its holder is one of
 # those in the array: ourselves, if our own statement went through unheard, or a process that is known to have died.

@@ -1,4 +1,4 @@
-"""Entries as rows of a PostgreSQL table, and back. Above: `postgres.py`. Below: `core/codec.py`."""
+"""Entries as rows of a PostgreSQL table, and back. Above: `store.py`. Below: `core/codec.py`."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,10 +8,10 @@ import msgspec
 from windlass.core.codec import decode_event, encode_event
 from windlass.core.error import StoreError
 from windlass.core.event import Entry, Event, Unknown
+from windlass.stores.listing import check_session_id, renamed_to, title_of
+from windlass.stores.spoken import spoken
 
-from .listing import check_session_id, renamed_to, title_of
-from .postgres_words import words_only
-from .spoken import spoken
+from .words import words_only
 
 
 class Row(NamedTuple):

@@ -1,5 +1,5 @@
-"""One database as one store uses it, and how sessions change in it. Above: `postgres.py`, which waits.
-Below: `postgres_pool.py`, `postgres_lease.py`, and the modules that speak SQL.
+"""One database as one store uses it, and how sessions change in it. Above: `store.py`, which waits.
+Below: `pool.py`, `lease.py`, and the modules that speak SQL.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ from windlass.core import faults
 from windlass.core.clock import Clock, new_id
 from windlass.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound, StoreError
 from windlass.core.store import Hit, Lease, Post, StoreSize
+from windlass.stores.holder import parse_holder, this_process
+from windlass.stores.refusal import check_fork
+from windlass.stores.search_query import Asked
 
-from . import postgres_upkeep
-from .holder import parse_holder, this_process
-from .postgres_erasure import Erasure, sweep
-from .postgres_fork import Fork, fork
-from .postgres_lease import Grip, Held, Leases, fenced
-from .postgres_mailbox import Mailbox
-from .postgres_pool import Pool, settings_of
-from .postgres_row import Row, follow_one_another
-from .postgres_search import query_of, search
-from .postgres_statement import Found, Statements
-from .refusal import check_fork
-from .search_query import Asked
+from . import upkeep as postgres_upkeep
+from .erasure import Erasure, sweep
+from .fork import Fork, fork
+from .lease import Grip, Held, Leases, fenced
+from .mailbox import Mailbox
+from .pool import Pool, settings_of
+from .row import Row, follow_one_another
+from .search import query_of, search
+from .statement import Found, Statements
 
 T = TypeVar("T")
 

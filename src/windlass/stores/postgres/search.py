@@ -1,4 +1,4 @@
-"""What was said in the sessions of a tenant, found by its words. Above: `postgres_database.py`. Below: psycopg.
+"""What was said in the sessions of a tenant, found by its words. Above: `database.py`. Below: psycopg.
 
 The server finds and ranks the entries; the words around what was found are taken from the entries themselves, which
 the index does not hold a second time.
@@ -10,12 +10,12 @@ from psycopg import AsyncConnection
 
 from windlass.core.error import ConfigError, StoreError
 from windlass.core.store import Hit
+from windlass.stores.search_query import Asked
+from windlass.stores.snippet import Wanted, snippet
+from windlass.stores.spoken import spoken
 
-from .postgres_row import event_of
-from .postgres_words import Query, placed_words, plain_query, web_query
-from .search_query import Asked
-from .snippet import Wanted, snippet
-from .spoken import spoken
+from .row import event_of
+from .words import Query, placed_words, plain_query, web_query
 
 _FITS: Final = "({0} = $3 OR $3 = '') AND starts_with({0}, $4)"
 # What forks share belongs to the session that was forked. When that one is not asked for, or deleted, it is found in

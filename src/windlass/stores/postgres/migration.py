@@ -1,4 +1,4 @@
-"""The tables of a PostgreSQL store, as they have grown. Above: `postgres_schema.py`. Below: psycopg.
+"""The tables of a PostgreSQL store, as they have grown. Above: `schema.py`. Below: psycopg.
 
 They lie in a schema of their own, beside whatever else the database holds.
 """
@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 
 from windlass.core.error import StoreError
 
-from .postgres_row import event_of, said_in
+from .row import event_of, said_in
 
 Migration: TypeAlias = str | Callable[[AsyncConnection], Awaitable[None]]
 """Statements, or what they cannot say."""

@@ -1,4 +1,4 @@
-"""Posts in a PostgreSQL database, one tenant at a time. Above: `postgres_database.py`. Below: psycopg.
+"""Posts in a PostgreSQL database, one tenant at a time. Above: `database.py`. Below: psycopg.
 
 A post is taken when the log holds an entry of its id, and that is all there is to it: the row is swept away when the
 session is given back.

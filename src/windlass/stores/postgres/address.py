@@ -1,4 +1,4 @@
-"""The address of a PostgreSQL database: what may be one, and what of it may be shown. Above: `postgres.py`.
+"""The address of a PostgreSQL database: what may be one, and what of it may be shown. Above: `store.py`.
 
 Nothing here loads a database driver, so that a wrong address is refused where it is written.
 """

@@ -1,4 +1,4 @@
-"""What the errors of PostgreSQL mean to whoever uses the store. Above: `postgres_pool.py`. Below: psycopg."""
+"""What the errors of PostgreSQL mean to whoever uses the store. Above: `pool.py`. Below: psycopg."""
 
 from typing import Final
 

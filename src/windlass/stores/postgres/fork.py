@@ -1,4 +1,4 @@
-"""Sessions that begin with the entries of another one. Above: `postgres_database.py`. Below: psycopg.
+"""Sessions that begin with the entries of another one. Above: `database.py`. Below: psycopg.
 
 Nothing is copied: a fork names its parent, and up to which entry it reads there. Who deletes that one meanwhile waits
 for us, or we for them.

@@ -1,4 +1,4 @@
-"""Logs in a PostgreSQL database, which many machines may share. Above: `open_store`. Below: `postgres_database.py`.
+"""Logs in a PostgreSQL database, which many machines may share. Above: `open_store`. Below: `database.py`.
 
 Each change is one statement, and so one transaction that needs nothing of us once it is sent: a driver that is paused
 in the middle of it keeps nobody waiting. Each can be repeated: when a connection breaks before the answer is there, it
@@ -15,15 +15,15 @@ from windlass.core.clock import SYSTEM_CLOCK, Clock
 from windlass.core.error import ConfigError, Conflict, StoreError, Unsupported
 from windlass.core.event import Entry
 from windlass.core.store import Hit, Lease, Post, SessionInfo, StoreSize, Syntax, insisted
+from windlass.stores.listing import check_count, check_page, check_session_id
+from windlass.stores.refusal import check_post
+from windlass.stores.search_query import asked
 
-from .listing import check_count, check_page, check_session_id
-from .postgres_address import check_driver, checked_address, driver_missing, shown
-from .postgres_row import follow_one_another, row_of
-from .refusal import check_post
-from .search_query import asked
+from .address import check_driver, checked_address, driver_missing, shown
+from .row import follow_one_another, row_of
 
 if TYPE_CHECKING:
-    from .postgres_database import Database
+    from .database import Database
 
 LEASE_SECONDS: Final = 15.0
 """How long a session stays with a driver of whom nothing is heard."""
@@ -247,7 +247,7 @@ class PostgresStore:
         database = self._database
         if database is None:
             try:
-                from .postgres_database import Database
+                from .database import Database
             except ImportError as error:
                 raise driver_missing() from error
             database = self._database = Database(

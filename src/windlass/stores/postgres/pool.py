@@ -1,5 +1,5 @@
-"""The connections of one event loop to a PostgreSQL database. Above: `postgres.py`. Below: psycopg and
-`postgres_schema.py`.
+"""The connections of one event loop to a PostgreSQL database. Above: `store.py`. Below: psycopg and
+`schema.py`.
 
 There are few of them, they are made when they are needed, and made anew when they break: whoever needs one waits for
 the server, up to a deadline. Nothing outlives a transaction on the server, so a pooler of transactions may stand
@@ -19,9 +19,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from windlass.core.error import ConfigError, StoreError
 
-from .postgres_address import FORM
-from .postgres_error import is_passing, store_error, unreachable
-from .postgres_schema import bring_up_to_date, is_up_to_date
+from .address import FORM
+from .error import is_passing, store_error, unreachable
+from .schema import bring_up_to_date, is_up_to_date
 
 T = TypeVar("T")
 Settings: TypeAlias = dict[str, Any]

@@ -1,4 +1,4 @@
-"""What is taken out of a PostgreSQL database, and stays out. Above: `postgres_database.py`. Below: psycopg.
+"""What is taken out of a PostgreSQL database, and stays out. Above: `database.py`. Below: psycopg.
 
 What was replaced or deleted is out of reach at once. On the disk it is a dead row until the table is vacuumed, so that
 is done right after, as far as the user may do it, and as far as no old transaction can still see the row.
@@ -11,8 +11,8 @@ from psycopg import AsyncConnection
 
 from windlass.core.codec import VERSION
 
-from .postgres_lease import Held
-from .postgres_row import Row
+from .lease import Held
+from .row import Row
 
 # The entry may lie in a session that this one was forked from: it is the same for all that share it.
 _REDACT: Final = """

@@ -1,5 +1,5 @@
-"""The tables of a PostgreSQL store: whether they are there, and up to date. Above: `postgres_pool.py`.
-Below: `postgres_migration.py`.
+"""The tables of a PostgreSQL store: whether they are there, and up to date. Above: `pool.py`.
+Below: `migration.py`.
 """
 
 from typing import Final
@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 
 from windlass.core.error import StoreError
 
-from .postgres_migration import MIGRATIONS
+from .migration import MIGRATIONS
 
 FORMAT: Final = len(MIGRATIONS)
 """Of the tables that this version works with; newer ones are refused."""

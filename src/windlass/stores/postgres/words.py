@@ -1,5 +1,5 @@
-"""What counts as a word in a PostgreSQL store, in what was said and in what is looked for. Above: `postgres_row.py`,
-`postgres_search.py`. Below: nothing.
+"""What counts as a word in a PostgreSQL store, in what was said and in what is looked for. Above: `row.py`,
+`search.py`. Below: nothing.
 
 A word is a run of letters and digits, in small letters. The server's own parser would take `store.py` for a host and
 `<T>` for a tag, and it depends on the locale of the database; it is given plain words, and leaves them as they are.

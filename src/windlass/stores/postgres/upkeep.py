@@ -1,4 +1,4 @@
-"""What the tables of a PostgreSQL store take, and how that is given back. Above: `postgres_database.py`.
+"""What the tables of a PostgreSQL store take, and how that is given back. Above: `database.py`.
 Below: psycopg.
 """
 

@@ -1,4 +1,4 @@
-"""The leases that a PostgreSQL store has out, and the thread that renews them. Above: `postgres.py`. Below: psycopg.
+"""The leases that a PostgreSQL store has out, and the thread that renews them. Above: `store.py`. Below: psycopg.
 
 A lease lasts for some seconds by the database's clock. Each append renews it, and so does this thread, which no blocked
 event loop can stop. A driver that could not renew its lease for two thirds of that time stops by itself, by its own
@@ -16,11 +16,11 @@ from psycopg import Connection, RawCursor
 from windlass.core.clock import Clock
 from windlass.core.error import Fenced
 from windlass.core.store import Lease
+from windlass.stores.holder import Holder
 
-from .holder import Holder
-from .postgres_error import text_of
-from .postgres_pool import Settings
-from .postgres_row import Row
+from .error import text_of
+from .pool import Settings
+from .row import Row
 
 # What this thread renews need not survive a crash of the server: a lease may end early, never late.
 _RENEW: Final = """

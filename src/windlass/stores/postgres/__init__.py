@@ -1,0 +1,1 @@
+"""Sessions in a PostgreSQL database, which machines may share. `store.py` is the store; the rest lies below it."""
