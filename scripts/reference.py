@@ -112,7 +112,7 @@ PAGES = (
             "windlass.core.store.Lease",
             "windlass.stores.memory.MemoryStore",
             "windlass.stores.file.FileStore",
-            "windlass.stores.sqlite.SqliteStore",
+            "windlass.stores.sqlite.store.SqliteStore",
             "windlass.stores.postgres.store.PostgresStore",
             "windlass.stores.namespace.namespaced",
             "windlass.stores.namespace.derived",

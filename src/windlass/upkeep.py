@@ -108,7 +108,7 @@ async def restore(backup: str | os.PathLike[str], spec: str) -> None:
     if scheme == "sqlite":
         import asyncio
 
-        from .stores.sqlite_upkeep import restore as restore_file
+        from .stores.sqlite.upkeep import restore as restore_file
 
         await asyncio.to_thread(restore_file, _expanded(backup), path)
         return

@@ -212,7 +212,7 @@ def main(folder: str, count: int, seed: str) -> Findings:
     """All trials, one after the other, until something is wrong."""
     findings = Findings()
     register("busy", Model)
-    importlib.import_module("windlass.stores.sqlite_writer")  # what each child would load by itself
+    importlib.import_module("windlass.stores.sqlite.writer")  # what each child would load by itself
     bell = Bell()
     for number in itertools.islice(itertools.count(), count):
         with nursery(bell) as children:

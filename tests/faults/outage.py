@@ -21,7 +21,7 @@ from tests.faults.power import NAME, Power
 from tests.faults.witness import Record
 from windlass import open_store
 from windlass.core.store import Store
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 
 DATABASE = "sessions.db"
 

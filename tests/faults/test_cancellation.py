@@ -19,7 +19,7 @@ from windlass.core.event import Entry, RunResumed, ToolFinished
 from windlass.core.fold import fold
 from windlass.core.message import Status, ToolResult
 from windlass.core.run import Outcome
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 
 ENOUGH_SECONDS = 10.0
 """Within this every run has ended, however it was cancelled."""

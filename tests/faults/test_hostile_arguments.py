@@ -42,7 +42,7 @@ from windlass.core.message import Message, Status
 from windlass.core.plain import clean
 from windlass.core.store import Store
 from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 from windlass.testing import Reply, ScriptedModel, call
 
 CASES = 10_000

@@ -23,7 +23,7 @@ DEEPEST = 3
 @pytest.fixture
 def sqlite(monkeypatch):
     """A machine on which the log of SQLite is moved into the database all the time."""
-    monkeypatch.setattr("windlass.stores.sqlite_access.CHECKPOINT_PAGES", 16)
+    monkeypatch.setattr("windlass.stores.sqlite.access.CHECKPOINT_PAGES", 16)
     machine = SqliteMachine()
     yield machine
     machine.close()

@@ -35,7 +35,7 @@ from windlass.core.store import Store
 from windlass.stores import holder
 from windlass.stores.file import FileStore
 from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 from windlass.testing import FakeClock, ScriptedModel, call, calls
 
 TALK, CUT_OFF, EVERY_KIND = "talk", "cut-off", "every-kind"

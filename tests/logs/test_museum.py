@@ -24,7 +24,7 @@ from windlass.core.store import Post, Store
 from windlass.stores.file import FileStore
 from windlass.stores.file_record import line_of
 from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 from windlass.testing import ScriptedModel
 
 RELEASES = sorted(folder.name for folder in Path(__file__).parent.iterdir() if folder.name[0].isdecimal())

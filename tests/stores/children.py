@@ -11,7 +11,7 @@ from windlass.core.error import SessionBusy, StoreError
 from windlass.core.event import Custom, Entry
 from windlass.core.store import Lease
 from windlass.stores.file import FileStore
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 
 
 def tell(*words: object) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from windlass.stores.file import FileStore
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 
 
 @pytest.fixture

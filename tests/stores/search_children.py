@@ -4,8 +4,8 @@ import asyncio
 import sys
 
 from tests.stores.search_material import found, keep
-from windlass.stores import sqlite_search_thread
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite import search_thread as sqlite_search_thread
+from windlass.stores.sqlite.store import SqliteStore
 
 
 async def busy(path: str, name: str, count: str) -> None:

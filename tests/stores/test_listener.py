@@ -8,7 +8,7 @@ from windlass.core.store import Immediate, Maintained, Searchable
 from windlass.stores import listened
 from windlass.stores.file import FileStore
 from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 from windlass.testing.contracts import check_store
 
 

@@ -9,7 +9,7 @@ from windlass.core.error import ConfigError
 from windlass.stores import open_store
 from windlass.stores.file import FileStore
 from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 
 
 def test_memory_is_a_new_store_each_time():

@@ -12,8 +12,8 @@ from tests.stores.material import another_connection, child, entries
 from windlass.core import faults
 from windlass.core.error import StoreError
 from windlass.core.event import Custom, Entry
-from windlass.stores import sqlite_access
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite import access as sqlite_access
+from windlass.stores.sqlite.store import SqliteStore
 
 
 @pytest.fixture

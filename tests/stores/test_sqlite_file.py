@@ -10,8 +10,8 @@ import pytest
 
 from tests.stores.material import another_connection, entries
 from windlass.core.error import ConfigError, StoreError
-from windlass.stores.sqlite import SqliteStore
-from windlass.stores.sqlite_schema import FORMAT
+from windlass.stores.sqlite.schema import FORMAT
+from windlass.stores.sqlite.store import SqliteStore
 
 
 def test_making_a_store_touches_nothing_and_loads_no_database(path):

@@ -9,9 +9,10 @@ from windlass.core.error import Conflict
 from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured, ToolFinished, Unknown
 from windlass.core.message import Image, Text, ToolResult, user
 from windlass.core.store import Post
-from windlass.stores import sqlite_log, sqlite_merge
-from windlass.stores.sqlite_label import UNNUMBERED, Run, runs_of, split
-from windlass.stores.sqlite_row import LONG
+from windlass.stores.sqlite import log as sqlite_log
+from windlass.stores.sqlite import merge as sqlite_merge
+from windlass.stores.sqlite.label import UNNUMBERED, Run, runs_of, split
+from windlass.stores.sqlite.row import LONG
 
 
 def value(path, statement, *values):

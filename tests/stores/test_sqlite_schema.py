@@ -8,8 +8,8 @@ from windlass.core.error import Conflict, StoreError
 from windlass.core.event import Custom, Entry, MessageAdded, RunStarted, Unknown
 from windlass.core.message import user
 from windlass.core.store import Post
-from windlass.stores import sqlite_schema
-from windlass.stores.sqlite_schema import APPLICATION_ID, FORMAT
+from windlass.stores.sqlite import schema as sqlite_schema
+from windlass.stores.sqlite.schema import APPLICATION_ID, FORMAT
 
 FORMAT_1 = f"""
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;

@@ -8,7 +8,7 @@ import pytest
 
 from tests.stores.material import another_connection
 from tests.stores.search_material import found, keep, lines, logged
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from tests.stores.material import another_connection
 from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from windlass.core.message import user
 from windlass.core.store import Post
-from windlass.stores import sqlite_merge
+from windlass.stores.sqlite import merge as sqlite_merge
 
 SECRET = "kestrel-over-the-harbour"
 CLEAN = MessageAdded(user("taken out"))

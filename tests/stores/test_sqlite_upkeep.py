@@ -9,7 +9,7 @@ from tests.stores.material import another_connection, entries
 from windlass.core.error import ConfigError, StoreError
 from windlass.core.event import Custom, Entry
 from windlass.core.store import Maintained, Post
-from windlass.stores.sqlite_upkeep import restore, verify
+from windlass.stores.sqlite.upkeep import restore, verify
 
 
 async def filled(store, session_id="s", count=100):

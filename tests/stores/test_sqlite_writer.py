@@ -12,8 +12,9 @@ from windlass.core import faults
 from windlass.core.error import Conflict, Fenced, StoreError
 from windlass.core.event import Custom, Entry
 from windlass.core.store import Lease
-from windlass.stores import sqlite_access, sqlite_turns
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite import access as sqlite_access
+from windlass.stores.sqlite import turns as sqlite_turns
+from windlass.stores.sqlite.store import SqliteStore
 
 
 @pytest.fixture

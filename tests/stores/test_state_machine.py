@@ -16,7 +16,7 @@ from windlass.core.store import Lease
 from windlass.stores.file import FileStore
 from windlass.stores.memory import MemoryStore
 from windlass.stores.postgres.store import PostgresStore
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 
 LONG = os.environ.get("WINDLASS_SEARCH") == "long"
 

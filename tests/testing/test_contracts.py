@@ -15,7 +15,7 @@ from windlass.core.event import MessageAdded
 from windlass.core.store import Hit, Lease, StoreSize
 from windlass.stores.file import FileStore
 from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite import SqliteStore
+from windlass.stores.sqlite.store import SqliteStore
 from windlass.testing.contracts import check_store
 
 

@@ -81,7 +81,7 @@ def _file(rest: str) -> Store:
 
 def _sqlite(rest: str) -> Store:
     path = _path("sqlite", rest, "PATH")
-    from .sqlite import SqliteStore
+    from .sqlite.store import SqliteStore
 
     return SqliteStore(path)
 

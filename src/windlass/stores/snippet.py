@@ -1,4 +1,4 @@
-"""A few words of a text around what was found in it, on one line. Above: `sqlite_search.py`. Below: nothing.
+"""A few words of a text around what was found in it, on one line. Above: `sqlite/search.py`. Below: nothing.
 
 The text is cut into words by the tokenizer of the index, so that what is marked here is what was found there. A long
 text is cut bit by bit, and only as far as the first place that has something to show.

@@ -1,4 +1,4 @@
-"""Forks of sessions in an SQLite file, and how entries and sessions go. Above: `sqlite.py`. Below: `sqlite_log.py`.
+"""Forks of sessions in an SQLite file, and how entries and sessions go. Above: `store.py`. Below: `log.py`.
 
 A fork is a line that names its parent and how many entries they share; those are read from the parent. A session that
 is deleted keeps, without a name, what its forks share with it, and goes with the last of them.
@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 from windlass.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
 from windlass.core.event import Entry
 from windlass.core.store import Lease
+from windlass.stores.refusal import check_fork
 
-from .refusal import check_fork
-from .sqlite_connection import Connection
-from .sqlite_label import add_labels
-from .sqlite_lease import check_free
-from .sqlite_log import drop_blobs, lineage, text_from, time_of, titled
-from .sqlite_row import Row, heads_of, new_row, part_of
-from .sqlite_schema import ADD_BLOB, ADD_ROW
+from .connection import Connection
+from .label import add_labels
+from .lease import check_free
+from .log import drop_blobs, lineage, text_from, time_of, titled
+from .row import Row, heads_of, new_row, part_of
+from .schema import ADD_BLOB, ADD_ROW
 
 _FIND: Final = "SELECT key, head, fence, title FROM session WHERE tenant = '' AND id = ?"
 _FORK: Final = """

@@ -1,4 +1,4 @@
-"""What an SQLite file takes, and its backups. Above: `sqlite.py`, the command line. Below: `sqlite_file.py`."""
+"""What an SQLite file takes, and its backups. Above: `store.py`, the command line. Below: `file.py`."""
 
 # pathlib would cost every start milliseconds:
 # ruff: noqa: PTH116, PTH120
@@ -11,12 +11,12 @@ import apsw
 
 from windlass.core.error import StoreError
 from windlass.core.store import StoreSize
+from windlass.stores.place import check_place, checked_path, make_folder
 
-from .place import check_place, checked_path, make_folder
-from .sqlite_connection import Connection
-from .sqlite_copy import copy_to, unfinished
-from .sqlite_file import connect_to_read, store_error
-from .sqlite_schema import APPLICATION_ID, FORMAT
+from .connection import Connection
+from .copy import copy_to, unfinished
+from .file import connect_to_read, store_error
+from .schema import APPLICATION_ID, FORMAT
 
 _OWN_BYTES: Final = """
 SELECT id, coalesce(sum(length(heads) + length(body) + coalesce(length(holes), 0)), 0)

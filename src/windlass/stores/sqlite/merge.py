@@ -1,5 +1,5 @@
-"""How the small rows that appends have added to a log become few large ones. Above: `sqlite_writer.py`, when a log has
-many, and `sqlite_lease.py`, when it is given back. Below: `sqlite_row.py`, `sqlite_label.py`.
+"""How the small rows that appends have added to a log become few large ones. Above: `writer.py`, when a log has
+many, and `lease.py`, when it is given back. Below: `row.py`, `label.py`.
 
 Rows are *loose* until they are merged into one that is large enough to stay; the ids in that are in the table `label`.
 
@@ -13,10 +13,10 @@ import msgspec
 
 from windlass.core.error import UnreadableEntry
 
-from .sqlite_connection import Connection
-from .sqlite_label import add_labels
-from .sqlite_row import Row, merged
-from .sqlite_schema import ADD_ROW, MERGED
+from .connection import Connection
+from .label import add_labels
+from .row import Row, merged
+from .schema import ADD_ROW, MERGED
 
 ROW_COST: Final = 512
 """A row counts for as many bytes more than it has, so that there are never very many of them."""

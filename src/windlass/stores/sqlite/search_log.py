@@ -1,5 +1,5 @@
-"""What search reads of the log in an SQLite file, and the little that it notes there. Above: `sqlite_search.py`.
-Below: `sqlite_log.py`.
+"""What search reads of the log in an SQLite file, and the little that it notes there. Above: `search.py`.
+Below: `log.py`.
 
 It reads over a connection of its own, which holds up nobody; it writes as everybody does, by way of the store's writer.
 """
@@ -15,15 +15,15 @@ import msgspec
 
 from windlass.core.codec import decode_events
 from windlass.core.error import StoreError
+from windlass.stores.search_query import ROLES
+from windlass.stores.spoken import spoken
 
-from .search_query import ROLES
-from .spoken import spoken
-from .sqlite_batch import Job
-from .sqlite_connection import Connection
-from .sqlite_file import connect_to_read, identity, store_error
-from .sqlite_log import Stretch, lineage, rows_in, text_from
-from .sqlite_row import entries_in_row
-from .sqlite_search_file import Doc
+from .batch import Job
+from .connection import Connection
+from .file import connect_to_read, identity, store_error
+from .log import Stretch, lineage, rows_in, text_from
+from .row import entries_in_row
+from .search_file import Doc
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -35,7 +35,7 @@ LAST: Final = 2**63 - 1
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # what tools say to a terminal, and no part of a word
 
-# The row `search` in meta is the stamp. It is counted up by whatever takes something out of the log (`sqlite_tree.py`).
+# The row `search` in meta is the stamp. It is counted up by whatever takes something out of the log (`tree.py`).
 _STAMP: Final = "SELECT coalesce((SELECT value FROM meta WHERE name = 'search'), 0)"
 _SET_STAMP: Final = "INSERT INTO meta VALUES('search', ?) ON CONFLICT(name) DO UPDATE SET value = excluded.value"
 _BEHIND: Final = "SELECT key, indexed, head FROM session WHERE indexed < head ORDER BY key LIMIT ?"

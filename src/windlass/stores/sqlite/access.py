@@ -1,5 +1,5 @@
 """The connection of a process that writes to an SQLite file: how it is opened, and what becomes of it when the disk
-fails. Above: `sqlite_writer.py`, which sees to it that one thread uses it at a time. Below: `sqlite_file.py`.
+fails. Above: `writer.py`, which sees to it that one thread uses it at a time. Below: `file.py`.
 
 After an error of the disk nothing that was not synced can be taken for granted: the system may have dropped what it
 could not write, and report success the next time. So the connection is closed, and whoever opens the next one, or finds
@@ -16,9 +16,9 @@ import apsw
 
 from windlass.core.error import StoreError
 
-from .sqlite_connection import Connection
-from .sqlite_file import BUSY_SECONDS, close, connect, identity, log_file, store_error, sync_log, transact
-from .sqlite_turns import hurry, relax
+from .connection import Connection
+from .file import BUSY_SECONDS, close, connect, identity, log_file, store_error, sync_log, transact
+from .turns import hurry, relax
 
 CHECKPOINT_PAGES: Final = 1000
 """SQLite's own log is moved into the database each time it has grown by this many pages."""

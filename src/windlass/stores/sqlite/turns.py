@@ -1,4 +1,4 @@
-"""How soon a waiting thread gets its turn, while a store is open. Above: `sqlite_writer.py`. Below: the interpreter.
+"""How soon a waiting thread gets its turn, while a store is open. Above: `writer.py`. Below: the interpreter.
 
 A thread that has waited for the disk has to wait once more, for whoever computes beside it to let go; by default that
 is five milliseconds, each time, and a commit consists of several calls.

@@ -1,4 +1,4 @@
-"""Posts for the sessions of an SQLite file. Above: `sqlite.py`. Below: `sqlite_log.py` and the table `post`.
+"""Posts for the sessions of an SQLite file. Above: `store.py`. Below: `log.py` and the table `post`.
 
 A post has been taken when the log holds an entry of its id; nothing marks it. Those that were taken are forgotten when
 the session is given back.
@@ -13,8 +13,8 @@ import msgspec
 from windlass.core.plain import to_jsonable
 from windlass.core.store import Post
 
-from .sqlite_connection import Connection
-from .sqlite_log import find
+from .connection import Connection
+from .log import find
 
 _ADD: Final = "INSERT OR IGNORE INTO post(session, id, kind, at, body) VALUES(?, ?, ?, ?, ?) RETURNING key"
 _WAITING: Final = "SELECT id, kind, body, at FROM post WHERE tenant = '' AND session = ? ORDER BY key"

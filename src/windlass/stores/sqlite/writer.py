@@ -1,5 +1,5 @@
-"""Who may write to an SQLite file, in this process, and when. Above: `sqlite.py`. Below: `sqlite_access.py`, which has
-the connection, and `sqlite_reader.py`, which has another one for what only reads.
+"""Who may write to an SQLite file, in this process, and when. Above: `store.py`. Below: `access.py`, which has
+the connection, and `reader.py`, which has another one for what only reads.
 
 Whoever holds the lock may use the connection. What need not wait is done where it is asked for: one append at once
 (`write_now`), or all that come in the same turn of an event loop together (`append`). All else (what syncs, what waits
@@ -23,13 +23,13 @@ import apsw
 from windlass.core.error import StoreError
 from windlass.core.store import Lease
 
-from .sqlite_access import Access
-from .sqlite_batch import Job, Work, fail, perform, tell_all
-from .sqlite_file import transact
-from .sqlite_log import Notes
-from .sqlite_merge import merge_each
-from .sqlite_reader import Reader
-from .sqlite_search_thread import Indexer
+from .access import Access
+from .batch import Job, Work, fail, perform, tell_all
+from .file import transact
+from .log import Notes
+from .merge import merge_each
+from .reader import Reader
+from .search_thread import Indexer
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The file of an SQLite store: how it is opened, what is in it, what its errors mean. Above: `sqlite_writer.py`.
+"""The file of an SQLite store: how it is opened, what is in it, what its errors mean. Above: `writer.py`.
 Below: apsw and `place.py`.
 
 A file that is not ours is refused and left as it is.
@@ -15,12 +15,12 @@ from typing import Any, Final, TypeVar, cast
 import apsw
 
 from windlass.core.error import Conflict, StoreError
+from windlass.stores.place import check_place, make_file
 
-from .place import check_place, make_file
-from .sqlite_batch import Job as Job  # noqa: PLC0414 - for whoever looks for it here
-from .sqlite_connection import Connection
-from .sqlite_copy import copy_to
-from .sqlite_schema import APPLICATION_ID, FORMAT, TABLES, migrate
+from .batch import Job as Job  # noqa: PLC0414 - for whoever looks for it here
+from .connection import Connection
+from .copy import copy_to
+from .schema import APPLICATION_ID, FORMAT, TABLES, migrate
 
 T = TypeVar("T")
 

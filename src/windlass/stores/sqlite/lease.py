@@ -1,4 +1,4 @@
-"""Who drives a session of an SQLite file. Above: `sqlite.py`. Below: `holder.py` and the table `session`.
+"""Who drives a session of an SQLite file. Above: `store.py`. Below: `holder.py` and the table `session`.
 
 Everything here is done inside a transaction that somebody else has begun.
 """
@@ -9,12 +9,12 @@ import msgspec
 
 from windlass.core.error import SessionBusy
 from windlass.core.store import Lease
+from windlass.stores.holder import Holder, parse_holder, this_process
 
-from .holder import Holder, parse_holder, this_process
-from .sqlite_connection import Connection
-from .sqlite_log import Notes
-from .sqlite_merge import merge
-from .sqlite_post import forget_taken
+from .connection import Connection
+from .log import Notes
+from .merge import merge
+from .post import forget_taken
 
 _FIND: Final = "SELECT fence, holder FROM session WHERE tenant = '' AND id = ?"
 _TAKE: Final = """

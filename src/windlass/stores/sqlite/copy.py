@@ -1,4 +1,4 @@
-"""Whole copies of an SQLite file. Above: `sqlite_file.py`, `sqlite_upkeep.py`. Below: the file system.
+"""Whole copies of an SQLite file. Above: `file.py`, `upkeep.py`. Below: the file system.
 
 A copy appears under its name whole or not at all, and what has that name already is left as it is.
 """
@@ -11,7 +11,7 @@ from collections.abc import Generator
 
 from windlass.core.error import ConfigError
 
-from .sqlite_connection import Connection
+from .connection import Connection
 
 
 def copy_to(connection: Connection, path: str, *, replace: bool = False) -> None:

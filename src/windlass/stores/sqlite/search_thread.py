@@ -1,4 +1,4 @@
-"""The thread on which an SQLite store is indexed and searched. Above: `sqlite.py`. Below: `sqlite_search.py`.
+"""The thread on which an SQLite store is indexed and searched. Above: `store.py`. Below: `search.py`.
 
 Appending only says that there is something new. It is indexed when nothing more has come for a moment, or at the latest
 some time after the first of it; and whoever searches has the rest indexed first.
@@ -15,8 +15,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from .sqlite_search import Search
-    from .sqlite_search_log import Submit
+    from .search import Search
+    from .search_log import Submit
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[["Search"], T]
@@ -146,7 +146,7 @@ class _Worker:
 
 
 def _make_search(path: str, vfs: str | None, submit: "Submit") -> "Search":
-    from .sqlite_search import Search
+    from .search import Search
 
     return Search(path, vfs, submit)
 

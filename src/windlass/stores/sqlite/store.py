@@ -1,5 +1,5 @@
-"""Logs in one SQLite file. Above: `open_store`. Below: `sqlite_writer.py`, which says who may use the file when, and
-`sqlite_log.py`, `sqlite_lease.py`, `sqlite_post.py`, `sqlite_tree.py`, which say what is done with it.
+"""Logs in one SQLite file. Above: `open_store`. Below: `writer.py`, which says who may use the file when, and
+`log.py`, `lease.py`, `post.py`, `tree.py`, which say what is done with it.
 
 Each method is one transaction. The file is opened at first use, and then shared: by the stores, threads and event
 loops of this process, and with other processes.
@@ -15,18 +15,18 @@ from windlass.core import faults
 from windlass.core.clock import SYSTEM_CLOCK, Clock
 from windlass.core.event import Entry, Event
 from windlass.core.store import Hit, Lease, Post, SessionInfo, StoreSize, Syntax, uninterrupted
+from windlass.stores.listing import check_count, check_page, check_session_id
+from windlass.stores.place import checked_path
+from windlass.stores.refusal import check_post
 
-from .listing import check_count, check_page, check_session_id
-from .place import checked_path
-from .refusal import check_post
-from .sqlite_connection import Connection
-from .sqlite_lease import give_back, take
-from .sqlite_log import Stretch, addition, append, entries_in, events_in, lineage
-from .sqlite_post import add_post, encoded, waiting
-from .sqlite_tree import Forking, delete, fork, redact
+from .connection import Connection
+from .lease import give_back, take
+from .log import Stretch, addition, append, entries_in, events_in, lineage
+from .post import add_post, encoded, waiting
+from .tree import Forking, delete, fork, redact
 
 if TYPE_CHECKING:
-    from .sqlite_writer import Writer
+    from .writer import Writer
 
 _FIND: Final = "SELECT key, head FROM session WHERE tenant = '' AND id = ?"
 _INFO: Final = """
@@ -170,7 +170,7 @@ class SqliteStore:
 
         With `syntax="query"` the query is one of FTS5.
         """
-        from .search_query import asked
+        from windlass.stores.search_query import asked
 
         question = asked(
             query,
@@ -192,14 +192,14 @@ class SqliteStore:
 
     async def size(self) -> StoreSize:
         """What it takes."""
-        from .sqlite_search_file import search_bytes
-        from .sqlite_upkeep import size_of
+        from .search_file import search_bytes
+        from .upkeep import size_of
 
         return await self._opened().read(partial(size_of, self._path, search_bytes(self._path)))
 
     async def vacuum(self) -> None:
         """Give back what is not used."""
-        from .sqlite_upkeep import vacuum
+        from .upkeep import vacuum
 
         writer = self._opened()
         await _to_the_end(writer.alone(vacuum))
@@ -208,7 +208,7 @@ class SqliteStore:
 
     async def backup(self, path: str) -> None:
         """Write all of it to a new file, in one piece, while it may be in use. It appears there whole or not at all."""
-        from .sqlite_upkeep import back_up
+        from .upkeep import back_up
 
         target = checked_path(path)
         await self._opened().read(lambda _: None)  # it may have to be made
@@ -241,7 +241,7 @@ class SqliteStore:
     def _opened(self) -> "Writer":
         writer = self._writer
         if writer is None:
-            from .sqlite_writer import writer_of
+            from .writer import writer_of
 
             writer = self._writer = writer_of(self._path, self._vfs)
             writer.join(self)

@@ -1,4 +1,4 @@
-"""The search index of an SQLite store: a file of its own beside it. Above: `sqlite_search.py`. Below: apsw and FTS5.
+"""The search index of an SQLite store: a file of its own beside it. Above: `search.py`. Below: apsw and FTS5.
 
 It holds no text, only which word stands where: half the size of the text, and nothing that is not in the log as well.
 So a text can only be taken out by whoever still knows it, and a damaged index is simply made anew.
@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 import apsw
 
 from windlass.core.error import StoreError
+from windlass.stores.place import make_file
+from windlass.stores.snippet import Token
 
-from .place import make_file
-from .snippet import Token
-from .sqlite_connection import Connection, Cursor
-from .sqlite_file import identity, sync_log, transact
+from .connection import Connection, Cursor
+from .file import identity, sync_log, transact
 
 FORMAT: Final = 1
 """Of the tables below, of how words are found in a text, and of what counts as text. Another one is made anew."""

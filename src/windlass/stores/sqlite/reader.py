@@ -1,5 +1,5 @@
-"""The connection of a process that reads an SQLite file, on a thread of its own. Above: `sqlite_writer.py`.
-Below: `sqlite_file.py`.
+"""The connection of a process that reads an SQLite file, on a thread of its own. Above: `writer.py`.
+Below: `file.py`.
 
 It sees the file at one moment, and nobody who writes has to wait for it.
 """
@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import apsw
 
-from .sqlite_batch import Job
-from .sqlite_connection import Connection
-from .sqlite_file import connect_to_read, identity, store_error
+from .batch import Job
+from .connection import Connection
+from .file import connect_to_read, identity, store_error
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Work for an SQLite connection, several pieces of it in one transaction. Above: `sqlite_writer.py`. Below: apsw."""
+"""Work for an SQLite connection, several pieces of it in one transaction. Above: `writer.py`. Below: apsw."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from .sqlite_connection import Connection
+from .connection import Connection
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[[Connection], T]

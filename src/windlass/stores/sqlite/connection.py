@@ -1,6 +1,6 @@
 """What the SQLite store uses of an apsw connection, with the types that apsw's own stubs lack on Python 3.11.
 
-Above: `sqlite.py`, `sqlite_writer.py`, `sqlite_file.py`. Below: nothing, so that naming the type loads no database.
+Above: `store.py`, `writer.py`, `file.py`. Below: nothing, so that naming the type loads no database.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

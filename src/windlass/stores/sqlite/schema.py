@@ -1,9 +1,9 @@
-"""The tables of an SQLite store, and how those of an older format become these. Above: `sqlite_file.py`.
-Below: `sqlite_row.py`.
+"""The tables of an SQLite store, and how those of an older format become these. Above: `file.py`.
+Below: `row.py`.
 
 - `session`: a line for each. One that was deleted stays, without its id, while forks share entries with it.
-- `pack`: the entries, several to a row (see `sqlite_row.py`). An append adds a row; now and then the last rows of a
-  session are merged into one (see `sqlite_log.py`), so the number of a row says nothing: an entry is found by its
+- `pack`: the entries, several to a row (see `row.py`). An append adds a row; now and then the last rows of a
+  session are merged into one (see `log.py`), so the number of a row says nothing: an entry is found by its
   session and its own number. A fork has only what came after `at`; what is before is read from its parent.
 - `label`: the ids of entries in merged rows, of which most are numbered: `stem-first` to `stem-last` are entries `seq`
   and on. Those that are not numbered are stems of their own.
@@ -18,9 +18,9 @@ deleted session: one that is made anew under an old id goes on from there, so th
 from collections.abc import Iterator
 from typing import Any, Final
 
-from .sqlite_connection import Connection
-from .sqlite_label import add_labels
-from .sqlite_row import Heads, Row, fitted
+from .connection import Connection
+from .label import add_labels
+from .row import Heads, Row, fitted
 
 FORMAT: Final = 2
 """Of the tables below; a file of a newer one is refused."""

@@ -1,9 +1,9 @@
-"""The log of a session in an SQLite file: how it grows, and how it is read. Above: `sqlite.py`, and whoever else wants
-entries. Below: `sqlite_row.py`, `sqlite_label.py`.
+"""The log of a session in an SQLite file: how it grows, and how it is read. Above: `store.py`, and whoever else wants
+entries. Below: `row.py`, `label.py`.
 
 Everything here is done inside a transaction that somebody else has begun.
 
-An append adds one row, whatever is there already. They are merged later (see `sqlite_merge.py`), so that a long log is
+An append adds one row, whatever is there already. They are merged later (see `merge.py`), so that a long log is
 some large rows, without gaps, that are read at once.
 """
 
@@ -14,13 +14,13 @@ from windlass.core import faults
 from windlass.core.error import Conflict, Fenced
 from windlass.core.event import Entry, Event
 from windlass.core.store import Lease
+from windlass.stores.listing import renamed_to, title_of
 
-from .listing import renamed_to, title_of
-from .sqlite_connection import Connection
-from .sqlite_label import UNNUMBERED, number_of, split, top_of
-from .sqlite_merge import MOST_LOOSE, cost_of
-from .sqlite_row import Row, TextOf, entries_in_row, events_in_row, heads_of, holes_of, new_row
-from .sqlite_schema import ADD_BLOB, ADD_ROW
+from .connection import Connection
+from .label import UNNUMBERED, number_of, split, top_of
+from .merge import MOST_LOOSE, cost_of
+from .row import Row, TextOf, entries_in_row, events_in_row, heads_of, holes_of, new_row
+from .schema import ADD_BLOB, ADD_ROW
 
 _ADVANCE: Final = """
 UPDATE session SET head = ?1, updated_at = ?2, loose = loose + ?3

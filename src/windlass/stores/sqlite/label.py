@@ -1,4 +1,4 @@
-"""The ids of entries: which entry has this one? Above: `sqlite_log.py`. Below: the table `label`.
+"""The ids of entries: which entry has this one? Above: `log.py`. Below: the table `label`.
 
 A driver numbers the ids that it gives, so a thousand of them in a row are one line of the table. The ids in rows that
 are yet to be merged are not in the table: those rows are few, and are looked through.
@@ -7,8 +7,8 @@ are yet to be merged are not in the table: those rows are few, and are looked th
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from .sqlite_connection import Connection
-from .sqlite_row import Row, heads_of
+from .connection import Connection
+from .row import Row, heads_of
 
 UNNUMBERED: Final = -1
 _DIGITS: Final = 15  # as many are a number for SQLite too

@@ -1,5 +1,5 @@
-"""Search in an SQLite store: what the log says, found by way of the index. Above: `sqlite_search_thread.py`.
-Below: `sqlite_search_file.py`, which has the words, and `sqlite_search_log.py`, which has the log.
+"""Search in an SQLite store: what the log says, found by way of the index. Above: `search_thread.py`.
+Below: `search_file.py`, which has the words, and `search_log.py`, which has the log.
 
 The log never waits for the index. How far a session is indexed is noted in the log, after the index is safe on disk;
 so what is indexed twice is noticed, and nothing is left out. Both bear a stamp, which changes whenever something leaves
@@ -18,13 +18,13 @@ import apsw
 
 from windlass.core.error import ConfigError
 from windlass.core.store import Hit
+from windlass.stores.search_query import ROLES, Asked, words_of
+from windlass.stores.snippet import Wanted, snippet
 
-from .search_query import ROLES, Asked, words_of
-from .snippet import Wanted, snippet
-from .sqlite_batch import Job
-from .sqlite_file import store_error
-from .sqlite_search_file import DAMAGE, Index, Stale
-from .sqlite_search_log import LAST, Source, Span, Submit
+from .batch import Job
+from .file import store_error
+from .search_file import DAMAGE, Index, Stale
+from .search_log import LAST, Source, Span, Submit
 
 T = TypeVar("T")
 

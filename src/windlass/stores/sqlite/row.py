@@ -1,4 +1,4 @@
-"""Entries as rows of an SQLite store, and back. Above: `sqlite_log.py`. Below: `core/codec.py`.
+"""Entries as rows of an SQLite store, and back. Above: `log.py`. Below: `core/codec.py`.
 
 A row holds some consecutive entries of one log: `heads` what is around their events, `body` the events. Texts that are
 very long are cut out of the body, compressed and kept by their hash in a table of their own, so that the same text is
