@@ -72,6 +72,7 @@ from windlass import (
     open_model,
     open_store,
     repeated_calls,
+    replay,
     retried,
     timed,
     tool,
@@ -81,7 +82,6 @@ from windlass import (
     when_tool_called,
 )
 from windlass.core.event import TextDelta
-from windlass.replaying.replay import replay
 from windlass.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, check_model, check_store, thinking
 
 # mypy: ignore-errors

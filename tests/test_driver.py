@@ -37,6 +37,7 @@ from windlass.core.mailbox import letter
 from windlass.core.message import Message, StopReason, ToolCall, ToolResult
 from windlass.stores.memory import MemoryStore
 from windlass.testing import ScriptedModel, call, calls, pause
+from windlass.testing.scripted import Scripted
 
 # -- one submission per name -------------------------------------------------------------------------------------------
 
@@ -321,7 +322,11 @@ async def test_a_run_can_be_thrown_away_after_every_append_and_goes_on_from_the_
         done.clear()
         monkeypatch.setattr(faults, "always_resume", always_resume)
         store = MemoryStore()
-        script = [calls(call("count", number=1), call("count", number=2)), call("count", number=3), "Counted."]
+        script: list[Scripted] = [
+            calls(call("count", number=1), call("count", number=2)),
+            call("count", number=3),
+            "Counted.",
+        ]
         agent = Agent(ScriptedModel(*script), tools=[count], store=store)
         assert (await agent.session("s").run("Count")).text == "Counted."
         assert sorted(done) == [1, 2, 3]

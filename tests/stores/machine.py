@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.stores.model import Errors, Model
 from tests.stores.victim import Killer, Order, Report
 from windlass.core.codec import encode_entry
-from windlass.core.error import WindlassError
+from windlass.core.error import SessionBusy, WindlassError
 from windlass.core.event import Custom, Entry, Event, MessageAdded, SessionConfigured
 from windlass.core.message import user
 from windlass.core.store import Immediate, Lease, Post, Store
@@ -50,6 +50,8 @@ class Kind(NamedTuple):
     keeps_fences: bool = True
     """Whether every store of the place knows the fence of a deleted session, so that one made anew goes on from there.
     Where it does not, a lease is of use only to the store object that gave it."""
+    redacts_anywhere: bool = True
+    """Whether an entry can be redacted, too, that is shared with a session which another store is driving."""
 
 
 sessions = st.sampled_from(SESSIONS)
@@ -87,7 +89,7 @@ class Machine(RuleBasedStateMachine):
         self.killer = killer if self.place.spec else None
         self.loop = asyncio.new_event_loop()
         self.stores = [self.place.open(), self.place.open()]
-        self.model = Model(kind.takes_over, kind.is_lax, kind.keeps_fences)
+        self.model = Model(kind.takes_over, kind.is_lax, kind.keeps_fences, kind.redacts_anywhere)
         self.leases: list[Driven] = []
         self.made = self.compared = 0
 
@@ -157,8 +159,11 @@ class Machine(RuleBasedStateMachine):
         old = there.get(seq, Entry(seq, 1.0, Custom("none"), "none"))
         new = Entry(seq, old.at, Custom("redacted", self.number()), old.id)
         refusals = self.model.refusals_of_redact(driven.lease, seq)
+        is_lax = self.model.may_be_lax(driven.lease)
+        if not refusals and self.model.may_be_held(driven.lease, seq):
+            refusals, is_lax = {SessionBusy}, True
         work = self.stores[driven.which].redact(driven.lease, new)
-        if self.attempt(work, refusals, is_lax=self.model.may_be_lax(driven.lease)) is not REFUSED:
+        if self.attempt(work, refusals, is_lax=is_lax) is not REFUSED:
             self.model.redact(driven.lease, new)
         self.compare_all()
 

@@ -67,13 +67,14 @@ class Log:
 class Model:
     """A store. `refusals_of_*` say how something may be refused, the others do it."""
 
-    def __init__(self, takes_over: bool, is_lax: bool, keeps_fences: bool) -> None:
+    def __init__(self, takes_over: bool, is_lax: bool, keeps_fences: bool, redacts_anywhere: bool) -> None:
         self.logs: dict[str, Log] = {}
         self.fences: dict[str, int] = {}
         """The highest of each id."""
         self._takes_over = takes_over
         self._is_lax = is_lax
         self._keeps_fences = keeps_fences
+        self._redacts_anywhere = redacts_anywhere
 
     def log(self, session_id: str) -> Log:
         return self.logs.get(session_id) or Log()
@@ -138,6 +139,12 @@ class Model:
         if not 0 < seq <= len(self.log(lease.session_id).cells):
             refusals |= {Conflict}
         return refusals
+
+    def may_be_held(self, lease: Lease, seq: int) -> bool:
+        """Whether this entry is shared with a session that is driven, in a store that need not redact it then."""
+        cell = self.logs[lease.session_id].cells[seq - 1]
+        others = [log for session_id, log in self.logs.items() if session_id != lease.session_id and log.is_driven]
+        return not self._redacts_anywhere and any(cell in log.cells for log in others)
 
     def redact(self, lease: Lease, entry: Entry) -> None:
         self.logs[lease.session_id].cells[entry.seq - 1].entry = entry

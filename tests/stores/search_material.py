@@ -1,8 +1,10 @@
 """What the tests of search share: things that are said, and ways to look for them."""
 
+from typing import Any
+
 from windlass.core.event import Entry, Event, MessageAdded, RunStarted, ToolFinished
 from windlass.core.message import Text, ToolResult, assistant, user
-from windlass.core.store import Hit, Store
+from windlass.core.store import Hit, Searchable, Store
 
 
 def said(text: str, role: str = "user") -> Event:
@@ -30,7 +32,7 @@ def places(hits: list[Hit]) -> list[tuple[str, int]]:
     return [(hit.session_id, hit.seq) for hit in hits]
 
 
-async def found(store: Store, query: str, **narrowed: object) -> list[tuple[str, int]]:
+async def found(store: Searchable, query: str, **narrowed: Any) -> list[tuple[str, int]]:
     """Where something is found, in the order of the log."""
     return sorted(places(await store.search(query, **narrowed)))
 

@@ -9,7 +9,7 @@ from windlass.core.error import Conflict, Fenced, StoreError
 from windlass.core.event import Custom, Entry, MessageAdded
 from windlass.core.message import user
 from windlass.core.store import Lease, Post
-from windlass.stores import file_catalogue, file_look
+from windlass.stores import file_catalogue, file_look, file_summary, file_survey
 from windlass.stores.file_erase import DOOMED, discard, erasing, remove_leftovers
 
 SECRET = "kestrel-7741"
@@ -168,7 +168,8 @@ async def test_what_is_to_be_erased_has_a_name_until_it_is(folder, files, monkey
     """So that, whoever is killed in between, the next one finds it."""
     lease = await files.acquire("s")
     await files.append(lease, [secret(1)], sync=True)
-    before, named = (folder / "s.session").stat().st_ino, []
+    before = (folder / "s.session").stat().st_ino
+    named: list[int] = []
     real = os.replace
 
     def replace(*arguments):
@@ -234,7 +235,7 @@ def meanwhile(monkeypatch):
     """Does something between the opening of a file and the first look at it."""
 
     def arrange(action):
-        real, first = file_look.survey, iter([True])
+        real, first = file_survey.survey, iter([True])
 
         def survey(*arguments):
             if next(first, False):
@@ -270,7 +271,7 @@ async def test_a_reader_of_a_session_that_is_deleted_meanwhile_reads_nothing(
 async def test_a_list_made_while_a_file_is_redacted_is_that_of_the_new_one(files, monkeypatch):
     lease = await files.acquire("s")
     await files.append(lease, [secret(1)], sync=True)
-    real, first = file_catalogue.summary_of, iter([True])
+    real, first = file_summary.summary_of, iter([True])
 
     def summary_of(*arguments):
         if next(first, False):

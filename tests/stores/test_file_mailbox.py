@@ -5,6 +5,7 @@ import fcntl
 import itertools
 import os
 import random
+from typing import Any
 
 import pytest
 
@@ -171,7 +172,12 @@ async def test_a_post_that_was_taken_is_looked_for_once_by_its_driver(files, mon
     assert await files.posts("s") == []
     looked = []
     real = files._folder._look
-    monkeypatch.setattr(files._folder, "_look", lambda *arguments: looked.append(1) or real(*arguments))
+
+    def look(*arguments):
+        looked.append(1)
+        return real(*arguments)
+
+    monkeypatch.setattr(files._folder, "_look", look)
     for _ in range(3):
         assert await files.posts("s") == []
     assert looked == []
@@ -272,7 +278,8 @@ async def test_a_post_that_is_being_written_is_no_damage(folder, files, files_at
 async def test_whichever_call_to_the_disk_fails_posts_are_what_was_acknowledged(folder, files_at, monkeypatch):
     """The N-th call fails, for each N that there is: while posting, taking and letting go."""
     for nth in itertools.count(1):
-        session_id, store, failed, acknowledged = f"s{nth}", files_at(folder), [], set()
+        session_id, store, acknowledged = f"s{nth}", files_at(folder), set()
+        failed: list[Any] = []
         calls = itertools.count(1)
 
         def failing(real, *, calls=calls, failed=failed, nth=nth):

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from tests.stores.material import entries
+from windlass.core.clock import SystemClock
 from windlass.core.error import ConfigError, StoreError
 from windlass.core.event import Custom, Entry
 from windlass.core.store import Maintained, Post
@@ -15,7 +16,7 @@ from windlass.stores.file_record import line_of
 DAY = 24 * 3600
 
 
-class Later:
+class Later(SystemClock):
     """A clock that is two days ahead."""
 
     def now(self) -> float:
@@ -31,7 +32,7 @@ async def keep(store, session_id, count=2):
 # -- size --------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_size_is_that_of_all_files_and_of_each_session(folder, files):
+async def test_the_size_is_that_of_all_files_and_of_each_session(folder, files: FileStore):
     assert isinstance(files, Maintained)
     assert (await files.size()).total_bytes == 0
     await keep(files, "s", 5)
@@ -85,7 +86,7 @@ async def test_a_vacuum_removes_posts_that_were_taken_where_nobody_drives(folder
     for name in ("idle", "driven"):
         lease = await files.acquire(name)
         await files.append(lease, [Entry(1, 1.0, Custom("taken"), "p")], sync=False)
-        content = (folder / f"{name}.posts").read_bytes()
+    content = (folder / "driven.posts").read_bytes()
     await files.release(files._logs["idle"].lease)
     (folder / "idle.posts").write_bytes(content.replace(b"driven", b"idle"))
     store = files_at(folder)

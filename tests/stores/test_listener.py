@@ -1,5 +1,7 @@
 """Stores with a listener: their contract, what it is told, and what it cannot break."""
 
+from typing import Any
+
 import pytest
 
 from tests.stores.material import entries
@@ -39,6 +41,7 @@ async def test_a_listener_hears_of_entries_that_are_stored_already(folder):
     seen = []
     inner = FileStore(folder)
     store = listened(inner, lambda _, __: seen.append((folder / "s.session").read_bytes().count(b'"seq"')))
+    assert isinstance(store, Immediate)
     lease = await store.acquire("s")
     await store.append(lease, entries(1, 2), sync=True)
     assert store.append_now(lease, entries(3), sync=False)
@@ -58,6 +61,7 @@ async def test_an_append_that_adds_nothing_is_not_told(store, told):
 
 async def test_an_append_that_has_to_wait_is_told_when_it_is_done(folder, told):
     store = listened(FileStore(folder), lambda _, added: told.append(len(added)))
+    assert isinstance(store, Immediate)
     lease = await store.acquire("s")
     assert not store.append_now(lease, entries(1), sync=True)
     assert told == []
@@ -71,6 +75,7 @@ async def test_a_listener_that_fails_hurts_nobody(caplog):
         raise ZeroDivisionError("the listener's own")
 
     store = listened(MemoryStore(), fail)
+    assert isinstance(store, Immediate)
     lease = await store.acquire("s")
     await store.append(lease, entries(1), sync=True)
     assert store.append_now(lease, entries(2), sync=False)
@@ -92,7 +97,8 @@ def test_what_cannot_listen_is_refused():
     async def later(session_id, added):
         pass
 
-    for listener in (later, "nobody", None):
+    deaf: list[Any] = [later, "nobody", None]
+    for listener in deaf:
         with pytest.raises(ConfigError, match="cannot listen"):
             listened(MemoryStore(), listener)
 

@@ -64,7 +64,7 @@ async def test_a_driver_that_was_replaced_in_another_thread_writes_nothing():
     """However the threads come between each other, no number is there twice."""
     store = MemoryStore()
     leases = [await store.acquire("s")]
-    written = []
+    written: list[int] = []
 
     def grow():
         while len(written) < 2000:

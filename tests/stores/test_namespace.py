@@ -1,5 +1,7 @@
 """Parts of a store: their contract, what they keep to themselves, and where subagents have theirs."""
 
+from typing import Any
+
 import pytest
 
 from tests.stores.material import entries
@@ -16,7 +18,7 @@ from windlass.testing.contracts import check_store
 class Searched(MemoryStore):
     """A store that remembers what it was asked, and finds one thing."""
 
-    asked = None
+    asked: tuple[str, dict[str, Any]] | None = None
 
     async def search(self, query, **narrowed):
         self.asked = (query, narrowed)
@@ -103,6 +105,7 @@ async def test_errors_speak_of_the_id_that_the_caller_used():
         with pytest.raises(error) as caught:
             await work
         assert "acme" not in str(caught.value)
+    assert isinstance(part, Immediate)
     with pytest.raises(Fenced, match="session 't' has changed hands"):
         part.append_now(type(lease)("t", 99), entries(2), sync=False)
 
@@ -113,7 +116,8 @@ async def test_a_fork_of_something_outside_does_not_tell_where_it_is_from():
     await store.fork("outside", "acme/s")
     part = namespaced(store, "acme")
     await part.fork("s", "t", at=1)
-    assert [(await part.info(session_id)).parent for session_id in ("s", "t")] == ["", "s"]
+    infos = [await part.info(session_id) for session_id in ("s", "t")]
+    assert [info and info.parent for info in infos] == ["", "s"]
 
 
 async def test_closing_a_part_gives_its_leases_back_and_no_others():
@@ -143,14 +147,16 @@ def test_a_part_of_a_store_that_can_do_nothing_else_can_do_nothing_else():
     class Bare:
         pass
 
-    part = namespaced(Bare(), "acme")
+    part = namespaced(Bare(), "acme")  # type: ignore[arg-type] # it cannot even do what every store can
     assert not any(isinstance(part, kind) for kind in (Immediate, Searchable, Maintained))
 
 
 async def test_a_search_stays_within_its_part():
     store = Searched()
     part = namespaced(store, "acme")
+    assert isinstance(part, Searchable)
     assert [hit.session_id for hit in await part.search("x", prefix="de", role="user", limit=5)] == ["s"]
+    assert store.asked is not None
     query, narrowed = store.asked
     assert (query, narrowed["prefix"], narrowed["session_id"]) == ("x", "acme/de", "")
     assert (narrowed["role"], narrowed["limit"]) == ("user", 5)
@@ -161,6 +167,7 @@ async def test_a_search_stays_within_its_part():
 async def test_the_size_of_a_part_has_its_own_sessions():
     store = Kept()
     part = namespaced(store, "acme")
+    assert isinstance(part, Maintained)
     assert await part.size() == StoreSize(100, 10, 0, {"s": 40, "deep/t": 7})
     await part.vacuum()
     await part.backup("there")
@@ -210,5 +217,8 @@ async def test_what_was_said_in_a_part_titles_its_session():
     lease = await part.acquire("s")
     (entry,) = entries(1)
     said = type(entry)(1, 1.0, MessageAdded(user("hello")), "e-1")
+    assert isinstance(part, Immediate)
     assert part.append_now(lease, [said], sync=False)
-    assert (await part.info("s")).title == "hello"
+    info = await part.info("s")
+    assert info is not None
+    assert info.title == "hello"

@@ -11,8 +11,8 @@ from windlass.core.event import Custom, Entry
 pytestmark = pytest.mark.needs("postgres")
 
 
-def kept(postgres, tenant) -> list[tuple[str | None, int]]:
-    """The sessions that have rows, by their key, and how many entries lie in each."""
+def kept(postgres, tenant) -> list[str]:
+    """The sessions that have rows, by their key, and how many entries lie in each: `(id,count)`."""
     statement = """
     SELECT ROW(session.id, count(entry.seq))::text FROM windlass.session LEFT JOIN windlass.entry ON session = key
     WHERE tenant = %s GROUP BY key ORDER BY key"""

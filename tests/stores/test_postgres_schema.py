@@ -11,6 +11,7 @@ from windlass.core.error import ConfigError, StoreError
 from windlass.core.event import Custom, Entry, MessageAdded, RunStarted, ToolFinished
 from windlass.core.message import Text, ToolResult, assistant, user
 from windlass.stores.postgres import schema as postgres_schema
+from windlass.stores.postgres.migration import MIGRATIONS
 from windlass.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.needs("postgres")
@@ -40,7 +41,7 @@ async def test_older_tables_are_brought_up_to_date_and_keep_what_they_hold(postg
     address = postgres.address(database)
     old = store_of(address)
     await old.append(await old.acquire("s"), entries(1), sync=True)
-    migrations = (*postgres_schema.MIGRATIONS, "ALTER TABLE windlass.session ADD COLUMN colour text")
+    migrations = (*MIGRATIONS, "ALTER TABLE windlass.session ADD COLUMN colour text")
     for name, value in (("MIGRATIONS", migrations), ("FORMAT", len(migrations))):
         monkeypatch.setattr(postgres_schema, name, value)
     stores = [store_of(address) for _ in range(3)]
@@ -52,7 +53,7 @@ async def test_older_tables_are_brought_up_to_date_and_keep_what_they_hold(postg
 def old_tables(postgres, database) -> None:
     """The tables of the first format, with a session of two tenants in them."""
     postgres.ask("CREATE SCHEMA windlass", database=database)
-    postgres.ask(postgres_schema.MIGRATIONS[0], database=database)
+    postgres.ask(MIGRATIONS[0], database=database)
     postgres.ask("INSERT INTO windlass.meta VALUES('', 'format', 1)", database=database)
     events = [RunStarted(), MessageAdded(user("Hello harbour")), MessageAdded(assistant("a lantern")), Custom("x")]
     result = ToolResult("c", "t", (Text("a kestrel"),))
@@ -90,7 +91,7 @@ async def test_tables_of_the_first_format_are_brought_up_to_date(postgres, datab
 
 async def test_an_upgrade_that_fails_changes_nothing(postgres, database, store_of, monkeypatch):
     old_tables(postgres, database)
-    migrations = (*postgres_schema.MIGRATIONS, "SELECT 1 / 0")
+    migrations = (*MIGRATIONS, "SELECT 1 / 0")
     for name, value in (("MIGRATIONS", migrations), ("FORMAT", len(migrations))):
         monkeypatch.setattr(postgres_schema, name, value)
     with pytest.raises(StoreError, match="DivisionByZero"):
@@ -183,7 +184,7 @@ async def test_a_server_that_does_not_let_us_in_is_not_waited_for(postgres, stor
 
 
 def test_the_format_is_the_number_of_migrations():
-    assert len(postgres_schema.MIGRATIONS) == postgres_schema.FORMAT
+    assert len(MIGRATIONS) == postgres_schema.FORMAT
 
 
 def test_a_store_that_was_never_used_needs_no_server():

@@ -1,11 +1,13 @@
 """What may be asked of a search."""
 
+from typing import Any
+
 import pytest
 
 from windlass.core.error import ConfigError
 from windlass.stores.search_query import LONGEST_QUERY, MOST_HITS, MOST_WORDS, asked, words_of
 
-PLAIN = {
+PLAIN: dict[str, Any] = {
     "syntax": "words",
     "session_id": "",
     "prefix": "",

@@ -41,6 +41,8 @@ def test_everything_else_says_nothing(event):
 
 
 def test_what_is_said_fits_every_database():
-    role, text = spoken(MessageAdded(message=user("a\0b\ud800c \U0001f600")))
+    found = spoken(MessageAdded(message=user("a\0b\ud800c \U0001f600")))
+    assert found is not None
+    role, text = found
     assert (role, text) == ("user", "a\ufffdb\ufffdc \U0001f600")
     assert text.encode()

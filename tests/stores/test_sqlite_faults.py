@@ -98,6 +98,7 @@ async def test_after_a_sync_that_failed_everything_is_written_and_checked_again(
     store = SqliteStore(path, vfs="failing")
     lease = await store.acquire("s")
     await store.append(lease, entries(1), sync=False)
+    assert store._writer is not None
     first = store._writer._access.connection
     failing["-wal"] = 1
     with pytest.raises(StoreError, match=r"the disk reported an error.*open the store again"):
@@ -106,7 +107,12 @@ async def test_after_a_sync_that_failed_everything_is_written_and_checked_again(
     assert not store.append_now(lease, entries(2), sync=False)  # nothing is added before it is certain
     written_again = []
     again = sqlite_access.Access._write_log_again
-    monkeypatch.setattr(sqlite_access.Access, "_write_log_again", lambda *each: (written_again.append(1), again(*each)))
+
+    def write_again(*each):
+        written_again.append(1)
+        again(*each)
+
+    monkeypatch.setattr(sqlite_access.Access, "_write_log_again", write_again)
     await store.append(lease, entries(2), sync=True)
     assert written_again == [1]
     assert store._writer._access.connection is not first

@@ -5,11 +5,12 @@ import pytest
 from tests.stores.search_material import found, keep, lines, logged, places, said
 from windlass.core.error import ConfigError, SessionBusy
 from windlass.core.store import Searchable
+from windlass.stores.sqlite.store import SqliteStore
 
 # -- what is found -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_hit_tells_where_who_when_and_what(store):
+async def test_a_hit_tells_where_who_when_and_what(store: SqliteStore):
     assert isinstance(store, Searchable)
     await keep(store, "s", "Deploy it to Oslo, please.", said("Deployed to Oslo.", "assistant"), said("exit 0", "tool"))
     (hit,) = await store.search("deployed")

@@ -10,7 +10,7 @@ from tests.stores.search_material import found
 
 def told(process, most: int = 10_000) -> list[tuple[str, str]]:
     """What a child says that it has done."""
-    lines = []
+    lines: list[tuple[str, str]] = []
     while len(lines) < most and (line := process.stdout.readline()) not in {"done\n", ""}:
         what, session_id = line.split()
         lines.append((what, session_id))

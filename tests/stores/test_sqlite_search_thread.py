@@ -146,6 +146,8 @@ def test_it_does_not_wait_for_ever():
     pause.begin(1)
     appends = 1
     while not pause.is_over(appends := appends + 1):
-        clock.now += pause.seconds()
+        seconds = pause.seconds()
+        assert seconds is not None
+        clock.now += seconds
         pause.begin(appends)
     assert clock.now == 100 + LATEST_SECONDS

@@ -9,6 +9,7 @@ from tests.stores.material import another_connection, entries
 from windlass.core.error import ConfigError, StoreError
 from windlass.core.event import Custom, Entry
 from windlass.core.store import Maintained, Post
+from windlass.stores.sqlite.store import SqliteStore
 from windlass.stores.sqlite.upkeep import restore, verify
 
 
@@ -19,7 +20,7 @@ async def filled(store, session_id="s", count=100):
     return lease, log
 
 
-async def test_the_size_tells_what_each_session_takes_of_its_own(path, store):
+async def test_the_size_tells_what_each_session_takes_of_its_own(path, store: SqliteStore):
     assert isinstance(store, Maintained)
     lease, _ = await filled(store)
     await store.fork("s", "fork")

@@ -20,4 +20,6 @@ async def test_a_model_asks_and_is_told_the_answer_when_it_has_come(blocking, ad
     assert item.item_id in told
     assert advice in told
     await session.resolve(item.item_id, "green")
-    assert (await session.wake()).text == "Green."
+    woken = await session.wake()
+    assert woken is not None
+    assert woken.text == "Green."
