@@ -23,7 +23,7 @@ from windlass.core.store import Log, Maintained, Searchable, Store
 from windlass.testing import ScriptedModel
 
 from . import rivals
-from .measure import Effort, Figure
+from .measure import QUICK, Effort, Figure
 
 SESSIONS = 50
 """How many sessions append at the same time."""
@@ -201,12 +201,16 @@ async def searching(folder: Path, messages: int) -> tuple[float, float]:
 def figures(effort: Effort) -> Iterator[Figure]:
     """What keeping costs, and what it costs others."""
     turns = effort.long_run
-    with tempfile.TemporaryDirectory(prefix="windlass-bench-", dir=os.environ.get("WINDLASS_BENCH_DIR")) as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="windlass-bench-", dir=os.environ.get("WINDLASS_BENCH_DIR")) as place:
+        folder = Path(place)
         yield from _appends(folder, effort, turns)
         opened, ratio, forked = asyncio.run(opening_ms(folder, turns))
         yield Figure(
-            f"opening a session of {turns:,} turns", opened, "ms", "CPU: read, decode and fold it", 5.0 * turns / 1000
+            f"opening a conversation of {turns:,} turns",
+            opened,
+            "ms",
+            "CPU: read, decode and fold it",
+            5.0 * turns / 1000,
         )
         yield Figure("bytes on disk", ratio, "x", "the file against the JSON of its messages", 1.3)
         yield Figure("bytes on disk with 100 forks", forked, "x", "the file against the same without forks", 1.2)
@@ -214,13 +218,18 @@ def figures(effort: Effort) -> Iterator[Figure]:
         found, indexed = asyncio.run(searching(folder, messages))
         yield Figure(f"search over {messages:,} messages", found, "ms", "CPU: two words, twenty best hits", 5.0)
         yield Figure("bytes on disk with the search index", indexed, "x", "against the JSON of the messages", 2.0)
-        yield from rivals.figures(turns)
+        if effort is not QUICK:
+            yield from rivals.figures(turns)
 
 
 def _appends(folder: Path, effort: Effort, turns: int) -> Iterator[Figure]:
+    (folder / "small").mkdir()
     together = asyncio.run(together_us(folder, max(4, effort.calls // 20)))
     what = f"CPU: {SESSIONS} sessions in one event loop, messages of 1 KiB"
     yield Figure("append and commit", together, "us", what, 40.0)
+    small = asyncio.run(together_us(folder / "small", max(4, effort.calls // 20), 100))
+    what = f"CPU: the same with messages of 100 characters, {SESSIONS} sessions"
+    yield Figure("append and commit, a few words", small, "us", what, 40.0)
     early, late = asyncio.run(growth(folder, 10 * turns))
     what = f"CPU of the four appends of a turn, against the same after {10 * turns:,} turns"
     yield Figure("appends of a turn, growth", (late / early - 1) * 100, "%", what, 10.0, detail=f"{early:.0f} us")

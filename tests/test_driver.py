@@ -333,3 +333,21 @@ async def test_a_run_can_be_thrown_away_after_every_append_and_goes_on_from_the_
         return [kind(event) for event in await log_of(store, "s")]
 
     assert await told(True) == await told(False)
+
+
+async def test_a_session_whose_log_lost_an_entry_can_be_gone_on_with(tmp_path):
+    agent = Agent(ScriptedModel("One.", "Two."), store=f"file:{tmp_path}")
+    for prompt in ("1?", "2?"):
+        await agent.session("s").run(prompt)
+    await agent.store.aclose()
+    (log,) = tmp_path.glob("*.session")
+    lines = log.read_bytes().split(b"\n")
+    lines[4] = b"#" * len(lines[4])
+    log.write_bytes(b"\n".join(lines))
+    again = Agent(ScriptedModel("Three."), store=f"file:{tmp_path}")
+    numbers = [entry.seq for entry in await again.store.read("s")]
+    assert numbers != [*range(1, len(numbers) + 1)]
+    outcome = await again.session("s").run("3?")
+    assert outcome.text == "Three."
+    assert_valid(outcome.messages)
+    await again.store.aclose()

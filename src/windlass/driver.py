@@ -291,9 +291,9 @@ class Driver:
 
     async def _catch_up(self) -> None:
         """Take into account what has come into the log since we last looked."""
-        for event in await events_of(self.store, self.session_id, after=self._head):
+        events, self._head = await events_of(self.store, self.session_id, after=self._head)
+        for event in events:
             self._state.apply(event)
-            self._head += 1
 
     # -- what it is made of --------------------------------------------------------------------------------------------
 

@@ -192,7 +192,7 @@ class Session:
 
     async def messages(self) -> Sequence[Message]:
         """The conversation as it is kept."""
-        return fold_events(await events_of(self.store, self.session_id)).messages
+        return (await self._kept()).messages
 
     async def watch(self, *, after: int = 0) -> AsyncIterator[Entry]:
         """Every entry of the log after that number, then everything that happens from now on."""
@@ -273,7 +273,12 @@ class Session:
     async def _state(self) -> State:
         """What the log amounts to now."""
         run = self._driver.run
-        return run.state if run is not None else fold_events(await events_of(self.store, self.session_id))
+        return run.state if run is not None else await self._kept()
+
+    async def _kept(self) -> State:
+        """What the log amounts to as it is kept."""
+        events, _ = await events_of(self.store, self.session_id)
+        return fold_events(events)
 
     async def _say(self, kind: str, message: Message, post_id: str) -> bool:
         check.text(f"session.{kind}", "post_id", post_id)

@@ -39,6 +39,15 @@ EXPECTED = [
     "append, SQLite",
     "append, SQLite, barrier",
     "opening a session of 100 turns",
+    "append and commit",
+    "append and commit, a few words",
+    "appends of a turn, growth",
+    "barrier beside a busy loop, p99",
+    "opening a conversation of 100 turns",
+    "bytes on disk",
+    "bytes on disk with 100 forks",
+    "search over 10,000 messages",
+    "bytes on disk with the search index",
 ]
 
 

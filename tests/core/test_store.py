@@ -10,7 +10,7 @@ from tests.doubles import SECONDS, NotedStore, WaitingStore, rounds
 from windlass.core.clock import SYSTEM_CLOCK
 from windlass.core.error import Conflict, Fenced, StoreError
 from windlass.core.event import Custom, Entry, Event
-from windlass.core.store import Immediate, Log, Store, insisted, uninterrupted, wait_through
+from windlass.core.store import Immediate, Lease, Log, Store, events_of, insisted, uninterrupted, wait_through
 from windlass.stores.memory import MemoryStore
 from windlass.testing import FakeClock
 
@@ -295,3 +295,50 @@ async def test_a_driver_whose_lease_was_lost_is_fenced():
     await store.acquire("s")
     with pytest.raises(Fenced):
         log.append_now(notes("a"), sync=False)
+
+
+# -- a store that stores together what comes at the same time ----------------------------------------------------------
+
+
+class GroupedStore(WaitingStore):
+    """A store whose appends go on by themselves, in the order in which they came."""
+
+    def append_soon(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> "asyncio.Future[None]":
+        return asyncio.ensure_future(self.append(lease, entries, sync=sync))
+
+
+async def test_a_store_that_groups_is_waited_for_however_often_the_waiting_is_cancelled():
+    store = GroupedStore()
+    log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK)
+    store.open.clear()
+    stored: list[Entry] = []
+    waiting = asyncio.ensure_future(log.append(notes("a"), sync=True, stored=stored.extend))
+    async with asyncio.timeout(SECONDS):
+        await store.waiting.wait()
+        for _ in range(3):
+            waiting.cancel()
+            await asyncio.sleep(0)
+        second = asyncio.ensure_future(log.append(notes("b"), sync=True, stored=stored.extend))
+        await asyncio.sleep(0)
+        store.open.set()
+        assert await waiting is True
+        assert await second is False
+    assert [entry.seq for entry in stored] == [1, 2]
+    assert await store.read("s") == stored
+
+
+async def test_what_a_store_that_groups_refuses_is_raised():
+    store = GroupedStore()
+    log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK)
+    store.error = StoreError("no room")
+    with pytest.raises(StoreError, match="no room"):
+        await log.append(notes("a"), sync=True, stored=lambda _: None)
+    assert log.head == 0
+
+
+async def test_events_are_given_with_the_number_of_the_last_entry_by_any_store():
+    store = MemoryStore()
+    log = await log_in(store)
+    log.append_now(notes("a", "b", "c"), sync=False)
+    assert await events_of(store, "s", after=1) == (notes("b", "c"), 3)
+    assert await events_of(store, "s", after=3) == ([], 3)

@@ -223,16 +223,20 @@ class Grouped(Protocol):
 class Foldable(Protocol):
     """A store that can give the events of a log alone, in less time than with their numbers, ids and times."""
 
-    async def events(self, session_id: str, *, after: int = 0) -> list[Event]:
-        """The events of the entries numbered above `after`, in order."""
+    async def events(self, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
+        """The events of the entries numbered above `after`, in order, and the number of the last of them."""
         ...
 
 
-async def events_of(store: Store, session_id: str, *, after: int = 0) -> list[Event]:
-    """The events of a log, for whoever folds them."""
+async def events_of(store: Store, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
+    """The events of a log after some entry, for whoever folds them, and the number of the last entry.
+
+    They are counted by nobody: after a damage, a log may have gaps.
+    """
     if isinstance(store, Foldable):
         return await store.events(session_id, after=after)
-    return [entry.event for entry in await store.read(session_id, after=after)]
+    entries = await store.read(session_id, after=after)
+    return [entry.event for entry in entries], entries[-1].seq if entries else after
 
 
 class Log:

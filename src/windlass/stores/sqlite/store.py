@@ -113,8 +113,8 @@ class SqliteStore:
         check_count("after", after)
         return await self._opened().read(partial(_read, session_id, after))
 
-    async def events(self, session_id: str, *, after: int = 0) -> "list[Event]":
-        """As `read`, without numbers, ids and times, and so in less time."""
+    async def events(self, session_id: str, *, after: int = 0) -> "tuple[list[Event], int]":
+        """As `read`, without ids and times, and so in less time; and the number of the last entry."""
         check_session_id(session_id)
         check_count("after", after)
         return await self._opened().read(partial(_events, session_id, after))
@@ -261,9 +261,10 @@ def _read(session_id: str, after: int, connection: Connection) -> "list[Entry]":
     return [entry for each in wanted for entry in entries_in(connection, each, session_id)]
 
 
-def _events(session_id: str, after: int, connection: Connection) -> "list[Event]":
+def _events(session_id: str, after: int, connection: Connection) -> "tuple[list[Event], int]":
     wanted = _stretches(session_id, after, connection)
-    return [event for each in wanted for event in events_in(connection, each, session_id)]
+    events = [event for each in wanted for event in events_in(connection, each, session_id)]
+    return events, wanted[-1].upto if wanted else after
 
 
 def _stretches(session_id: str, after: int, connection: Connection) -> "list[Stretch]":
