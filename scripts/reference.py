@@ -111,7 +111,7 @@ PAGES = (
             "windlass.core.store.Foldable",
             "windlass.core.store.Lease",
             "windlass.stores.memory.MemoryStore",
-            "windlass.stores.file.FileStore",
+            "windlass.stores.file.store.FileStore",
             "windlass.stores.sqlite.store.SqliteStore",
             "windlass.stores.postgres.store.PostgresStore",
             "windlass.stores.namespace.namespaced",

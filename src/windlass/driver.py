@@ -7,9 +7,9 @@ run is put together. One run goes on at a time; a second one waits for its turn.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import Struct
 
@@ -49,8 +49,14 @@ POLL_SECONDS = 1.0
 MOST_RECOVERIES = 3
 """A run that was taken up as often as this, and never got anywhere, is parked."""
 
+NOTHING_NEW = "nothing_new"
+"""Why a run that was to tell the model something did not even begin."""
+
 CALL = "call"
 """Marks a run that is only a call; its value is the name of the tool."""
+
+_HASTE: Mapping[str | None, int] = {"after_turn": 1, "after_tools": 2, "now": 3}
+"""How quickly a run is to stop. Whoever loses patience may ask for more, and never for less."""
 
 _driving: ContextVar[frozenset[tuple[int, str]]] = ContextVar("windlass_driving", default=frozenset())
 """The sessions that the current task is a part of: a tool must not wait for its own session."""
@@ -91,6 +97,8 @@ class Driver:
         self._head = 0
         self._fence = 0
         """Of the last lease that we had."""
+        self._asked = ""
+        """What the run was called by whoever asked for it; one that is taken up again keeps its own name."""
         self._unwanted: set[str] = set()
         """The runs that were cancelled while they waited."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -120,7 +128,7 @@ class Driver:
 
     def stop(self, run_id: str, mode: CancelMode) -> bool:
         """Stop one run. When it still waits for its turn, it will be over as soon as it begins."""
-        if self.run is not None and self.order is not None and self.order.run_id == run_id:
+        if self.run is not None and self.order is not None and run_id in {self._asked, self.order.run_id}:
             self.run.cancel(mode)
         else:
             self._unwanted.add(run_id)
@@ -132,8 +140,10 @@ class Driver:
             return
         if post.kind != CANCEL:
             self.run.mailbox.put(post)
-        elif post.body["run_id"] == self.run.run_id and self.run.cancelling is None:
-            self.run.cancel(post.body["mode"])
+        elif post.named("run_id") == self.run.run_id:
+            mode = cast("CancelMode", post.named("mode"))
+            if _HASTE.get(mode, 0) > _HASTE.get(self.run.cancelling, 0):  # else it is known already, or says nothing
+                self.run.cancel(mode)
 
     # -- one run -------------------------------------------------------------------------------------------------------
 
@@ -146,7 +156,7 @@ class Driver:
         async with self._turnstile:
             token = _driving.set(_driving.get() | {self.key})
             self.task = asyncio.current_task()
-            self.order = order
+            self.order, self._asked = order, order.run_id
             try:
                 return await self._hold(order)
             finally:
@@ -188,6 +198,8 @@ class Driver:
         if resuming and self._interrupted_run().run_id != order.run_id:
             order = self._resumed(order)
         mailbox, late = self._sorted(posts, order.run_id, resuming=resuming)
+        if order.kind == "wake" or (resuming and len(self._state.messages) == self._state.first):
+            _promote(mailbox)  # nothing has been said in this run
         self.order = order
         self.run = run = self._build(order, lease, mailbox)
         run.show(SessionOpened(self.session_id, self._head, run_id=run.run_id))
@@ -195,12 +207,12 @@ class Driver:
             await run.emit(*repairs(self._state, CRASHES), sync=True)
             self._head = run.log.head
             return run.outcome("parked", "crash_loop")
-        if order.kind == "wake" and not _promoted(mailbox).due:
-            return run.outcome("done")  # somebody else was quicker
+        if order.kind == "wake" and (self._state.interrupted or not mailbox.due):
+            return run.outcome("done", NOTHING_NEW)  # somebody else was quicker
         opening = self._opening(order, resuming=resuming)
         taken = [PostTaken(post.kind, run_id=run.run_id) for post in late]
         await run.emit(*taken, *opening, sync=True, names=[post.id for post in late])
-        if order.run_id in self._unwanted:
+        if self._unwanted & {self._asked, order.run_id}:
             run.cancel("now")
         return await self._go(order, run, posts)
 
@@ -215,7 +227,8 @@ class Driver:
         try:
             outcome = await self._finish(order, run)
         finally:
-            _going.pop(self.key, None)
+            if _going.get(self.key) is self:  # and not one that has taken the session over
+                del _going[self.key]
             await ear.close()
         ending = (outcome.status, outcome.reason)
         logger.info("run %s of session %s: %s %s", run.run_id, self.session_id, *ending, extra=run.names)
@@ -247,9 +260,9 @@ class Driver:
         late: list[Post] = []
         for post in posts:
             if (
-                (post.kind == CANCEL and post.body["run_id"] != run_id)
-                or (post.kind == ANSWER and post.body["ask_id"] not in questions)
-                or (post.kind == INBOX and post.body["item_id"] not in self._state.inbox)
+                (post.kind == CANCEL and post.named("run_id") != run_id)
+                or (post.kind == ANSWER and post.named("ask_id") not in questions)
+                or (post.kind == INBOX and post.named("item_id") not in self._state.inbox)
             ):
                 late.append(post)
             else:
@@ -383,11 +396,10 @@ class _Ear:
             await wait_through((self._task,))
 
 
-def _promoted(mailbox: Mailbox) -> Mailbox:
+def _promote(mailbox: Mailbox) -> None:
     """Without a run that could end first, what was to follow it comes now."""
-    if not mailbox.due and mailbox.follow_ups:
+    if not mailbox.due:
         mailbox.steering, mailbox.follow_ups = mailbox.follow_ups, mailbox.steering
-    return mailbox
 
 
 def tell(key: tuple[int, str], post: Post) -> None:

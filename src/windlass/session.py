@@ -6,26 +6,26 @@ follow-ups, answers, resolutions, cancels) is durable when the call returns, and
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .core import check
 from .core.clock import new_id
-from .core.error import ConfigError, SessionNotFound, Unsupported, UsageError
+from .core.error import SessionBusy, SessionNotFound, Unsupported, UsageError
 from .core.event import Entry, Event, QuestionAsked, SessionConfigured
 from .core.fanout import Subscription
 from .core.fold import State, fold, fold_events
 from .core.inbox import INBOX, InboxItem, items_of, resolution
 from .core.loop import direct
-from .core.mailbox import ANSWER, CANCEL, FOLLOW_UP, STEER, letter
+from .core.mailbox import ANSWER, CANCEL, FOLLOW_UP, STEER, answer_name, letter
 from .core.message import Content, Message, ToolCall, ToolResult
-from .core.plain import to_jsonable, to_text
+from .core.plain import clean, to_jsonable, to_text
 from .core.question import stated
 from .core.redact import redacted
 from .core.run import CancelMode, Outcome
 from .core.store import Hit, Lease, Log, Post, Searchable, SessionInfo, Store, events_of, insisted, wait_through
-from .driver import Driver, Order, look_at, tell
+from .driver import NOTHING_NEW, Driver, Order, look_at, tell
 from .override import Overrides, as_message, check_mode, check_overrides
 from .stream import RunStream
 
@@ -88,9 +88,8 @@ class Session:
         that had not are made now. A run that was taken up three times and never got anywhere is parked.
         """
         check_overrides(overrides)
-        return await self._uncancelled(
-            self._driver.perform(Order("resume", overrides=overrides, take_over=take_over is True))
-        )
+        check.flag("session.resume", "take_over", take_over)
+        return await self._uncancelled(self._driver.perform(Order("resume", overrides=overrides, take_over=take_over)))
 
     async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides]) -> ToolResult:
         """Call a tool without a model: gated and logged like any other call."""
@@ -143,7 +142,7 @@ class Session:
         """Answer a question, also while nobody drives the session: `resume` then goes on.
 
         About permission: `True`, `False` or a `Verdict`, for all its calls, or a dict with one of these for each call.
-        A question is answered once: `False` when it has been before.
+        A question is answered once: `False` when it has been before, or has expired.
         """
         check.text("session.answer", "ask_id", ask_id, filled=True)
         state = await self._state()
@@ -152,9 +151,9 @@ class Session:
             known = ", ".join([repr(each.ask_id) for each in state.questions]) or "none"
             raise UsageError(f"session {self.session_id!r} has no open question {ask_id!r}: open are {known}")
         body = {"ask_id": ask_id, "answer": stated(question, answer)}
-        if ask_id in state.answers:
+        if ask_id in state.answers or (question.expires_at is not None and self._now() >= question.expires_at):
             return False
-        return await self._post(Post(f"{ANSWER}-{ask_id}", ANSWER, body, self._now()))
+        return await self._post(Post(answer_name(ask_id), ANSWER, body, self._now()))
 
     async def inbox(self) -> list[InboxItem]:
         """What the agent waits for, or has waited for, from outside."""
@@ -172,20 +171,24 @@ class Session:
         """Go on if something has come that the model can be told: a run without a prompt. `None` when nothing has."""
         state, posts = await self._state(), await self.store.posts(self.session_id)
         if state.interrupted:
-            answered = {post.body["ask_id"] for post in posts if post.kind == ANSWER}
+            answered = {post.named("ask_id") for post in posts if post.kind == ANSWER}
             return await self.resume() if any(each.ask_id in answered for each in state.questions) else None
         if not any(post.kind in {STEER, FOLLOW_UP, INBOX} for post in posts):
             return None
-        return await self._uncancelled(self._driver.perform(Order("wake", new_id())))
+        outcome = await self._uncancelled(self._driver.perform(Order("wake", new_id())))
+        return None if outcome.reason == NOTHING_NEW else outcome
 
     async def attend(self, *, seconds: float = ATTEND_SECONDS) -> AsyncIterator[Outcome[Any]]:
         """Wake the session whenever an answer has come that it waits for, and tell each outcome. Never ends by itself.
 
-        Items of the inbox wake it when they were added with `wake=True`.
+        Items of the inbox wake it when they were added with `wake=True`. While somebody else drives the session, they
+        hear of what comes.
         """
+        check.number("session.attend", "seconds", seconds)
         while True:
-            if await self._is_called() and (outcome := await self.wake()) is not None:
-                yield outcome
+            with suppress(SessionBusy):
+                if await self._is_called() and (outcome := await self.wake()) is not None:
+                    yield outcome
             await self.agent.clock.sleep(seconds)
 
     # -- looking -------------------------------------------------------------------------------------------------------
@@ -295,7 +298,7 @@ class Session:
         state, posts = await self._state(), await self.store.posts(self.session_id)
         items = {item_id for item_id, item in state.inbox.items() if item.wake}
         return any(
-            post.kind == ANSWER or (post.kind == INBOX and post.body["item_id"] in items) or post.kind == FOLLOW_UP
+            post.kind == ANSWER or (post.kind == INBOX and post.named("item_id") in items) or post.kind == FOLLOW_UP
             for post in posts
         )
 
@@ -359,6 +362,7 @@ async def every(store: Store, *, prefix: str = "") -> AsyncIterator[SessionInfo]
 def _order(prompt: Content | Message, run_id: str, input_id: str, take_over: bool, overrides: Overrides) -> Order:  # noqa: FBT001 - handed through
     check_overrides(overrides)
     check.text("session.run", "input_id", input_id)
-    if not isinstance(take_over, bool):
-        raise ConfigError(f"take_over={take_over!r}: say True or False")
+    if clean(input_id) != input_id:
+        check.refuse("session.run", "input_id", input_id, "give text that UTF-8 can hold")
+    check.flag("session.run", "take_over", take_over)
     return Order("run", run_id, overrides, as_message(prompt), input_id=input_id, take_over=take_over)

@@ -112,7 +112,7 @@ async def restore(backup: str | os.PathLike[str], spec: str) -> None:
 
         await asyncio.to_thread(restore_file, _expanded(backup), path)
         return
-    from .stores.file import FileStore
+    from .stores.file.store import FileStore
 
     store = FileStore(_folder(backup))
     try:

@@ -69,4 +69,4 @@ async def test_whoever_waits_for_an_answer_is_told_when_it_comes_also_if_it_has_
     mailbox.put(Post("answer-a1", "answer", {"ask_id": "a1", "answer": True}))
     await early
     await mailbox.answered("a1")
-    assert mailbox.answers == {"a1": ("answer-a1", True)}
+    assert mailbox.answers["a1"].body["answer"] is True

@@ -33,7 +33,7 @@ from windlass.core.event import (
 from windlass.core.message import Message, Text, ToolCall, ToolResult, Usage, user
 from windlass.core.store import Store
 from windlass.stores import holder
-from windlass.stores.file import FileStore
+from windlass.stores.file.store import FileStore
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite.store import SqliteStore
 from windlass.testing import FakeClock, ScriptedModel, call, calls

@@ -21,8 +21,8 @@ from windlass.core.event import EVENTS, Entry, Unknown
 from windlass.core.fold import INTERRUPTED, NOT_STARTED, fold
 from windlass.core.message import Message
 from windlass.core.store import Post, Store
-from windlass.stores.file import FileStore
-from windlass.stores.file_record import line_of
+from windlass.stores.file.record import line_of
+from windlass.stores.file.store import FileStore
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite.store import SqliteStore
 from windlass.testing import ScriptedModel

@@ -10,7 +10,7 @@ from windlass.core import faults
 from windlass.core.error import SessionBusy, StoreError
 from windlass.core.event import Custom, Entry
 from windlass.core.store import Lease
-from windlass.stores.file import FileStore
+from windlass.stores.file.store import FileStore
 from windlass.stores.sqlite.store import SqliteStore
 
 

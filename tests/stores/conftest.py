@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.stores.file import FileStore
+from windlass.stores.file.store import FileStore
 from windlass.stores.sqlite.store import SqliteStore
 
 

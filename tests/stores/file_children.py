@@ -8,7 +8,7 @@ import sys
 
 from windlass.core.event import Custom, Entry
 from windlass.core.store import Post
-from windlass.stores.file import FileStore
+from windlass.stores.file.store import FileStore
 
 
 def tell(*words: object) -> None:

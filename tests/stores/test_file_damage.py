@@ -11,11 +11,14 @@ import pytest
 from tests.stores.material import entries
 from windlass.core.error import StoreError
 from windlass.core.event import Custom, Entry
-from windlass.stores import file_access, file_log, file_record, file_repair
-from windlass.stores.file import FileStore
-from windlass.stores.file_name import place_of
-from windlass.stores.file_record import line_of
-from windlass.stores.file_survey import NO_PROBLEMS, survey
+from windlass.stores.file import access as file_access
+from windlass.stores.file import log as file_log
+from windlass.stores.file import record as file_record
+from windlass.stores.file import repair as file_repair
+from windlass.stores.file.name import place_of
+from windlass.stores.file.record import line_of
+from windlass.stores.file.store import FileStore
+from windlass.stores.file.survey import NO_PROBLEMS, survey
 
 RECORDS = 200
 LONG = os.environ.get("WINDLASS_SEARCH") == "long"

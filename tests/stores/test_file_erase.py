@@ -9,8 +9,11 @@ from windlass.core.error import Conflict, Fenced, StoreError
 from windlass.core.event import Custom, Entry, MessageAdded
 from windlass.core.message import user
 from windlass.core.store import Lease, Post
-from windlass.stores import file_catalogue, file_look, file_summary, file_survey
-from windlass.stores.file_erase import DOOMED, discard, erasing, remove_leftovers
+from windlass.stores.file import catalogue as file_catalogue
+from windlass.stores.file import look as file_look
+from windlass.stores.file import summary as file_summary
+from windlass.stores.file import survey as file_survey
+from windlass.stores.file.erase import DOOMED, discard, erasing, remove_leftovers
 
 SECRET = "kestrel-7741"
 

@@ -17,8 +17,10 @@ from windlass.core import faults
 from windlass.core.error import ConfigError, StoreError
 from windlass.core.event import Custom, Entry
 from windlass.core.store import Post
-from windlass.stores import file_access, file_log, file_repair
-from windlass.stores.file import FileStore
+from windlass.stores.file import access as file_access
+from windlass.stores.file import log as file_log
+from windlass.stores.file import repair as file_repair
+from windlass.stores.file.store import FileStore
 
 
 async def append(store, lease, batch, *, sync):

@@ -11,9 +11,9 @@ from tests.stores.material import child, entries
 from windlass.core.error import SessionBusy, SessionExists, StoreError
 from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from windlass.core.message import user
-from windlass.stores.file import FileStore
-from windlass.stores.file_record import line_of
-from windlass.stores.file_survey import Header, header_line
+from windlass.stores.file.record import line_of
+from windlass.stores.file.store import FileStore
+from windlass.stores.file.survey import Header, header_line
 
 
 async def keep(store, session_id, count=4, first=1):

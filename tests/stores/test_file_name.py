@@ -5,7 +5,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.stores.material import entries
-from windlass.stores.file_name import id_of, name_of
+from windlass.stores.file.name import id_of, name_of
 
 PATHS = (
     "../x",

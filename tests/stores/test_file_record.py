@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from windlass.core.codec import decode_entry
 from windlass.core.event import Custom, Entry, MessageAdded
 from windlass.core.message import user
-from windlass.stores import file_record
-from windlass.stores.file_record import Damage, Line, first_line, line_of, lines_of, scan
-from windlass.stores.file_survey import seq_of
+from windlass.stores.file import record as file_record
+from windlass.stores.file.record import Damage, Line, first_line, line_of, lines_of, scan
+from windlass.stores.file.survey import seq_of
 from windlass.testing.contracts import HOSTILE_TEXTS
 
 SEED = 7

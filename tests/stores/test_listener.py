@@ -8,7 +8,7 @@ from tests.stores.material import entries
 from windlass.core.error import ConfigError, Conflict
 from windlass.core.store import Immediate, Maintained, Searchable
 from windlass.stores import listened
-from windlass.stores.file import FileStore
+from windlass.stores.file.store import FileStore
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite.store import SqliteStore
 from windlass.testing.contracts import check_store

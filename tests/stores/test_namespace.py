@@ -10,7 +10,7 @@ from windlass.core.event import MessageAdded
 from windlass.core.message import user
 from windlass.core.store import Hit, Immediate, Maintained, Post, Searchable, StoreSize
 from windlass.stores import derived, namespaced
-from windlass.stores.file import FileStore
+from windlass.stores.file.store import FileStore
 from windlass.stores.memory import MemoryStore
 from windlass.testing.contracts import check_store
 

@@ -7,7 +7,7 @@ import pytest
 
 from windlass.core.error import ConfigError
 from windlass.stores import open_store
-from windlass.stores.file import FileStore
+from windlass.stores.file.store import FileStore
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite.store import SqliteStore
 

@@ -13,7 +13,7 @@ from tests.stores.machine import Kind, Machine, Place
 from tests.stores.victim import Killer
 from windlass.core.clock import new_id
 from windlass.core.store import Lease
-from windlass.stores.file import FileStore
+from windlass.stores.file.store import FileStore
 from windlass.stores.memory import MemoryStore
 from windlass.stores.postgres.store import PostgresStore
 from windlass.stores.sqlite.store import SqliteStore

@@ -13,7 +13,7 @@ import pytest
 from windlass.core.error import ConfigError, Conflict, StoreError, Unsupported
 from windlass.core.event import MessageAdded
 from windlass.core.store import Hit, Lease, StoreSize
-from windlass.stores.file import FileStore
+from windlass.stores.file.store import FileStore
 from windlass.stores.memory import MemoryStore
 from windlass.stores.sqlite.store import SqliteStore
 from windlass.testing.contracts import check_store

@@ -65,8 +65,8 @@ def items_of(entries: Iterable[Entry], posts: Iterable[Post]) -> list[InboxItem]
         elif isinstance(event, InboxResolved) and event.item_id in added:
             added[event.item_id] = _answered(added[event.item_id], "consumed", event.response, event.resolved_at)
     for post in posts:
-        if post.kind == INBOX and (item := added.get(post.body["item_id"])) is not None:
-            added[item.item_id] = _answered(item, "resolved", post.body["response"], post.at)
+        if post.kind == INBOX and (item := added.get(post.named("item_id"))) is not None:
+            added[item.item_id] = _answered(item, "resolved", post.body.get("response"), post.at)
     return list(added.values())
 
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,11 @@ def letter(kind: str, message: Message, post_id: str, at: float) -> Post:
     return Post(post_id, kind, msgspec.to_builtins(message), at)
 
 
+def answer_name(ask_id: str) -> str:
+    """The id of the post that answers a question, and of any entry that does: a question is answered once."""
+    return f"{ANSWER}-{ask_id}"
+
+
 class Mailbox:
     """The posts that have come for one run."""
 
@@ -48,8 +53,8 @@ class Mailbox:
         """Messages that come when the run would end."""
         self.inbox: list[tuple[str, InboxResolved]] = []
         """What the agent has been waiting for."""
-        self.answers: dict[str, tuple[str, Any]] = {}
-        """Answers by the id of their question, with the id of the post."""
+        self.answers: dict[str, Post] = {}
+        """Posts with an answer, by the id of their question."""
         self.steering_mode: DrainMode = steering_mode
         self.follow_up_mode: DrainMode = follow_up_mode
         self._known: set[str] = set()
@@ -83,7 +88,8 @@ class Mailbox:
             self.inbox.append((post.id, resolved))
         elif post.kind == ANSWER:
             ask_id = str(post.body["ask_id"])
-            self.answers[ask_id] = (post.id, post.body["answer"])
+            _ = post.body["answer"]  # without one, it cannot be understood
+            self.answers[ask_id] = post
             self._ring(ask_id)
         else:
             return False

@@ -16,6 +16,7 @@ from .clock import new_id
 from .effect import FAILURES, describe, unknown
 from .error import ConfigError
 from .event import QuestionAnswered, QuestionAsked
+from .mailbox import answer_name
 from .message import Status, Text, ToolCall, ToolResult
 from .permission import (
     EXPIRED,
@@ -31,6 +32,7 @@ from .permission import (
 )
 from .plain import clean, to_jsonable, to_text
 from .run import Run
+from .store import Post
 
 Handler = Callable[[], "Awaitable[Any] | Any"]
 """Asks somebody who is here, and returns the answer as JSON values."""
@@ -120,7 +122,8 @@ def _being_cancelled() -> bool:
 
 async def settlement(run: Run, call: ToolCall) -> ToolResult | None:
     """What a person says about a call that a crash cut off; `None` when it is to be made again."""
-    calls = ({"call_id": call.call_id, "tool": call.name, "arguments": call.arguments},)
+    attempt = run.state.started[call.call_id].attempt  # what was said about one attempt says nothing about the next
+    calls = ({"call_id": call.call_id, "tool": call.name, "arguments": call.arguments, "attempt": attempt},)
     text = (
         f"The runtime stopped while {call.name!r} ran: it may or may not have taken effect. Answer 'retry' to make the "
         "call again, 'skip' to leave it, or anything else to tell what came of it."
@@ -142,12 +145,15 @@ async def settlement(run: Run, call: ToolCall) -> ToolResult | None:
 
 def standing(run: Run, about: str, calls: Sequence[Mapping[str, Any]]) -> QuestionAsked | None:
     """The question of this run about these very calls, with these very arguments, if it was asked before."""
-    wanted = [(call["call_id"], call.get("arguments_hash")) for call in calls]
+    wanted = _identities(calls)
     for question in run.state.asks.values():
-        found = [(call["call_id"], call.get("arguments_hash")) for call in question.calls]
-        if question.about == about and found == wanted:
+        if question.about == about and _identities(question.calls) == wanted:
             return question
     return None
+
+
+def _identities(calls: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(call["call_id"], call.get("arguments_hash"), call.get("attempt")) for call in calls]
 
 
 async def answer_to(run: Run, question: QuestionAsked, handler: Handler | None) -> tuple[str, Any]:
@@ -159,15 +165,15 @@ async def answer_to(run: Run, question: QuestionAsked, handler: Handler | None) 
     if ask_id not in run.state.asks:
         await run.emit(question)
     source, answer = await _first_answer(run, question, handler)
-    names = [run.mailbox.answers[ask_id][0]] if source == POST else []
-    await run.emit(QuestionAnswered(ask_id, answer, source, run_id=run.run_id, path=run.path), names=names)
+    name = run.mailbox.answers[ask_id].id if source == POST else answer_name(ask_id)  # and no other answer counts
+    await run.emit(QuestionAnswered(ask_id, answer, source, run_id=run.run_id, path=run.path), names=[name])
     return source, answer
 
 
 async def _first_answer(run: Run, question: QuestionAsked, handler: Handler | None) -> tuple[str, Any]:
     posted = run.mailbox.answered(question.ask_id)
-    if question.ask_id in run.mailbox.answers:
-        return POST, run.mailbox.answers[question.ask_id][1]
+    if (post := _posted(run, question)) is not None:
+        return POST, post.body["answer"]
     left = None if question.expires_at is None else question.expires_at - run.clock.now()
     if left is not None and left <= 0:
         return IS_EXPIRED, None
@@ -177,8 +183,8 @@ async def _first_answer(run: Run, question: QuestionAsked, handler: Handler | No
     asking = None if handler is None else asyncio.ensure_future(cast("Awaitable[Any]", handler()))
     try:
         await _any_of(run, [posted, asking], [left, patience])
-        if question.ask_id in run.mailbox.answers:
-            return POST, run.mailbox.answers[question.ask_id][1]
+        if (post := _posted(run, question)) is not None:
+            return POST, post.body["answer"]
         if asking is not None and asking.done():
             return HANDLER, asking.result()
     finally:
@@ -188,6 +194,13 @@ async def _first_answer(run: Run, question: QuestionAsked, handler: Handler | No
     if left is not None and (patience is None or left <= patience):
         return IS_EXPIRED, None
     raise Suspended
+
+
+def _posted(run: Run, question: QuestionAsked) -> Post | None:
+    """The answer that was posted before the question had expired, if there is one."""
+    post = run.mailbox.answers.get(question.ask_id)
+    in_time = post is not None and (question.expires_at is None or post.at < question.expires_at)
+    return post if in_time else None
 
 
 async def _any_of(run: Run, futures: "Sequence[asyncio.Future[Any] | None]", seconds: Sequence[float | None]) -> None:

@@ -58,6 +58,11 @@ class Post(Struct, frozen=True):
     at: float = 0.0
     """When, in seconds since 1970."""
 
+    def named(self, field: str) -> str:
+        """The name that it gives there. Nothing, if it gives none: anybody can post anything."""
+        name: Any = self.body.get(field) if isinstance(self.body, dict) else None
+        return name if isinstance(name, str) else ""
+
 
 class Store(Protocol):
     """Keeps the logs of sessions."""

@@ -74,7 +74,7 @@ def _file(rest: str) -> Store:
     path = _path("file", rest, "DIR")
     if sys.platform == "win32":
         raise ConfigError("a store of files needs file locks that Windows does not have: use 'sqlite:PATH'")
-    from .file import FileStore
+    from .file.store import FileStore
 
     return FileStore(path)
 

@@ -15,11 +15,11 @@ from typing import Final, TypeVar
 import msgspec
 
 from windlass.core.error import SessionBusy, StoreError, Unsupported
+from windlass.stores.holder import Holder, this_process
 
-from .file_access import close_file, identity, open_file, open_folder
-from .file_name import Place
-from .file_record import first_line, line_of
-from .holder import Holder, this_process
+from .access import close_file, identity, open_file, open_folder
+from .name import Place
+from .record import first_line, line_of
 
 T = TypeVar("T")
 

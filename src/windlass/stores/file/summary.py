@@ -1,4 +1,4 @@
-"""What a list says about a session, from the beginning and the end of its file. Above: `file_catalogue.py`."""
+"""What a list says about a session, from the beginning and the end of its file. Above: `catalogue.py`."""
 
 import os
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ import msgspec
 
 from windlass.core.codec import decode_entry
 from windlass.core.error import StoreError
+from windlass.stores.listing import renamed_to, title_of
 
-from .file_access import close_file, open_file, read_at
-from .file_lock import claim_of
-from .file_name import LOG, Place, id_of, name_of, place_of
-from .file_record import Damage, Line, first_line, scan
-from .file_survey import Header, Kept, header_in, seq_of, survey
-from .listing import renamed_to, title_of
+from .access import close_file, open_file, read_at
+from .lock import claim_of
+from .name import LOG, Place, id_of, name_of, place_of
+from .record import Damage, Line, first_line, scan
+from .survey import Header, Kept, header_in, seq_of, survey
 
 _CHUNK: Final = 16 * 1024
 """How much of a file is looked at first, from either end."""

@@ -1,4 +1,4 @@
-"""Looks after a folder of sessions: what it takes, what can go, a copy of it. Above: `file.py`. Below: the folder.
+"""Looks after a folder of sessions: what it takes, what can go, a copy of it. Above: `store.py`. Below: the folder.
 
 A copy is taken while others write: each file up to its last complete append. The posts for a session are copied before
 its log, so that one which is taken meanwhile is in both, and none in neither. So is what is known to be on the disk: it
@@ -15,17 +15,17 @@ from typing import Final
 
 from windlass.core.error import ConfigError, SessionBusy, StoreError
 from windlass.core.store import StoreSize
+from windlass.stores.place import make_folder
 
-from .file_access import close_file, open_file, read_at, sync_data, sync_folder, write_all
-from .file_erase import TEMPORARY, discard, is_leftover, new_name, remove_leftover
-from .file_folder import Folder
-from .file_lineage import settle, trunks_in
-from .file_lock import Claim, claim_of, folder_lock, take_lock
-from .file_look import header_at, look
-from .file_name import FORKED, LOCK, LOG, MAILBOX, QUARANTINE, TRUNK, Place, id_of, mailbox_of, place_of
-from .file_repair import rewrite
-from .file_survey import header_line
-from .place import make_folder
+from .access import close_file, open_file, read_at, sync_data, sync_folder, write_all
+from .erase import TEMPORARY, discard, is_leftover, new_name, remove_leftover
+from .folder import Folder
+from .lineage import settle, trunks_in
+from .lock import Claim, claim_of, folder_lock, take_lock
+from .look import header_at, look
+from .name import FORKED, LOCK, LOG, MAILBOX, QUARANTINE, TRUNK, Place, id_of, mailbox_of, place_of
+from .repair import rewrite
+from .survey import header_line
 
 _DAY: Final = 24 * 3600.0
 _CHUNK: Final = 1024 * 1024

@@ -1,4 +1,4 @@
-"""Puts the file of a session in order again. Above: `file_log.py`, for a driver that holds the session's lock.
+"""Puts the file of a session in order again. Above: `log.py`, for a driver that holds the session's lock.
 
 No byte is lost: what is no entry is set aside before it is taken out. Power may fail at any point: then the file is
 still the old one, or the new one already.
@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .file_access import close_file, open_file, read_at, sync_data, sync_folder, write_all
-from .file_erase import TEMPORARY, erasing, new_name, remove_leftovers
-from .file_name import Place
-from .file_record import Damage, line_of
-from .file_survey import Header, Kept, Survey, header_line
+from .access import close_file, open_file, read_at, sync_data, sync_folder, write_all
+from .erase import TEMPORARY, erasing, new_name, remove_leftovers
+from .name import Place
+from .record import Damage, line_of
+from .survey import Header, Kept, Survey, header_line
 
 _CHUNK: Final = 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""The file of a session in the hands of its driver. Above: `file.py`. Below: the file, its lock and its repair.
+"""The file of a session in the hands of its driver. Above: `store.py`. Below: the file, its lock and its repair.
 
 One thread at a time has the turn. What need not wait is written where it is asked for (`append_now`).
 """
@@ -16,14 +16,14 @@ from windlass.core.error import Conflict, Fenced, StoreError
 from windlass.core.event import Entry
 from windlass.core.store import Lease
 
-from .file_access import close_file, identity, open_file, store_error, sync_data, sync_folder, write_all
-from .file_erase import erasing, remove_leftovers
-from .file_lineage import key_for, shared_by
-from .file_lock import SessionLock
-from .file_name import Place
-from .file_record import body_of, lines_of
-from .file_repair import prepare, put_in_place, repair
-from .file_survey import FORMAT, Header, Kept, Survey, header_line, survey
+from .access import close_file, identity, open_file, store_error, sync_data, sync_folder, write_all
+from .erase import erasing, remove_leftovers
+from .lineage import key_for, shared_by
+from .lock import SessionLock
+from .name import Place
+from .record import body_of, lines_of
+from .repair import prepare, put_in_place, repair
+from .survey import FORMAT, Header, Kept, Survey, header_line, survey
 
 
 class Verified(NamedTuple):

@@ -14,12 +14,12 @@ import msgspec
 
 from windlass.core.error import StoreError
 
-from .file_access import sync_folder
-from .file_erase import discard
-from .file_look import header_at, look
-from .file_name import LOG, TRUNK, Place, mark_of, place_of, trunk_of
-from .file_repair import rewrite_erasing
-from .file_survey import Header, Kept, Survey
+from .access import sync_folder
+from .erase import discard
+from .look import header_at, look
+from .name import LOG, TRUNK, Place, mark_of, place_of, trunk_of
+from .repair import rewrite_erasing
+from .survey import Header, Kept, Survey
 
 _log: Final = logging.getLogger("windlass")
 

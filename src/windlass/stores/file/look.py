@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from .file_access import close_file, identity, open_file
-from .file_lock import is_driven
-from .file_name import Place
-from .file_record import first_line
-from .file_survey import Header, Survey, header_in, survey
+from .access import close_file, identity, open_file
+from .lock import is_driven
+from .name import Place
+from .record import first_line
+from .survey import Header, Survey, header_in, survey
 
 Opened = Callable[[], tuple[int, int]]
 """Opens a file: its descriptor, and how many bytes of it count."""

@@ -1,4 +1,4 @@
-"""The posts for a session, in a file beside its log. Above: `file_folder.py`. Below: the file's lines, as in a log.
+"""The posts for a session, in a file beside its log. Above: `folder.py`. Below: the file's lines, as in a log.
 
 The file is locked by whoever writes to it, for as long as that takes, so that anybody can post while a driver has the
 log. It holds posts that wait, and some that the log has taken already: those go when the driver lets go of the session.
@@ -15,13 +15,13 @@ import msgspec
 from windlass.core.plain import to_jsonable
 from windlass.core.store import Post
 
-from .file_access import close_file, identity, open_file, sync_data, sync_folder, write_all
-from .file_erase import discard
-from .file_lock import wait_for_lock
-from .file_name import Place
-from .file_record import fit_for_a_line, line_of
-from .file_repair import repair, rewrite_erasing
-from .file_survey import FORMAT, Header, Kept, Survey, header_line, survey
+from .access import close_file, identity, open_file, sync_data, sync_folder, write_all
+from .erase import discard
+from .lock import wait_for_lock
+from .name import Place
+from .record import fit_for_a_line, line_of
+from .repair import repair, rewrite_erasing
+from .survey import FORMAT, Header, Kept, Survey, header_line, survey
 
 Tell = Callable[[Survey], None]
 """Called with what was found in a file that had to be repaired."""

@@ -1,4 +1,4 @@
-"""Logs in a folder, one file of readable lines per session. Above: `open_store`. Below: `file_folder.py`.
+"""Logs in a folder, one file of readable lines per session. Above: `open_store`. Below: `folder.py`.
 
 The folder is made at first use. Other stores, threads and processes may use it too. What waits for the disk or reads
 much is done by a few threads.
@@ -17,14 +17,14 @@ from windlass.core.clock import SYSTEM_CLOCK, Clock
 from windlass.core.error import Fenced, StoreError
 from windlass.core.event import Entry
 from windlass.core.store import Lease, Post, SessionInfo, StoreSize, uninterrupted
+from windlass.stores.listing import check_count, check_page, check_session_id
+from windlass.stores.place import checked_path
+from windlass.stores.refusal import check_post
 
-from .file_access import store_error
-from .file_folder import Folder
-from .file_log import FileLog, fenced
-from .file_upkeep import backup, size_of, vacuum
-from .listing import check_count, check_page, check_session_id
-from .place import checked_path
-from .refusal import check_post
+from .access import store_error
+from .folder import Folder
+from .log import FileLog, fenced
+from .upkeep import backup, size_of, vacuum
 
 T = TypeVar("T")
 _Infos: TypeAlias = list[SessionInfo]

@@ -1,4 +1,4 @@
-"""Takes files away so that none of their bytes stays on the disk. Above: the file store. Below: `file_access.py`.
+"""Takes files away so that none of their bytes stays on the disk. Above: the file store. Below: `access.py`.
 
 They are overwritten before they lose their last name. Whoever is killed in between leaves a file whose name ends in
 `DOOMED`; the next one who rewrites or deletes the session, or cleans the store, does the rest. Disks that write to a
@@ -12,7 +12,7 @@ import stat
 from collections.abc import Collection, Generator
 from typing import Final
 
-from .file_access import close_file, identity, open_file, sync_folder, write_all
+from .access import close_file, identity, open_file, sync_folder, write_all
 
 TEMPORARY: Final = ".tmp"
 """How a file ends that is to take the place of another one."""

@@ -1,6 +1,6 @@
-"""What a file store does in its folder, step by step, waiting for the disk. Above: `file.py`. Below: files and locks.
+"""What a file store does in its folder, step by step, waiting for the disk. Above: `store.py`. Below: files and locks.
 
-Everything here raises `OSError` as it comes; `file.py` says what it means.
+Everything here raises `OSError` as it comes; `store.py` says what it means.
 """
 
 # ruff: noqa: PTH108, PTH116 - paths are strings
@@ -19,22 +19,22 @@ from windlass.core.codec import decode_entry
 from windlass.core.error import Conflict, SessionBusy, SessionExists, SessionNotFound, StoreError
 from windlass.core.event import Entry
 from windlass.core.store import Post
+from windlass.stores.holder import this_process
+from windlass.stores.place import check_folder, make_folder
+from windlass.stores.refusal import check_fork
 
-from .file_access import close_file, open_file, sync_data, sync_folder
-from .file_catalogue import Catalogue
-from .file_erase import discard, remove_leftovers
-from .file_lineage import bury, is_alive, new_key, shared_by, source_of
-from .file_lock import Claim, claim_of, folder_lock, take_lock
-from .file_log import FileLog, Verified, id_in, not_there, open_log, replaced
-from .file_look import look
-from .file_mailbox import compact, empty, posts_in, put
-from .file_name import Place, mailbox_of, mark_of, place_of
-from .file_record import body_of
-from .file_repair import rewrite, rewrite_erasing
-from .file_survey import FORK_FORMAT, NO_PROBLEMS, Header, Kept, Problems, Survey, report
-from .holder import this_process
-from .place import check_folder, make_folder
-from .refusal import check_fork
+from .access import close_file, open_file, sync_data, sync_folder
+from .catalogue import Catalogue
+from .erase import discard, remove_leftovers
+from .lineage import bury, is_alive, new_key, shared_by, source_of
+from .lock import Claim, claim_of, folder_lock, take_lock
+from .log import FileLog, Verified, id_in, not_there, open_log, replaced
+from .look import look
+from .mailbox import compact, empty, posts_in, put
+from .name import Place, mailbox_of, mark_of, place_of
+from .record import body_of
+from .repair import rewrite, rewrite_erasing
+from .survey import FORK_FORMAT, NO_PROBLEMS, Header, Kept, Problems, Survey, report
 
 Driven = Callable[[str], FileLog | None]
 """The log of a session that this store drives itself."""

@@ -1,4 +1,4 @@
-"""The list of the sessions in a folder. Above: `file_folder.py`. Below: `file_summary.py`.
+"""The list of the sessions in a folder. Above: `folder.py`. Below: `summary.py`.
 
 A file is looked at again only when it has changed. The line of a fork is made from its own file and those it is read
 through, each time: so it is right also when one of those was changed or deleted.
@@ -13,9 +13,9 @@ import msgspec
 from windlass.core.error import StoreError
 from windlass.core.store import SessionInfo
 
-from .file_lineage import is_alive, source_of
-from .file_name import LOG, id_of, place_of
-from .file_summary import Summary, summary_of
+from .lineage import is_alive, source_of
+from .name import LOG, id_of, place_of
+from .summary import Summary, summary_of
 
 _log: Final = logging.getLogger("windlass")
 _Stamp = tuple[int, int, int]

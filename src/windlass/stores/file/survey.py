@@ -1,6 +1,6 @@
 """What the file of a session holds: its header, its entries, and what is wrong with it. Above: the file store.
 
-A survey only looks. `file_repair.py` puts in order what it found.
+A survey only looks. `repair.py` puts in order what it found.
 """
 
 import hashlib
@@ -14,9 +14,9 @@ import msgspec
 
 from windlass.core.error import StoreError
 
-from .file_access import read_at
-from .file_name import Place
-from .file_record import Damage, Line, first_line, line_of, scan
+from .access import read_at
+from .name import Place
+from .record import Damage, Line, first_line, line_of, scan
 
 FORMAT: Final = 1
 """The version of the file's layout, not of the entries in it. It grows when an old reader would misunderstand it."""

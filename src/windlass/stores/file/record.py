@@ -18,7 +18,7 @@ from windlass.core.codec import encode_entry
 from windlass.core.error import StoreError
 from windlass.core.event import Entry
 
-from .file_access import read_at
+from .access import read_at
 
 LIMIT: Final = 64 * 1024 * 1024
 """The most bytes of JSON in a line."""

@@ -1,0 +1,1 @@
+"""Sessions in a folder, one file for each, which several processes may share. `store.py` is the store."""
