@@ -232,3 +232,13 @@ async def test_what_tools_say_about_their_use_is_told_to_the_model_first():
         "Be brief.\n\nLook before you leap.",
         "Look before you leap.",
     ]
+
+
+async def test_another_agent_made_from_one_without_a_store_leaves_nothing_behind_either():
+    agent = Agent(ScriptedModel("Hello.", repeat_last=True))
+    other = agent.replace(name="other")
+    await other.run("Hi")
+    assert await agent.store.list() == []
+    kept = agent.replace(store=MemoryStore())
+    await kept.run("Hi")
+    assert len(await kept.store.list()) == 1

@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import SECONDS, Held, crashed, kind, log_of, of, until
+from tests.doubles import SECONDS, Held, crashed, kind, log_of, of, rounds, until
 from tests.transcript import assert_valid
 from windlass import (
     Agent,
     ConfigError,
     Fenced,
+    Permissions,
     Post,
     SessionBusy,
     StoreError,
     Usage,
     assistant,
+    later,
     repeated_calls,
     tool,
     user,
@@ -35,6 +37,8 @@ from windlass.core.event import (
 )
 from windlass.core.mailbox import letter
 from windlass.core.message import Message, StopReason, ToolCall, ToolResult
+from windlass.core.store import Lease
+from windlass.driver import Driver, Order, tell
 from windlass.stores.memory import MemoryStore
 from windlass.testing import ScriptedModel, call, calls, pause
 from windlass.testing.scripted import Scripted
@@ -280,6 +284,94 @@ async def test_a_cancel_that_came_too_late_is_put_away_by_the_next_run():
     assert (await session.run("Hello?")).status == "done"
     assert [each.about for each in of(await log_of(store, "s"), PostTaken)] == ["cancel"]
     assert await store.posts("s") == []
+
+
+async def test_a_cancel_from_elsewhere_can_be_made_more_urgent_and_not_less():
+    store, held = MemoryStore(), Held()
+    session = Agent(ScriptedModel(call("held")), tools=[held.tool], store=store).session("s")
+    elsewhere = Agent(ScriptedModel(), store=store).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        await elsewhere.cancel("after_tools")
+        await elsewhere.cancel("after_turn")
+        assert not going.done()
+        await elsewhere.cancel("now")
+        outcome = await going
+    assert (outcome.status, held.cancelled) == ("cancelled", 1)
+
+
+@pytest.mark.parametrize("body", [None, 5, "text", [], {}, {"run_id": ["r"], "ask_id": {}, "item_id": 5, "mode": 7}])
+@pytest.mark.parametrize("about", ["cancel", "answer", "inbox", "steer", "follow_up", "of a later version"])
+async def test_a_post_that_makes_no_sense_does_not_keep_a_session_from_going_on(about, body):
+    store = MemoryStore()
+    session = Agent(ScriptedModel("Hello.", "And again."), store=store).session("s")
+    await store.post("s", Post("p1", about, body))
+    assert (await session.run("Hi")).status == "done"
+    await store.post("s", Post("p2", about, body))
+    assert (await session.inbox(), await session.wake()) == ([], None)
+    assert (await session.run("Hi")).text == "And again."
+
+
+async def test_a_cancel_that_makes_no_sense_does_not_end_the_run():
+    store, held = MemoryStore(), Held()
+    session = Agent(ScriptedModel(call("held"), "Done."), tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        (run_id,) = {event.run_id for event in await log_of(store, "s")}
+        tell((id(store), "s"), Post("p1", "cancel", {"run_id": run_id, "mode": "sideways"}))
+        tell((id(store), "s"), Post("p2", "cancel"))
+        held.released.set()
+        assert (await going).text == "Done."
+
+
+async def test_a_run_that_is_being_taken_up_again_can_be_cancelled():
+    class SlowToOpen(MemoryStore):
+        opened = asyncio.Event()
+
+        async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
+            await self.opened.wait()
+            return await super().acquire(session_id, take_over=take_over)
+
+    store, model = SlowToOpen(), ScriptedModel("Never said.")
+    store.opened.set()
+    await crashed(store, "s", RunStarted("agent", run_id="r1"), MessageAdded(user("Hi"), run_id="r1"))
+    store.opened.clear()
+    session = Agent(model, store=store).session("s")
+    going = asyncio.ensure_future(session.resume())
+    await rounds()
+    assert await session.cancel()
+    store.opened.set()
+    async with asyncio.timeout(SECONDS):
+        assert ((await going).status, model.requests) == ("cancelled", [])
+
+
+async def test_a_follow_up_that_woke_a_session_is_told_first_also_after_a_crash():
+    store, model = MemoryStore(), ScriptedModel("Hello.", "Two.")
+    session = Agent(model, store=store).session("s")
+    await session.run("Hi")
+    await session.follow_up("1 + 1?")
+    await crashed(store, "s", RunStarted("agent", run_id="woken"))
+    outcome = await session.resume()
+    assert [each.text for each in outcome.new_messages] == ["1 + 1?", "Two."]
+    assert len(model.requests) == 2
+
+
+async def test_a_wake_that_comes_too_late_leaves_a_question_open():
+    @tool(permission=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    gate = Permissions(handler=later)
+    agent = Agent(ScriptedModel(call("pay")), tools=[pay], permission=gate)
+    session = agent.session("s")
+    await session.run("Pay")
+    await session.follow_up("And then?")
+    outcome = await Driver(agent, "s", agent.store).perform(Order("wake", "r9"))  # begun before the run was
+    assert outcome.reason == "nothing_new"
+    assert len(await session.questions()) == 1
 
 
 async def test_steering_sent_twice_under_one_name_is_told_once():

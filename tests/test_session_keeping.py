@@ -159,6 +159,35 @@ async def test_whoever_attends_a_session_sees_it_go_on_by_itself():
     await asyncio.wait((attending,))
 
 
+async def test_whoever_attends_a_session_waits_while_somebody_else_drives_it():
+    store, clock = MemoryStore(), FakeClock()
+    driving = agent("Hello.", store=store).session("s")
+    await driving.run("Hi")
+    heard = []
+
+    async def attend():
+        async for outcome in agent("And then.", store=store, clock=clock).session("s").attend():
+            heard.append(outcome.text)  # noqa: PERF401 - looked at before it ends, which it never does
+
+    lease = await store.acquire("s")
+    await driving.follow_up("And then?")
+    attending = asyncio.ensure_future(attend())
+    async with asyncio.timeout(SECONDS):
+        await clock.wait_for_sleepers()
+        assert heard == []
+        await store.release(lease)
+        await clock.advance(1)
+    assert heard == ["And then."]
+    attending.cancel()
+    await asyncio.wait((attending,))
+
+
+@pytest.mark.parametrize("seconds", [-1, "soon", None])
+async def test_a_session_is_attended_at_intervals(seconds):
+    with pytest.raises(ConfigError, match="seconds"):
+        await anext(agent().session("s").attend(seconds=seconds))
+
+
 async def test_an_item_that_was_never_asked_for_cannot_be_resolved():
     session = agent("Hello.").session("s")
     await session.run("Hi")

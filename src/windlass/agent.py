@@ -204,7 +204,9 @@ class Agent(Generic[D]):
     def replace(self, **changes: Any) -> "Agent[Any]":
         """Another agent, which differs in what is given."""
         fields = {name: getattr(self, name) for name in self.__slots__ if name not in {"toolbox", "_forgetful"}}
-        return Agent(**{**fields, **changes})
+        other = Agent(**{**fields, **changes})
+        _set(other, "_forgetful", self._forgetful if "store" not in changes else other._forgetful)
+        return other
 
     async def __aenter__(self) -> "Agent[D]":
         """Keep what the agent needs open until the block ends."""

@@ -12,6 +12,7 @@ from windlass.core.error import OutOfBudget, ProviderDown
 from windlass.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta, UsageReported
 from windlass.core.ledger import OUTPUT_TOKENS, Ledger, budgeted, most_tokens
 from windlass.core.model import ModelInfo, ToolSpec
+from windlass.core.wrap import retried
 from windlass.testing import Reply, ScriptedModel, call
 
 PRICE = Price(input_usd=1.0, output_usd=10.0)
@@ -143,6 +144,31 @@ async def test_a_request_that_nobody_answered_costs_nothing():
     with pytest.raises(ProviderDown):
         await heard(budgeted(Down(), ledger), Request(messages=[user("Hi")]))
     assert (ledger.spent_tokens, ledger.reserved_tokens) == (0, 0)
+
+
+class Flaky:
+    """A model that breaks off, after it was paid for, until it is asked for the third time."""
+
+    info = ModelInfo("flaky")
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def stream(self, _request: Request) -> AsyncIterator[ModelEvent]:
+        self.asked += 1
+        yield UsageReported(Usage(3000, 3000))
+        if self.asked < 3:
+            raise ProviderDown("down")
+        yield TextDelta("Here.")
+        yield ReplyFinished(usage=Usage(3000, 3000))
+
+
+@pytest.mark.parametrize(("tokens", "status", "spent"), [(50_000, "done", 18_000), (12_000, "limit", 12_000)])
+async def test_each_attempt_of_a_model_that_tries_again_is_paid_for_and_has_to_fit(tokens, status, spent):
+    ledger, model = Ledger(token_budget=tokens), Flaky()
+    outcome = await Agent(retried(model, base_seconds=0.001), ledger=ledger).run("Work!")
+    assert (outcome.status, ledger.spent_tokens, ledger.reserved_tokens) == (status, spent, 0)
+    assert model.asked * 6000 == spent
 
 
 def test_settling_twice_changes_nothing():

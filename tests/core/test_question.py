@@ -291,6 +291,27 @@ async def test_a_handlers_answer_is_in_the_log():
     assert answered.source == "handler"
 
 
+async def test_a_handlers_answer_puts_away_one_that_was_posted_meanwhile_and_refuses_later_ones():
+    store, asked, decided = MemoryStore(), asyncio.Event(), asyncio.Event()
+
+    async def handler(requests: Any) -> Any:
+        asked.set()
+        await decided.wait()
+        return [Verdict(allow=False)] * len(requests)
+
+    session = agent(call("pay", amount=5), "Hm.", store=store, permission=Permissions(handler=handler)).session("s")
+    going = asyncio.ensure_future(session.run("Pay 5"))
+    async with asyncio.timeout(SECONDS):
+        await asked.wait()
+        (question,) = await session.questions()
+        late = Post(f"answer-{question.ask_id}", "answer", {"ask_id": question.ask_id, "answer": {}})
+        await store.post("s", late)  # as another process does: the run has not heard of it
+        decided.set()
+        await going
+    assert (done, await store.posts("s")) == ([], [])
+    assert not await store.post("s", late)
+
+
 async def test_a_question_that_a_crash_left_open_is_asked_again_under_the_same_id():
     store, seen = MemoryStore(), list[str]()
 
@@ -364,6 +385,29 @@ async def test_a_question_expires_while_somebody_is_being_asked():
     assert (outcome.text, done) == ("Never mind.", [])
 
 
+async def test_an_answer_that_comes_when_the_question_has_expired_does_not_count():
+    clock, store = FakeClock(), MemoryStore()
+    gate = Permissions(handler=later, expires_seconds=10)
+    session = agent(call("pay", amount=5), "Never mind.", clock=clock, permission=gate, store=store).session("s")
+    (question,) = (await session.run("Pay 5")).questions
+    await clock.advance(10)
+    assert not await session.answer(question.ask_id, answer=True)
+    yes = {"ask_id": question.ask_id, "answer": {question.calls[0]["call_id"]: {"allow": True}}}
+    await store.post("s", Post("of another program", "answer", yes, clock.now()))
+    assert ((await session.resume()).text, done) == ("Never mind.", [])
+
+
+async def test_an_answer_in_time_counts_whenever_the_run_is_resumed():
+    clock = FakeClock()
+    gate = Permissions(handler=later, expires_seconds=10)
+    session = agent(call("pay", amount=5), "Paid.", clock=clock, permission=gate).session("s")
+    (question,) = (await session.run("Pay 5")).questions
+    await clock.advance(9)
+    assert await session.answer(question.ask_id, answer=True)
+    await clock.advance(3600)
+    assert ((await session.resume()).text, done) == ("Paid.", ["paid 5"])
+
+
 @pytest.mark.parametrize("seconds", [0, -1, "an hour"])
 def test_a_question_cannot_expire_before_it_is_asked(seconds):
     with pytest.raises(ConfigError, match="expires_seconds"):
@@ -409,3 +453,21 @@ async def test_a_person_settles_a_call_that_asks_for_it(answer, status, text, ef
     assert text in result.text
     assert len(of(await log_of(session.store, "s"), ToolFinished)) == 1
     assert_valid(outcome.messages)
+
+
+async def test_a_call_that_is_cut_off_again_is_asked_about_again():
+    session = await cut_off()
+    (first,) = (await session.resume()).questions
+    run_id = first.run_id
+    await crashed(
+        session.store,
+        "s",
+        QuestionAnswered(first.ask_id, "retry", "post", run_id=run_id),
+        ToolStarted("c1", "sign", "ask", "s/r1/c1", "", 2, run_id=run_id),
+    )
+    outcome = await session.resume()
+    assert (outcome.status, done) == ("waiting", [])
+    (second,) = outcome.questions
+    assert second.ask_id != first.ask_id
+    await session.answer(second.ask_id, "skip")
+    assert ((await session.resume()).status, done) == ("done", [])

@@ -1,5 +1,6 @@
 """What outsiders know about a session and the processes that have driven it. Above: the auditors."""
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -50,4 +51,5 @@ class Evidence(NamedTuple):
 
 def writer_of(entry: Entry) -> str:
     """Who has stored an entry: each driver of each run has a name of its own. A post that was taken has none."""
-    return entry.id.rpartition("-")[0]
+    found = re.fullmatch(r"(\w{16})-\d+", entry.id)
+    return found[1] if found else ""

@@ -31,16 +31,21 @@ def cancel_the_caller(stage: Stage, caller: asyncio.Task) -> None:
     caller.cancel()
 
 
+def cancelled(stage: Stage, mode: Any) -> bool:
+    """Cancel the run of this process, if there is one. Without one, `cancel` would look for one elsewhere, and wait."""
+    return stage.session._driver.order is not None and at_once(stage.session.cancel(mode))
+
+
 def cancel_the_run(stage: Stage, caller: asyncio.Task) -> bool:
-    return at_once(stage.session.cancel("now"))
+    return cancelled(stage, "now")
 
 
 def cancel_after_tools(stage: Stage, caller: asyncio.Task) -> bool:
-    return at_once(stage.session.cancel("after_tools"))
+    return cancelled(stage, "after_tools")
 
 
 def cancel_after_the_turn(stage: Stage, caller: asyncio.Task) -> bool:
-    return at_once(stage.session.cancel("after_turn"))
+    return cancelled(stage, "after_turn")
 
 
 def cancel_everything(stage: Stage, caller: asyncio.Task) -> None:

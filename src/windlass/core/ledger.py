@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from . import check
 from .error import ConfigError, OutOfBudget
-from .event import ModelEvent, ReplyFinished, UsageReported
+from .event import FailedOver, ModelEvent, ReplyFinished, RetryScheduled, UsageReported
 from .message import Message, Usage, user
 from .model import Model, Request, info_of
 
@@ -122,6 +122,11 @@ def budgeted(model: Model, ledger: Ledger) -> Model:
         try:
             async with listening(model, planned) as events:
                 async for event in events:
+                    if isinstance(event, (RetryScheduled, FailedOver)):  # what failed may have been paid for
+                        _settle(model, ledger, reservation, usage, began=began)
+                        reservation, usage, began = _reserved_again(model, ledger, reservation), None, False
+                        yield event
+                        continue
                     began = True
                     if isinstance(event, (UsageReported, ReplyFinished)) and event.usage is not None:
                         usage = event.usage
@@ -143,6 +148,19 @@ def _settle(model: Model, ledger: Ledger, reservation: Reservation, usage: Usage
         ledger.settle(reservation, 0, 0.0)
 
 
+def _reserved_again(model: Model, ledger: Ledger, before: Reservation) -> Reservation:
+    """As much as was set aside before, for the same request to be sent once more."""
+    reservation = ledger.reserve(before.tokens, before.cost_usd)
+    if reservation is None:
+        raise _out_of_budget(model, ledger)
+    return reservation
+
+
+def _out_of_budget(model: Model, ledger: Ledger) -> OutOfBudget:
+    told = f"the budget does not allow another request to {info_of(model).name!r} ({ledger!r})"
+    return OutOfBudget(f"{told}: give it a larger Ledger(…)")
+
+
 def _planned(model: Model, ledger: Ledger, request: Request) -> tuple[Request, Reservation]:
     """The request as it can be paid for, and what is set aside for it."""
     reading = most_tokens(request) + _bytes_of([_LAST_WORD])  # it may turn out to be the last one
@@ -154,9 +172,7 @@ def _planned(model: Model, ledger: Ledger, request: Request) -> tuple[Request, R
         wanted = min(wanted, _affordable(model, ledger, reading))
         reservation = ledger.reserve(*_most(model, reading, wanted)) if wanted >= LEAST_OUTPUT_TOKENS else None
         if reservation is None:
-            name = info_of(model).name
-            message = f"the budget does not allow another request to {name!r} ({ledger!r}): give it a larger Ledger(…)"
-            raise OutOfBudget(message)
+            raise _out_of_budget(model, ledger)
         request = last
     elif reservation.is_last:
         request = _wrapped_up(request)

@@ -9,7 +9,7 @@ proof that it was taken, so it is taken once, in one transaction, whatever dies 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from msgspec import Struct
 
@@ -60,7 +60,7 @@ class Post(Struct, frozen=True):
 
     def named(self, field: str) -> str:
         """The name that it gives there. Nothing, if it gives none: anybody can post anything."""
-        name: Any = self.body.get(field) if isinstance(self.body, dict) else None
+        name = cast("dict[str, Any]", self.body).get(field) if isinstance(self.body, dict) else None
         return name if isinstance(name, str) else ""
 
 
