@@ -220,7 +220,7 @@ class Grouped(Protocol):
     """A store that stores together what comes at the same time, from any session. Saves the runtime two tasks."""
 
     def append_soon(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> "asyncio.Future[None]":
-        """As `append`, which has begun when this returns, and goes on however often whoever waits is cancelled."""
+        """As `append`, which has begun when this returns, and goes on when nobody waits for it any more."""
         ...
 
 
@@ -326,14 +326,13 @@ class Log:
         """As `_append`, without a task to protect it: nothing here can be cancelled but the waiting."""
         async with self._turn:  # it is free: this does not wait
             entries = self._numbered(events, names)
-            storing = soon(self.lease, entries, sync=sync)
             cancelled = False
-            while not storing.done():
-                try:
-                    await asyncio.shield(storing)
-                except asyncio.CancelledError:
-                    cancelled = True
-            storing.result()
+            try:
+                await soon(self.lease, entries, sync=sync)
+            except asyncio.CancelledError:
+                # It goes on without us. Asked for once more, it adds nothing, and tells how it went.
+                await insisted(lambda: self.store.append(self.lease, entries, sync=sync))
+                cancelled = True
             self.head += len(entries)
             stored(entries)
             return cancelled
