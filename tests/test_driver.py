@@ -17,6 +17,7 @@ from windlass import (
     SessionBusy,
     StoreError,
     Usage,
+    UsageError,
     assistant,
     later,
     repeated_calls,
@@ -255,6 +256,18 @@ async def test_a_post_from_another_thread_reaches_the_run():
     assert outcome.text == "Left it is."
 
 
+async def test_a_session_object_cannot_be_used_on_two_event_loops_at_once():
+    held = Held()
+    session = Agent(ScriptedModel(call("held"), "Done."), tools=[held.tool]).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        with pytest.raises(UsageError, match="another event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(session.run("Go, too")))
+        held.released.set()
+        assert (await going).text == "Done."
+
+
 async def test_a_cancel_from_another_process_ends_the_run():
     store, held = MemoryStore(), Held()
     session = Agent(ScriptedModel(call("held")), tools=[held.tool], store=store).session("s")
@@ -443,3 +456,59 @@ async def test_a_session_whose_log_lost_an_entry_can_be_gone_on_with(tmp_path):
     assert outcome.text == "Three."
     assert_valid(outcome.messages)
     await again.store.aclose()
+
+
+# -- watching ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_is_driven_elsewhere_can_be_watched(tmp_path, monkeypatch):
+    monkeypatch.setattr("windlass.session.WATCH_SECONDS", 0.01)
+    driver = Agent(ScriptedModel("One.", "Two."), store=f"sqlite:{tmp_path / 's.db'}")
+    await driver.session("s").run("1?")
+    before = len(await driver.store.read("s"))
+    watcher = Agent(ScriptedModel(), store=f"sqlite:{tmp_path / 's.db'}").session("s")
+    seen: list[int] = []
+
+    async def watch() -> None:
+        async for entry in watcher.watch():
+            seen.append(entry.seq)  # noqa: PERF401 - looked at before it ends
+
+    watching = asyncio.ensure_future(watch())
+    await until(lambda: len(seen) == before)
+    await driver.session("s").run("2?")
+    entries = await driver.store.read("s")
+    await until(lambda: len(seen) == len(entries), 0.01)
+    assert seen == [entry.seq for entry in entries]
+    await watcher.aclose()
+    async with asyncio.timeout(SECONDS):
+        await watching
+    await driver.store.aclose()
+    await watcher.store.aclose()
+
+
+async def test_whoever_leaves_a_watch_leaves_nothing_behind():
+    session = Agent(ScriptedModel("One.")).session("s")
+    await session.run("1?")
+    watching = session.watch()
+    first = [await anext(watching) for _ in range(len(await session.store.read("s")))]
+    waiting = asyncio.ensure_future(anext(watching))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    assert first[-1].seq == len(first)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_prompt_that_goes_on_after_a_crash_is_streamed_under_the_name_of_its_run():
+    store = MemoryStore()
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", input_id="mail-1", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+    )
+    stream = Agent(ScriptedModel("Hello."), store=store).session("s").stream("Hi", input_id="mail-1")
+    events = [event async for event in stream]
+    assert stream.run_id == "r1"
+    assert "".join([event.text for event in events if isinstance(event, TextDelta)]) == "Hello."
+    assert isinstance(events[-1], RunEnded)

@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
-from tests.doubles import SECONDS, Held, deaf_tool
+from tests.doubles import SECONDS, Held, deaf_tool, until
 from tests.transcript import assert_valid
-from windlass import Agent, ToolContext, UsageError, tool
-from windlass.core.event import ReplyFinished, RunEnded, TextDelta
+from windlass import Agent, Permissions, ToolContext, UsageError, later, tool
+from windlass.core.event import QuestionAsked, ReplyFinished, RunEnded, TextDelta
 from windlass.core.fold import fold
 from windlass.shutdown import Shutdown, Signals
 from windlass.stores.memory import MemoryStore
-from windlass.testing import ScriptedModel, call, calls, pause
+from windlass.testing import Recorder, ScriptedModel, call, calls, pause
 
 QUICK = 0.02
 
@@ -207,3 +207,29 @@ async def test_a_tool_may_wait_for_the_end_of_the_process(store):
         outcome = await agent(shutdown, store, call("serve"), tools=[serve]).session("s").run("Serve.")
     assert outcome.messages[-1].tool_results[0].text == "served to the end"
     assert outcome.reason == "shutdown"
+
+
+async def test_a_question_that_is_open_stays_open(store):
+    recorder = Recorder()
+
+    @tool(permission=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        asking = Agent(
+            ScriptedModel(call("pay")),
+            tools=[pay],
+            store=store,
+            permission=Permissions(handler=later),
+            patience_seconds=60,
+            watchers=[recorder],
+        )
+        session = shutdown.covering(asking).session("s")
+        running = asyncio.ensure_future(session.run("Pay"))
+        await until(lambda: recorder.of(QuestionAsked))
+        shutdown.begin()
+        outcome = await running
+    assert outcome.status == "waiting"
+    assert await session.questions() == list(outcome.questions)

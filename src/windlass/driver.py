@@ -97,6 +97,8 @@ class Driver:
         self._head = 0
         self._fence = 0
         """Of the last lease that we had."""
+        self.became: dict[str, str] = {}
+        """Which run was taken up in the place of the one that was asked for."""
         self._asked = ""
         """What the run was called by whoever asked for it; one that is taken up again keeps its own name."""
         self._unwanted: set[str] = set()
@@ -116,6 +118,12 @@ class Driver:
         """Belong to the running event loop. A session outlives a loop: `run_sync`, or `asyncio.run` twice."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
+            if self.order is not None and self._loop is not None and self._loop.is_running():
+                message = (
+                    f"session {self.session_id!r} has a run on another event loop: "
+                    "use agent.session(…) to get a Session for this one"
+                )
+                raise UsageError(message)
             self._loop = loop
             self._turnstile = asyncio.Lock()
             self.fanout = Fanout(coalesce=coalesce, lagged=lagged, on_dropped=self._report_dropped)
@@ -197,6 +205,7 @@ class Driver:
         resuming = order.kind == "resume" or past is not None
         if resuming and self._interrupted_run().run_id != order.run_id:
             order = self._resumed(order)
+            self.became = {self._asked: order.run_id}
         mailbox, late = self._sorted(posts, order.run_id, resuming=resuming)
         if order.kind == "wake" or (resuming and len(self._state.messages) == self._state.first):
             _promote(mailbox)  # nothing has been said in this run
@@ -212,6 +221,7 @@ class Driver:
         opening = self._opening(order, resuming=resuming)
         taken = [PostTaken(post.kind, run_id=run.run_id) for post in late]
         await run.emit(*taken, *opening, sync=True, names=[post.id for post in late])
+        faults.point("run.opened")
         if self._unwanted & {self._asked, order.run_id}:
             run.cancel("now")
         return await self._go(order, run, posts)

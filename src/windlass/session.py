@@ -32,6 +32,8 @@ from .stream import RunStream
 if TYPE_CHECKING:
     from .agent import Agent
 
+WATCH_SECONDS = 1.0
+"""How often `watch` looks for what other processes have stored."""
 ATTEND_SECONDS = 1.0
 """How often `attend` looks for posts."""
 _PAGE = 500
@@ -97,6 +99,9 @@ class Session:
         check.text("session.call", "tool", tool)
         if not isinstance(arguments, dict):
             check.refuse("session.call", "arguments", arguments, "give a dict")
+        if self._driver.order is None and (await self._state()).waiting:
+            message = f"session {self.session_id!r} waits for an answer: session.answer() it first, or cancel() its run"
+            raise UsageError(message)
         call = ToolCall(new_id(), tool, to_text(arguments))
         engine: Overrides = {**overrides, "engine": direct(call)}
         outcome = await self._uncancelled(self._driver.perform(Order("call", new_id(), engine, tool=tool)))
@@ -121,7 +126,7 @@ class Session:
     async def cancel(self, mode: CancelMode = "now") -> bool:
         """Stop the run that is going, here or in another process: now, after the calls that run, or after the turn.
 
-        Says whether there was one.
+        Says whether there was one. One that waits for an answer, or was cut off, ends when it is taken up again.
         """
         check_mode(mode)
         order = self._driver.order
@@ -171,8 +176,7 @@ class Session:
         """Go on if something has come that the model can be told: a run without a prompt. `None` when nothing has."""
         state, posts = await self._state(), await self.store.posts(self.session_id)
         if state.interrupted:
-            answered = {post.named("ask_id") for post in posts if post.kind == ANSWER}
-            return await self.resume() if any(each.ask_id in answered for each in state.questions) else None
+            return await self.resume() if self._is_settled(state, posts) else None
         if not any(post.kind in {STEER, FOLLOW_UP, INBOX} for post in posts):
             return None
         outcome = await self._uncancelled(self._driver.perform(Order("wake", new_id())))
@@ -198,22 +202,44 @@ class Session:
         return (await self._kept()).messages
 
     async def watch(self, *, after: int = 0) -> AsyncIterator[Entry]:
-        """Every entry of the log after that number, then everything that happens from now on."""
+        """Every entry of the log after that number, then everything that happens from now on.
+
+        Also while another process drives the session: what it stores is seen within a second, its deltas are not.
+        """
         subscription = self.subscribe()
+        coming: asyncio.Future[Entry | None] | None = None
+        live: Entry | None = None
         try:
-            for entry in await self.store.read(self.session_id, after=after):
-                after = entry.seq
-                yield entry
-            async for entry in subscription:
-                if entry.seq == 0 or entry.seq > after:
-                    yield entry
+            while True:
+                if live is None or live.seq > after + 1:  # others may have stored something that nobody here has seen
+                    for entry in await self.store.read(self.session_id, after=after):
+                        after = entry.seq
+                        yield entry
+                elif live.seq in {0, after + 1}:
+                    after = max(after, live.seq)
+                    yield live
+                if len(subscription):
+                    live = subscription.take()
+                    continue
+                coming = coming or asyncio.ensure_future(_next(subscription))
+                arrived, _ = await asyncio.wait((coming,), timeout=WATCH_SECONDS)
+                live = coming.result() if arrived else None
+                if arrived and live is None:
+                    return  # the session was closed
+                coming = None if arrived else coming
         finally:
             subscription.close()
+            if coming is not None:
+                coming.cancel()
 
     def subscribe(self, *, backpressure: bool = False) -> Subscription[Entry]:
         """Everything that happens from now on, as entries. Close it when done."""
         self._driver.settle_in()
         return self._driver.fanout.subscribe(backpressure=backpressure)
+
+    def run_in_place_of(self, run_id: str) -> str:
+        """The run that was taken up when this one was asked for; empty when there is none."""
+        return self._driver.became.get(run_id, "")
 
     async def info(self) -> SessionInfo | None:
         """The session's line in the list; `None` when there is nothing in it yet."""
@@ -225,9 +251,9 @@ class Session:
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
-    async def fork(self, new_id_: str | None = None, *, at: int | None = None) -> "Session":
-        """Another session, which begins with the first `at` entries of this one (or all of them)."""
-        name = new_id() if new_id_ is None else new_id_
+    async def fork(self, session_id: str | None = None, *, at: int | None = None) -> "Session":
+        """Another session, which begins with the first `at` entries of this one; without `at`, a clone of it."""
+        name = new_id() if session_id is None else session_id
         await self.store.fork(self.session_id, name, at=at)
         return Session(self.agent, name, self.store)
 
@@ -294,8 +320,18 @@ class Session:
         tell(self._driver.key, post)
         return True
 
+    def _is_settled(self, state: State, posts: Sequence[Post]) -> bool:
+        """Whether a run that stands still can go on: it was answered, nobody answered in time, or it is unwanted."""
+        answered = {post.named("ask_id") for post in posts if post.kind == ANSWER}
+        unwanted = {post.named("run_id") for post in posts if post.kind == CANCEL}
+        late = [each for each in state.questions if each.expires_at is not None and each.expires_at <= self._now()]
+        asked = any(each.ask_id in answered for each in state.questions)
+        return asked or bool(late) or (state.run is not None and state.run.run_id in unwanted)
+
     async def _is_called(self) -> bool:
         state, posts = await self._state(), await self.store.posts(self.session_id)
+        if state.waiting:
+            return self._is_settled(state, posts)
         items = {item_id for item_id, item in state.inbox.items() if item.wake}
         return any(
             post.kind == ANSWER or (post.kind == INBOX and post.named("item_id") in items) or post.kind == FOLLOW_UP
@@ -340,6 +376,13 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r})"
+
+
+async def _next(subscription: Subscription[Entry]) -> Entry | None:
+    """What comes next; `None` when nothing does."""
+    async for entry in subscription:
+        return entry
+    return None
 
 
 def searchable(store: Store) -> Searchable:

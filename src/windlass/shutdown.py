@@ -152,8 +152,13 @@ class Shutdown:
 
 
 def _stop(run: Run) -> None:
-    """Let the calls that run now come to their ends; if there are none, the run ends now."""
+    """Let the calls that run now come to their ends; if there are none, the run ends now.
+
+    One that waits for an answer goes on waiting, without us: the question stays open, and another process resumes it.
+    """
     if run.state.started:
         run.cancel("after_tools")
+    elif run.state.questions and run.may_wait:
+        run.mailbox.leave()
     else:
         run.interrupt(REASON)

@@ -75,6 +75,9 @@ class RunStream:
                 while True:
                     if event.run_id == self.run_id or isinstance(event, (Lagged, WatcherDropped)):
                         yield event
+                    elif event.run_id == self._session.run_in_place_of(self.run_id):
+                        self.run_id = event.run_id  # it had been asked for before, and goes on
+                        yield event
                     if not len(subscription):
                         break
                     event = subscription.take().event

@@ -471,3 +471,71 @@ async def test_a_call_that_is_cut_off_again_is_asked_about_again():
     assert second.ask_id != first.ask_id
     await session.answer(second.ask_id, "skip")
     assert ((await session.resume()).status, done) == ("done", [])
+
+
+# -- when the process is about to end ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asks_somebody", [True, False])
+async def test_a_question_stays_open_when_nobody_can_wait_for_it_any_more(asks_somebody):
+    asked = asyncio.Event()
+
+    async def handler(_requests: Any) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    store, recorder = MemoryStore(), Recorder()
+    gate = Permissions(handler=handler if asks_somebody else later)
+    driver = agent(call("pay", amount=5), store=store, permission=gate, patience_seconds=60, watchers=[recorder])
+    session = driver.session("s")
+    going = asyncio.ensure_future(session.run("Pay 5"))
+    async with asyncio.timeout(SECONDS):
+        await until(lambda: recorder.of(QuestionAsked) and (asked.is_set() or not asks_somebody))
+        assert session._driver.run is not None
+        session._driver.run.mailbox.leave()
+        outcome = await going
+    assert outcome.status == "waiting"
+    (question,) = outcome.questions
+    await session.answer(question.ask_id, answer=True)
+    assert (await agent("Paid.", store=store).session("s").resume()).text == "Paid."
+    assert done == ["paid 5"]
+
+
+async def test_a_run_that_waits_can_be_cancelled_and_ends_when_it_is_woken():
+    session = agent(call("pay", amount=5)).session("s")
+    await session.run("Pay 5")
+    assert await session.wake() is None
+    assert await session.cancel()
+    outcome = await session.wake()
+    assert outcome is not None
+    assert (outcome.status, done, await session.questions()) == ("cancelled", [], [])
+
+
+async def test_a_question_that_has_expired_wakes_the_session():
+    clock = FakeClock()
+    gate = Permissions(handler=later, expires_seconds=10)
+    session = agent(call("pay", amount=5), "Never mind.", clock=clock, permission=gate).session("s")
+    await session.run("Pay 5")
+    heard: list[str] = []
+
+    async def attend() -> None:
+        async for outcome in session.attend():
+            heard.append(outcome.text)  # noqa: PERF401 - looked at before it ends, which it never does
+
+    attending = asyncio.ensure_future(attend())
+    async with asyncio.timeout(SECONDS):
+        await clock.wait_for_sleepers()
+        await clock.advance(9)
+        assert heard == []
+        await clock.advance(1)
+        assert heard == ["Never mind."]
+    attending.cancel()
+    await asyncio.wait((attending,))
+
+
+async def test_no_tool_is_called_by_hand_while_an_answer_is_waited_for():
+    session = agent(call("pay", amount=5)).session("s")
+    (question,) = (await session.run("Pay 5")).questions
+    with pytest.raises(UsageError, match="waits for an answer"):
+        await session.call("sign", {})
+    assert await session.questions() == [question]

@@ -28,6 +28,10 @@ ALWAYS_RESUME = "WINDLASS_ALWAYS_RESUME"
 always_resume = os.environ.get(ALWAYS_RESUME, "") not in {"", "0"}
 
 POINTS: Mapping[str, str] = {
+    "run.opened": "the input is stored, and nobody has been told so",
+    "question.asked": "a question is stored, and nobody has been asked",
+    "question.answered": "an answer is stored, and nothing has come of it",
+    "loop.delivered": "what came from outside is stored, and the model has not been told",
     "loop.requested": "the request to the model is stored, and nothing has been sent",
     "loop.replied": "the reply is complete, and not stored",
     "loop.reply_stored": "the reply is stored, and none of its calls has begun",

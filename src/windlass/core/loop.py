@@ -290,6 +290,7 @@ async def deliver(run: Run, delivery: Delivery) -> None:
     """Tell the model what has come from outside. Storing it takes it out of the mailbox, in the same append."""
     events, names = delivery
     await run.emit(*[run.stamped(each) for each in events], names=names)
+    faults.point("loop.delivered")
 
 
 async def inject(run: Run, messages: Sequence[Message], *beside: Event) -> None:
@@ -322,24 +323,6 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
 def left_open(run: Run, in_doubt: Collection[str]) -> list[ToolResult]:
     """The results of calls that are not carried out any more: they had no effect, unless a crash left that in doubt."""
     return [unknown(call) if call.call_id in in_doubt else not_started(call) for call in run.state.unsettled]
-
-
-def direct(call: ToolCall) -> Engine:
-    """The engine of a call that no model has asked for: prepared, gated and logged like any other."""
-
-    async def engine(run: Run) -> Outcome[Any]:
-        try:
-            jobs = await prepare(run, [call])
-            await carry_out(run, await permit(run, jobs) if jobs else jobs)
-        except asyncio.CancelledError:
-            if run.state.latest is None or run.state.latest.call_id != call.call_id:
-                await answer(run, [not_started(call)])
-            raise
-        finally:
-            run.output = run.state.latest
-        return run.outcome("done")
-
-    return engine
 
 
 async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
@@ -407,6 +390,24 @@ async def settle(run: Run, job: Job) -> None:
     faults.point("loop.result_stored")
     if job.interrupted or run.interrupted_by:
         raise asyncio.CancelledError
+
+
+def direct(call: ToolCall) -> Engine:
+    """The engine of a call that no model has asked for: prepared, gated and logged like any other."""
+
+    async def engine(run: Run) -> Outcome[Any]:
+        try:
+            jobs = await prepare(run, [call])
+            await carry_out(run, await permit(run, jobs) if jobs else jobs)
+        except asyncio.CancelledError:
+            if run.state.latest is None or run.state.latest.call_id != call.call_id:
+                await answer(run, [not_started(call)])
+            raise
+        finally:
+            run.output = run.state.latest
+        return run.outcome("done")
+
+    return engine
 
 
 def ended(run: Run, outcome: Outcome[Any]) -> RunEnded:

@@ -44,7 +44,17 @@ def answer_name(ask_id: str) -> str:
 class Mailbox:
     """The posts that have come for one run."""
 
-    __slots__ = ("_known", "_waiting", "answers", "follow_up_mode", "follow_ups", "inbox", "steering", "steering_mode")
+    __slots__ = (
+        "_known",
+        "_waiting",
+        "answers",
+        "follow_up_mode",
+        "follow_ups",
+        "inbox",
+        "is_left",
+        "steering",
+        "steering_mode",
+    )
 
     def __init__(self, steering_mode: DrainMode = "one", follow_up_mode: DrainMode = "one") -> None:
         self.steering: deque[tuple[str, Message]] = deque()
@@ -59,6 +69,8 @@ class Mailbox:
         self.follow_up_mode: DrainMode = follow_up_mode
         self._known: set[str] = set()
         self._waiting: dict[str, asyncio.Future[None]] = {}
+        self.is_left = False
+        """Whether nobody waits here for an answer any more: the process is about to end; the question stays open."""
 
     @property
     def due(self) -> bool:
@@ -117,6 +129,12 @@ class Mailbox:
         if ask_id in self.answers:
             self._ring(ask_id)
         return future
+
+    def leave(self) -> None:
+        """Wait for no answer any more. Whoever does is told, and suspends the run."""
+        self.is_left = True
+        for ask_id in list(self._waiting):
+            self._ring(ask_id)
 
     def _ring(self, ask_id: str) -> None:
         future = self._waiting.pop(ask_id, None)

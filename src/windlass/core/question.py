@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from . import faults
 from .clock import new_id
 from .effect import FAILURES, describe, unknown
 from .error import ConfigError
@@ -164,9 +165,11 @@ async def answer_to(run: Run, question: QuestionAsked, handler: Handler | None) 
         return before.source, before.answer
     if ask_id not in run.state.asks:
         await run.emit(question)
+        faults.point("question.asked")
     source, answer = await _first_answer(run, question, handler)
     name = run.mailbox.answers[ask_id].id if source == POST else answer_name(ask_id)  # and no other answer counts
     await run.emit(QuestionAnswered(ask_id, answer, source, run_id=run.run_id, path=run.path), names=[name])
+    faults.point("question.answered")
     return source, answer
 
 
@@ -178,7 +181,7 @@ async def _first_answer(run: Run, question: QuestionAsked, handler: Handler | No
     if left is not None and left <= 0:
         return IS_EXPIRED, None
     patience = None if handler is not None else run.patience_seconds
-    if patience is not None and patience <= 0:
+    if run.mailbox.is_left or (patience is not None and patience <= 0):
         raise Suspended
     asking = None if handler is None else asyncio.ensure_future(cast("Awaitable[Any]", handler()))
     try:
@@ -191,6 +194,8 @@ async def _first_answer(run: Run, question: QuestionAsked, handler: Handler | No
         if asking is not None and not asking.done():
             asking.cancel()
             await asyncio.wait((asking,), timeout=1)
+    if run.mailbox.is_left:
+        raise Suspended
     if left is not None and (patience is None or left <= patience):
         return IS_EXPIRED, None
     raise Suspended

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from windlass.core.error import ConfigError
-from windlass.core.event import Entry
+from windlass.core.event import Entry, Event
 from windlass.core.store import (
+    Foldable,
     Hit,
     Immediate,
     Lease,
@@ -139,6 +140,13 @@ class _Immediate(Listened):
         return done
 
 
+class _Foldable(Listened):
+    async def events(self, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
+        """The events of the entries numbered above `after`, and the number of the last of them."""
+        events: tuple[list[Event], int] = await self._store.events(session_id, after=after)
+        return events
+
+
 class _Searchable(Listened):
     async def search(
         self,
@@ -184,6 +192,7 @@ class _Maintained(Listened):
 
 
 _EXTRAS: Final[Mapping[type, type[Listened]]] = {
+    Foldable: _Foldable,
     Immediate: _Immediate,
     Searchable: _Searchable,
     Maintained: _Maintained,

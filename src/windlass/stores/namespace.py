@@ -16,8 +16,9 @@ import msgspec
 
 from windlass.core.clock import new_id
 from windlass.core.error import ConfigError, WindlassError
-from windlass.core.event import Entry
+from windlass.core.event import Entry, Event
 from windlass.core.store import (
+    Foldable,
     Hit,
     Immediate,
     Lease,
@@ -191,6 +192,14 @@ class _Immediate(Namespaced):
         return done
 
 
+class _Foldable(Namespaced):
+    async def events(self, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
+        """The events of the entries numbered above `after`, and the number of the last of them."""
+        with self._speaking_of(session_id) as outer:
+            events: tuple[list[Event], int] = await self._store.events(outer, after=after)
+        return events
+
+
 class _Searchable(Namespaced):
     async def search(
         self,
@@ -241,6 +250,7 @@ class _Maintained(Namespaced):
 
 
 _EXTRAS: Final[Mapping[type, type[Namespaced]]] = {
+    Foldable: _Foldable,
     Immediate: _Immediate,
     Searchable: _Searchable,
     Maintained: _Maintained,
