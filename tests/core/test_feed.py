@@ -450,7 +450,8 @@ async def test_an_awaitable_of_a_plain_watcher_that_hangs_is_cancelled_at_the_en
         await hanging.wait()
     feed.lagging = True
     await stopped(feed)
-    await asyncio.sleep(0)
+    async with asyncio.timeout(SECONDS):
+        await ended.happened.wait()
     assert ended.errors == [None]
     assert caplog.records == []
     assert (len(asyncio.all_tasks()), threading.active_count()) == (tasks, threads)
