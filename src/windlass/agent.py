@@ -20,7 +20,7 @@ from .core.model import Model, Settings
 from .core.permission import Gate
 from .core.run import Accept, Engine, Outcome, Shape
 from .core.stop import GUARDRAILS, Guardrail, Limits, StopCondition
-from .core.store import Hit, Store
+from .core.store import Hit, Narrowed, Store
 from .core.tool import Tool
 from .core.toolbox import Toolbox
 from .models import open_model
@@ -193,7 +193,7 @@ class Agent(Generic[D]):
         """Answer one prompt in a session of its own, and tell each event as it happens."""
         return self._anonymous().stream(prompt, **overrides)
 
-    async def search(self, query: str, **narrowed: Any) -> list[Hit]:
+    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
         """What was said in any session of its store. Takes what `Searchable.search` takes."""
         return await searchable(self.store).search(query, **narrowed)
 

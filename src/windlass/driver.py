@@ -200,7 +200,7 @@ class Driver:
         await self._catch_up()
         past = self._state.inputs.get(order.input_id) if order.input_id else None
         if past is not None and past.ended is not None:
-            return retold(self.session_id, self._state.messages, past)
+            return retold(self.session_id, self._state.messages, past, past.ended)
         posts = await self.store.posts(self.session_id)
         resuming = order.kind == "resume" or past is not None
         if resuming and self._interrupted_run().run_id != order.run_id:

@@ -10,9 +10,8 @@ from .core.message import Message
 from .core.run import Outcome, OutcomeStatus
 
 
-def retold(session_id: str, messages: Sequence[Message], past: Past) -> Outcome[Any]:
+def retold(session_id: str, messages: Sequence[Message], past: Past, ended: RunEnded) -> Outcome[Any]:
     """What was returned to whoever asked first, as far as the log knows it: a validated output is not in there."""
-    ended = past.ended or RunEnded("failed", "interrupted")
     new = messages[past.first : past.last]
     last = next((each for each in reversed(new) if each.role == "assistant"), None)
     return Outcome(

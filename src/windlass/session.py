@@ -5,7 +5,7 @@ follow-ups, answers, resolutions, cancels) is durable when the call returns, and
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -15,7 +15,7 @@ from .core.clock import new_id
 from .core.error import SessionBusy, SessionNotFound, Unsupported, UsageError
 from .core.event import Entry, Event, QuestionAsked, SessionConfigured
 from .core.fanout import Subscription
-from .core.fold import State, fold, fold_events
+from .core.fold import State, fold_events
 from .core.inbox import INBOX, InboxItem, items_of, resolution
 from .core.loop import direct
 from .core.mailbox import ANSWER, CANCEL, FOLLOW_UP, STEER, answer_name, letter
@@ -24,7 +24,19 @@ from .core.plain import clean, to_jsonable, to_text
 from .core.question import stated
 from .core.redact import redacted
 from .core.run import CancelMode, Outcome
-from .core.store import Hit, Lease, Log, Post, Searchable, SessionInfo, Store, events_of, insisted, wait_through
+from .core.store import (
+    Hit,
+    Lease,
+    Log,
+    Narrowed,
+    Post,
+    Searchable,
+    SessionInfo,
+    Store,
+    events_of,
+    insisted,
+    wait_through,
+)
 from .driver import NOTHING_NEW, Driver, Order, look_at, tell
 from .override import Overrides, as_message, check_mode, check_overrides
 from .stream import RunStream
@@ -245,9 +257,10 @@ class Session:
         """The session's line in the list; `None` when there is nothing in it yet."""
         return await self.store.info(self.session_id)
 
-    async def search(self, query: str, **narrowed: Any) -> list[Hit]:
-        """What was said in this session. Takes what `Searchable.search` takes, except `session_id` and `prefix`."""
-        return await searchable(self.store).search(query, session_id=self.session_id, **narrowed)
+    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
+        """What was said in this session. Takes what `Searchable.search` takes; whatever it says, it stays in here."""
+        here: Narrowed = {**narrowed, "session_id": self.session_id}
+        return await searchable(self.store).search(query, **here)
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
@@ -273,7 +286,7 @@ class Session:
     async def rename(self, title: str) -> None:
         """Give it a title, which lists show instead of its first words."""
         check.text("session.rename", "title", title, filled=True)
-        await self._note(lambda _: SessionConfigured({"title": title}))
+        await self._note(SessionConfigured({"title": title}))
 
     async def redact(self, seq: int) -> None:
         """Take the words out of an entry, and leave no byte of them: in the log, the search index, nor any fork.
@@ -338,12 +351,12 @@ class Session:
             for post in posts
         )
 
-    async def _note(self, event: Callable[[State], Event]) -> None:
+    async def _note(self, event: Event) -> None:
         """Add something to the log between runs."""
         async with self._leased() as (lease, entries):
             head = entries[-1].seq if entries else 0
             log = Log(self.store, lease, head, self.agent.clock)
-            await log.append([event(fold(entries))], sync=True, stored=lambda _: None)
+            await log.append([event], sync=True, stored=lambda _: None)
 
     @asynccontextmanager
     async def _leased(self) -> AsyncGenerator[tuple[Lease, list[Entry]]]:

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from windlass.core.error import Unsupported
-
-from .home import store_option, store_spec, use_store
+from .home import store_option, use_store
 from .screen import Screen, json_line, line_width, one_line
 
 if TYPE_CHECKING:
@@ -67,11 +65,9 @@ def search(
     import msgspec
 
     async def find(opened: "Store") -> "list[Hit]":
-        from windlass.core.store import Searchable
+        from windlass.session import searchable
 
-        if not isinstance(opened, Searchable):
-            raise Unsupported(f"the store {store_spec(store)!r} cannot be searched: one of sqlite:PATH can")
-        return await opened.search(
+        return await searchable(opened).search(
             " ".join(query),
             syntax="query" if query_syntax else "words",
             session_id=session_id,

@@ -352,9 +352,7 @@ def fold_events(events: Iterable[Event]) -> State:
     """The state that the events of a log amount to."""
     state = State()
     for event in events:
-        change = _CHANGES.get(type(event))
-        if change is not None and not event.path:
-            change(state, event)
+        state.apply(event)
     return state
 
 

@@ -267,14 +267,10 @@ class Permissions:
             return Verdict(allow=True, reason=grant.reason or f"allowed before, for {grant.scope}")
         return None
 
-    def ask_handler(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict] | Awaitable[Sequence[Verdict]]:
-        """What the handler says."""
-        return later(requests) if self.handler is None else self.handler(requests)
-
     async def _ask(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
         if self.handler is None:
             return [NOBODY_TO_ASK] * len(requests)
-        answered = self.ask_handler(requests)
+        answered = self.handler(requests)
         answers = one_each(requests, list(await answered if inspect.isawaitable(answered) else answered))
         for request, answer in zip(requests, answers, strict=True):
             if answer.scope != "once":

@@ -31,6 +31,9 @@ from .permission import (
     later,
     one_each,
 )
+from .permission import (
+    Handler as Asker,
+)
 from .plain import clean, to_jsonable, to_text
 from .run import Run
 from .store import Post
@@ -40,9 +43,6 @@ Handler = Callable[[], "Awaitable[Any] | Any"]
 
 POST, HANDLER, IS_EXPIRED = "post", "handler", "expired"
 """Where an answer can come from."""
-
-SETTLEMENTS = ("retry", "skip")
-"""What can be done about a call that a crash cut off, besides saying what came of it."""
 
 
 class Suspended(Exception):
@@ -58,9 +58,10 @@ async def permission(run: Run, gate: Permissions, requests: Sequence[PermissionR
         question = QuestionAsked(
             new_id(), "permission", _may(requests), calls, expires_at, run_id=run.run_id, path=run.path
         )
-    handler = None if gate.handler is later else lambda: _from_handler(run, gate, requests)
+    asks = gate.handler
+    here = None if asks is None or asks is later else lambda: _from_handler(run, asks, requests)
     try:
-        source, answer = await answer_to(run, question, handler)
+        source, answer = await answer_to(run, question, here)
     except Suspended:
         if run.may_wait:
             raise
@@ -102,10 +103,10 @@ def stated(question: QuestionAsked, answer: Any) -> Any:
     return {name: msgspec.to_builtins(each) for name, each in verdicts.items()}
 
 
-async def _from_handler(run: Run, gate: Permissions, requests: Sequence[PermissionRequest]) -> Any:
+async def _from_handler(run: Run, asks: Asker, requests: Sequence[PermissionRequest]) -> Any:
     """Ask through the gate's handler. Whatever goes wrong with it, nothing passes."""
     try:
-        answered = gate.ask_handler(requests)
+        answered = asks(requests)
         answers = list(await answered if inspect.isawaitable(answered) else answered)
     except FAILURES as error:
         if isinstance(error, asyncio.CancelledError) and (run.interrupted or _being_cancelled()):

@@ -9,7 +9,7 @@ proof that it was taken, so it is taken once, in one transaction, whatever dies 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, runtime_checkable
 
 from msgspec import Struct
 
@@ -137,6 +137,26 @@ Syntax: TypeAlias = Literal["words", "query"]
 """How a search is written: plain words, all of which must occur; or the query language of the store."""
 
 
+class Narrowed(TypedDict, total=False):
+    """What a search can be narrowed to, and which of its hits are wanted."""
+
+    syntax: Syntax
+    """`words`, unless it is said."""
+    session_id: str
+    """One session."""
+    prefix: str
+    """Sessions whose id begins so."""
+    role: str
+    """What one of `user`, `assistant` and `tool` has said."""
+    since: float | None
+    """In seconds since 1970, as is `until`."""
+    until: float | None
+    limit: int
+    """How many hits; 20, unless it is said, and 100 at most."""
+    offset: int
+    """How many of the best are left out."""
+
+
 class Hit(Struct, frozen=True):
     """A place that a search has found."""
 
@@ -157,23 +177,10 @@ class Hit(Struct, frozen=True):
 class Searchable(Protocol):
     """A store that can be searched."""
 
-    async def search(
-        self,
-        query: str,
-        *,
-        syntax: Syntax = "words",
-        session_id: str = "",
-        prefix: str = "",
-        role: str = "",
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 20,
-        offset: int = 0,
-    ) -> list[Hit]:
+    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
         """What people, models and tools have said, the best hits first; everything that was appended is found.
 
-        `session_id` and `prefix` narrow it to one session or to those whose id begins so; `role` to one of `user`,
-        `assistant` and `tool`; `since` and `until` to a time. Raises `ConfigError` for a query that makes no sense.
+        Raises `ConfigError` for a query that makes no sense.
         """
         ...
 

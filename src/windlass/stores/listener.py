@@ -8,7 +8,7 @@ and hand over what takes time.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, Unpack
 
 from windlass.core.error import ConfigError
 from windlass.core.event import Entry, Event
@@ -18,12 +18,12 @@ from windlass.core.store import (
     Immediate,
     Lease,
     Maintained,
+    Narrowed,
     Post,
     Searchable,
     SessionInfo,
     Store,
     StoreSize,
-    Syntax,
 )
 
 from .capability import matching
@@ -148,31 +148,9 @@ class _Foldable(Listened):
 
 
 class _Searchable(Listened):
-    async def search(
-        self,
-        query: str,
-        *,
-        syntax: Syntax = "words",
-        session_id: str = "",
-        prefix: str = "",
-        role: str = "",
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 20,
-        offset: int = 0,
-    ) -> list[Hit]:
+    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
         """What people, models and tools have said, the best hits first."""
-        hits: list[Hit] = await self._store.search(
-            query,
-            syntax=syntax,
-            session_id=session_id,
-            prefix=prefix,
-            role=role,
-            since=since,
-            until=until,
-            limit=limit,
-            offset=offset,
-        )
+        hits: list[Hit] = await self._store.search(query, **narrowed)
         return hits
 
 

@@ -10,7 +10,7 @@ store around it, which others may be using: its leases are given back, and that 
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Unpack
 
 import msgspec
 
@@ -23,12 +23,12 @@ from windlass.core.store import (
     Immediate,
     Lease,
     Maintained,
+    Narrowed,
     Post,
     Searchable,
     SessionInfo,
     Store,
     StoreSize,
-    Syntax,
 )
 
 from .capability import matching
@@ -201,31 +201,15 @@ class _Foldable(Namespaced):
 
 
 class _Searchable(Namespaced):
-    async def search(
-        self,
-        query: str,
-        *,
-        syntax: Syntax = "words",
-        session_id: str = "",
-        prefix: str = "",
-        role: str = "",
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 20,
-        offset: int = 0,
-    ) -> list[Hit]:
+    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
         """What was said in the sessions of this part, the best hits first."""
-        hits: list[Hit] = await self._store.search(
-            query,
-            syntax=syntax,
-            session_id=self._prefix + session_id if session_id else "",
-            prefix=self._prefix + prefix,
-            role=role,
-            since=since,
-            until=until,
-            limit=limit,
-            offset=offset,
-        )
+        session_id, prefix = narrowed.get("session_id", ""), narrowed.get("prefix", "")
+        here: Narrowed = {
+            **narrowed,
+            "session_id": self._prefix + session_id if session_id else "",
+            "prefix": self._prefix + prefix,
+        }
+        hits: list[Hit] = await self._store.search(query, **here)
         return [msgspec.structs.replace(hit, session_id=hit.session_id.removeprefix(self._prefix)) for hit in hits]
 
 

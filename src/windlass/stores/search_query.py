@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from windlass.core.error import ConfigError
 from windlass.core.plain import clean, excerpt
-from windlass.core.store import Syntax
+from windlass.core.store import Narrowed, Syntax
 
 from .listing import check_page, check_session_id
 
@@ -27,46 +27,45 @@ class Asked(Struct, frozen=True):
     """A search that makes sense so far; what is in the query is for the store to judge."""
 
     query: str
-    syntax: Syntax
-    session_id: str
-    prefix: str
-    role: str
-    since: float | None
-    until: float | None
-    limit: int
-    offset: int
+    syntax: Syntax = "words"
+    session_id: str = ""
+    prefix: str = ""
+    role: str = ""
+    since: float | None = None
+    until: float | None = None
+    limit: int = 20
+    offset: int = 0
 
 
-def asked(
-    query: str,
-    *,
-    syntax: Syntax,
-    session_id: str,
-    prefix: str,
-    role: str,
-    since: float | None,
-    until: float | None,
-    limit: int,
-    offset: int,
-) -> Asked:
+def asked(query: str, narrowed: Narrowed) -> Asked:
     """Check what was asked. Raises `ConfigError`."""
     if type(query) is not str or not query.strip():
         raise ConfigError(f"there is nothing to look for in {query!r}: pass a word or several")
     if len(query) > LONGEST_QUERY:
         raise ConfigError(f"a query has {LONGEST_QUERY} characters at most, and {excerpt(query, 40)} has {len(query)}")
-    if syntax not in ("words", "query"):
-        raise ConfigError(f"syntax={syntax!r} is not known: pass 'words' or 'query'")
-    if role not in ("", *ROLES):
-        raise ConfigError(f"role={role!r} says nothing that is kept: pass one of {', '.join(ROLES)}, or leave it out")
-    if session_id:
-        check_session_id(session_id)
-    check_page(prefix, limit, offset)
-    if not 1 <= limit <= MOST_HITS:
-        raise ConfigError(f"limit={limit!r} is not possible: pass 1 to {MOST_HITS}, and use offset for further pages")
-    _check_time("since", since)
-    _check_time("until", until)
-    cleaned = clean(query).replace("\0", " ")
-    return Asked(cleaned, syntax, session_id, prefix, role, since, until, limit, offset)
+    if unknown := narrowed.keys() - Narrowed.__annotations__.keys():
+        known = ", ".join(Narrowed.__annotations__)
+        raise ConfigError(f"a search cannot be narrowed by {', '.join(sorted(unknown))}: use {known}")
+    question = Asked(clean(query).replace("\0", " "), **narrowed)
+    _check_narrowed(question)
+    return question
+
+
+def _check_narrowed(question: Asked) -> None:
+    if question.syntax not in ("words", "query"):
+        raise ConfigError(f"syntax={question.syntax!r} is not known: pass 'words' or 'query'")
+    if question.role not in ("", *ROLES):
+        known = ", ".join(ROLES)
+        raise ConfigError(f"role={question.role!r} says nothing that is kept: pass one of {known}, or leave it out")
+    if question.session_id:
+        check_session_id(question.session_id)
+    check_page(question.prefix, question.limit, question.offset)
+    if not 1 <= question.limit <= MOST_HITS:
+        raise ConfigError(
+            f"limit={question.limit!r} is not possible: pass 1 to {MOST_HITS}, and use offset for further pages"
+        )
+    _check_time("since", question.since)
+    _check_time("until", question.until)
 
 
 def words_of(query: str) -> list[str]:

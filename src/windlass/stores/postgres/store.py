@@ -8,13 +8,13 @@ is sent again, and what it finds done is not done twice.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, Unpack
 
 from windlass.core import faults
 from windlass.core.clock import SYSTEM_CLOCK, Clock
 from windlass.core.error import ConfigError, Conflict, StoreError, Unsupported
 from windlass.core.event import Entry
-from windlass.core.store import Hit, Lease, Post, SessionInfo, StoreSize, Syntax, insisted
+from windlass.core.store import Hit, Lease, Narrowed, Post, SessionInfo, StoreSize, insisted
 from windlass.stores.listing import check_count, check_page, check_session_id
 from windlass.stores.refusal import check_post
 from windlass.stores.search_query import asked
@@ -171,36 +171,14 @@ class PostgresStore:
         database = self._opened()
         await _to_the_end(lambda: database.delete(session_id))
 
-    async def search(
-        self,
-        query: str,
-        *,
-        syntax: Syntax = "words",
-        session_id: str = "",
-        prefix: str = "",
-        role: str = "",
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 20,
-        offset: int = 0,
-    ) -> list[Hit]:
+    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
         """What people, models and tools have said, the best hits first; everything that was appended is found.
 
         A word is a run of letters and digits. With `syntax="query"` it is PostgreSQL's `websearch_to_tsquery`:
         `"words together"`, `or`, `-without`. What forks share is found once, in the session where it was said. Of a
         text with more different words than PostgreSQL can index, which is a megabyte of them, the first half is found.
         """
-        question = asked(
-            query,
-            syntax=syntax,
-            session_id=session_id,
-            prefix=prefix,
-            role=role,
-            since=since,
-            until=until,
-            limit=limit,
-            offset=offset,
-        )
+        question = asked(query, narrowed)
         return await self._opened().search(question)
 
     async def size(self) -> StoreSize:

@@ -9,12 +9,12 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from windlass.core import faults
 from windlass.core.clock import SYSTEM_CLOCK, Clock
 from windlass.core.event import Entry, Event
-from windlass.core.store import Hit, Lease, Post, SessionInfo, StoreSize, Syntax, uninterrupted
+from windlass.core.store import Hit, Lease, Narrowed, Post, SessionInfo, StoreSize, uninterrupted
 from windlass.stores.listing import check_count, check_page, check_session_id
 from windlass.stores.place import checked_path
 from windlass.stores.refusal import check_post
@@ -153,36 +153,14 @@ class SqliteStore:
         check_session_id(session_id)
         await _to_the_end(self._erase(session_id, None, partial(delete, session_id, self._opened().leases)))
 
-    async def search(
-        self,
-        query: str,
-        *,
-        syntax: Syntax = "words",
-        session_id: str = "",
-        prefix: str = "",
-        role: str = "",
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 20,
-        offset: int = 0,
-    ) -> list[Hit]:
+    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
         """What people, models and tools have said, the best hits first; everything that was appended is found.
 
         With `syntax="query"` the query is one of FTS5.
         """
         from windlass.stores.search_query import asked
 
-        question = asked(
-            query,
-            syntax=syntax,
-            session_id=session_id,
-            prefix=prefix,
-            role=role,
-            since=since,
-            until=until,
-            limit=limit,
-            offset=offset,
-        )
+        question = asked(query, narrowed)
         return await self._opened().indexer.ask(lambda search: search.search(question))
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
