@@ -1,7 +1,6 @@
 """A session on a disk that is full, for real: it stops with a clear error, and goes on when there is room again."""
 
 import itertools
-import subprocess
 from random import Random
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from tests.faults.account import violations
 from tests.faults.conversation import without_intent
 from tests.faults.witness import Record, Witness
+from tests.small_disk import mounted, remount
 from tests.transcript import assert_valid
 from windlass import Agent, Session, ToolContext, open_store, tool
 from windlass.core.error import StoreError
@@ -23,18 +23,8 @@ PROMPTS = 200
 @pytest.fixture
 def small_disk(tmp_path):
     """A disk of two megabytes."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place]
-    mounted = subprocess.run(command, capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"only who may mount can try a full disk: {mounted.stderr.decode().strip()}")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
-
-
-def make_room(place):
-    subprocess.run(["mount", "-o", "remount,size=16m", place], check=True)
+    with mounted(tmp_path, "2m") as place:
+        yield place
 
 
 def talkative(store: Witness, effects: list[tuple[str, str]]) -> Session:
@@ -67,7 +57,7 @@ async def test_a_session_on_a_full_disk_stops_and_goes_on_when_there_is_room(sma
         with pytest.raises(StoreError, match=r"the disk is full.*make room"):
             await talk_for_ever()
     assert len(effects) > 5
-    make_room(small_disk)
+    remount(small_disk, "size=16m")
     assert await violations(store.store, book, after_cut=False) == []
     assert without_intent(await store.read("s"), effects) == []
     outcome = await go_on(store, session)

@@ -5,13 +5,13 @@ import errno
 import itertools
 import os
 import stat
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.small_disk import mounted, remount
 from tests.stores.material import child, entries
 from windlass.core import faults
 from windlass.core.error import ConfigError, StoreError
@@ -347,18 +347,8 @@ async def test_whichever_call_to_the_disk_fails_the_log_is_what_was_acknowledged
 @pytest.fixture
 def small_disk(tmp_path):
     """A disk of half a megabyte."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", place]
-    mounted = subprocess.run(command, capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"only who may mount can try a full disk: {mounted.stderr.decode().strip()}")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
-
-
-def remount(place, option):
-    subprocess.run(["mount", "-o", f"remount,{option}", place], check=True)
+    with mounted(tmp_path, "512k") as place:
+        yield place
 
 
 async def test_on_a_full_disk_what_was_acknowledged_stays(small_disk):

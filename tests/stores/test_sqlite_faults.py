@@ -2,12 +2,12 @@
 
 import itertools
 import os
-import subprocess
 import time
 
 import apsw
 import pytest
 
+from tests.small_disk import mounted, remount
 from tests.stores.material import another_connection, child, entries
 from windlass.core import faults
 from windlass.core.error import StoreError
@@ -217,18 +217,8 @@ async def test_a_full_database_takes_nothing_and_goes_on_when_there_is_room(path
 @pytest.fixture
 def small_disk(tmp_path):
     """A disk of half a megabyte."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", place]
-    mounted = subprocess.run(command, capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"only who may mount can try a full disk: {mounted.stderr.decode().strip()}")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
-
-
-def remount(place, option):
-    subprocess.run(["mount", "-o", f"remount,{option}", place], check=True)
+    with mounted(tmp_path, "512k") as place:
+        yield place
 
 
 async def test_on_a_full_disk_what_was_acknowledged_stays(small_disk):

@@ -3,13 +3,13 @@
 import contextlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
+from tests.small_disk import mounted
 from windlass.core.error import ConfigError, Conflict, StoreError, Unsupported
 from windlass.core.event import MessageAdded
 from windlass.core.store import Hit, Lease, StoreSize
@@ -388,14 +388,8 @@ async def test_a_disk_that_does_not_fill_is_told():
 @pytest.fixture
 def small_disk(tmp_path):
     """A disk that is large enough for the contract, and no larger."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", place]
-    mounted = subprocess.run(command, capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"only who may mount can try a full disk: {mounted.stderr.decode().strip()}")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+    with mounted(tmp_path, "96m") as place:
+        yield place
 
 
 @contextlib.contextmanager
