@@ -293,8 +293,9 @@ class Driver:
     async def _finish(self, order: Order, run: Run) -> Outcome[Any]:
         """Drive the run to its end. A loop that is thrown away on purpose is replaced by one made from the log."""
         engine = order.overrides.get("engine", self.agent.engine)
+        if faults.always_resume and engine is react:
+            engine = _forgetful
         while True:
-            run.forgettable = faults.always_resume and engine is react
             try:
                 outcome = await _to_its_end(run, engine)
             except Forgotten:
@@ -404,6 +405,15 @@ class _Ear:
         if self._task is not None:
             self._task.cancel()
             await wait_through((self._task,))
+
+
+async def _forgetful(run: Run) -> Outcome[Any]:
+    """As `react`, thrown away after each append; not any more when the run is being concluded."""
+    run.forgettable = True
+    try:
+        return await react(run)
+    finally:
+        run.forgettable = False
 
 
 def _promote(mailbox: Mailbox) -> None:

@@ -102,7 +102,6 @@ async def failed(run: Run, error: BaseException) -> Outcome[Any]:
 
 async def settle_rest(run: Run) -> None:
     """Give a result to each call that the end of the run leaves open."""
-    run.forgettable = False
     with suppress(asyncio.CancelledError):  # they are stored, and the run is over
         await answer(run, left_open(run, run.state.started))
 
