@@ -100,6 +100,11 @@ class EmptyReply(ModelError):
 class ContextOverflow(ModelError):
     """The request does not fit the model's window."""
 
+    def __init__(self, message: str, *, window_tokens: int | None = None) -> None:
+        super().__init__(message)
+        self.window_tokens = window_tokens
+        """How large the window is, when the provider said so."""
+
 
 class AuthFailed(ModelError):
     """The key is missing, wrong, or not allowed to do this."""

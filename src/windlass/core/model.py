@@ -31,6 +31,10 @@ class ToolSpec(Struct, frozen=True):
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high"]
 """How hard to think."""
+ThinkingMode: TypeAlias = Literal["on", "off", "auto"]
+"""Whether a model that can do either is to think; `auto` is what the model does by default."""
+CacheLife: TypeAlias = Literal["off", "5m", "1h"]
+"""How long a provider that has to be asked keeps the prompt in its cache."""
 
 
 class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -44,6 +48,16 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     reasoning_effort: Effort | None = None
     reasoning_tokens: int | None = None
     """A budget for thinking, where a provider takes one."""
+    thinking: ThinkingMode | None = None
+    """For open models that are told by their chat template whether to think."""
+    chat_template_kwargs: Mapping[str, Any] = {}
+    """Handed to the chat template of an open model as they are; they win over what `thinking` would set."""
+    reasoning_in_text: bool | None = None
+    """Show the thinking in front of the text as well, between `<think>` and `</think>`."""
+    echo_reasoning: bool | None = None
+    """Whether a model gets its own thinking back in later requests. `None`: as its provider wants it."""
+    cache: CacheLife | None = None
+    """How long the prompt is kept, where a provider has to be asked for it. `None`: five minutes."""
     tool_choice: str | None = None
     """`auto`, `none`, `required`, or the name of a tool."""
     parallel_tool_calls: bool | None = None
@@ -57,9 +71,12 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
                 allows("Settings", name, value)
 
 
-def _check_effort(call: str, name: str, value: object) -> None:
-    if value not in get_args(Effort):
-        check.refuse(call, name, value, f"use {', '.join(map(repr, get_args(Effort)))}")
+def _one_of(*allowed: str) -> Callable[[str, str, object], None]:
+    def allows(call: str, name: str, value: object) -> None:
+        if value not in allowed:
+            check.refuse(call, name, value, f"use {', '.join(map(repr, allowed))}")
+
+    return allows
 
 
 def _check_sequences(call: str, name: str, value: Any) -> None:
@@ -85,13 +102,31 @@ _SETTINGS: Mapping[str, Callable[[str, str, object], None]] = {
     "max_output_tokens": lambda call, name, value: check.whole_number(call, name, value, 1),
     "stop_sequences": _check_sequences,
     "seed": lambda call, name, value: check.whole_number(call, name, value, -(2**63)),
-    "reasoning_effort": _check_effort,
+    "reasoning_effort": _one_of(*get_args(Effort)),
     "reasoning_tokens": check.whole_number,
+    "thinking": _one_of(*get_args(ThinkingMode)),
+    "chat_template_kwargs": _check_body,
+    "reasoning_in_text": check.flag,
+    "echo_reasoning": check.flag,
+    "cache": _one_of(*get_args(CacheLife)),
     "tool_choice": _check_choice,
     "parallel_tool_calls": check.flag,
     "extra_body": _check_body,
 }
 """What each setting may be."""
+
+
+OutputMode: TypeAlias = Literal["native", "tool", "prompted"]
+"""How a model is held to a schema: by its provider; by a tool that takes the answer; or by asking, and checking."""
+
+
+class OutputSpec(Struct, frozen=True):
+    """What the text of a reply has to be: JSON of this schema. Only asked of models whose `ModelInfo.output` is native."""
+
+    name: str
+    schema: Mapping[str, Any]
+    """A JSON Schema."""
+    description: str = ""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -103,6 +138,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """What used to be called the system prompt."""
     tools: Sequence[ToolSpec] = ()
     settings: Settings = Settings()
+    output: OutputSpec | None = None
+    """What the text of the reply has to be, if it is not free."""
     session_id: str = ""
     """For providers that cache by it."""
 
@@ -154,14 +191,20 @@ class ModelInfo(Struct, frozen=True):
     """`None` when unknown; a limit in money then refuses to start."""
     context_tokens: int | None = None
     """How much it can read at once."""
+    max_output_tokens: int | None = None
+    """How much it can write at once."""
+    output: OutputMode = "tool"
+    """The best way to hold it to a schema."""
 
     def __post_init__(self) -> None:
         check.text("ModelInfo", "name", self.name)
         check.text("ModelInfo", "provider", self.provider)
         if self.price is not None and not isinstance(self.price, Price):
             check.refuse("ModelInfo", "price", self.price, "give a Price(…), or None when it is not known")
-        if self.context_tokens is not None:
-            check.whole_number("ModelInfo", "context_tokens", self.context_tokens, 1)
+        for name in ("context_tokens", "max_output_tokens"):
+            if getattr(self, name) is not None:
+                check.whole_number("ModelInfo", name, getattr(self, name), 1)
+        _one_of(*get_args(OutputMode))("ModelInfo", "output", self.output)
 
 
 class Model(Protocol):

@@ -1,0 +1,1 @@
+"""The one way to the network. Above: the parts. Below: `core`."""
