@@ -121,7 +121,7 @@ OutputMode: TypeAlias = Literal["native", "tool", "prompted"]
 
 
 class OutputSpec(Struct, frozen=True):
-    """What the text of a reply has to be: JSON of this schema. Only asked of models whose `ModelInfo.output` is native."""
+    """What the text of a reply has to be: JSON of this schema. Asked only of models whose `ModelInfo` says `native`."""
 
     name: str
     schema: Mapping[str, Any]

@@ -67,15 +67,15 @@ class Memo:
 
     def pieces(
         self,
-        name: Hashable,
+        name: Hashable | None,
         messages: Sequence[Message],
         items_of: Callable[[Message], Sequence[Item]],
         rules: Rules,
     ) -> list[bytes]:
         """The encoded items of each message that has any, checked against the rules.
 
-        `name` is the conversation, together with whatever else the encoding depends on; nothing is kept for an empty
-        one. `items_of` must depend on nothing but the message and what is in `name`.
+        `name` is the conversation, together with whatever else the encoding depends on; nothing is kept for
+        `None`. `items_of` must depend on nothing but the message and what is in `name`.
         """
         kept = self._kept.pop(name, None) or _Kept()
         self._size -= kept.size
@@ -92,7 +92,7 @@ class Memo:
             kept.states.append(state)
             kept.size += len(piece)
         rules.end(state)
-        if name:
+        if name is not None:
             self._keep(name, kept)
         return [piece for piece in kept.pieces if piece]
 

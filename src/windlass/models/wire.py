@@ -38,7 +38,8 @@ class Decoder(Protocol):
 
     def end(self) -> Iterable[ModelEvent]:
         """The bytes are over: what is left to say, a `ReplyFinished` last. Raises `ReplyCutOff` when there is more to
-        come, so that nothing unfinished ever counts as an answer."""
+        come, so that nothing unfinished ever counts as an answer.
+        """
         ...
 
 
