@@ -40,6 +40,10 @@ class View(Sequence[Message]):
         self._messages = messages
         self._length = len(messages)
 
+    def continues(self, other: "View") -> bool:
+        """Whether it is the same transcript, at least as long."""
+        return self._messages is other._messages and self._length >= other._length
+
     def __len__(self) -> int:
         return self._length
 

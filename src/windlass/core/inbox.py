@@ -93,4 +93,4 @@ def reminder(items: Iterable[InboxAdded]) -> Message | None:
     if not lines:
         return None
     first = "[Inbox: still waiting for these. Whatever depends on them cannot be done yet.]"
-    return user("\n".join([first, *lines]), origin=INBOX)
+    return user("\n".join([first, *lines]), origin="reminder")

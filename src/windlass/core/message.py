@@ -247,6 +247,9 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
         return tuple([part for part in self.parts if type(part) is ToolResult])
 
 
+PASSING = frozenset({"reminder", "budget"})
+"""Origins of messages that are added to the end of one request and never kept."""
+
 Content: TypeAlias = str | Part | Iterable[str | Part]
 """What the constructors take: words, a part, or several of either."""
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from . import check
+from .cache import CacheReport, PrefixWatch
 from .clock import Clock, Timer
 from .error import OutOfBudget, UsageError, WindlassError
 from .event import (
@@ -32,7 +33,7 @@ from .fold import State, View
 from .inbox import reminder
 from .mailbox import Mailbox
 from .message import Message, Usage
-from .model import Model, Request, Settings, ToolSpec, info_of
+from .model import Model, OutputSpec, Request, Settings, ToolSpec, info_of
 from .permission import Gate
 from .plain import to_jsonable, words_of
 from .stop import Guardrail, Limits, StopCondition
@@ -78,6 +79,8 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     """Tokens of this run."""
     cost_usd: float | None = None
     """What they cost; `None` when the model's price is not known."""
+    cache: CacheReport = CacheReport()
+    """How the provider's prompt cache was used, and what kept it from being used."""
     steps: int = 0
     """How many turns the model had."""
     run_id: str = ""
@@ -86,6 +89,15 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     """What went wrong, when the status is `failed`."""
     questions: tuple[QuestionAsked, ...] = ()
     """What has to be answered first, when the status is `waiting`: by `session.answer`, then `session.resume`."""
+
+    @property
+    def value(self) -> T:
+        """The validated output. Raises when there is none, as `unwrap` does."""
+        if self.output is None:
+            self.unwrap()
+            message = "this run was not asked for an output: give a type, as in run(…, output=Plan)"
+            raise UsageError(message)
+        return self.output
 
     def unwrap(self) -> "Outcome[T]":
         """This outcome if the run got to its end; raises the error of one that failed, and a `UsageError` otherwise."""
@@ -120,6 +132,9 @@ class Again(Struct, frozen=True):
 Accept: TypeAlias = Callable[["Run", Message], "Accepted | Again | Awaitable[Accepted | Again]"]
 """Asked about a reply that calls no tool: is this the end? Output types, guards and graders are all of this kind."""
 
+Compact: TypeAlias = Callable[["Run"], Awaitable[bool]]
+"""Makes what the model sees of a conversation shorter, and says whether it could. Asked when it was too long."""
+
 Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
 """How a run thinks. `react` is the one we ship in core; others wrap it."""
 
@@ -150,6 +165,7 @@ class Run:
         "cancelling",
         "clock",
         "closing",
+        "compact",
         "deps",
         "fanout",
         "forgettable",
@@ -165,9 +181,11 @@ class Run:
         "may_wait",
         "model",
         "output",
+        "output_spec",
         "partial",
         "path",
         "patience_seconds",
+        "prefixes",
         "run_id",
         "scratch",
         "session_id",
@@ -200,6 +218,9 @@ class Run:
         guardrails: Sequence[Guardrail] = (),
         accept: Sequence[Accept] = (),
         shape: Shape | None = None,
+        compact: Compact | None = None,
+        output_spec: OutputSpec | None = None,
+        prefixes: PrefixWatch | None = None,
         deps: Any = None,
         patience_seconds: float = 0.0,
         may_wait: bool = True,
@@ -224,6 +245,12 @@ class Run:
         self.guardrails = guardrails
         self.accept = accept
         self.shape = shape
+        self.compact = compact
+        self.output_spec = output_spec
+        """What the words of the model have to be, when its provider can hold it to that."""
+        self.prefixes = prefixes or PrefixWatch()
+        """Sees whether each request begins with the one before it."""
+        self.prefixes.begin()
         self.deps = deps
         self.patience_seconds = patience_seconds
         """How long it waits for an answer that nobody here can give, before it ends as `waiting`."""
@@ -358,15 +385,17 @@ class Run:
             instructions=self.instructions,
             tools=self.toolbox.specs,
             settings=self.settings,
+            output=self.output_spec,
             session_id=self.session_id,
         )
 
     def requested(self, request: Request) -> ModelRequested:
         """The record of a request, made before it is sent."""
         state, info = self.state, self.info
-        again = state.attempts > 0
+        turn = state.turns if state.attempts else state.turns + 1
+        self.prefixes.look(request, info, turn)
         return ModelRequested(
-            state.turns if again else state.turns + 1,
+            turn,
             state.attempts + 1,
             info.name,
             info.provider,
@@ -482,6 +511,7 @@ class Run:
             output=self.output,
             usage=self.state.usage,
             cost_usd=self.cost_usd,
+            cache=self.prefixes.report(self.state.usage),
             steps=self.state.turns,
             run_id=self.run_id,
             session_id=self.session_id,
