@@ -31,6 +31,7 @@ from windlass import (
     ModelInfo,
     Nudge,
     Outcome,
+    Output,
     Permissions,
     Post,
     Price,
@@ -82,7 +83,18 @@ from windlass import (
     when_tool_called,
 )
 from windlass.core.event import TextDelta
-from windlass.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, check_model, check_store, thinking
+from windlass.testing import (
+    FakeClock,
+    Recorder,
+    Reply,
+    ScriptedModel,
+    assert_cache_stable,
+    call,
+    calls,
+    check_model,
+    check_store,
+    thinking,
+)
 
 # mypy: ignore-errors
 
@@ -261,6 +273,13 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: Outcome(status="cancelled").unwrap(), "'cancelled'", error=UsageError),
         bad(lambda: Outcome(status="limit", reason="max_turns").unwrap(), "max_turns", error=UsageError),
     ],
+    "CacheReport": Never(f"{A_VALUE_OF_OURS}: runs make it"),
+    "Output": [
+        bad(lambda: Output(Image, mode="magic"), "mode='magic'", "'native'"),
+        bad(lambda: Output(Image, repairs=-1), "repairs=-1", "0 or more"),
+        bad(lambda: Output("Plan"), "Plan"),
+    ],
+    "OutputSpec": Never(f"{A_VALUE_OF_OURS}: an Output makes it"),
     "Run": Never(f"{A_VALUE_OF_OURS}: sessions put it together, and engines are given it"),
     "react": Never("given to an Agent as its engine; a Run is all it takes"),
     # -- tools ---------------------------------------------------------------------------------------------------------
@@ -440,6 +459,8 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: ModelInfo("m", None), "provider=None", "text"),
         bad(lambda: ModelInfo("m", price=3.0), "price=3.0", "Price("),
         bad(lambda: ModelInfo("m", context_tokens="8k"), "context_tokens='8k'", "whole number"),
+        bad(lambda: ModelInfo("m", max_output_tokens=0), "max_output_tokens=0", "1 or more"),
+        bad(lambda: ModelInfo("m", output="magic"), "output='magic'", "'native'"),
     ],
     "Price": [
         bad(lambda: Price(input_usd=-1, output_usd=1), "input_usd=-1", "from 0 on"),
@@ -565,6 +586,7 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
             "ContextOverflow",
             "EmptyReply",
             "Fenced",
+            "InvalidOutput",
             "ModelError",
             "NotStarted",
             "OutOfBudget",
@@ -625,6 +647,7 @@ TESTING_TABLE: dict[str, Sequence[Bad] | Never] = {
     ],
     "calls": [bad(calls, "at least one call"), bad(lambda: calls("x"), "'x'", "call(name")],
     "thinking": [bad(lambda: thinking(None), "None", "str"), bad(lambda: thinking("hm", 5), "5", "call(name")],
+    "assert_cache_stable": [bad(lambda: assert_cache_stable("agent"), "'agent'", "Agent(")],
     "check_model": [
         bad(lambda: check_model(None), "None", "function that makes a model"),
         bad(lambda: check_model(MODEL), "ScriptedModel", "function that makes a model"),

@@ -11,6 +11,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .agent import Agent as Agent
+    from .core.cache import CacheReport as CacheReport
     from .core.error import AllModelsFailed as AllModelsFailed
     from .core.error import AuthFailed as AuthFailed
     from .core.error import BadRequest as BadRequest
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .core.error import ContextOverflow as ContextOverflow
     from .core.error import EmptyReply as EmptyReply
     from .core.error import Fenced as Fenced
+    from .core.error import InvalidOutput as InvalidOutput
     from .core.error import ModelError as ModelError
     from .core.error import NotStarted as NotStarted
     from .core.error import OutOfBudget as OutOfBudget
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from .core.message import user as user
     from .core.model import Model as Model
     from .core.model import ModelInfo as ModelInfo
+    from .core.model import OutputSpec as OutputSpec
     from .core.model import Price as Price
     from .core.model import Request as Request
     from .core.model import Settings as Settings
@@ -106,6 +109,7 @@ if TYPE_CHECKING:
     from .core.wrap import timed as timed
     from .core.wrap import truncated as truncated
     from .models import open_model as open_model
+    from .output import Output as Output
     from .replaying.replay import Divergence as Divergence
     from .replaying.replay import Replayed as Replayed
     from .replaying.replay import replay as replay
@@ -125,6 +129,7 @@ __all__ = [
     "Audio",
     "AuthFailed",
     "BadRequest",
+    "CacheReport",
     "ConfigError",
     "Conflict",
     "ContextOverflow",
@@ -139,6 +144,7 @@ __all__ = [
     "Hit",
     "Image",
     "InboxItem",
+    "InvalidOutput",
     "Ledger",
     "Limits",
     "Message",
@@ -149,6 +155,8 @@ __all__ = [
     "Nudge",
     "OutOfBudget",
     "Outcome",
+    "Output",
+    "OutputSpec",
     "PermissionRequest",
     "Permissions",
     "Post",
@@ -229,6 +237,7 @@ __all__ = [
 
 _HOMES = {
     ".agent": ("Agent",),
+    ".core.cache": ("CacheReport",),
     ".core.error": (
         "AllModelsFailed",
         "AuthFailed",
@@ -238,6 +247,7 @@ _HOMES = {
         "ContextOverflow",
         "EmptyReply",
         "Fenced",
+        "InvalidOutput",
         "ModelError",
         "NotStarted",
         "OutOfBudget",
@@ -282,6 +292,7 @@ _HOMES = {
     ".core.model": (
         "Model",
         "ModelInfo",
+        "OutputSpec",
         "Price",
         "Request",
         "Settings",
@@ -344,6 +355,7 @@ _HOMES = {
         "truncated",
     ),
     ".models": ("open_model",),
+    ".output": ("Output",),
     ".replaying.replay": (
         "Divergence",
         "Replayed",

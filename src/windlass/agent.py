@@ -5,7 +5,7 @@ is kept.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Unpack, overload
 
 from .core import check
 from .core.clock import SYSTEM_CLOCK, Clock, new_id
@@ -18,12 +18,13 @@ from .core.mailbox import DrainMode
 from .core.message import Content, Message
 from .core.model import Model, Settings
 from .core.permission import Gate
-from .core.run import Accept, Engine, Outcome, Shape
+from .core.run import Accept, Compact, Engine, Outcome, Shape
 from .core.stop import GUARDRAILS, Guardrail, Limits, StopCondition
 from .core.store import Hit, Narrowed, Store
 from .core.tool import Tool
 from .core.toolbox import Toolbox
 from .models import open_model
+from .output import Output
 from .override import Overrides
 from .session import Session, searchable
 from .stores import open_store
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 else:
     D = TypeVar("D")  # the default is for type checkers: an agent without deps is an Agent[None]
 
+T = TypeVar("T")
+
 _set = object.__setattr__
 _DEFAULT_LIMITS = Limits()
 _DEFAULT_SETTINGS = Settings()
@@ -49,6 +52,7 @@ class Agent(Generic[D]):
         "_forgetful",
         "accept",
         "clock",
+        "compaction",
         "deps",
         "description",
         "engine",
@@ -87,6 +91,7 @@ class Agent(Generic[D]):
         guardrails: Sequence[Callable[[], Guardrail]] = GUARDRAILS,
         accept: Sequence[Accept] = (),
         shape: Shape | None = None,
+        compaction: Compact | None = None,
         engine: Engine = react,
         deps: D = None,  # type: ignore[assignment] # an agent without deps is an Agent[None]
         watchers: Sequence[Watcher[Entry]] = (),
@@ -113,6 +118,7 @@ class Agent(Generic[D]):
             guardrails: What keeps a run from going in circles; `()` for nothing.
             accept: Asked, in order, whether a reply without calls may stand.
             shape: What the model sees of the conversation.
+            compaction: Makes that shorter when it has got too long for the model, which is then asked once more.
             engine: How it thinks.
             deps: Handed to tools as `ToolContext.deps`.
             watchers: Who is told what happens, in every session.
@@ -137,6 +143,7 @@ class Agent(Generic[D]):
         _set(self, "guardrails", guardrails)
         _set(self, "accept", accept)
         _set(self, "shape", shape)
+        _set(self, "compaction", compaction)
         _set(self, "engine", engine)
         _set(self, "deps", deps)
         _set(self, "watchers", watchers)
@@ -162,6 +169,7 @@ class Agent(Generic[D]):
     guardrails: Sequence[Callable[[], Guardrail]]
     accept: Sequence[Accept]
     shape: Shape | None
+    compaction: Compact | None
     engine: Engine
     deps: D
     watchers: Sequence[Watcher[Entry]]
@@ -177,21 +185,51 @@ class Agent(Generic[D]):
             raise ConfigError(f"a session cannot be called {session_id!r}: give it a name, or None for a new one")
         return Session(self, session_id or new_id(), self.store if store is None else open_store(store))
 
-    async def run(self, prompt: Content | Message, **overrides: Unpack[Overrides]) -> Outcome[Any]:
+    @overload
+    async def run(
+        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides]
+    ) -> Outcome[T]: ...
+    @overload
+    async def run(
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+    ) -> Outcome[Any]: ...
+    async def run(
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+    ) -> Outcome[Any]:
         """Answer one prompt in a session of its own; without a store of its own, nothing is left of it afterwards."""
         session = self._anonymous()
         try:
-            return await session.run(prompt, **overrides)
+            return await session.run(prompt, output=output, **overrides)
         finally:
             await session.aclose()
 
-    def run_sync(self, prompt: Content | Message, **overrides: Unpack[Overrides]) -> Outcome[Any]:
+    @overload
+    def run_sync(
+        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides]
+    ) -> Outcome[T]: ...
+    @overload
+    def run_sync(
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+    ) -> Outcome[Any]: ...
+    def run_sync(
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+    ) -> Outcome[Any]:
         """As `run`, for scripts: waits for the outcome. Inside an event loop use `await agent.run(…)`."""
-        return wait_for(lambda: self.run(prompt, **overrides))
+        return wait_for(lambda: self.run(prompt, output=output, **overrides))
 
-    def stream(self, prompt: Content | Message, **overrides: Unpack[Overrides]) -> RunStream:
+    @overload
+    def stream(
+        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides]
+    ) -> RunStream[T]: ...
+    @overload
+    def stream(
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+    ) -> RunStream[Any]: ...
+    def stream(
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+    ) -> RunStream[Any]:
         """Answer one prompt in a session of its own, and tell each event as it happens."""
-        return self._anonymous().stream(prompt, **overrides)
+        return self._anonymous().stream(prompt, output=output, **overrides)
 
     async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
         """What was said in any session of its store. Takes what `Searchable.search` takes."""
@@ -237,7 +275,7 @@ class Agent(Generic[D]):
         check.text("Agent", "name", self.name, filled=True)
         check.text("Agent", "description", self.description)
         check.text("Agent", "instructions", self.instructions)
-        for name in ("permission", "stop", "shape"):
+        for name in ("permission", "stop", "shape", "compaction"):
             check.function_or_none("Agent", name, getattr(self, name))
         for name in ("guardrails", "accept", "watchers"):
             check.functions("Agent", name, getattr(self, name))

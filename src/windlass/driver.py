@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from msgspec import Struct
 
 from .core import faults
+from .core.cache import PrefixWatch
 from .core.call import finished
 from .core.effect import not_started, uncertain
 from .core.error import ConfigError, SessionNotFound, StoreError, UsageError
@@ -34,7 +35,8 @@ from .core.store import Lease, Log, Post, Store, events_of, insisted, wait_throu
 from .core.toolbox import Toolbox
 from .models import open_model
 from .outcome import retold
-from .override import Overrides, recorded, restored
+from .output import Held, applied, held, output_of
+from .override import Options, recorded, restored
 from .stream import coalesce, lagged, watcher_dropped
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class Order(Struct, frozen=True):
     kind: Literal["run", "resume", "call", "wake"]
     run_id: str = ""
     """Of a run that is to begin."""
-    overrides: Overrides = {}
+    overrides: Options = {}
     message: Message | None = None
     tool: str = ""
     """What is called, when it is only a call."""
@@ -101,6 +103,8 @@ class Driver:
         """Which run was taken up in the place of the one that was asked for."""
         self._asked = ""
         """What the run was called by whoever asked for it; one that is taken up again keeps its own name."""
+        self._prefixes = PrefixWatch()
+        """Sees whether each request begins with the one before it."""
         self._unwanted: set[str] = set()
         """The runs that were cancelled while they waited."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -246,7 +250,7 @@ class Driver:
 
     def _resumed(self, order: Order) -> Order:
         before = self._interrupted_run()
-        overrides: Overrides = {**restored(before.options, order.overrides), **order.overrides}
+        overrides: Options = {**restored(before.options, order.overrides), **order.overrides}
         return Order("resume", before.run_id, overrides, take_over=order.take_over)
 
     def _interrupted_run(self) -> RunStarted:
@@ -295,6 +299,8 @@ class Driver:
         engine = order.overrides.get("engine", self.agent.engine)
         if faults.always_resume and engine is react:
             engine = _forgetful
+        if (output := output_of(order.overrides.get("output"))) is not None:
+            engine = held(engine, output)
         while True:
             try:
                 outcome = await _to_its_end(run, engine)
@@ -332,6 +338,8 @@ class Driver:
         if ledger is not None:
             model = budgeted(model, ledger)
         toolbox = Toolbox(overrides["tools"]) if "tools" in overrides else agent.toolbox
+        plain = Held(toolbox, overrides.get("instructions", agent.instructions), agent.accept)
+        asked = applied(output_of(overrides.get("output")), info_of(model), plain)
         return Run(
             session_id=self.session_id,
             run_id=order.run_id,
@@ -341,16 +349,19 @@ class Driver:
             state=self._state,
             fanout=self.fanout,
             clock=agent.clock,
-            toolbox=toolbox,
+            toolbox=asked.toolbox,
             mailbox=mailbox,
-            instructions=_instructions(overrides.get("instructions", agent.instructions), toolbox),
+            instructions=_instructions(asked.instructions, asked.toolbox),
             settings=overrides.get("settings", agent.settings),
             limits=limits,
             gate=self._gate(overrides.get("permission", agent.permission)),
             stop=agent.stop,
             guardrails=self._guardrails(order),
-            accept=agent.accept,
+            accept=asked.accept,
             shape=agent.shape,
+            compact=agent.compaction,
+            output_spec=asked.spec,
+            prefixes=self._prefixes,
             deps=overrides.get("deps", agent.deps),
             patience_seconds=agent.patience_seconds,
             may_wait=order.kind != "call",

@@ -18,6 +18,7 @@ from .core.plain import to_jsonable
 from .core.run import CancelMode, Engine
 from .core.stop import Limits
 from .core.tool import Tool
+from .output import output_of
 
 
 class Overrides(TypedDict, total=False):
@@ -32,6 +33,18 @@ class Overrides(TypedDict, total=False):
     engine: Engine
     deps: Any
     ledger: Ledger | None
+
+
+class Options(Overrides, total=False):
+    """What a run is asked for, besides its prompt."""
+
+    output: Any
+    """The type of which it has to make a value, or an `Output`."""
+
+
+def with_output(overrides: Overrides, output: Any) -> Options:
+    """What a run is asked for, with the type of which it has to make a value, if there is one."""
+    return cast("Options", overrides if output is None else {**overrides, "output": output})
 
 
 def as_message(content: Content | Message, origin: str = "") -> Message:
@@ -68,17 +81,19 @@ def check_mode(mode: CancelMode) -> None:
         raise ConfigError(message)
 
 
-def check_overrides(overrides: Overrides) -> None:
+def check_overrides(overrides: Options) -> None:
     """Say which override cannot work, before anything is stored."""
     for name, value in overrides.items():
-        if name not in Overrides.__annotations__:
-            known = ", ".join(Overrides.__annotations__)
+        if name not in Options.__annotations__:
+            known = ", ".join(Options.__annotations__)
             raise ConfigError(f"a run does not take {name!r}: what may differ from the agent is {known}")
         kind = _KINDS.get(name)
         if kind is not None and not isinstance(value, kind):
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a {kind.__name__}")
         if name == "ledger" and value is not None and not isinstance(value, Ledger):
             raise ConfigError(f"ledger={value!r} cannot be used for a run: give a Ledger(…)")
+        if name == "output":
+            output_of(value)
         if (name == "engine" or (name == "permission" and value is not None)) and not callable(value):
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a function")
 
@@ -89,7 +104,7 @@ _CODE = "code"
 _KINDS: Mapping[str, type] = {"instructions": str, "limits": Limits, "settings": Settings}
 
 
-def recorded(overrides: Overrides) -> dict[str, Any]:
+def recorded(overrides: Options) -> dict[str, Any]:
     """What `resume` has to know of the overrides; whatever is code has to be given again."""
     names = ("instructions", "limits", "settings", "model")
     given = {name: value for name, value in overrides.items() if name in names}
@@ -100,13 +115,13 @@ def recorded(overrides: Overrides) -> dict[str, Any]:
     return {**kept, _CODE: code} if code else kept
 
 
-def restored(options: Mapping[str, Any], again: Overrides) -> Overrides:
+def restored(options: Mapping[str, Any], again: Options) -> Options:
     """The overrides of a run that is taken up again. Raises `UsageError` when code is missing."""
     missing = [name for name in options.get(_CODE, ()) if name not in again]
     if missing:
         given = ", ".join(f"{name}=…" for name in missing)
         raise UsageError(f"this run was begun with code of its own, which no log can keep: use resume({given})")
-    return cast("Overrides", msgspec.convert(options, _Kept))
+    return cast("Options", msgspec.convert(options, _Kept))
 
 
 class _Kept(TypedDict, total=False):

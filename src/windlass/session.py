@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from .core import check
 from .core.clock import new_id
@@ -38,11 +38,14 @@ from .core.store import (
     wait_through,
 )
 from .driver import NOTHING_NEW, Driver, Order, look_at, tell
-from .override import Overrides, as_message, check_mode, check_overrides
+from .output import Output, output_of
+from .override import Options, Overrides, as_message, check_mode, check_overrides, with_output
 from .stream import RunStream
 
 if TYPE_CHECKING:
     from .agent import Agent
+
+T = TypeVar("T")
 
 WATCH_SECONDS = 1.0
 """How often `watch` looks for what other processes have stored."""
@@ -62,52 +65,111 @@ class Session:
 
     # -- talking -------------------------------------------------------------------------------------------------------
 
+    @overload
     async def run(
         self,
         prompt: Content | Message,
         *,
+        output: type[T] | Output[T],
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides],
+    ) -> Outcome[T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Content | Message,
+        *,
+        output: Any = None,
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides],
+    ) -> Outcome[Any]: ...
+    async def run(
+        self,
+        prompt: Content | Message,
+        *,
+        output: Any = None,
         input_id: str = "",
         take_over: bool = False,
         **overrides: Unpack[Overrides],
     ) -> Outcome[Any]:
         """Answer a prompt, and return when the run has ended. Cancelling this call cancels the run.
 
+        `output` is a type of which the model has to make a value: `outcome.value` is one, checked.
+
         `input_id` is your own name for this prompt: sent again under the same name, it is answered once, and the first
         outcome is returned. `take_over` takes the session from whoever drives it, who is stopped at its next step.
         """
-        return await self._uncancelled(self._driver.perform(_order(prompt, new_id(), input_id, take_over, overrides)))
+        return await self._uncancelled(
+            self._driver.perform(_order(prompt, new_id(), input_id, take_over, with_output(overrides, output)))
+        )
 
+    @overload
     def stream(
         self,
         prompt: Content | Message,
         *,
+        output: type[T] | Output[T],
         backpressure: bool = False,
         input_id: str = "",
         take_over: bool = False,
         **overrides: Unpack[Overrides],
-    ) -> RunStream:
+    ) -> RunStream[T]: ...
+    @overload
+    def stream(
+        self,
+        prompt: Content | Message,
+        *,
+        output: Any = None,
+        backpressure: bool = False,
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides],
+    ) -> RunStream[Any]: ...
+    def stream(
+        self,
+        prompt: Content | Message,
+        *,
+        output: Any = None,
+        backpressure: bool = False,
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides],
+    ) -> RunStream[Any]:
         """Answer a prompt, and tell each event as it happens.
 
         Leaving the iteration early does not cancel the run. With `backpressure` a slow reader slows the run;
         otherwise it gets fewer and larger deltas, and never misses anything that lasts without being told.
         """
-        order = _order(prompt, new_id(), input_id, take_over, overrides)
+        order = _order(prompt, new_id(), input_id, take_over, with_output(overrides, output))
         begin, stop = partial(self._driver.perform, order), partial(self._stop, order.run_id)
-        return RunStream(self, order.run_id, begin, stop, backpressure=backpressure)
+        return RunStream(self, order.run_id, begin, stop, backpressure=backpressure, output=output_of(output))
 
-    async def resume(self, *, take_over: bool = False, **overrides: Unpack[Overrides]) -> Outcome[Any]:
+    @overload
+    async def resume(
+        self, *, output: type[T] | Output[T], take_over: bool = False, **overrides: Unpack[Overrides]
+    ) -> Outcome[T]: ...
+    @overload
+    async def resume(
+        self, *, output: Any = None, take_over: bool = False, **overrides: Unpack[Overrides]
+    ) -> Outcome[Any]: ...
+    async def resume(
+        self, *, output: Any = None, take_over: bool = False, **overrides: Unpack[Overrides]
+    ) -> Outcome[Any]:
         """Go on with a run that was cut off, by a crash, a kill, a power cut, or that waited for an answer.
 
         Calls that had finished keep their results. Calls that had been started are settled by their `effect`; those
         that had not are made now. A run that was taken up three times and never got anywhere is parked.
         """
-        check_overrides(overrides)
+        options = with_output(overrides, output)
+        check_overrides(options)
         check.flag("session.resume", "take_over", take_over)
-        return await self._uncancelled(self._driver.perform(Order("resume", overrides=overrides, take_over=take_over)))
+        return await self._uncancelled(self._driver.perform(Order("resume", overrides=options, take_over=take_over)))
 
     async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides]) -> ToolResult:
         """Call a tool without a model: gated and logged like any other call."""
-        check_overrides(overrides)
+        check_overrides(with_output(overrides, None))
         check.text("session.call", "tool", tool)
         if not isinstance(arguments, dict):
             check.refuse("session.call", "arguments", arguments, "give a dict")
@@ -115,7 +177,7 @@ class Session:
             message = f"session {self.session_id!r} waits for an answer: session.answer() it first, or cancel() its run"
             raise UsageError(message)
         call = ToolCall(new_id(), tool, to_text(arguments))
-        engine: Overrides = {**overrides, "engine": direct(call)}
+        engine: Options = {**with_output(overrides, None), "engine": direct(call)}
         outcome = await self._uncancelled(self._driver.perform(Order("call", new_id(), engine, tool=tool)))
         result: ToolResult | None = outcome.output
         if result is None or result.call_id != call.call_id:
@@ -415,7 +477,7 @@ async def every(store: Store, *, prefix: str = "") -> AsyncIterator[SessionInfo]
         offset += len(page)
 
 
-def _order(prompt: Content | Message, run_id: str, input_id: str, take_over: bool, overrides: Overrides) -> Order:  # noqa: FBT001 - handed through
+def _order(prompt: Content | Message, run_id: str, input_id: str, take_over: bool, overrides: Options) -> Order:  # noqa: FBT001 - handed through
     check_overrides(overrides)
     check.text("session.run", "input_id", input_id)
     if clean(input_id) != input_id:

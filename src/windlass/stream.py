@@ -2,15 +2,29 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .core.error import UsageError
-from .core.event import Entry, Event, Lagged, TextDelta, ThinkingDelta, ToolCallDelta, WatcherDropped
+from .core.event import (
+    Entry,
+    Event,
+    Lagged,
+    ReplyDiscarded,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    TurnStarted,
+    WatcherDropped,
+)
 from .core.plain import words_of
 from .core.run import CancelMode, Outcome
+from .output import TOOL, Output
+from .partial import PartialJson
 
 if TYPE_CHECKING:
     from .session import Session
+
+T = TypeVar("T")
 
 MERGED_CHARACTERS = 64 * 1024
 """Deltas that wait are merged up to this length."""
@@ -20,7 +34,7 @@ _going: "set[asyncio.Future[Outcome[Any]]]" = set()
 """Runs that nobody may be looking at: the event loop alone would not keep them alive."""
 
 
-class RunStream:
+class RunStream(Generic[T]):
     """The events of one run, and its outcome.
 
     The run begins when the iteration does, or when the outcome is asked for. It does not need to be watched to its end.
@@ -30,17 +44,19 @@ class RunStream:
         self,
         session: "Session",
         run_id: str,
-        begin: Callable[[], Awaitable[Outcome[Any]]],
+        begin: Callable[[], Awaitable[Outcome[T]]],
         stop: Callable[[CancelMode], bool],
         *,
         backpressure: bool,
+        output: Output[T] | None = None,
     ) -> None:
         self.run_id = run_id
         self._session = session
         self._begin = begin
         self._stop = stop
         self._backpressure = backpressure
-        self._task: asyncio.Future[Outcome[Any]] | None = None
+        self._output = output
+        self._task: asyncio.Future[Outcome[T]] | None = None
         self._iterated = False
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -50,7 +66,31 @@ class RunStream:
         self._iterated = True
         return self._events()
 
-    async def outcome(self) -> Outcome[Any]:
+    async def partials(self) -> AsyncIterator[Any]:
+        """The output while it is being written: JSON values, each with more in it than the one before.
+
+        They are not checked; `outcome().value` is. When a reply is thrown away, the next one begins anew.
+        """
+        if self._output is None:
+            message = "this run was not asked for an output: give a type, as in stream(…, output=Plan)"
+            raise UsageError(message)
+        growing, taking = PartialJson(), False
+        async for event in self:
+            match event:
+                case TextDelta(text=text):
+                    changed = growing.feed(text)
+                case ToolCallDelta(name=name, arguments=arguments):
+                    if name:
+                        growing, taking = PartialJson(), name == TOOL
+                    changed = taking and growing.feed(arguments)
+                case TurnStarted() | ReplyDiscarded():
+                    growing, taking, changed = PartialJson(), False, False
+                case _:
+                    changed = False
+            if changed:
+                yield self._output.unboxed(growing.value)
+
+    async def outcome(self) -> Outcome[T]:
         """How the run ends. Waits for it; cancelling the waiting leaves the run alone."""
         return await asyncio.shield(self._started())
 
@@ -58,7 +98,7 @@ class RunStream:
         """Stop the run, also one that still waits for its turn. Says whether there was anything to stop."""
         return self._task is not None and not self._task.done() and self._stop(mode)
 
-    def _started(self) -> "asyncio.Future[Outcome[Any]]":
+    def _started(self) -> "asyncio.Future[Outcome[T]]":
         if self._task is None:
             self._task = asyncio.ensure_future(self._begin())
             _going.add(self._task)

@@ -14,6 +14,7 @@ WindlassError
 │ ├ AuthFailed             no key, or a wrong one
 │ ├ BadRequest             the provider refused the request's form
 │ ├ Refused                the provider refused its content
+│ ├ InvalidOutput          the answer is not what was asked for
 │ ├ OutOfBudget            a shared budget does not allow another request
 │ └ AllModelsFailed        every model of a failover failed
 ├ ToolError              raised by a tool; its text goes back to the model
@@ -116,6 +117,10 @@ class BadRequest(ModelError):
 
 class Refused(ModelError):
     """The provider refused to answer what was asked."""
+
+
+class InvalidOutput(ModelError):
+    """The answer is not a value of the type that was asked for, and the model could not be brought to mend it."""
 
 
 class OutOfBudget(ModelError):

@@ -95,7 +95,8 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
         """The validated output. Raises when there is none, as `unwrap` does."""
         if self.output is None:
             self.unwrap()
-            message = "this run was not asked for an output: give a type, as in run(…, output=Plan)"
+            how = f"{self.status!r}{f', {self.reason}' if self.reason else ''}"
+            message = f"this run has no output (it ended as {how}): was it given a type, as in run(…, output=Plan)?"
             raise UsageError(message)
         return self.output
 

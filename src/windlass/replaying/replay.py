@@ -29,7 +29,7 @@ from windlass.core.model import info_of
 from windlass.core.run import Outcome
 from windlass.core.store import Store
 from windlass.core.tool import Tool
-from windlass.override import Overrides, restored
+from windlass.override import Options, restored
 from windlass.session import Session
 from windlass.stores import open_store
 from windlass.transfer import Prefix, Recording, read_document
@@ -80,7 +80,7 @@ async def replay(
     prompt: Content | Message | None = None,
     fork_id: str | None = None,
     added: Sequence[Tool[..., Any]] = (),
-    **code: Unpack[Overrides],
+    **code: Unpack[Options],
 ) -> Replayed:
     """Run a recorded session again, offline, and tell where it does not do the same.
 
@@ -129,7 +129,7 @@ async def _recording(store: Store, source: Source) -> Recording:
     return Recording("replayed", source)
 
 
-def _check_code(session_id: str, record: Record, code: Overrides, added: Sequence[Tool[..., Any]]) -> None:
+def _check_code(session_id: str, record: Record, code: Options, added: Sequence[Tool[..., Any]]) -> None:
     """Say what is missing, before anything is replayed."""
     missing = sorted({name for stretch in record.stretches for name in _missing(stretch, code)})
     if missing:
@@ -140,7 +140,7 @@ def _check_code(session_id: str, record: Record, code: Overrides, added: Sequenc
         raise UsageError(f"session {session_id!r} has tools that other tools have added ({names}): give added=[…]")
 
 
-def _missing(stretch: Stretch, code: Overrides) -> list[str]:
+def _missing(stretch: Stretch, code: Options) -> list[str]:
     """The code that a run needs and was not given. Its model is the record, and what only its tools use is not used."""
     needed = set(stretch.started.options.get("code", ())) - {"model", "deps"}
     return [name for name in needed if name not in code] if stretch.begins != "call" else []
@@ -162,7 +162,7 @@ class _Replay:
         agent: Agent[Any],
         recording: Recording,
         record: Record,
-        code: Overrides,
+        code: Options,
         added: Sequence[Tool[..., Any]],
     ) -> None:
         self._recording = recording
@@ -224,7 +224,7 @@ class _Replay:
         self._check.finish()
         return outcome
 
-    async def _begun(self, stretch: Stretch, session: Session, overrides: Overrides) -> Outcome[Any] | None:
+    async def _begun(self, stretch: Stretch, session: Session, overrides: Options) -> Outcome[Any] | None:
         if stretch.begins == "resume":
             return await session.resume(**overrides)
         if stretch.begins == "wake":
@@ -250,13 +250,13 @@ class _Replay:
             await session.answer(question.ask_id, answered.answer)
         return True
 
-    def _overrides(self, stretch: Stretch) -> Overrides:
+    def _overrides(self, stretch: Stretch) -> Options:
         """How this run differs from others. The model is the record, whoever was to answer."""
         options = stretch.started.options
         own: set[str] = set(options.get("code", ()))
-        again = cast("Overrides", {name: value for name, value in self._code.items() if name in own})
+        again = cast("Options", {name: value for name, value in self._code.items() if name in own})
         data = {name: value for name, value in options.items() if name not in {"code", "model"}}
-        overrides: Overrides = {**restored(data, {}), **again}
+        overrides: Options = {**restored(data, {}), **again}
         overrides.pop("model", None)
         if "tools" in overrides:
             overrides["tools"] = [self._tape.served(tool) for tool in overrides["tools"]]
@@ -285,7 +285,7 @@ class _Live(Struct, frozen=True):
             place = f"entry {self.from_seq} of session {self.session_id!r}"
             raise UsageError(f"{place} is between two runs: give a prompt, which is then answered")
 
-    async def go_on(self, agent: Agent[Any], record: Record, code: Overrides) -> Outcome[Any]:
+    async def go_on(self, agent: Agent[Any], record: Record, code: Options) -> Outcome[Any]:
         """Fork the session, and go on there."""
         await self.store.fork(self.session_id, self.fork_id, at=self.from_seq)
         session = agent.session(self.fork_id, store=self.store)
@@ -293,7 +293,7 @@ class _Live(Struct, frozen=True):
             if self.prompt is not None:
                 return await session.run(self.prompt, **code)
             if "model" in record.stretches[-1].started.options.get("code", ()):
-                code = cast("Overrides", {"model": agent.model, **code})
+                code = cast("Options", {"model": agent.model, **code})
             return await session.resume(**code)
         finally:
             await session.aclose()

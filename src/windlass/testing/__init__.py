@@ -6,6 +6,7 @@ Nothing else in the package imports this one. Names are imported when they are f
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .cache import assert_cache_stable
     from .clock import FakeClock
     from .contracts import check_store
     from .contracts_model import check_model
@@ -20,6 +21,7 @@ __all__ = [
     "Reply",
     "ScriptEnded",
     "ScriptedModel",
+    "assert_cache_stable",
     "call",
     "calls",
     "check_model",
@@ -35,6 +37,7 @@ _PLACES = {
     "Reply": "reply",
     "ScriptEnded": "scripted",
     "ScriptedModel": "scripted",
+    "assert_cache_stable": "cache",
     "call": "reply",
     "calls": "reply",
     "check_model": "contracts_model",
