@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 RESUMED := tests/core/test_loop.py tests/core/test_loop_calls.py tests/core/test_loop_cancel.py \
 	tests/core/test_loop_limits.py tests/core/test_loop_permission.py tests/core/test_run.py tests/core/test_effect.py \
-	tests/core/test_proceed.py tests/core/test_question.py tests/test_agent.py tests/test_driver.py tests/test_session.py \
+	tests/core/test_proceed.py tests/core/test_question.py tests/test_agent.py tests/test_driver.py tests/test_output.py tests/test_session.py \
 	tests/test_session_keeping.py tests/test_shutdown.py tests/test_stream.py tests/test_transfer.py tests/test_replay.py
 PROMPT ?= What is 17 * 23? Use the calculator.
 

@@ -172,7 +172,7 @@ async def test_tools_are_used_before_the_answer_is_given() -> None:
 async def test_an_answer_that_was_cut_off_is_no_output() -> None:
     outcome = await Agent(model(Reply('{"title"', stop=StopReason.LENGTH))).run("Plan.", output=Plan)
     assert (outcome.status, outcome.reason, outcome.output) == ("stopped", "length", None)
-    with pytest.raises(UsageError, match="no output .it ended as 'stopped', length"):
+    with pytest.raises(UsageError, match=r"no output .it ended as 'stopped', length"):
         _ = outcome.value
 
 

@@ -827,9 +827,6 @@ async def test_what_cannot_be_made_shorter_fails_as_it_is():
     async def compact(run: Run) -> bool:
         return False
 
-    for agent in (
-        Agent(ScriptedModel(ContextOverflow("too long"))),
-        Agent(ScriptedModel(ContextOverflow("too long")), compaction=compact),
-    ):
-        outcome = await agent.run("one")
+    for compaction in (None, compact):
+        outcome = await Agent(ScriptedModel(ContextOverflow("too long")), compaction=compaction).run("one")
         assert outcome.reason == "ContextOverflow"

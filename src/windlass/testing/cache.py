@@ -50,7 +50,8 @@ async def assert_cache_stable(agent: Agent[Any], *prompts: str, model: Model | N
         if segment:
             raise AssertionError(
                 f"request {place} does not begin with the one before it: {segment} has changed, so {resent} messages "
-                f"are read again at full price. Append what changes, at the end, instead.\n{_diff(segment, before, after)}"
+                f"are read again at full price. Append what changes, at the end, instead.\n"
+                f"{_diff(segment, before, after)}"
             )
 
 
