@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from . import building, deltas, long_run, parts, startup, storage, table, turns
+from .http import race
 from .measure import QUICK, THOROUGH, Effort, Figure
 
 GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
@@ -23,6 +24,7 @@ GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "long": long_run.figures,
     "parts": parts.figures,
     "storage": storage.figures,
+    "http": race.figures,
 }
 
 

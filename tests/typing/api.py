@@ -15,6 +15,7 @@ from windlass import (
     Limits,
     Message,
     Outcome,
+    Output,
     PermissionRequest,
     Permissions,
     Run,
@@ -261,3 +262,29 @@ def rules_conditions_and_engines_fit() -> Agent[Deps]:
         engine=twice,
         deps=Deps(),
     )
+
+
+# -- values instead of words -------------------------------------------------------------------------------------------
+
+
+class Plan:
+    def __init__(self, title: str) -> None:
+        self.title = title
+
+
+async def an_output_has_the_type_that_was_asked_for(agent: Agent[None], session: Session) -> None:
+    outcome = await agent.run("Plan.", output=Plan)
+    assert_type(outcome, Outcome[Plan])
+    assert_type(outcome.value, Plan)
+    assert_type(outcome.output, Plan | None)
+    assert_type((await session.run("Plan.", output=Output(Plan, repairs=1))).value.title, str)
+    assert_type((await session.resume(output=Plan)).value, Plan)
+    assert_type(agent.run_sync("Plan.", output=list[int]).value, list[int])
+    stream = session.stream("Plan.", output=Plan)
+    assert_type((await stream.outcome()).value, Plan)
+    async for event in stream:
+        assert_type(event, Event)
+
+
+async def whoever_asks_for_no_type_gets_any(agent: Agent[None]) -> None:
+    assert_type(await agent.run("Talk."), Outcome[Any])

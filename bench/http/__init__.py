@@ -1,0 +1,1 @@
+"""An agent over HTTP, beside others that do the same work against the same server."""
