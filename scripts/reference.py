@@ -47,8 +47,8 @@ PAGES = (
         "runs.md",
         "Runs, outcomes and engines",
         "How a run ends, and what authors of engines see of it.",
-        ("windlass.core.run", "windlass.core.loop", "windlass.core.proceed"),
-        ("windlass.core.mailbox.Mailbox", "windlass.core.fold.State"),
+        ("windlass.core.run", "windlass.core.loop", "windlass.core.proceed", "windlass.output", "windlass.core.cache"),
+        ("windlass.core.mailbox.Mailbox", "windlass.core.fold.State", "windlass.core.cache.PrefixChange"),
     ),
     Page(
         "tools.md",
@@ -155,6 +155,7 @@ PAGES = (
         "Testing",
         "For tests of agents, tools, models and stores.",
         (
+            "windlass.testing.cache",
             "windlass.testing.clock",
             "windlass.testing.contracts",
             "windlass.testing.contracts_model",
