@@ -5,54 +5,83 @@ from .error import TooLarge
 MOST_EVENT_BYTES = 16 * 1024 * 1024
 """How large one event may be."""
 
-_NOTHING: list[tuple[str, bytes]] = []
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class SseReader:
     """Takes bytes as they come, and gives each event, as its name and its data, once it is whole."""
 
-    __slots__ = ("_buffer", "_most", "_searched")
+    __slots__ = ("_after_return", "_most", "_pieces", "_size")
 
     def __init__(self, most_bytes: int = MOST_EVENT_BYTES) -> None:
-        self._buffer = b""
-        self._searched = 0
-        """How much of the buffer is known to hold no end of an event."""
+        self._pieces: list[bytes] = []
+        """The event that is not whole yet. They are joined when it is: joined at each piece, a large one would be
+        copied over and over.
+        """
+        self._size = 0
+        self._after_return = False
+        """Whether the last byte was a carriage return: a line feed that follows it belongs to it."""
         self._most = most_bytes
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
         """The events that these bytes complete."""
-        buffer = self._buffer + data if self._buffer else data
-        if b"\r" in buffer:
-            buffer = _with_plain_ends(buffer)
-        end = buffer.find(b"\n\n", self._searched)
-        if end < 0:
-            if len(buffer) > self._most:
-                raise TooLarge(f"one event of a stream is larger than {self._most} bytes")
-            self._buffer = buffer
-            self._searched = max(0, len(buffer) - 2)
-            return _NOTHING
-        *blocks, self._buffer = buffer.split(b"\n\n")
-        self._searched = max(0, len(self._buffer) - 2)
+        if self._after_return or b"\r" in data:
+            data = self._with_plain_ends(data)
+        if not self._ends_one(data):
+            self._keep(data)
+            return []
+        if self._pieces:
+            self._pieces.append(data)
+            data = b"".join(self._pieces)
+            self._pieces, self._size = [], 0
+        *blocks, begun = data.split(b"\n\n")
+        self._keep(begun)
         return [event for block in blocks if (event := _event(block)) is not None]
 
     def rest(self) -> list[tuple[str, bytes]]:
         """What is left when the bytes are over: perhaps an event that nothing has closed, perhaps a torn one."""
-        left, self._buffer = self._buffer, b""
-        event = _event(left.replace(b"\r", b"\n"))
-        return _NOTHING if event is None else [event]
+        left = b"".join(self._pieces)
+        self._pieces, self._size = [], 0
+        event = _event(left)
+        return [] if event is None else [event]
 
+    def _ends_one(self, data: bytes) -> bool:
+        """Whether there is an empty line in it, or between what came before and it."""
+        if b"\n\n" in data:
+            return True
+        return data.startswith(b"\n") and bool(self._pieces) and self._pieces[-1].endswith(b"\n")
 
-def _with_plain_ends(buffer: bytes) -> bytes:
-    """All line ends as one character; a carriage return at the very end may be half of one."""
-    held = buffer.endswith(b"\r")
-    plain = buffer[: len(buffer) - held].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    return plain + b"\r" if held else plain
+    def _keep(self, data: bytes) -> None:
+        if data:
+            self._size += len(data)
+            if self._size > self._most:
+                raise TooLarge(f"one event of a stream is larger than {self._most} bytes")
+            self._pieces.append(data)
+
+    def _with_plain_ends(self, data: bytes) -> bytes:
+        """All line ends as one character."""
+        if self._after_return and data.startswith(b"\n"):
+            data = data[1:]
+            self._after_return = False
+        if data:
+            self._after_return = data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def _event(block: bytes) -> tuple[str, bytes] | None:
-    if block.startswith(b"data: ") and b"\n" not in block:  # nearly always
-        return "", block[6:]
-    name, data = "", []
+    if block.startswith(b"data: "):
+        if b"\n" not in block:  # nearly always
+            return "", block[6:]
+    elif block.startswith(b"event: "):
+        name, _, data = block[7:].partition(b"\ndata: ")
+        if data and b"\n" not in data and b"\n" not in name:  # nearly always, where events are named
+            return name.decode("utf-8", "replace"), data
+    return _unusual_event(block.removeprefix(_BYTE_ORDER_MARK))
+
+
+def _unusual_event(block: bytes) -> tuple[str, bytes] | None:
+    """With several lines of data, with comments, in another order, or without any data at all."""
+    name, data = "", list[bytes]()
     for line in block.split(b"\n"):
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
