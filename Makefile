@@ -72,9 +72,9 @@ faults: env ## the long searches for faults
 .PHONY: rivals
 rivals: env
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m venv .venv-bench
-	@[ -e .venv-bench/done ] || { echo "rivals: installing what the figures are compared with (a minute or two)"; \
+	@cmp -s bench/rivals.txt .venv-bench/done || { echo "rivals: installing what the figures are compared with (a minute or two)"; \
 	  .venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -r bench/rivals.txt 2>/dev/null \
-	  && touch .venv-bench/done || { rm -rf .venv-bench; echo "rivals: they cannot be installed here, and are left out"; }; }
+	  && cp bench/rivals.txt .venv-bench/done || { rm -rf .venv-bench; echo "rivals: they cannot be installed here, and are left out"; }; }
 
 .PHONY: bench
 bench: env rivals ## measure, and print the tables of docs/performance.md
