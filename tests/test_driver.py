@@ -98,7 +98,7 @@ async def test_a_run_that_failed_under_a_name_is_told_as_failed_again():
 
 async def test_a_name_must_be_text():
     with pytest.raises(ConfigError, match="input_id"):
-        await Agent(ScriptedModel()).session("s").run("Hi", input_id=5)  # type: ignore[arg-type]
+        await Agent(ScriptedModel()).session("s").run("Hi", input_id=5)  # type: ignore[call-overload]
 
 
 # -- a run that gets nowhere -------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ async def test_a_session_that_is_driven_elsewhere_can_be_taken_over_and_its_driv
 
 async def test_to_take_over_or_not_is_yes_or_no():
     with pytest.raises(ConfigError, match="take_over"):
-        await Agent(ScriptedModel()).session("s").run("Hi", take_over="please")  # type: ignore[arg-type]
+        await Agent(ScriptedModel()).session("s").run("Hi", take_over="please")  # type: ignore[call-overload]
 
 
 # -- posts -------------------------------------------------------------------------------------------------------------

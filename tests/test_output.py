@@ -7,7 +7,7 @@ import msgspec
 import pydantic
 import pytest
 
-from windlass import Agent, ConfigError, InvalidOutput, ModelInfo, Output, StopReason, UsageError, tool
+from windlass import Agent, ConfigError, InvalidOutput, ModelInfo, Outcome, Output, StopReason, UsageError, tool
 from windlass.core.model import OutputMode
 from windlass.core.stop import Limits
 from windlass.output import TOOL
@@ -78,7 +78,7 @@ async def test_the_way_can_be_chosen() -> None:
 
 @pytest.mark.parametrize("wanted", [Struct, Pydantic, Typed])
 async def test_types_of_every_kind_are_made(wanted: type) -> None:
-    outcome = await Agent(model('{"title": "Oslo"}')).run("Plan.", output=wanted)
+    outcome: Outcome[Any] = await Agent(model('{"title": "Oslo"}')).run("Plan.", output=wanted)
     assert outcome.value == ({"title": "Oslo"} if wanted is Typed else wanted(title="Oslo"))
 
 

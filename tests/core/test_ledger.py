@@ -234,7 +234,7 @@ async def test_what_is_no_ledger_is_refused_where_it_is_given():
     with pytest.raises(ConfigError, match="Ledger"):
         Agent(ScriptedModel(), ledger=5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="ledger=5"):
-        await Agent(ScriptedModel()).run("Hi", ledger=5)  # type: ignore[arg-type]
+        await Agent(ScriptedModel()).run("Hi", ledger=5)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="budgeted"):
         budgeted(ScriptedModel(), 5)  # type: ignore[arg-type]
 

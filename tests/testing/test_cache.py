@@ -40,8 +40,7 @@ async def test_a_clock_in_front_of_the_conversation_is_found_and_shown() -> None
 
 
 async def test_a_tool_that_comes_later_is_found() -> None:
-    other = tool(name="other")(look.function)
-    agent = Agent(ScriptedModel(call("more"), "a"), tools=[adding(other)])
+    agent = Agent(ScriptedModel(call("more"), "a"), tools=[adding(look)])
     with pytest.raises(AssertionError, match="tools has changed"):
         await assert_cache_stable(agent, "one")
 
