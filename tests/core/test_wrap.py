@@ -28,7 +28,7 @@ from windlass.core.event import (
     UsageReported,
 )
 from windlass.core.message import Image, Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from windlass.core.model import Price, Request, info_of
+from windlass.core.model import ModelInfo, Price, Request, info_of
 from windlass.core.tool import Skip, tool, tool_from_schema
 from windlass.core.wrap import (
     after,
@@ -638,3 +638,10 @@ def test_a_shortened_text_has_so_many_characters_of_the_original_and_tells_how_m
 def test_a_tool_is_not_wrapped_by_what_makes_no_sense(wrap, given, message):
     with pytest.raises(ConfigError, match=message):
         wrap(*given)
+
+
+def test_what_a_model_learns_about_itself_is_known_through_its_wrappers():
+    model = ScriptedModel("a")
+    wrapped = retried(model)
+    model.info = ModelInfo("scripted", context_tokens=8192)
+    assert info_of(wrapped).context_tokens == 8192

@@ -42,7 +42,7 @@ class View(Sequence[Message]):
 
     def continues(self, other: "View") -> bool:
         """Whether it is the same transcript, at least as long."""
-        return self._messages is other._messages and self._length >= other._length
+        return self._messages is other._messages and self._length >= len(other)  # noqa: SLF001 - of its own kind
 
     def __len__(self) -> int:
         return self._length

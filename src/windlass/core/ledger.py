@@ -134,7 +134,7 @@ def budgeted(model: Model, ledger: Ledger) -> Model:
         finally:
             _settle(model, ledger, reservation, usage, began=began)
 
-    return Wrapped(info, stream)
+    return Wrapped(model, stream)
 
 
 def _settle(model: Model, ledger: Ledger, reservation: Reservation, usage: Usage | None, *, began: bool) -> None:

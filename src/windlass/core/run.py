@@ -198,7 +198,7 @@ class Run:
         "toolbox",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - a line for each thing that it holds
         self,
         *,
         session_id: str,

@@ -24,11 +24,16 @@ from .tool import Arguments, Finish, Prepare, Tool, ToolContext
 class Wrapped:
     """A model made from a function; says what the model inside it is."""
 
-    __slots__ = ("_stream", "info")
+    __slots__ = ("_about", "_stream")
 
-    def __init__(self, info: ModelInfo, stream: Callable[[Request], AsyncIterator[ModelEvent]]) -> None:
-        self.info = info
+    def __init__(self, about: Model | ModelInfo, stream: Callable[[Request], AsyncIterator[ModelEvent]]) -> None:
+        self._about = about
         self._stream = stream
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known about the model inside it now: a window may be learned."""
+        return self._about if isinstance(self._about, ModelInfo) else info_of(self._about)
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """Answer a request."""
@@ -54,7 +59,7 @@ def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Mo
                 watch(request, event)
                 yield event
 
-    return Wrapped(info_of(model), stream)
+    return Wrapped(model, stream)
 
 
 def gated(model: Model, gate: Callable[[Request], Awaitable[Request | None]]) -> Model:
@@ -67,7 +72,7 @@ def gated(model: Model, gate: Callable[[Request], Awaitable[Request | None]]) ->
             async for event in events:
                 yield event
 
-    return Wrapped(info_of(model), stream)
+    return Wrapped(model, stream)
 
 
 def retried(
@@ -114,7 +119,7 @@ def retried(
                 yield RetryScheduled(attempt, attempts, wait, type(error).__name__, str(error))
             await clock.sleep(wait)
 
-    return Wrapped(info_of(model), stream)
+    return Wrapped(model, stream)
 
 
 _SAYS_NOTHING = (RetryScheduled, FailedOver, ErrorRaised)

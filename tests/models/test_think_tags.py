@@ -1,0 +1,50 @@
+"""Thinking that is shown in the text as well."""
+
+from windlass.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from windlass.core.message import Message, Text, Thinking, ToolCall, Usage
+from windlass.core.model import assemble
+from windlass.models.think_tags import ThinkTags, tagged, untagged
+
+
+def shown(*events: ModelEvent) -> Message:
+    """The message that these events tell, with tags."""
+    tags = ThinkTags()
+    told = [each for event in events for each in tags.of(event)]
+    assert isinstance(told[-1], ReplyFinished)
+    return assemble(told[:-1], told[-1])
+
+
+def test_thinking_stands_before_the_text_and_stays_what_it_is() -> None:
+    message = shown(ThinkingDelta("Let "), ThinkingDelta("me."), TextDelta("Yes"), TextDelta("."), ReplyFinished())
+    assert message.parts == (Thinking("Let me."), Text("<think>Let me.</think>\n\nYes."))
+
+
+def test_each_block_has_its_own_tags_wherever_it_ends() -> None:
+    message = shown(
+        ThinkingDelta("a", index=0),
+        UsageReported(Usage(1, 1)),
+        ThinkingDelta("b", index=1),
+        ToolCallDelta("c1", "add", "{}"),
+        ThinkingDelta("c", index=2),
+        ReplyFinished(),
+    )
+    assert message.text == "<think>a</think>\n\n<think>b</think>\n\n<think>c</think>\n\n"
+    assert [part.text for part in message.parts if isinstance(part, Thinking)] == ["a", "b", "c"]
+
+
+def test_a_reply_without_thinking_is_left_alone() -> None:
+    assert shown(TextDelta("Yes."), ReplyFinished()).parts == (Text("Yes."),)
+    assert shown(ThinkingDelta("", signature="s"), TextDelta("Yes."), ReplyFinished()).text == "Yes."
+
+
+def test_a_reply_that_is_told_whole_has_the_tags_as_well() -> None:
+    parts = (Thinking("Hm.", details={"x": 1}), Text("Yes."), ToolCall("c1", "add"))
+    message = shown(ThinkingDelta("Hm."), TextDelta("Yes."), ReplyFinished(message=Message("assistant", parts)))
+    assert message.text == "<think>Hm.</think>\n\nYes."
+    assert message.parts[0] == parts[0]
+
+
+def test_the_tags_can_be_taken_away_again() -> None:
+    message = tagged(Message("assistant", (Thinking("Hm."), Text("Yes."))))
+    assert untagged(message.text, [Thinking("Hm.")]) == "Yes."
+    assert untagged("<think>of others</think>", [Thinking("Hm.")]) == "<think>of others</think>"
