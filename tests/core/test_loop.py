@@ -23,6 +23,7 @@ from windlass.core.error import (
 from windlass.core.event import (
     AutoContinued,
     Custom,
+    ErrorRaised,
     FailedOver,
     GuardrailTripped,
     MessageAdded,
@@ -830,3 +831,18 @@ async def test_what_cannot_be_made_shorter_fails_as_it_is():
     for compaction in (None, compact):
         outcome = await Agent(ScriptedModel(ContextOverflow("too long")), compaction=compaction).run("one")
         assert outcome.reason == "ContextOverflow"
+
+
+async def test_a_warning_of_a_model_is_shown_and_is_no_part_of_its_reply():
+    class Careful:
+        async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+            yield ErrorRaised("BadRequest", "the tool 'x' is left out", "model")
+            yield RetryScheduled(1, 2, 0.0, "ProviderDown", "down")
+            yield TextDelta("hello")
+            yield ReplyFinished(StopReason.STOP)
+
+    recorder = Recorder()
+    outcome = await Agent(Careful(), watchers=[recorder]).run("go")
+    assert outcome.text == "hello"
+    assert "error_raised" in recorder.kinds
+    assert "reply_discarded" not in recorder.kinds

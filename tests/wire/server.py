@@ -205,10 +205,10 @@ class Playback:
         except asyncio.CancelledError:
             pass  # the block was left; asyncio.streams would report a cancelled task as an error
         finally:
-            self._tasks.discard(task)
             writer.close()
             with suppress(ConnectionError, asyncio.CancelledError):
                 await writer.wait_closed()
+            self._tasks.discard(task)
 
     async def _play(self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Send an answer. Whether another request may follow on this connection."""

@@ -27,6 +27,7 @@ from .call import answer, finished, permit, prepare
 from .effect import Job, attempt, cut_off, finish, not_started, unknown
 from .error import ContextOverflow, EmptyReply, ModelError, ReplyCutOff, StoreError
 from .event import (
+    ErrorRaised,
     Event,
     FailedOver,
     GuardrailTripped,
@@ -182,6 +183,8 @@ async def listen(run: Run, request: Request) -> Message:
                     await discard(run, type(event).__name__, assemble(heard))
                     heard.clear()
                 run.relay(event)
+            elif type(event) is ErrorRaised:
+                run.relay(event)  # a warning, and no part of the reply
             elif type(event) not in SAID and not isinstance(event, Event):  # the second is slow
                 refuse(run, event)
             else:

@@ -29,7 +29,16 @@ class Fixed:
 
     def __init__(self, headers: Mapping[str, str], identity: str = "") -> None:
         self._headers = dict(headers)
-        self.identity = identity
+        self._identity = identity
+
+    @property
+    def identity(self) -> str:
+        """The name that it was given, or one made of the headers, from which they cannot be told."""
+        if self._identity or not self._headers:
+            return self._identity
+        from hashlib import sha256
+
+        return sha256(repr(sorted(self._headers.items())).encode()).hexdigest()[:16]
 
     async def headers(self, url: str, body: bytes) -> Mapping[str, str]:  # noqa: ARG002 - what others need
         """The headers that it was made with."""

@@ -4,6 +4,7 @@ A transcript only grows. The pieces of the wire are kept beside the messages tha
 conversations as fit; a message that is not the very same one is encoded again, and so is everything after it.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -19,6 +20,9 @@ Item: TypeAlias = Mapping[str, Any]
 
 MOST_BYTES = 64 * 1024 * 1024
 """How much is kept, over all conversations of an endpoint."""
+
+_MESSAGE_BYTES = 256
+"""What it costs to keep anything at all of a message, about."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -64,6 +68,9 @@ class Memo:
         self._most = most_bytes
         self._size = 0
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._lock = threading.Lock()
+        """An endpoint may be asked from several threads. What is being worked on is in none of their ways: it is taken
+        out, and put back when it is done."""
 
     def pieces(
         self,
@@ -77,8 +84,7 @@ class Memo:
         `name` is the conversation, together with whatever else the encoding depends on; nothing is kept for
         `None`. `items_of` must depend on nothing but the message and what is in `name`.
         """
-        kept = self._kept.pop(name, None) or _Kept()
-        self._size -= kept.size
+        kept = self._take(name)
         shared = _shared(kept.messages, messages)
         _cut(kept, shared)
         state = kept.states[-1] if kept.states else rules.begin()
@@ -90,18 +96,28 @@ class Memo:
             kept.messages.append(message)
             kept.pieces.append(piece)
             kept.states.append(state)
-            kept.size += len(piece)
+            kept.size += len(piece) + _MESSAGE_BYTES
         rules.end(state)
         if name is not None:
             self._keep(name, kept)
         return [piece for piece in kept.pieces if piece]
 
+    def _take(self, name: Hashable | None) -> _Kept:
+        with self._lock:
+            kept = self._kept.pop(name, None)
+            if kept is None:
+                return _Kept()
+            self._size -= kept.size
+            return kept
+
     def _keep(self, name: Hashable, kept: _Kept) -> None:
-        self._kept[name] = kept
-        self._size += kept.size
-        while self._size > self._most and self._kept:
-            _, oldest = self._kept.popitem(last=False)
-            self._size -= oldest.size
+        with self._lock:
+            before = self._kept.pop(name, None)  # of another thread, in the same conversation at the same time
+            self._size += kept.size - (before.size if before is not None else 0)
+            self._kept[name] = kept
+            while self._size > self._most:
+                _, oldest = self._kept.popitem(last=False)
+                self._size -= oldest.size
 
 
 def encoded(item: Any) -> bytes:
@@ -121,5 +137,5 @@ def _shared(known: Sequence[Message], messages: Sequence[Message]) -> int:
 
 
 def _cut(kept: _Kept, length: int) -> None:
-    kept.size -= sum(map(len, kept.pieces[length:]))
+    kept.size -= sum([len(piece) + _MESSAGE_BYTES for piece in kept.pieces[length:]])
     del kept.messages[length:], kept.pieces[length:], kept.states[length:]

@@ -1,0 +1,278 @@
+"""Limits that all who use a key share."""
+
+import asyncio
+import gc
+import threading
+
+import pytest
+
+from windlass.core.error import ConfigError
+from windlass.models.flow import Slot
+from windlass.models.throttle import Throttle, limit_key, throttle_for
+from windlass.testing import FakeClock
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+async def waited(throttle: Throttle, tokens: int = 0) -> Slot:
+    slot = throttle.enter(tokens)
+    if slot is None:
+        place = throttle.line(tokens)
+        try:
+            slot = await throttle.reached(place)
+        finally:
+            throttle.give_up(place)
+    return slot
+
+
+def exact(clock: FakeClock, **limits: float) -> Throttle:
+    return Throttle(clock=clock, jitter=lambda: 0.0, **limits)  # type: ignore[arg-type]
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_without_limits_nobody_waits(clock):
+    throttle = exact(clock)
+    slots = [throttle.enter(10**6) for _ in range(100)]
+    assert None not in slots
+    for slot in slots:
+        throttle.leave(slot, 10**6)  # type: ignore[arg-type]
+    assert repr(throttle) == "Throttle()"
+
+
+async def test_the_line_is_served_in_order(clock):
+    throttle, served = exact(clock, concurrency=1), []
+
+    async def one(number: int) -> None:
+        slot = await waited(throttle)
+        served.append(number)
+        await asyncio.sleep(0)
+        throttle.leave(slot)
+
+    async with asyncio.timeout(5):
+        await asyncio.gather(*[one(number) for number in range(30)])
+    assert served == list(range(30))
+
+
+async def test_nobody_overtakes_the_line(clock):
+    throttle = exact(clock, concurrency=1, tokens_per_minute=100)
+    slot = throttle.enter(100)
+    assert slot is not None
+    waiting = asyncio.create_task(waited(throttle, 100))
+    await settle()
+    throttle.leave(slot, 100)
+    await settle()
+    assert throttle.enter(0) is None  # a small one would fit, but it was not its turn
+    await clock.advance(60)
+    assert (await waiting).tokens == 100
+
+
+async def test_requests_per_minute_are_spread(clock):
+    throttle, sent = exact(clock, requests_per_minute=60), []
+    for _ in range(60):
+        assert throttle.enter() is not None
+
+    async def one() -> None:
+        throttle.leave(await waited(throttle))
+        sent.append(clock.monotonic())
+
+    tasks = [asyncio.create_task(one()) for _ in range(4)]
+    await clock.advance(10)
+    await asyncio.gather(*tasks)
+    assert sent == pytest.approx([1.0, 2.0, 3.0, 4.0])
+
+
+async def test_one_that_is_cancelled_makes_room_for_the_next(clock):
+    throttle = exact(clock, concurrency=1)
+    slot = throttle.enter()
+    assert slot is not None
+    first, second = asyncio.create_task(waited(throttle)), asyncio.create_task(waited(throttle))
+    await settle()
+    first.cancel()
+    await settle()
+    throttle.leave(slot)
+    async with asyncio.timeout(5):
+        await second
+    assert first.cancelled()
+
+
+async def test_one_that_is_cancelled_as_its_turn_comes_loses_nothing(clock):
+    throttle = exact(clock, concurrency=1)
+    slot = throttle.enter()
+    assert slot is not None
+    first, second = asyncio.create_task(waited(throttle)), asyncio.create_task(waited(throttle))
+    await settle()
+    throttle.leave(slot)
+    first.cancel()
+    async with asyncio.timeout(5):
+        await second
+
+
+async def test_whoever_waits_for_more_than_a_moment_is_told_why(clock):
+    throttle = exact(clock, requests_per_minute=2)
+    assert throttle.enter() is not None
+    assert throttle.enter() is not None
+    place = throttle.line()
+    waiting = asyncio.create_task(throttle.reached(place, 1.0))
+    await clock.advance(1)
+    assert await waiting is None
+    assert place.obstacle.seconds == pytest.approx(29)
+    assert place.obstacle.reason == "the limit of 2 requests a minute is reached"
+    behind = throttle.line()
+    assert await throttle.reached(behind, 0.0) is None
+    throttle.give_up(place)
+    throttle.give_up(place)
+    throttle.give_up(behind)
+
+
+async def test_a_place_that_nobody_waits_at_holds_nobody_up(clock):
+    throttle = exact(clock, concurrency=1)
+    slot = throttle.enter()
+    assert slot is not None
+    slow = throttle.line()
+    assert await throttle.reached(slow, 0.0) is None  # and now it is busy telling somebody
+    other = asyncio.create_task(waited(throttle))
+    await settle()
+    throttle.leave(slot)
+    async with asyncio.timeout(5):
+        throttle.leave(await other)
+        assert await throttle.reached(slow) is not None
+
+
+async def test_after_a_refusal_the_line_goes_on_little_by_little(clock):
+    throttle = exact(clock)
+    refused = [throttle.enter() for _ in range(10)]
+    for slot in refused:
+        assert slot is not None
+        throttle.refused(slot)  # all that was sent together counts once
+        throttle.leave(slot)
+    going: list[Slot] = []
+
+    async def one() -> None:
+        going.append(await waited(throttle))
+
+    tasks = [asyncio.create_task(one()) for _ in range(10)]
+    await clock.advance(0.9)
+    assert len(going) == 0
+    await clock.advance(0.1)
+    sent = [len(going)]
+    while len(going) < 10:
+        for slot in going[-sent[-1] :]:
+            throttle.accepted(slot)
+        before = len(going)
+        await settle()
+        sent.append(len(going) - before)
+    assert sent == [1, 2, 4, 3]
+    await asyncio.gather(*tasks)
+
+
+async def test_a_pause_that_was_told_holds_for_everybody(clock):
+    throttle = exact(clock)
+    throttle.pause(5)
+    waiting = asyncio.create_task(waited(throttle))
+    await clock.advance(4.9)
+    assert not waiting.done()
+    await clock.advance(0.1)
+    throttle.accepted(await waiting)
+    assert throttle.enter() is not None
+    assert throttle.enter() is not None
+
+
+async def test_pauses_are_stretched_by_chance(clock):
+    throttle = Throttle(clock=clock, jitter=lambda: 1.0)
+    throttle.pause(10)
+    await clock.advance(10.9)
+    assert throttle.enter() is None
+    await clock.advance(0.1)
+    assert throttle.enter() is not None
+
+
+def test_loops_of_several_threads_share_one_line():
+    throttle, at_once, most = Throttle(concurrency=2), [0], [0]
+    lock = threading.Lock()
+
+    async def one() -> None:
+        slot = await waited(throttle)
+        with lock:
+            at_once[0] += 1
+            most[0] = max(most[0], at_once[0])
+        await asyncio.sleep(0.001)
+        with lock:
+            at_once[0] -= 1
+        throttle.leave(slot)
+
+    async def some() -> None:
+        async with asyncio.timeout(20):
+            await asyncio.gather(*[one() for _ in range(20)])
+
+    threads = [threading.Thread(target=lambda: asyncio.run(some())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert most == [2]
+    assert throttle.enter() is not None
+
+
+def test_a_loop_that_was_closed_does_not_hold_the_line_up():
+    throttle = Throttle(concurrency=1)
+    loop = asyncio.new_event_loop()
+    slot = throttle.enter()
+    assert slot is not None
+    task = loop.create_task(waited(throttle))
+    loop.run_until_complete(asyncio.sleep(0))
+    place = throttle._line[0]
+    loop.run_until_complete(asyncio.sleep(0))
+    task.cancel()
+    loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+    loop.close()
+    place.awaited = True
+    throttle._line.append(place)  # as if it had died there
+
+    async def next_one() -> None:
+        async with asyncio.timeout(5):
+            waiting = asyncio.create_task(waited(throttle))
+            await settle()
+            throttle.leave(slot)
+            assert await waiting is not None
+
+    asyncio.run(next_one())
+
+
+@pytest.mark.parametrize(
+    "limits", [{"concurrency": 0}, {"concurrency": 1.5}, {"requests_per_minute": 0}, {"tokens_per_minute": -1}]
+)
+def test_limits_that_cannot_be_are_refused(limits):
+    with pytest.raises(ConfigError, match=f"Throttle.{next(iter(limits))}="):
+        Throttle(**limits)
+
+
+def test_a_key_has_one_throttle_as_long_as_somebody_uses_it():
+    throttle = throttle_for("https://one.example/v1/", "a")
+    assert throttle_for("https://one.example/v1", "a") is throttle
+    assert throttle_for("https://one.example/v1", "b") is not throttle
+    throttle.pause(60)
+    del throttle
+    gc.collect()
+    assert throttle_for("https://one.example/v1", "a").enter() is not None
+
+
+def test_limits_of_an_address_hold_for_all_of_its_keys_also_for_those_in_use():
+    used = throttle_for("https://two.example/v1", "a")
+    own = throttle_for("https://two.example/v1", "b")
+    limit_key("https://two.example/v1", "b", tokens_per_minute=100)
+    limit_key("https://two.example/v1", concurrency=3)
+    assert repr(used) == "Throttle(concurrency=3)"
+    assert repr(own) == "Throttle(tokens_per_minute=100)"
+    assert repr(throttle_for("https://two.example/v1", "new")) == "Throttle(concurrency=3)"
+    limit_key("https://two.example/v1", requests_per_minute=9)
+    assert repr(used) == "Throttle(requests_per_minute=9)"
+    with pytest.raises(ConfigError):
+        limit_key("https://two.example/v1", concurrency=0)

@@ -1,0 +1,160 @@
+"""How an answer is watched over while it comes in, by a clock that a test moves."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from windlass.net.error import BrokenOff, TooSlow
+from windlass.net.pool import LOOK_SECONDS, Received, proxy_of
+
+
+class Loop:
+    """As much of an event loop as a timer needs."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> Any:
+        timer = (self.now + seconds, action)
+        self.timers.append(timer)
+        return SimpleNamespace(cancel=lambda: self.timers.remove(timer))
+
+    async def pass_by(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.timers and min(due for due, _ in self.timers) <= until:
+            timer = min(self.timers, key=lambda timer: timer[0])
+            self.timers.remove(timer)
+            self.now = timer[0]
+            timer[1]()
+            await asyncio.sleep(0)
+        self.now = until
+        await asyncio.sleep(0)
+
+
+class Content:
+    """A body that comes when the test says so."""
+
+    def __init__(self) -> None:
+        self.next: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def readany(self) -> bytes:
+        data = await self.next
+        self.next = asyncio.get_running_loop().create_future()
+        return data
+
+    def set_exception(self, error: Exception) -> None:
+        self.next.set_exception(error)
+
+    def exception(self) -> None:
+        return None
+
+    def is_eof(self) -> bool:
+        return False
+
+
+class Response:
+    status = 200
+    headers = {"X-One": "1"}  # noqa: RUF012 - as small as can be
+    url = SimpleNamespace(host="host.example")
+    closed = True
+
+    def __init__(self) -> None:
+        self.content = Content()
+        self.leaving = False
+        self.connection = SimpleNamespace(transport=SimpleNamespace(is_closing=lambda: self.leaving))
+
+
+def begun(idle_seconds: float = 300.0) -> tuple[Received, Response, Loop]:
+    response, loop = Response(), Loop()
+    received: Any = Received(response, loop, idle_seconds, 1000)  # type: ignore[arg-type]  # as much of them as is used
+    return received, response, loop
+
+
+async def waiting_for(received: Received) -> asyncio.Task[bytes]:
+    task = asyncio.ensure_future(anext(received))
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_a_slow_trickle_is_no_silence():
+    received, response, loop = begun()
+    for _ in range(5):
+        piece = await waiting_for(received)
+        await loop.pass_by(299)
+        response.content.next.set_result(b"x")
+        assert await piece == b"x"
+
+
+async def test_a_silence_ends_the_answer_when_its_time_is_up():
+    received, _, loop = begun(idle_seconds=300)
+    piece = await waiting_for(received)
+    await loop.pass_by(299.5)
+    assert not piece.done()
+    await loop.pass_by(0.5)
+    with pytest.raises(TooSlow, match=r"'host.example' has sent nothing for 300 s"):
+        await piece
+
+
+async def test_whoever_reads_slowly_is_not_blamed_on_the_other_side():
+    received, response, loop = begun(idle_seconds=10)
+    await loop.pass_by(1000)
+    piece = await waiting_for(received)
+    await loop.pass_by(9)
+    response.content.next.set_result(b"x")
+    assert await piece == b"x"
+    await loop.pass_by(1000)
+    piece = await waiting_for(received)
+    await loop.pass_by(10)
+    with pytest.raises(TooSlow):
+        await piece
+
+
+async def test_a_connection_that_went_away_unnoticed_is_noticed_soon():
+    received, response, loop = begun()
+    piece = await waiting_for(received)
+    await loop.pass_by(20)
+    response.leaving = True
+    await loop.pass_by(LOOK_SECONDS)
+    with pytest.raises(BrokenOff, match=r"'host.example' broke off in the middle of its framing"):
+        await piece
+
+
+async def test_one_timer_is_all_there_is_and_it_goes_with_the_answer():
+    received, response, loop = begun()
+    for _ in range(50):
+        piece = await waiting_for(received)
+        response.content.next.set_result(b"x")
+        await piece
+        assert len(loop.timers) == 1
+        await loop.pass_by(3)
+    received.close()
+    assert loop.timers == []
+
+
+@pytest.mark.parametrize(
+    ("origin", "environment", "proxy"),
+    [
+        ("https://host.example", {"https_proxy": "http://proxy:1"}, "http://proxy:1"),
+        ("https://host.example:8443", {"https_proxy": "http://proxy:1", "no_proxy": "other.example"}, "http://proxy:1"),
+        ("https://host.example", {"https_proxy": "http://proxy:1", "no_proxy": ".example"}, None),
+        ("https://me:word@host.example", {"https_proxy": "http://proxy:1", "no_proxy": "host.example"}, None),
+        ("https://host.example", {"all_proxy": "http://proxy:1"}, "http://proxy:1"),
+        ("http://host.example", {"https_proxy": "http://proxy:1"}, None),
+        ("https://host.example", {}, None),
+        ("nothing", {"all_proxy": "http://proxy:1"}, None),
+    ],
+)
+def test_the_environment_says_which_proxy_is_for_whom(monkeypatch, origin, environment, proxy):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name.upper(), raising=False)
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert proxy_of(origin) == proxy

@@ -1,0 +1,132 @@
+"""Whoever wants to see the raw traffic sees all of it, but no key."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.wire.server import Playback, Reply, at_random, each_byte, sse
+from windlass.net.error import NetError
+from windlass.net.http import Http
+from windlass.net.tap import Exchange, masked, masked_url, tapped
+
+STREAM = sse({"a": 1}, {"b": "ü"}) + b": ping\n\ndata: no end"
+
+
+class Seen:
+    """A tap that keeps all."""
+
+    def __init__(self) -> None:
+        self.requests: list[Exchange] = []
+        self.answers: list[tuple[int, Mapping[str, str]]] = []
+        self.lines: list[tuple[int, bytes]] = []
+
+    def on_request(self, exchange: Exchange) -> None:
+        self.requests.append(exchange)
+
+    def on_answer(self, exchange: Exchange, status: int, headers: Mapping[str, str]) -> None:
+        self.answers.append((status, headers))
+
+    def on_line(self, exchange: Exchange, line: bytes) -> None:
+        self.lines.append((exchange.number, line))
+
+
+@pytest.fixture
+async def http():
+    transport = Http()
+    yield transport
+    await transport.aclose()
+
+
+@pytest.mark.parametrize("cuts", [each_byte, at_random(1, 20), lambda body: [body]])
+async def test_a_tap_sees_the_request_the_answer_and_every_line(http, cuts):
+    seen = Seen()
+    async with Playback([Reply(STREAM, cuts=cuts, headers={"set-cookie": "secret=1"})]) as server:
+        url = f"{server.base_url}/v1?key=secret&alt=sse"
+        async with tapped(http, seen).post(url, {"x-api-key": "secret", "accept": "*/*"}, b"{}") as answer:
+            read = b"".join([data async for data in answer.chunks()])
+    assert read == STREAM
+    [exchange] = seen.requests
+    assert exchange.url == f"{server.base_url}/v1?key=***&alt=sse"
+    assert exchange.headers == {"x-api-key": "***", "accept": "*/*"}
+    assert (exchange.method, exchange.body) == ("POST", b"{}")
+    [(status, headers)] = seen.answers
+    assert (status, headers["set-cookie"]) == (200, "***")
+    assert [line for _, line in seen.lines] == STREAM.splitlines(keepends=True)
+    assert {number for number, _ in seen.lines} == {exchange.number}
+    assert server.received[0].path == "/v1?key=secret&alt=sse"
+
+
+async def test_a_tap_sees_a_body_that_is_read_at_once(http):
+    seen = Seen()
+    async with (
+        Playback([Reply(b"one\ntwo", 500)]) as server,
+        tapped(http, seen).post(server.base_url, {}, b"") as answer,
+    ):
+        assert await answer.read(100) == b"one\ntwo"
+    assert [line for _, line in seen.lines] == [b"one\n", b"two"]
+
+
+async def test_a_tap_sees_what_came_before_the_answer_broke_off(http):
+    seen = Seen()
+    async with (
+        Playback([Reply(b"whole\nhalf", framing="length", end="close", after=8)]) as server,
+        tapped(http, seen).post(server.base_url, {}, b"") as answer,
+    ):
+        with pytest.raises(NetError):
+            async for _ in answer.chunks():
+                pass
+    assert [line for _, line in seen.lines] in ([b"whole\n", b"ha"], [])  # as much as was read
+
+
+async def test_a_line_without_an_end_is_shown_in_pieces(http, monkeypatch):
+    monkeypatch.setattr("windlass.net.tap.MOST_EVENT_BYTES", 100)
+    seen = Seen()
+    async with (
+        Playback([Reply(b"x" * 1000, cuts=at_random(1, 50))]) as server,
+        tapped(http, seen).post(server.base_url, {}, b"") as answer,
+    ):
+        async for _ in answer.chunks():
+            pass
+    assert b"".join(line for _, line in seen.lines) == b"x" * 1000
+    assert len(seen.lines) > 1
+
+
+class Failing(Seen):
+    def on_answer(self, exchange: Exchange, status: int, headers: Mapping[str, str]) -> None:
+        raise ZeroDivisionError
+
+
+async def test_an_error_of_a_tap_ends_the_answer_and_closes_its_connection(http):
+    async with Playback([Reply(STREAM, end="stall")]) as server:
+        with pytest.raises(ZeroDivisionError):
+            async with tapped(http, Failing()).post(server.base_url, {}, b""):
+                pass
+        await server.until(lambda server: server.hung_up == 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Authorization",
+        "x-api-key",
+        "api-key",
+        "X-Goog-Api-Key",
+        "proxy-authorization",
+        "Cookie",
+        "x-amz-security-token",
+    ],
+)
+def test_headers_that_carry_keys_are_masked(name):
+    assert masked({name: "secret"}) == {name: "***"}
+
+
+@pytest.mark.parametrize(
+    "name", ["content-type", "anthropic-ratelimit-tokens-remaining", "x-ratelimit-limit-tokens", "x-request-id"]
+)
+def test_headers_that_carry_none_are_shown(name):
+    assert masked({name: "7"}) == {name: "7"}
+
+
+def test_keys_and_passwords_in_addresses_are_masked():
+    url = "https://me:word@host:1/v1?key=k&x=1&X-Amz-Signature=s#end"
+    assert masked_url(url) == "https://***@host:1/v1?key=***&x=1&X-Amz-Signature=***#end"
