@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,18 @@ def requirements(groups: list[str]) -> list[str]:
     return sorted(wanted)
 
 
+def bare_requirements(groups: list[str]) -> list[str]:
+    """What an environment with these groups holds without what that depends on."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    table = project["tool"]["windlass"]["without-dependencies"]
+    return sorted({each for group in groups for each in table.get(group, [])})
+
+
 def fingerprint(groups: list[str]) -> str:
     """Changes when the environment has to be made again, and only then."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    facts = [requirements(groups), CONSTRAINTS.read_text(encoding="utf-8"), project, str(ROOT), sys.version]
+    wanted = [requirements(groups), bare_requirements(groups)]
+    facts = [wanted, CONSTRAINTS.read_text(encoding="utf-8"), project, str(ROOT), sys.version]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -73,17 +82,15 @@ def run(*command: str) -> None:
         )
 
 
-def install_with_uv(folder: Path, wanted: list[str]) -> None:
+def install_with_uv(folder: Path, wanted: list[str], bare: list[str]) -> None:
     """Make the folder and fill it, with uv."""
     python = str(folder / "bin" / "python")
     if not (folder / "pyvenv.cfg").exists():
         run("uv", "venv", "--quiet", "--python", sys.executable, str(folder))
-    install = ("uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", python)
-    run(*install, "--constraint", str(CONSTRAINTS), *wanted)
-    run(*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    fill(["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", python], wanted, bare)
 
 
-def install_with_pip(folder: Path, wanted: list[str]) -> None:
+def install_with_pip(folder: Path, wanted: list[str], bare: list[str]) -> None:
     """Make the folder and fill it, with the pip that Python brings, or else with the one beside it."""
     python = str(folder / "bin" / "python")
     if importlib.util.find_spec("ensurepip") or provide_ensurepip():
@@ -99,8 +106,15 @@ def install_with_pip(folder: Path, wanted: list[str]) -> None:
             f"{sys.executable!r} has neither ensurepip nor pip, so it cannot make an environment.\n"
             "  Debian and Ubuntu: apt-get install python3-venv. Elsewhere: install uv, or another Python 3.11+."
         )
-    run(*pip, "install", "--quiet", "--constraint", str(CONSTRAINTS), *wanted)
-    run(*pip, "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    fill([*pip, "install", "--quiet"], wanted, bare)
+
+
+def fill(install: Sequence[str], wanted: list[str], bare: list[str]) -> None:
+    """Run an installer for the packages, for those that come without what they depend on, and for this project."""
+    run(*install, "--constraint", str(CONSTRAINTS), *wanted)
+    if bare:
+        run(*install, "--constraint", str(CONSTRAINTS), "--no-deps", *bare)
+    run(*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
 
 
 def provide_ensurepip() -> bool:
@@ -133,18 +147,18 @@ def discard_another_pythons(folder: Path) -> None:
 
 def install(folder: Path, groups: list[str]) -> None:
     """Fill the folder, by uv if it is there and succeeds, else by pip."""
-    wanted = requirements(groups)
-    contents = f"Python {sys.version.split()[0]}, {len(wanted)} packages and what they need"
+    wanted, bare = requirements(groups), bare_requirements(groups)
+    contents = f"Python {sys.version.split()[0]}, {len(wanted) + len(bare)} packages and what they need"
     discard_another_pythons(folder)
     if shutil.which("uv"):
         say(f"making {folder.name} with uv ({contents})")
         try:
-            return install_with_uv(folder, wanted)
+            return install_with_uv(folder, wanted, bare)
         except SetupError as error:
             say(f"uv did not manage, so pip is tried; {error}")
             shutil.rmtree(folder, ignore_errors=True)
     say(f"making {folder.name} with pip ({contents})")
-    return install_with_pip(folder, wanted)
+    return install_with_pip(folder, wanted, bare)
 
 
 def say(text: str) -> None:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scripts.environment import CONSTRAINTS, ROOT, requirements
+from scripts.environment import CONSTRAINTS, ROOT, bare_requirements, requirements
 
 HEADER = """\
 # Every package of a development environment at one exact version. Written by `make lock`; not edited by hand.
@@ -28,13 +28,13 @@ def interpreters() -> list[tuple[str, str]]:
     return [(version, path) for version, path in reversed(lines)]
 
 
-def resolve(python: str, wanted: list[str], pins: dict[str, str]) -> dict[str, str]:
-    """What pip would install on this interpreter, given what is pinned already."""
+def resolve(python: str, wanted: list[str], pins: dict[str, str], *options: str) -> dict[str, str]:
+    """What pip would install on this interpreter with these options, given what is pinned already."""
     with tempfile.TemporaryDirectory() as folder:
         report, constraints = Path(folder, "report.json"), Path(folder, "pins.txt")
         constraints.write_text(render(pins), encoding="utf-8")
         command = [python, "-m", "pip", "-qq", "install", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
-        subprocess.run([*command, "--report", report, "--constraint", constraints, *wanted], check=True)
+        subprocess.run([*command, *options, "--report", report, "--constraint", constraints, *wanted], check=True)
         installs = json.loads(report.read_text(encoding="utf-8"))["install"]
     return {canonical(item["metadata"]["name"]): item["metadata"]["version"] for item in installs}
 
@@ -51,12 +51,13 @@ def render(pins: dict[str, str]) -> str:
 
 def main() -> int:
     """Resolve on each interpreter and write the file."""
-    wanted = requirements(["dev"])
+    wanted, bare = requirements(["dev"]), bare_requirements(["dev"])
     pins: dict[str, str] = {}
     for version, python in interpreters():
-        print(f"lock: resolving {len(wanted)} requirements on Python {version}", flush=True)
+        print(f"lock: resolving {len(wanted) + len(bare)} requirements on Python {version}", flush=True)
         try:
             pins = resolve(python, wanted, pins) | pins
+            pins = resolve(python, bare, pins, "--no-deps") | pins
         except subprocess.CalledProcessError:
             print(
                 f"lock: pip could not resolve them on Python {version}; constraints.txt is as it was", file=sys.stderr

@@ -1,9 +1,11 @@
-"""The marks `needs` and `wire`: tests that use more than Python, and what becomes of them where it is missing.
+"""The marks `needs`, `packages` and `wire`: tests that use more than others, and what becomes of them without it.
 
 A pytest plugin, loaded by conftest.py. The table of parts is in scripts/system_parts.py.
 """
 
 import os
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
         for name in mark.args:
             require_part(name)
+    for mark in item.iter_markers("packages"):
+        for name in mark.args:
+            require_package(name)
     if item.get_closest_marker("wire") and not wire_folder().is_dir():
         pytest.skip(f"no recordings at {str(wire_folder())!r}: set WINDLASS_WIRE to their folder")
 
@@ -49,3 +54,19 @@ def require_part(name: str) -> None:
     if under_ci():
         pytest.fail(f"{reason}. Under CI nothing is left out", pytrace=False)
     pytest.skip(reason)
+
+
+def require_package(name: str) -> None:
+    """Skip the test where a package is not installed. The environment of `make env` has them all, so there CI fails."""
+    if find_spec(name) is not None:
+        return
+    reason = f"the package {name} is not installed here; `make env` installs it into .venv alone"
+    if under_ci() and in_main_environment():
+        pytest.fail(f"{reason}, and this is .venv. Under CI nothing is left out", pytrace=False)
+    pytest.skip(reason)
+
+
+def in_main_environment() -> bool:
+    """Whether this is the environment to work in, and not that of one more interpreter."""
+    main = ROOT / ".venv"
+    return main.exists() and main.samefile(sys.prefix)

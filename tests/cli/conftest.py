@@ -22,6 +22,7 @@ def shell(tmp_path):
 def windlass(tmp_path, monkeypatch):
     """Runs the command inside this process: `windlass("run", "…").output`."""
     monkeypatch.setenv("WINDLASS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WINDLASS_MODEL", "demo")
     monkeypatch.delenv("WINDLASS_DEBUG", raising=False)
     monkeypatch.chdir(tmp_path)
 

@@ -31,7 +31,13 @@ class Shell:
         self.home = folder / "home"
         ours = ("WINDLASS_", "COVERAGE")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        self.environment = {**inherited, "WINDLASS_HOME": str(self.home), "TERM": "xterm", "COLUMNS": "120"}
+        self.environment = {
+            **inherited,
+            "WINDLASS_HOME": str(self.home),
+            "WINDLASS_MODEL": "demo",
+            "TERM": "xterm",
+            "COLUMNS": "120",
+        }
 
     def run(self, *arguments, program=WINDLASS, stdin="", environment=None) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, with what it says on both streams."""

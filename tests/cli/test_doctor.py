@@ -28,7 +28,8 @@ def test_everything_is_looked_at(windlass):
     assert {line.split()[0] for line in lines} <= {"ok", "warn"}
     names = [line[6:].partition(":")[0] for line in lines]
     assert names[:5] == ["python", "windlass", "msgspec", "jsonschema-rs", "click"]
-    assert names[5:] == ["apsw", "event loop", "store", "model demo", "terminal"]
+    assert names[5:8] == ["apsw", "event loop", "store"]
+    assert names[-2:] == ["model demo", "terminal"]
 
 
 def test_looking_makes_nothing(found, tmp_path):

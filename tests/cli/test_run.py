@@ -14,7 +14,8 @@ ANSWER = "The tool calculate says: 42 (Told by the offline demonstration model.)
 def test_an_agent_answers_and_its_session_is_kept_and_listed(shell):
     result = shell.run("run", "Calculate 6 * 7")
     assert (result.returncode, result.stdout) == (0, ANSWER)
-    call, returned, session = result.stderr.splitlines()
+    model, call, returned, session = result.stderr.splitlines()
+    assert model == "model demo: WINDLASS_MODEL is set"
     assert call == 'tool calculate {"expression":"6 * 7"}'
     assert returned == "tool calculate ok: 42"
     session_id = session.split()[1].rstrip(";")
@@ -165,4 +166,5 @@ def test_a_session_that_somebody_else_drives_is_left_alone(shell):
         assert other.stdout.read(8) == b"thinking"
         result = shell.run("run", "--session", "s", "hello")
     assert result.returncode == 75
-    assert result.stderr.startswith(f"error: session 's' is being driven by process {other.pid} on ")
+    _, error = result.stderr.splitlines()
+    assert error.startswith(f"error: session 's' is being driven by process {other.pid} on ")

@@ -19,7 +19,7 @@ def _registry_as_before(monkeypatch):
     monkeypatch.setattr(models, "_factories", dict(models._factories))
 
 
-@pytest.mark.parametrize("name", ["demo", "demo:", "demo:words"])
+@pytest.mark.parametrize("name", ["demo", "demo:", "demo:words", "demo/words", "Demo", "DEMO/words"])
 def test_the_demonstration_model_is_opened_by_name(name):
     assert isinstance(open_model(name), DemoModel)
 
@@ -29,7 +29,7 @@ def test_a_model_is_itself():
     assert open_model(model) is model
 
 
-def test_a_registered_provider_opens_its_models_by_what_follows_the_first_colon():
+def test_a_registered_provider_opens_its_models_by_what_follows_the_first_colon_or_slash():
     opened = []
 
     def factory(name):
@@ -39,24 +39,37 @@ def test_a_registered_provider_opens_its_models_by_what_follows_the_first_colon(
     register("mine", factory)
     assert info_of(open_model("mine:large:latest")).name == "large:latest"
     open_model("mine")
-    assert opened == ["large:latest", ""]
-    assert providers() == ["demo", "mine"]
+    open_model("MINE/large/latest:4b")
+    assert opened == ["large:latest", "", "large/latest:4b"]
+    assert {"demo", "mine"} < set(providers())
+    assert providers() == sorted(providers())
 
 
 def test_a_provider_in_use_is_replaced_only_on_purpose():
     with pytest.raises(ConfigError, match="replace=True"):
         register("demo", lambda _: ScriptedModel())
+    with pytest.raises(ConfigError, match="replace=True"):
+        register("OpenAI", lambda _: ScriptedModel())
     register("demo", lambda _: ScriptedModel(), replace=True)
     assert isinstance(open_model("demo"), ScriptedModel)
+
+
+def test_options_go_with_names_of_the_catalogue_alone():
+    register("mine", lambda _: ScriptedModel())
+    with pytest.raises(ConfigError, match=r"open_model\('mine:large', api_key=…\): a registered provider"):
+        open_model("mine:large", api_key="k")
+    with pytest.raises(ConfigError, match="options go with the name of a model"):
+        open_model(ScriptedModel(), attempts=2)
 
 
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ("nobody:large", "no model provider 'nobody' .in 'nobody:large'.; there is demo"),
+        ("nobody:large", r"no model provider 'nobody' \(in 'nobody:large'\); there is anthropic"),
+        ("opnai:gpt-5", "did you mean 'openai'?"),
+        ("meta-llama/Llama-3.3-70B", r"no model provider 'meta-llama'.*openai_compatible\(base_url, model\)"),
         ("", "no model provider ''"),
         (":words", "no model provider ''"),
-        ("Demo", "no model provider 'Demo'"),
         ("demo:genius", "no demonstration model 'genius'; use 'demo' or 'demo:words'"),
         (None, "None is no model: give a name"),
         (42, "42 is no model"),
@@ -79,7 +92,14 @@ def test_a_provider_that_opens_something_else_is_named():
 
 @pytest.mark.parametrize(
     ("provider", "factory"),
-    [("", ScriptedModel), ("a:b", ScriptedModel), (" a", ScriptedModel), (None, ScriptedModel), ("a", "no function")],
+    [
+        ("", ScriptedModel),
+        ("a:b", ScriptedModel),
+        ("a/b", ScriptedModel),
+        (" a", ScriptedModel),
+        (None, ScriptedModel),
+        ("a", "no function"),
+    ],
 )
 def test_what_cannot_be_registered_is_refused(provider, factory):
     with pytest.raises(ConfigError, match=r"register\("):
@@ -93,3 +113,13 @@ def test_a_provider_is_imported_when_a_model_of_it_is_opened():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert result.stdout.split() == ["False", "True"]
+
+
+def test_neither_the_catalogue_nor_the_network_is_imported_before_a_model_is_opened():
+    code = (
+        "import sys, windlass.models; from windlass import Agent, tool; "
+        "print([name for name in ('aiohttp', 'genai_prices', 'windlass.models.catalog', 'windlass.models.opening') "
+        "if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert result.stdout.strip() == "[]"

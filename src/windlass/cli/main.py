@@ -16,6 +16,8 @@ from windlass.core.error import WindlassError
 
 from .backup import backup, restore
 from .doctor import doctor
+from .models import models
+from .probe import probe
 from .reach import answer, cancel, inbox, resolve, steer
 from .replay import replay
 from .resume import resume
@@ -108,6 +110,7 @@ def program() -> None:
 for command in (
     *(run, resume, replay, sessions, search, doctor),
     *(answer, inbox, resolve, steer, cancel),
+    *(models, probe),
     *(backup, restore),
 ):
     program.add_command(command)

@@ -81,7 +81,7 @@ def _agent(screen: Screen, model: str | None, store: str | None, *, as_json: boo
     from windlass.toolkits.basics import basics
 
     from .ask import TerminalQuestion
-    from .drive import DEFAULT_MODEL
+    from .choice import chosen
     from .home import kept_grants, store_spec
     from .report import TextReport
     from .screen import can_ask
@@ -95,7 +95,7 @@ def _agent(screen: Screen, model: str | None, store: str | None, *, as_json: boo
             question.all_shown()
 
     return Agent(
-        model or DEFAULT_MODEL,
+        model or chosen().model,
         tools=basics(),
         store=store_spec(store),
         permission=Permissions(handler=question, grants=Grants(kept_grants())),

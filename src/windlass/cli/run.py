@@ -29,7 +29,7 @@ def showing_options(command: Any) -> Any:
 @click.command()
 @click.argument("prompt", required=False)
 @click.option("--session", "-s", "session_id", metavar="ID", help="Go on with this session, or begin it.")
-@click.option("--model", "-m", metavar="PROVIDER:MODEL", help="Who answers.  [default: demo, which needs no key]")
+@click.option("--model", "-m", metavar="PROVIDER:MODEL", help="Who answers.  [default: WINDLASS_MODEL, or see below]")
 @click.option("--instructions", "-i", metavar="TEXT", help="What the model is told before the conversation.")
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="End after so many replies.")
 @click.option("--resume", is_flag=True, help="First finish the session's last run, if it was cut off.")
@@ -52,6 +52,9 @@ def run(
     and read text files below the working folder; to write one it asks at the terminal, and is denied where nobody can
     be asked.
 
+    Without --model and WINDLASS_MODEL, the first provider answers whose key is set, such as ANTHROPIC_API_KEY; without
+    any key, a small model that runs in this process, or else a demonstration that only matches words.
+
     The answer goes to standard output with control characters shown, not sent; see --raw. The exit code is 0 when the
     run is done, 3 when it ended at a limit or waits for an answer, 130 after Ctrl-C. SIGTERM and SIGHUP end the run in
     good order, with code 0: tools get ten seconds, and what was finished is kept.
@@ -59,18 +62,20 @@ def run(
     from windlass.core.stop import Limits
     from windlass.override import Overrides
 
-    from .drive import DEFAULT_MODEL, Order, carry_out
+    from .choice import Choice, chosen
+    from .drive import Order, carry_out
 
     if options["resume"] and session_id is None:
         raise click.UsageError("--resume needs to know the session; name it with --session")
-    overrides = Overrides(model=model or DEFAULT_MODEL)  # kept in the log, so that `resume` asks the same model
+    choice = Choice(model, "") if model else chosen()
+    overrides = Overrides(model=choice.model)  # kept in the log, so that `resume` asks the same model
     if instructions is not None:
         overrides["instructions"] = instructions
     if max_turns is not None:
         overrides["limits"] = Limits(max_turns=max_turns)
     only_resume = options["resume"] and prompt is None
     said = None if only_resume else _prompt(prompt)
-    order = Order(prompt=said, session_id=session_id, model=model, overrides=overrides, **options)
+    order = Order(prompt=said, session_id=session_id, model=model, choice=choice, overrides=overrides, **options)
     context.exit(carry_out(order))
 
 

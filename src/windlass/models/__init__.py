@@ -13,6 +13,7 @@ from windlass.core.model import Model, Price, info_of
 if TYPE_CHECKING:
     from .availability import Offer
     from .catalog import WireName
+    from .throttle import Throttle
 
 __all__ = [
     "ModelFactory",
@@ -38,21 +39,22 @@ def open_model(
     base_url: str = "",
     attempts: int | None = None,
     profile: Mapping[str, Any] | None = None,
+    throttle: "Throttle | None" = None,
 ) -> Model:
     """The model of this name, or the model itself. Raises `ConfigError` when it is neither.
 
     A name is `provider:model` or `provider/model`; a provider alone means its usual model, and `https://host/v1#model`
     any address that speaks chat completions. `api_key` and `base_url` take the place of what the environment says,
-    `attempts` is how often a request is made when an error may pass, and `profile` has fields of a `Profile` that you
-    know better than the catalogue.
+    `attempts` is how often a request is made when an error may pass, `profile` has fields of a `Profile` that you know
+    better than the catalogue, and `throttle` limits of its own, in place of those that all models with one key share.
     """
-    options = _options(api_key=api_key, base_url=base_url, attempts=attempts, profile=profile)
+    options = _options(api_key=api_key, base_url=base_url, attempts=attempts, profile=profile, throttle=throttle)
     given: Any = spec
     if not isinstance(given, str):
         return _itself(given, options)
     if "://" in given:
-        address, _, model = given.partition("#")
-        return openai_compatible(address, model, **options)
+        address, _, served = given.partition("#")
+        return openai_compatible(address, served, **options)
     provider, name = _parted(given)
     factory = _factories.get(provider.lower())
     if factory is None:
@@ -111,14 +113,14 @@ def catalogue() -> "list[Offer]":
 
 def price_of(provider: str, model: str) -> Price | None:
     """What a model costs, by the list of `genai-prices` or as `set_price` said; `None` when that is not known."""
-    from .price import price_of as looked_up
+    from windlass.models.price import price_of as looked_up
 
     return looked_up(provider, model)
 
 
 def set_price(provider: str, model: str, price: Price | None) -> None:
     """Say what a model costs: for models that are opened from now on, and whatever else is known."""
-    from .price import set_price as keep
+    from windlass.models.price import set_price as keep
 
     keep(provider, model, price)
 

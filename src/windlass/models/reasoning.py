@@ -81,8 +81,8 @@ def template_kwargs(model: str, mode: ThinkingMode | None) -> dict[str, Any]:
     `auto` says what the model does by default. Nothing for a model that is not known or does not think, and nothing
     when nothing is asked.
     """
-    profile = reasoning_profile(model)
-    if mode is None or profile is None or not profile.reasoning:
+    profile = None if mode is None else reasoning_profile(model)
+    if profile is None or not profile.reasoning:
         return {}
     on = profile.default_on if mode == "auto" else mode == "on"
     switch = {} if profile.toggle is None else {profile.toggle: on}
