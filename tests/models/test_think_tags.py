@@ -1,9 +1,11 @@
 """Thinking that is shown in the text as well."""
 
+from windlass import Agent, Settings
 from windlass.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from windlass.core.message import Message, Text, Thinking, ToolCall, Usage
 from windlass.core.model import assemble
-from windlass.models.think_tags import ThinkTags, tagged, untagged
+from windlass.models.think_tags import ThinkTags, tagged, thinking_aloud, untagged
+from windlass.testing import Reply, ScriptedModel
 
 
 def shown(*events: ModelEvent) -> Message:
@@ -48,3 +50,10 @@ def test_the_tags_can_be_taken_away_again() -> None:
     message = tagged(Message("assistant", (Thinking("Hm."), Text("Yes."))))
     assert untagged(message.text, [Thinking("Hm.")]) == "Yes."
     assert untagged("<think>of others</think>", [Thinking("Hm.")]) == "<think>of others</think>"
+
+
+async def test_whoever_asks_for_it_is_shown_the_thinking_in_the_text() -> None:
+    model = thinking_aloud(ScriptedModel(Reply("Yes.", thinking="Hm."), Reply("No.", thinking="Hm.")))
+    aloud = await Agent(model, settings=Settings(reasoning_in_text=True)).run("Well?")
+    assert aloud.text == "<think>Hm.</think>\n\nYes."
+    assert (await Agent(model).run("Well?")).text == "No."

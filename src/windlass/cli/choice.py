@@ -1,0 +1,47 @@
+"""Which model answers when nobody names one. Above: the commands that ask a model. Below: `models`.
+
+The variable WINDLASS_MODEL comes first; then the first provider whose key is here; then weights that run in this
+process; then the demonstration, which is always here.
+"""
+
+import os
+from typing import Final, NamedTuple
+
+VARIABLE: Final = "WINDLASS_MODEL"
+
+
+class Choice(NamedTuple):
+    """A model, and what made it the one."""
+
+    model: str
+    why: str
+
+
+def chosen() -> Choice:
+    """The model for a command that was given none."""
+    if named := os.environ.get(VARIABLE):
+        return Choice(named, f"{VARIABLE} is set")
+    return _with_a_key() or _without()
+
+
+def _with_a_key() -> Choice | None:
+    """The first provider that needs a key, and has one. Who needs none has to be named: nobody knows if it is there."""
+    from windlass.models.availability import offer_of
+    from windlass.models.catalog import PROVIDERS
+
+    for provider in PROVIDERS:
+        if provider.key_needed and provider.default_model:
+            offer = offer_of(provider)
+            if offer.available:
+                return Choice(f"{provider.name}:{provider.default_model}", offer.why)
+    return None
+
+
+def _without() -> Choice:
+    from windlass.models.local import missing
+
+    why = "no key of a provider is set"
+    command = missing()
+    if not command:
+        return Choice("local", f"{why}, and this one runs here")
+    return Choice("demo", f"{why}, and a model that runs here is not installed: {command}")

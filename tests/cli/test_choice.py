@@ -1,0 +1,54 @@
+"""Which model answers when nobody names one."""
+
+import pytest
+
+from windlass.cli.choice import Choice, chosen
+from windlass.models.catalog import PROVIDERS
+
+
+@pytest.fixture(autouse=True)
+def without_keys(monkeypatch):
+    """A machine that has no key, and no weights either."""
+    for variable in ("WINDLASS_MODEL", *[name for each in PROVIDERS for name in each.key_variables]):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("windlass.models.local.missing", lambda: "pip install it")
+
+
+def test_the_variable_comes_first(monkeypatch):
+    monkeypatch.setenv("WINDLASS_MODEL", "demo")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+    assert chosen() == Choice("demo", "WINDLASS_MODEL is set")
+
+
+def test_then_comes_the_first_provider_whose_key_is_here(monkeypatch):
+    monkeypatch.setenv("GROQ_API_KEY", "key")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+    model, why = chosen()
+    assert model.startswith("anthropic:")
+    assert why == "ANTHROPIC_API_KEY is set"
+
+
+def test_whoever_needs_no_key_has_to_be_named(monkeypatch):
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    monkeypatch.setenv("OLLAMA_API_KEY", "key")
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "key")  # has no usual model, and no address
+    assert chosen().model == "demo"
+
+
+def test_without_a_key_it_is_the_model_that_runs_here(monkeypatch):
+    monkeypatch.setattr("windlass.models.local.missing", lambda: "")
+    assert chosen() == Choice("local", "no key of a provider is set, and this one runs here")
+
+
+def test_at_last_it_is_the_demonstration_and_it_says_what_would_do_better():
+    assert chosen().model == "demo"
+    assert chosen().why.endswith("not installed: pip install it")
+
+
+def test_the_choice_is_told_and_kept(windlass, monkeypatch):
+    monkeypatch.delenv("WINDLASS_MODEL")
+    result = windlass("run", "--session", "s", "Calculate 6 * 7")
+    assert result.stderr.startswith("model demo: no key of a provider is set")
+    assert "model" not in windlass("run", "--session", "s", "--model", "demo", "Calculate 6 * 7").stderr.split("\n")[0]
+    assert "model" not in windlass("run", "-q", "--session", "s", "Calculate 6 * 7").stderr
+    assert '"model":"demo"' in windlass("sessions", "show", "s", "--json").stdout
