@@ -25,7 +25,7 @@ class SseReader:
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
         """The events that these bytes complete."""
-        if self._after_return or b"\r" in data:
+        if self._after_return or data.find(b"\r") >= 0:  # and not `in`, which first takes the bytes for a number
             data = self._with_plain_ends(data)
         if not self._ends_one(data):
             self._keep(data)
@@ -47,7 +47,7 @@ class SseReader:
 
     def _ends_one(self, data: bytes) -> bool:
         """Whether there is an empty line in it, or between what came before and it."""
-        if b"\n\n" in data:
+        if data.find(b"\n\n") >= 0:
             return True
         return data.startswith(b"\n") and bool(self._pieces) and self._pieces[-1].endswith(b"\n")
 
@@ -70,11 +70,11 @@ class SseReader:
 
 def _event(block: bytes) -> tuple[str, bytes] | None:
     if block.startswith(b"data: "):
-        if b"\n" not in block:  # nearly always
+        if block.find(b"\n") < 0:  # nearly always
             return "", block[6:]
     elif block.startswith(b"event: "):
         name, _, data = block[7:].partition(b"\ndata: ")
-        if data and b"\n" not in data and b"\n" not in name:  # nearly always, where events are named
+        if data and data.find(b"\n") < 0 and name.find(b"\n") < 0:  # nearly always, where events are named
             return name.decode("utf-8", "replace"), data
     return _unusual_event(block.removeprefix(_BYTE_ORDER_MARK))
 
