@@ -94,8 +94,9 @@ def _look_for_weights(_provider: Provider, _key: Key) -> tuple[bool, str]:
 
 
 def _look_for_login(_provider: Provider, _key: Key) -> tuple[bool, str]:
-    home = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
-    if os.path.isfile(os.path.join(home, "auth.json")):
+    from .codex import login_path
+
+    if os.path.isfile(login_path()):
         return True, "its command line is logged in"
     return False, "log in with `codex login`"
 

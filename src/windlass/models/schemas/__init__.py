@@ -13,7 +13,6 @@ Above: the wires. Below: `core`.
     note.py          what there are no words for, said in a description
     size.py          how large a schema is
     violation.py     which rules of a provider a schema breaks
-    restore.py       what a model was made to say, taken back
 """
 
 from collections import OrderedDict
@@ -31,11 +30,10 @@ from .alternative import cut
 from .compiler import Compiler, TooLargeSchema
 from .dialect import DIALECTS
 from .reference import Document
-from .restore import restored
 from .size import oversizes
 from .violation import violations
 
-__all__ = ["can_be_strict", "compiled", "restored", "rules", "violations"]
+__all__ = ["can_be_strict", "compiled", "rules", "violations"]
 
 MOST_KEPT = 2_048
 """How many compiled schemas are remembered."""

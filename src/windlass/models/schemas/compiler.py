@@ -243,8 +243,11 @@ class Compiler:
         wanted |= {name: True for name in required if name not in wanted}
         properties = {name: self.node(each, depth + 1, inside) for name, each in wanted.items()}
         if self.dialect.all_required:
-            optional = properties.keys() - set(required)
-            properties |= {name: or_null(properties[name], self.dialect) for name in properties if name in optional}
+            for name in [name for name in properties if name not in set(required)]:
+                made = or_null(properties[name], self.dialect)
+                if made != properties[name]:  # a model that is held to it would say null where null is not taken
+                    part.inexact.append("what may be left out, and may not be null")
+                properties[name] = made
             required = list(properties)
         if properties or self.dialect.empty_objects:
             part.found["properties"] = properties

@@ -1,0 +1,95 @@
+"""The rules of the provider, one by one."""
+
+from typing import Any
+
+import pytest
+
+from windlass.models.anthropic import WIRE
+from windlass.models.profile import Profile
+
+PROFILE = Profile(provider="anthropic", model="claude-haiku-4-5")
+HELLO = {"role": "user", "content": "Hello"}
+SCHEMA = {"type": "object"}
+TOOL = {"name": "f", "input_schema": SCHEMA}
+
+
+def call(name: str = "c1", tool: str = "f") -> Any:
+    return {"role": "assistant", "content": [{"type": "tool_use", "id": name, "name": tool, "input": {}}]}
+
+
+def result(*names: str, **more: Any) -> Any:
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": name, **more} for name in names]}
+
+
+def said(*blocks: Any, role: str = "assistant") -> Any:
+    return {"role": role, "content": list(blocks)}
+
+
+def text(words: str, **more: Any) -> Any:
+    return {"type": "text", "text": words, **more}
+
+
+def lint(*messages: Any, **more: Any) -> str:
+    body = {"model": "m", "max_tokens": 10, "messages": list(messages) or [HELLO], **more}
+    return " | ".join(WIRE.lint(body, PROFILE))
+
+
+def test_what_would_be_accepted_breaks_no_rule() -> None:
+    assert lint() == ""
+    assert lint(HELLO, call(), result("c1"), said(text("done")), HELLO, tools=[TOOL]) == ""
+    assert lint(HELLO, said(text("The answer is")), system="s", stop_sequences=["END"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ([said(text("Hi"))], "the model speaks first"),
+        ([{"role": "system", "content": "x"}], "the role 'system'"),
+        ([{"role": "user", "content": []}], "nothing in it"),
+        ([said(text(" "), role="user")], "a text that is blank"),
+        ([said({"text": "x"}, role="user")], "without a type"),
+        ([HELLO, said(text("x "))], "ends in blanks"),
+        ([HELLO, call()], "have no results"),
+        ([HELLO, call(), HELLO], "not answered by the message that follows"),
+        ([HELLO, result("c9")], "belong to no call"),
+        ([HELLO, call(), result("c1", "c1")], "answered twice"),
+        ([HELLO, call("c 1"), result("c 1")], "the call id 'c 1'"),
+        ([HELLO, call("c1", "no tool"), result("c1")], "the tool name 'no tool'"),
+        ([HELLO, call(), result("c1"), call(), result("c1")], "used more than once"),
+        ([HELLO, call(), result("c1", is_error=True)], "an error that says nothing"),
+        ([said(*call()["content"], role="user")], "calls are the model's"),
+        ([HELLO, said({"type": "thinking", "cache_control": {}}, text("x"))], "a thought is marked"),
+        ([said(*[text("x", cache_control={})] * 5, role="user")], "5 blocks are marked"),
+    ],
+)
+def test_a_rule_about_the_conversation_is_kept(messages: list[Any], problem: str) -> None:
+    assert problem in lint(*messages, tools=[TOOL])
+
+
+@pytest.mark.parametrize(
+    ("head", "problem"),
+    [
+        ({"model": ""}, "no model is named"),
+        ({"max_tokens": 0}, "max_tokens=0"),
+        ({"temperature": 1.5}, "temperature=1.5"),
+        ({"stop_sequences": [" "]}, "a stop sequence that is blank"),
+        ({"system": [text("")]}, "a block of the system prompt that is blank"),
+        ({"tools": [{"name": "a b", "input_schema": SCHEMA}]}, "the tool name 'a b'"),
+        ({"tools": [TOOL, TOOL]}, "two tools are named 'f'"),
+        ({"tools": [{"name": "f", "input_schema": {}}]}, "not one of an object"),
+        ({"tool_choice": {"type": "any"}}, "without tools"),
+        ({"tools": [TOOL], "tool_choice": {"type": "some"}}, "of the type 'some'"),
+        ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "g"}}, "names 'g'"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 10}}, "at least 1024"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "leaves no room"),
+        ({"thinking": {"type": "adaptive"}, "temperature": 0.5}, "with thinking: leave it out"),
+        ({"thinking": {"type": "adaptive"}, "top_p": 0.5}, "top_p=0.5"),
+        ({"thinking": {"type": "adaptive"}, "tools": [TOOL], "tool_choice": {"type": "any"}}, "a call is forced"),
+    ],
+)
+def test_a_rule_about_the_rest_is_kept(head: Any, problem: str) -> None:
+    assert problem in lint(**head)
+
+
+def test_calls_need_tools_beside_them() -> None:
+    assert "no tools beside it" in lint(HELLO, call(), result("c1"))

@@ -1,0 +1,150 @@
+"""Who asks Bedrock: a token, or a signature."""
+
+import hashlib
+import hmac
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from windlass.core.error import AuthFailed, ConfigError
+from windlass.models.bedrock.auth import BedrockAuth, region_of
+from windlass.models.bedrock.eventstream import EventStreamReader
+
+URL = "https://bedrock-runtime.eu-west-1.amazonaws.com/model/us.amazon.nova-lite-v1%3A0/converse-stream"
+BODY = b'{"messages":[]}'
+
+
+@pytest.fixture(autouse=True)
+def _no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    names = "BEARER_TOKEN_BEDROCK ACCESS_KEY_ID SECRET_ACCESS_KEY SESSION_TOKEN PROFILE REGION DEFAULT_REGION"
+    for name in names.split():
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def keys(monkeypatch: pytest.MonkeyPatch, key: str = "AKIDEXAMPLE", token: str = "") -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    if token:
+        monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+
+
+def expected_signature(headers: Mapping[str, str], region: str) -> str:
+    """Signature version 4, by its description."""
+    address = urlsplit(URL)
+    signed = sorted({"host": address.netloc, **{k: v for k, v in headers.items() if k != "authorization"}}.items())
+    names = ";".join(name for name, _ in signed)
+    lines = "".join(f"{name}:{value}\n" for name, value in signed)
+    path = quote(address.path, safe="/-_.~")
+    canonical = f"POST\n{path}\n\n{lines}\n{names}\n{hashlib.sha256(BODY).hexdigest()}"
+    date = headers["x-amz-date"]
+    scope = f"{date[:8]}/{region}/bedrock/aws4_request"
+    text = f"AWS4-HMAC-SHA256\n{date}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    key = b"AWS4secret"
+    for part in (date[:8], region, "bedrock", "aws4_request", text):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return f"AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/{scope}, SignedHeaders={names}, Signature={key.hex()}"
+
+
+async def test_a_token_is_said_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "abc")
+    keys(monkeypatch)
+    auth = BedrockAuth()
+    assert await auth.headers(URL, BODY) == {"authorization": "Bearer abc"}
+    assert await BedrockAuth(token="xyz").headers(URL, BODY) == {"authorization": "Bearer xyz"}
+    assert not await auth.renew()
+
+
+@pytest.mark.parametrize("token", ["", "session-token"])
+async def test_a_request_is_signed_with_the_keys_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    keys(monkeypatch, token=token)
+    headers = await BedrockAuth().headers(URL, BODY)
+    assert headers.get("x-amz-security-token", "") == token
+    assert headers["authorization"] == expected_signature(headers, "eu-west-1")
+
+
+async def test_a_request_is_signed_with_the_keys_of_a_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = "[work]\naws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = secret\n"
+    (tmp_path / "credentials").write_text(text)
+    headers = await BedrockAuth(profile_name="work").headers(URL, BODY)
+    assert headers["authorization"] == expected_signature(headers, "eu-west-1")
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    headers = await BedrockAuth().headers(URL, BODY)
+    assert headers["authorization"] == expected_signature(headers, "eu-west-1")
+
+
+async def test_without_credentials_the_error_says_what_to_set() -> None:
+    with pytest.raises(AuthFailed, match="AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID"):
+        await BedrockAuth().headers(URL, BODY)
+
+
+async def test_keys_are_looked_for_again_when_they_do_not_work_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys(monkeypatch)
+    auth = BedrockAuth()
+    assert not await auth.renew()
+    await auth.headers(URL, BODY)
+    assert not await auth.renew()
+    keys(monkeypatch, "AKIDANOTHER")
+    assert await auth.renew()
+    assert "AKIDANOTHER" in (await auth.headers(URL, BODY))["authorization"]
+
+
+async def test_credentials_that_run_out_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys(monkeypatch)
+    auth = BedrockAuth()
+    await auth.headers(URL, BODY)
+
+    class Expiring:
+        asked = 0
+
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def refresh_needed(self) -> bool:
+            return self.asked == 0
+
+        def get_frozen_credentials(self) -> Any:
+            self.asked += 1
+            return self.inner.get_frozen_credentials()
+
+    auth._credentials = Expiring(auth._credentials)
+    for asked in (1, 2):
+        await auth.headers(URL, BODY)
+        assert auth._credentials.asked == asked
+
+
+def test_a_key_is_named_without_being_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {BedrockAuth().identity, BedrockAuth(profile_name="a").identity, BedrockAuth(token="t").identity}
+    keys(monkeypatch)
+    names.add(BedrockAuth().identity)
+    assert len(names) == 4
+    assert not any("AKIDEXAMPLE" in name for name in names)
+    assert repr(BedrockAuth(token="t")) == "BedrockAuth(token)"
+    assert repr(BedrockAuth()) == "BedrockAuth(signature)"
+
+
+def test_the_region_is_that_of_the_address_or_else_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert region_of(URL) == "eu-west-1"
+    assert region_of("https://bedrock-runtime-fips.us-gov-west-1.amazonaws.com/x") == "us-gov-west-1"
+    assert region_of("http://127.0.0.1:1") == "us-east-1"
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-south-1")
+    assert region_of("http://127.0.0.1:1") == "ap-south-1"
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    assert region_of() == "eu-north-1"
+
+
+async def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("botocore.session", "botocore.eventstream"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ConfigError, match=r"pip install 'windlass\[bedrock\]'"):
+        await BedrockAuth().headers(URL, BODY)
+    with pytest.raises(ConfigError, match=r"pip install 'windlass\[bedrock\]'"):
+        EventStreamReader()
