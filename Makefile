@@ -21,7 +21,7 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: env ## run an agent that calls a tool, offline, and list its kept session
+run: env ## run an agent that calls a tool, and list its kept session; without a key the model runs here
 	@echo "run: an agent answers a prompt, calls a tool, and its session is kept and listed"
 	@$(BIN)/windlass run "$(PROMPT)"
 	@$(BIN)/windlass sessions list

@@ -14,6 +14,11 @@ def without_keys(monkeypatch):
     monkeypatch.setattr("windlass.models.local.missing", lambda: "pip install it")
 
 
+def test_whoever_is_named_answers(monkeypatch):
+    monkeypatch.setenv("WINDLASS_MODEL", "demo")
+    assert chosen("local") == Choice("local", "")
+
+
 def test_the_variable_comes_first(monkeypatch):
     monkeypatch.setenv("WINDLASS_MODEL", "demo")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")

@@ -166,5 +166,4 @@ def test_a_session_that_somebody_else_drives_is_left_alone(shell):
         assert other.stdout.read(8) == b"thinking"
         result = shell.run("run", "--session", "s", "hello")
     assert result.returncode == 75
-    _, error = result.stderr.splitlines()
-    assert error.startswith(f"error: session 's' is being driven by process {other.pid} on ")
+    assert result.stderr.startswith(f"error: session 's' is being driven by process {other.pid} on ")

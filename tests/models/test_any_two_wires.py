@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.models.histories import PRIVATE, TOOLS, WIRES, Author, Message, Session, sessions
-from windlass.core.message import Media, Text
+from tests.models.authors import WIRES, Author
+from tests.models.histories import PRIVATE, TOOLS, Session, sessions
+from windlass.core.message import Media, Message, Text
 from windlass.core.model import Request
 from windlass.core.plain import clean
 from windlass.models.attachment import in_base64, opened

@@ -15,12 +15,15 @@ class Choice(NamedTuple):
 
     model: str
     why: str
+    """Empty when it was named."""
 
 
-def chosen() -> Choice:
-    """The model for a command that was given none."""
-    if named := os.environ.get(VARIABLE):
-        return Choice(named, f"{VARIABLE} is set")
+def chosen(named: str | None = None) -> Choice:
+    """The model that was named, or else the one that is most likely wanted."""
+    if named:
+        return Choice(named, "")
+    if kept := os.environ.get(VARIABLE):
+        return Choice(kept, f"{VARIABLE} is set")
     return _with_a_key() or _without()
 
 

@@ -48,7 +48,7 @@ class Order(Struct, frozen=True, kw_only=True):
     model: str | None = None
     """Who was named to answer."""
     choice: Choice | None = None
-    """Who answers, and why. `None`: whoever is chosen where nobody is named, unless the log says otherwise."""
+    """Who answers, and why, if that is known already."""
     store: str | None = None
     overrides: Overrides = {}
     """How this run differs from others."""
@@ -80,17 +80,20 @@ async def _attended(order: Order, screen: Screen, interrupts: Interrupts) -> int
     """Do it, with somebody who listens to signals."""
     report = JsonReport(screen) if order.as_json else TextReport(screen)
     question = TerminalQuestion(screen) if can_ask() else None
+    choice, store = order.choice or chosen(order.model), store_spec(order.store)
+    heading = f"model {choice.model}: {choice.why}" if order.prompt is not None and choice.why else ""
 
     def show(event: Event) -> None:
+        nonlocal heading
+        if heading:
+            screen.note(heading)
+            heading = ""
         report(event)
         if question is not None and isinstance(event, QuestionAsked):
             question.all_shown()
 
-    choice, store = order.choice or chosen(), store_spec(order.store)
     gate = _gate(question, order)
     agent = interrupts.covering(Agent(choice.model, tools=basics(), store=store, permission=gate))
-    if order.prompt is not None and choice.why:
-        screen.note(f"model {choice.model}: {choice.why}")
     async with agent:
         session = agent.session(order.session_id)
         code = 0

@@ -95,7 +95,7 @@ def _agent(screen: Screen, model: str | None, store: str | None, *, as_json: boo
             question.all_shown()
 
     return Agent(
-        model or chosen().model,
+        chosen(model).model,
         tools=basics(),
         store=store_spec(store),
         permission=Permissions(handler=question, grants=Grants(kept_grants())),

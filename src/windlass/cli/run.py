@@ -62,12 +62,12 @@ def run(
     from windlass.core.stop import Limits
     from windlass.override import Overrides
 
-    from .choice import Choice, chosen
+    from .choice import chosen
     from .drive import Order, carry_out
 
     if options["resume"] and session_id is None:
         raise click.UsageError("--resume needs to know the session; name it with --session")
-    choice = Choice(model, "") if model else chosen()
+    choice = chosen(model)
     overrides = Overrides(model=choice.model)  # kept in the log, so that `resume` asks the same model
     if instructions is not None:
         overrides["instructions"] = instructions

@@ -4,7 +4,7 @@ catalogue.
 Nothing is asked over the network: a key that is there may still be a wrong one, a server may not be running.
 """
 
-# ruff: noqa: PTH111, PTH113, PTH118 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH111, PTH113 - pathlib would cost every start milliseconds
 import os
 from importlib.util import find_spec
 
