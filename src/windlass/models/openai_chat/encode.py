@@ -15,7 +15,7 @@ from windlass.core.message import Message
 from windlass.core.model import OutputSpec, Request, Settings
 from windlass.models.memo import Memo, encoded
 from windlass.models.profile import Profile
-from windlass.models.schemas import can_be_strict, compiled
+from windlass.models.schemas import can_be_strict, compiled, lenient
 from windlass.models.wire import Sending
 
 from .asking import asked
@@ -23,7 +23,7 @@ from .content import text_item
 from .dialect import Dialect, dialect_of
 from .items import Writer
 from .lint import rules_of
-from .tools import lenient, tools_of
+from .tools import tools_of
 
 PATH = "/chat/completions"
 LONGEST_NAME = 64
@@ -128,7 +128,7 @@ def _format(output: OutputSpec, profile: Profile) -> dict[str, Any]:
     is_strict = profile.schema == "openai_strict" and can_be_strict(output.schema)
     schema: dict[str, Any] = {
         "name": re.sub(r"[^A-Za-z0-9_-]", "_", output.name)[:LONGEST_NAME] or "output",
-        "schema": compiled(output.schema, profile.schema if is_strict else lenient(profile)),
+        "schema": compiled(output.schema, profile.schema if is_strict else lenient(profile.schema)),
         "strict": is_strict,
     }
     if output.description:

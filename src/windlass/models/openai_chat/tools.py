@@ -12,7 +12,7 @@ import msgspec
 from windlass.core.model import ToolSpec
 from windlass.models.memo import encoded
 from windlass.models.profile import Profile
-from windlass.models.schemas import can_be_strict, compiled
+from windlass.models.schemas import can_be_strict, compiled, lenient
 
 MOST_KEPT = 256
 """How many lists of tools are kept. A session has one, and sessions of an agent often share it."""
@@ -34,17 +34,12 @@ def tools_of(tools: Sequence[ToolSpec], profile: Profile) -> msgspec.Raw:
     return raw
 
 
-def lenient(profile: Profile) -> str:
-    """The rules for a schema that the model is not held to."""
-    return "plain" if profile.schema == "openai_strict" else profile.schema
-
-
 def _tool(tool: ToolSpec, profile: Profile) -> dict[str, Any]:
     is_strict = profile.strict_tools and can_be_strict(tool.parameters)
     function: dict[str, Any] = {"name": tool.name}
     if tool.description:
         function["description"] = tool.description
-    function["parameters"] = compiled(tool.parameters, profile.schema if is_strict else lenient(profile))
+    function["parameters"] = compiled(tool.parameters, profile.schema if is_strict else lenient(profile.schema))
     if is_strict:
         function["strict"] = True
     return {"type": "function", "function": function}

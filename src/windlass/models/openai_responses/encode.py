@@ -13,13 +13,13 @@ from windlass.core.error import ConfigError
 from windlass.core.model import OutputSpec, Request, Settings
 from windlass.models.memo import Memo, encoded
 from windlass.models.profile import Profile
-from windlass.models.schemas import can_be_strict, compiled
+from windlass.models.schemas import can_be_strict, compiled, lenient
 from windlass.models.wire import Sending
 
 from .dialect import LONGEST_CACHE_KEY, Dialect, dialect_of
 from .items import Writer
 from .rules import Rules
-from .tools import STRICT, encoded_tools, lenient, listed_tools
+from .tools import STRICT, encoded_tools, listed_tools
 
 PATH = "/responses"
 LONGEST_NAME = 64
@@ -104,7 +104,7 @@ def _format(output: OutputSpec, profile: Profile) -> dict[str, Any]:
         "type": "json_schema",
         "name": re.sub(r"[^A-Za-z0-9_-]", "_", output.name)[:LONGEST_NAME] or "output",
         **described,
-        "schema": compiled(output.schema, STRICT if is_strict else lenient(profile)),
+        "schema": compiled(output.schema, STRICT if is_strict else lenient(profile.schema)),
         "strict": is_strict,
     }
 

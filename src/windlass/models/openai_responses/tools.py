@@ -12,7 +12,7 @@ import msgspec
 from windlass.core.model import ToolSpec
 from windlass.models.memo import encoded
 from windlass.models.profile import Profile
-from windlass.models.schemas import can_be_strict, compiled
+from windlass.models.schemas import can_be_strict, compiled, lenient
 
 STRICT = "openai_strict"
 """The rules for a schema that the model is held to."""
@@ -42,17 +42,12 @@ def listed_tools(tools: Sequence[ToolSpec], profile: Profile) -> list[dict[str, 
     return [_tool(tool, profile) for tool in tools]
 
 
-def lenient(profile: Profile) -> str:
-    """The rules for a schema that the model is not held to."""
-    return "plain" if profile.schema == STRICT else profile.schema
-
-
 def _tool(tool: ToolSpec, profile: Profile) -> dict[str, Any]:
     is_strict = profile.strict_tools and can_be_strict(tool.parameters)
     return {
         "type": "function",
         "name": tool.name,
         "description": tool.description,
-        "parameters": compiled(tool.parameters, STRICT if is_strict else lenient(profile)),
+        "parameters": compiled(tool.parameters, STRICT if is_strict else lenient(profile.schema)),
         "strict": is_strict,  # where it is not said, some providers take it for granted
     }

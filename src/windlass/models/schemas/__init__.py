@@ -33,7 +33,7 @@ from .reference import Document
 from .size import oversizes
 from .violation import violations
 
-__all__ = ["can_be_strict", "compiled", "rules", "violations"]
+__all__ = ["can_be_strict", "compiled", "lenient", "rules", "violations"]
 
 MOST_KEPT = 2_048
 """How many compiled schemas are remembered."""
@@ -58,6 +58,11 @@ def compiled(schema: Mapping[str, Any], rules: str) -> Mapping[str, Any]:
 def can_be_strict(schema: Mapping[str, Any], rules: str = "openai_strict") -> bool:
     """Whether a model that is held to the compiled schema can say all that the schema itself allows."""
     return not _result(schema, rules).inexact
+
+
+def lenient(rules: str) -> str:
+    """The rules of the same provider for a schema that the model is not held to."""
+    return "openai" if rules == "openai_strict" else rules
 
 
 def rules() -> list[str]:
