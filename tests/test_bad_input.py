@@ -587,6 +587,7 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
             "EmptyReply",
             "Fenced",
             "InvalidOutput",
+            "QuotaSpent",
             "ModelError",
             "NotStarted",
             "OutOfBudget",

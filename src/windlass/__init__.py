@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .core.error import NotStarted as NotStarted
     from .core.error import OutOfBudget as OutOfBudget
     from .core.error import ProviderDown as ProviderDown
+    from .core.error import QuotaSpent as QuotaSpent
     from .core.error import RateLimited as RateLimited
     from .core.error import Refused as Refused
     from .core.error import ReplyCutOff as ReplyCutOff
@@ -163,6 +164,7 @@ __all__ = [
     "Price",
     "ProviderDown",
     "QuestionAsked",
+    "QuotaSpent",
     "RateLimited",
     "Refused",
     "Replayed",
@@ -252,6 +254,7 @@ _HOMES = {
         "NotStarted",
         "OutOfBudget",
         "ProviderDown",
+        "QuotaSpent",
         "RateLimited",
         "Refused",
         "ReplyCutOff",

@@ -14,11 +14,12 @@ from windlass.core.error import (
     ContextOverflow,
     ModelError,
     ProviderDown,
+    QuotaSpent,
     RateLimited,
     Refused,
     ReplyCutOff,
 )
-from windlass.models.refusal import QuotaSpent, classified
+from windlass.models.refusal import classified
 
 
 def told(status, body="", headers=None, **more):

@@ -7,6 +7,7 @@ WindlassError
 │ └ SessionBusy            somebody else is driving this session
 ├ ModelError             the model could not answer
 │ ├ RateLimited            told to slow down           retryable
+│ │ └ QuotaSpent             for longer than anybody would wait
 │ ├ ProviderDown           unreachable or failing      retryable
 │ ├ ReplyCutOff            the stream ended too early  retryable
 │ ├ EmptyReply             an answer with nothing      retryable
@@ -78,6 +79,12 @@ class RateLimited(ModelError):
     """The provider told us to slow down."""
 
     retryable = True
+
+
+class QuotaSpent(RateLimited):
+    """A quota is used up until tomorrow, or even longer: waiting is for somebody else to decide."""
+
+    retryable = False
 
 
 class ProviderDown(ModelError):

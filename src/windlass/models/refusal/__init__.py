@@ -21,6 +21,7 @@ from windlass.core.error import (
     ContextOverflow,
     ModelError,
     ProviderDown,
+    QuotaSpent,
     RateLimited,
     Refused,
     ReplyCutOff,
@@ -32,18 +33,12 @@ from .said import Said, folded, read
 from .signs import Meaning
 from .wait import seconds_from
 
-__all__ = ["QuotaSpent", "classified"]
+__all__ = ["classified"]
 
 SOON_SECONDS = 900.0
 """A provider that asks for a longer wait than this will not answer while anybody waits."""
 
 _LEAST_WINDOW, _LARGEST_WINDOW = 128, 1_000_000_000
-
-
-class QuotaSpent(RateLimited):
-    """What may be asked in a day or so has been asked: the provider says when to come back, and that is not soon."""
-
-    retryable: ClassVar[bool] = False
 
 
 def classified(
