@@ -423,7 +423,7 @@ def refuse_unknown(name: str, spec: str, others: list[str]) -> NoReturn:
     from difflib import get_close_matches
 
     known = sorted({*others, *_by_name()})
-    near = get_close_matches(name.lower(), known, n=1)
+    near = get_close_matches(name.lower(), known, n=1, cutoff=0.7)
     hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(sorted({*others, *names()}))}."
     raise ConfigError(
         f"there is no model provider {name!r} (in {spec!r}); {hint} `windlass models` lists them, "

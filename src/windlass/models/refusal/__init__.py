@@ -13,7 +13,6 @@ about billing. Only what has no clear status, an error in the middle of a stream
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from windlass.core.error import (
     AuthFailed,
