@@ -284,12 +284,16 @@ def test_the_work_for_a_loop_that_is_gone_is_stopped():
 async def test_closing_ends_what_is_at_work_and_what_waits(runtime):
     made = Engine(Setup("/some.gguf", 512, 1, 1))
     told: list[object] = []
-    jobs = [engine.Job(b"%d" % number, told.append) for number in range(2)]
+    jobs = [engine.Job(b"%d" % number, told.append) for number in range(20)]
     for job in jobs:
         made.submit(job)
     closing = asyncio.get_running_loop().run_in_executor(None, made.close)
-    runtime.release(10)
+    async with asyncio.timeout(PATIENCE):
+        while not made._closing:  # noqa: ASYNC110 - it is a thread that gets there
+            await asyncio.sleep(0)
+    runtime.release(100)
     await closing
+    assert len(runtime.asked) < 2
     assert not any(thread.is_alive() for thread in made._threads)
     assert made._server is None
 
@@ -309,6 +313,12 @@ def test_the_same_setup_is_the_same_engine(monkeypatch, runtime):
 
 CONTEXT_TOKENS = 1024
 HELLO = Request(messages=(user("Tell me a long story about a lighthouse."),), settings=Settings(max_output_tokens=12))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_weights_left_behind():
+    yield
+    engine.close_all()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from msgspec import Struct
 from windlass.core.model import ModelInfo, OutputMode, Price
 
 ToolMode: TypeAlias = Literal["native", "json", "none"]
-"""Calls are a part of the wire; calls are JSON that a model is held to (`json_tools.py`); or there are none."""
+"""Calls are a part of the wire; calls are JSON that a model is held to (`json_tools`); or there are none."""
 CacheMode: TypeAlias = Literal["automatic", "marked", "none"]
 """The provider caches by itself; it caches up to where it is told; or it does not cache."""
 
