@@ -59,3 +59,30 @@ def test_whatever_the_pieces_the_whole_value_is_seen_in_the_end(value: Any, data
 @given(st.text())
 def test_text_that_is_no_json_never_raises(text: str) -> None:
     seen(text)
+
+
+def test_a_long_text_in_small_pieces_is_not_decoded_with_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+
+    def decode(text: str) -> Any:
+        decoded.append(len(text))
+        return json.loads(text)
+
+    monkeypatch.setattr("windlass.partial.msgspec.json.decode", decode)
+    value = {"rows": [{"name": f"row {number}", "number": number} for number in range(1_000)]}
+    text = json.dumps(value)
+    growing = PartialJson()
+    shown = sum([growing.feed(text[start : start + 4]) for start in range(0, len(text), 4)])
+    assert growing.value == value
+    assert shown > 100
+    assert sum(decoded) < 100 * len(text)
+
+
+def test_a_short_text_is_shown_with_each_piece() -> None:
+    text = json.dumps({"answer": "short"})
+    assert len(seen(text)) == len("short") + 2
+
+
+def test_what_is_nested_without_end_never_raises() -> None:
+    growing = PartialJson()
+    assert not growing.feed("[" * 100_000)

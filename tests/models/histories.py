@@ -201,7 +201,7 @@ def sessions(draw: st.DrawFn, first: Wire, second: Wire) -> Session:
     """A session that moves from one wire to another and back, at any place where a model is asked."""
     one, other = draw(_of_wire(first)), draw(_of_wire(second))
     pen = Pen(draw(st.integers(0, 2**32)))
-    messages: list[Message] = [pen.question()]
+    messages: list[Message] = [user("Hi!"), pen.question()]  # a conversation of nothing is not sent everywhere
     stages: list[list[Message]] = []
     for author in (one, other, one):
         for kind in draw(st.lists(st.sampled_from(_KINDS), min_size=1, max_size=2)):

@@ -96,9 +96,19 @@ def test_while_nothing_is_left_out_a_request_is_passed_on_as_it_is():
 
 def test_positions_are_those_of_the_request_as_it_was_sent():
     quarantine = Quarantine()
-    quarantine.blamed(BadRequest("tools.0.custom.input_schema: bad"), request())
-    quarantine.blamed(BadRequest("tools.0.custom.input_schema: bad"), request())
+    for _ in range(2):
+        quarantine.blamed(BadRequest("tools.0.custom.input_schema: bad"), quarantine.without(request()))
     assert names(quarantine.without(request())) == ["write", "get_weather", "file"]
+
+
+def test_two_requests_at_once_that_are_refused_for_one_tool_blame_the_same_one():
+    quarantine = Quarantine()
+    one, other = quarantine.without(request()), quarantine.without(request())
+    for asked in (one, other):
+        assert "the tool 'search' is left out" in str(
+            quarantine.blamed(BadRequest("tools.1.custom.input_schema: bad"), asked)
+        )
+    assert names(quarantine.without(request())) == ["read", "write", "get_weather", "file"]
 
 
 def test_all_tools_that_one_error_speaks_of_are_left_out():

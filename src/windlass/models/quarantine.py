@@ -58,13 +58,17 @@ class Quarantine:
         settings = msgspec.structs.replace(request.settings, tool_choice=None, parallel_tool_calls=None)
         return msgspec.structs.replace(request, tools=(), settings=settings)
 
-    def blamed(self, error: ModelError, request: Request) -> str | None:
-        """When the error is about a tool of the request: leave it out from now on. The words of a warning, or None."""
+    def blamed(self, error: ModelError, asked: Request) -> str | None:
+        """When the error is about a tool of what was asked: leave it out from now on. The words of a warning, or None.
+
+        `asked` is the request as it was sent: another one may have had a tool left out meanwhile, and a place in the
+        list would then be that of an innocent.
+        """
         if not isinstance(error, BadRequest):
             return None
-        sent = self.without(request).tools
+        sent = asked.tools
         guilty = [sent[place] for place in _positions(str(error)) if place < len(sent)] or _named(str(error), sent)
-        choice = request.settings.tool_choice
+        choice = asked.settings.tool_choice
         if (
             not guilty
             or any(tool.name == choice for tool in guilty)

@@ -99,7 +99,7 @@ def _said(parts: Sequence[Part], *, own: bool, echo: bool, signed: bool) -> list
 
 
 def _thought(part: Thinking, *, echo: bool, signed: bool) -> Block | None:
-    if part.details:  # a block of a tool that the provider runs, or of a kind that we do not know
+    if "type" in part.details:  # a block of a tool that the provider runs, or of a kind that we do not know
         return part.details
     if not echo:
         return None

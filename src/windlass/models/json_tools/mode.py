@@ -38,7 +38,7 @@ def json_tools(model: Model) -> Model:
                 for told in (event,) if hearing is None else hearing.hear(event):
                     yield told
 
-    return Wrapped(info_of(model), stream)
+    return Wrapped(model, stream)
 
 
 class _Hearing:

@@ -13,6 +13,7 @@ import msgspec
 
 from windlass.core.message import Media, Message, Part, Status, Text, Thinking, ToolCall, ToolResult
 from windlass.models.attachment import note, opened
+from windlass.models.naming import tool_name
 from windlass.models.profile import Profile
 from windlass.models.think_tags import untagged
 
@@ -79,7 +80,7 @@ class Writer:
             item[self._field] = words
 
     def _call(self, call: ToolCall, *, is_own: bool, is_first: bool) -> dict[str, Any]:
-        function = {"name": call.name, "arguments": _object_text(call.arguments)}
+        function = {"name": tool_name(call.name), "arguments": _object_text(call.arguments)}
         said: dict[str, Any] = {"id": self._id(call.call_id), "type": "function", "function": function}
         if self._dialect.signed_calls:
             signature = call.signature if is_own else ""
@@ -107,7 +108,7 @@ class Writer:
         for result in message.tool_results:
             item = {"role": "tool", "tool_call_id": self._id(result.call_id), "content": self._told(result, following)}
             if self._dialect.named_results:
-                item["name"] = result.name
+                item["name"] = tool_name(result.name)
             items.append(item)
         if following:
             items.append({"role": "user", "content": following})

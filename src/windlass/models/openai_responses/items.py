@@ -12,6 +12,7 @@ import msgspec
 from windlass.core.message import Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 from windlass.models import attachment
 from windlass.models.memo import Item
+from windlass.models.naming import tool_name
 from windlass.models.profile import Profile
 
 from . import mark
@@ -145,7 +146,7 @@ def _said(text: str, marks: mark.Marks) -> Item:
 
 
 def _call(call: ToolCall, marks: mark.Marks) -> Item:
-    named = {"call_id": call.call_id, "name": call.name}
+    named = {"call_id": call.call_id, "name": tool_name(call.name)}
     if marks.get("type") == mark.CUSTOM:
         return {**named, "input": call.arguments, **marks}
     return {"type": "function_call", **named, "arguments": _as_object(call.arguments), **marks}
