@@ -9,6 +9,7 @@ import pytest
 
 from windlass import Agent, ConfigError, InvalidOutput, ModelInfo, Outcome, Output, StopReason, UsageError, tool
 from windlass.core.model import OutputMode
+from windlass.core.problem import Invalid
 from windlass.core.stop import Limits
 from windlass.output import TOOL
 from windlass.testing import Reply, ScriptedModel, call, calls
@@ -68,6 +69,19 @@ async def test_models_without_tools_are_asked_in_words() -> None:
     assert outcome.value == Plan("Oslo", ["pack"])
     assert asked.requests[0].instructions.startswith("Be brief.\n\nAnswer with JSON alone")
     assert '"steps"' in asked.requests[0].instructions
+
+
+@pytest.mark.parametrize(
+    "text", [f"<think>What now? {{}}</think>\n\n{WHOLE}", f"<think>a</think><think>b</think>```json\n{WHOLE}```"]
+)
+def test_thinking_in_front_of_the_answer_is_no_part_of_it(text: str) -> None:
+    assert Output(Plan).read(text) == Plan("Oslo", ["pack"])
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "<think>and no answer", ""])
+def test_what_cannot_be_read_is_not_what_was_asked_for(text: str) -> None:
+    with pytest.raises(Invalid, match="is not JSON"):
+        Output(Plan).read(text)
 
 
 async def test_the_way_can_be_chosen() -> None:

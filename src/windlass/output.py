@@ -76,8 +76,8 @@ class Output(Generic[T]):
     def read(self, text: str) -> T:
         """The value in the words of a model. Raises `Invalid`."""
         try:
-            found = msgspec.json.decode(_without_fence(text))
-        except (msgspec.DecodeError, UnicodeError) as error:
+            found = msgspec.json.decode(_bare(text))
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise Invalid([Problem("", f"the answer is not JSON ({error})")]) from None
         return self.value_of(found)
 
@@ -103,9 +103,11 @@ def _boxed(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**boxed, "$defs": definitions} if definitions else boxed
 
 
-def _without_fence(text: str) -> str:
-    """JSON as models wrap it up when they are only asked for it."""
+def _bare(text: str) -> str:
+    """JSON as models wrap it up when they are only asked for it, perhaps with their thinking in front of it."""
     plain = text.strip()
+    while plain.startswith("<think>"):
+        plain = plain.partition("</think>")[2].lstrip()
     if plain.startswith("```") and plain.endswith("```"):
         return plain[3:-3].removeprefix("json").strip()
     return plain

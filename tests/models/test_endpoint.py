@@ -242,12 +242,15 @@ class Hasty(SystemClock):
 
 
 async def test_pings_alone_do_not_keep_an_answer_alive(http):
-    async with Playback(
-        [Reply(sse({"say": "well"}) + b": ping\n\n", cuts=lambda _: [b": ping\n\n"], end="repeat")]
-    ) as server:
-        with pytest.raises(ReplyCutOff, match="has said nothing for 300 s, though its connection is alive"):
+    async with Playback([Reply(sse({"say": "well"}), cuts=lambda body: [body, b": ping\n\n"], end="repeat")]) as server:
+        with pytest.raises(ReplyCutOff, match="broke off: it has said nothing for 300 s, though its connection"):
             await events_of(endpoint(server, http, progress_seconds=300.0, clock=Hasty()))
         await server.until(lambda server: server.hung_up == 1)
+
+
+async def test_an_answer_that_has_said_all_is_whole_even_when_only_pings_follow(http):
+    async with Playback([Reply(STREAM, cuts=lambda body: [body, b": ping\n\n"], end="repeat")]) as server:
+        assert is_whole(await events_of(endpoint(server, http, progress_seconds=300.0, clock=Hasty())))
 
 
 async def test_words_are_progress(http):
@@ -287,6 +290,20 @@ async def test_no_error_carries_the_key(http):
     while error is not None:
         assert "secret" not in f"{error!r} {error}"
         error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        json_reply({"error": {"message": "of-a-secret is not known here"}}, 401),
+        Reply(sse({"error": {"message": "nobody answers to Bearer of-a-secret"}})),
+    ],
+)
+async def test_a_key_that_the_provider_repeats_is_not_told(http, reply):
+    async with Playback([reply]) as server:
+        with pytest.raises(ModelError, match=r"\*\*\*") as raised:
+            await events_of(endpoint(server, http))
+    assert "secret" not in str(raised.value)
 
 
 def has_hung_up(times: int) -> Callable[[Playback], bool]:

@@ -24,9 +24,9 @@ from windlass.core.error import (
 )
 from windlass.core.event import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled
 from windlass.core.model import Request
-from windlass.net.error import NetError
+from windlass.net.error import NetError, TooSlow
 from windlass.net.http import shared
-from windlass.net.tap import masked_url
+from windlass.net.tap import masked_url, without_secrets
 from windlass.net.transport import Answer, Transport
 
 from .auth import Auth, Fixed
@@ -105,6 +105,7 @@ class Endpoint:
                     throttle.give_up(place)
             event: ModelEvent | None = None
             decoder: Decoder | None = None
+            headers: Mapping[str, str] = {}
             try:  # every event passes here, so no generator, no task and no timer of its own is put in between
                 url, headers = await self._addressed(sending)
                 async with self._transport.post(url, headers, sending.body) as answer:
@@ -124,6 +125,7 @@ class Endpoint:
                     yield event
                 return
             except ModelError as error:
+                error.args = (without_secrets(str(error), headers), *error.args[1:])
                 self._learn(error, slot)
                 for notice in await chances.another(error, asked, begun=event is not None):
                     yield notice
@@ -183,14 +185,12 @@ class Endpoint:
             raise ReplyCutOff(f"the reply of {self.info.name} broke off: {error}") from error
 
     def _patient(self, quiet_since: float | None) -> float:
-        """Since when the answer has said nothing. Raises `ReplyCutOff` when that is too long."""
+        """Since when the answer has said nothing. Raises `TooSlow` when that is too long."""
         now = self._clock.monotonic()
         if quiet_since is None:
             return now
         if now - quiet_since > self._progress_seconds:
-            raise ReplyCutOff(
-                f"{self.info.name} has said nothing for {self._progress_seconds:g} s, though its connection is alive"
-            )
+            raise TooSlow(f"it has said nothing for {self._progress_seconds:g} s, though its connection is alive")
         return quiet_since
 
     def _learn(self, error: ModelError, slot: Slot) -> None:

@@ -8,6 +8,7 @@ request, and with it the key.
 import asyncio
 import atexit
 import math
+import re
 import socket
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
@@ -250,5 +251,5 @@ def proxy_of(origin: str) -> str | None:
 
 
 def _host(url: str) -> str:
-    parts = urlsplit(url)
-    return parts.netloc.rpartition("@")[2]
+    """Who was meant, also by what is no address: by `urlsplit` a bracket alone would be an error."""
+    return re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")[2]

@@ -24,6 +24,8 @@ _SECRET = re.compile(
 )
 """Names of headers and query parameters whose values nobody gets to see."""
 _PARAMETER = re.compile(r"(?<=[?&])([^=&#]+)=([^&#]*)")
+_SHORTEST_SECRET = 8
+"""What is shorter is a word that stands for a key where none is needed."""
 _LOGIN = re.compile(r"(?<=://)[^/@?#]*@")
 
 
@@ -59,6 +61,16 @@ def tapped(transport: Transport, *taps: Tap) -> Transport:
 def masked(headers: Mapping[str, str]) -> dict[str, str]:
     """Headers as they may be shown."""
     return {name: MASK if _SECRET.search(name) else text for name, text in headers.items()}
+
+
+def without_secrets(text: str, headers: Mapping[str, str]) -> str:
+    """Words that came back, without the secrets that were sent in these headers: some repeat the key in an error."""
+    for name, value in headers.items():
+        if _SECRET.search(name):
+            for secret in (value, value.rpartition(" ")[2]):  # `Bearer …`
+                if len(secret) >= _SHORTEST_SECRET:
+                    text = text.replace(secret, MASK)
+    return text
 
 
 def masked_url(url: str) -> str:

@@ -350,6 +350,7 @@ def test_a_message_in_the_last_event_counts_when_nothing_was_streamed() -> None:
         ({**USAGE, "prompt_tokens_details": {"cached_tokens": 600}}, Usage(10, 4, 10)),
         ({"prompt_tokens": 10, "completion_tokens": None}, Usage(10, 0, precision="partial")),
         ({"prompt_tokens": None, "completion_tokens": None}, None),
+        ({"prompt_tokens": float(2**90), "completion_tokens": 4}, Usage(0, 4, precision="partial")),
     ],
 )
 def test_usage_is_counted_under_all_its_names(said: dict[str, Any], usage: Usage | None) -> None:
@@ -360,9 +361,13 @@ def test_usage_that_grows_with_every_chunk_counts_once() -> None:
     early = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
     events = heard(stream(chunk({"content": "x"}, usage=early), chunk(finish="stop", usage=USAGE)))
     assert [event.usage for event in events if isinstance(event, UsageReported)] == [Usage(10, 1), Usage(10, 4)]
-    assert message_of(stream(chunk({"content": "x"}, usage=early), chunk(finish="stop"), done=False)).usage == Usage(
-        10, 1, precision="partial"
-    )
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_usage_that_was_told_before_the_end_is_not_all_of_it(done: bool) -> None:
+    early = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
+    answer = stream(chunk({"content": "x"}, usage=early), chunk({"content": "yz"}, "stop"), done=done)
+    assert message_of(answer).usage == Usage(10, 1, precision="partial")
 
 
 def test_groq_tells_its_usage_in_a_field_of_its_own() -> None:
@@ -373,8 +378,37 @@ def test_nothing_is_made_up_when_no_usage_is_told() -> None:
     assert message_of(stream(chunk({"content": "x"}, "stop"))).usage is None
 
 
+def test_more_than_anybody_can_count_is_no_count() -> None:
+    endless = (
+        b'data: {"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1e999}}\n\n'
+    )
+    assert message_of(endless).usage is None
+
+
+def test_an_object_where_text_should_be_may_hold_anything() -> None:
+    said = b'{"function":{"name":"f","arguments":{"a":"\\ud83d","b":NaN,"c":%d}},"id":"1"}' % 2**70
+    lone = b'data: {"choices":[{"delta":{"tool_calls":[%b]},"finish_reason":"stop"}]}\n\n' % said
+    (call,) = message_of(lone).tool_calls
+    assert call.arguments.startswith('{"a":"\ufffd","b":"NaN"')
+
+
+DEEP = b"[" * 100_000
+
+
 @pytest.mark.parametrize(
-    "data", [b"data: 1\n\n", b'{"choices": 1}', b'data: {"choices":[{"delta":7}]}\n\n', b"{}", b"[1]"]
+    "data",
+    [
+        b"data: 1\n\n",
+        b'{"choices": 1}',
+        b'data: {"choices":[{"delta":7}]}\n\n',
+        b"{}",
+        b"[1]",
+        b'{"choices":' + DEEP,
+        b'data: {"choices":[],"more":' + DEEP + b"\n\n",
+        b'data: {"choices":[{"delta":{"content":' + DEEP + b"\n\n",
+        stream(call(0, "1", "f", DEEP.decode())),
+    ],
+    ids=lambda data: data[:40],
 )
 def test_nonsense_is_a_model_error_and_nothing_else(data: bytes) -> None:
     with pytest.raises(ModelError):

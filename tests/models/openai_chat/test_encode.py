@@ -107,6 +107,14 @@ def test_a_turn_with_calls_and_results_is_told_in_the_order_of_the_calls() -> No
     ]
 
 
+def test_arguments_that_are_nested_without_end_do_not_end_a_session() -> None:
+    deep = "[" * 100_000
+    calls = (ToolCall("c1", "add", '{"a":' + deep),)
+    results = [ToolResult("c1", "add", (Text("nested too deep"),), Status.ERROR)]
+    body = body_of(Request(messages=[user("Hi"), assistant(calls), tool_message(results)]))
+    assert body["messages"][1]["tool_calls"][0]["function"]["arguments"] == f'{{"_raw":"{{\\"a\\":{deep}"}}'
+
+
 def test_messages_with_nothing_in_them_are_left_out_or_say_so() -> None:
     messages = [user(""), assistant(" "), Message("system", (Text("Note this."),)), user(["a", "b"])]
     body = body_of(Request(messages=messages))

@@ -101,6 +101,6 @@ class Calls:
 def _is_json(call: _Call) -> bool:
     try:
         msgspec.json.decode("".join(call.arguments))
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return True

@@ -1,4 +1,4 @@
-"""One chunk of a stream as a typed value, or a whole answer in the same form. Above: `decode.py`. Below: nothing.
+"""One chunk of a stream as a typed value, or a whole answer in the same form. Above: `decode.py`. Below: `core`.
 
 Nearly every chunk is read in one typed pass. What does not fit the types (content in a list, arguments that are an
 object, a number where a word should be) is read once more without them, and put into the same form.
@@ -11,7 +11,8 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from windlass.core.plain import clean
+from windlass.core.plain import to_jsonable
+from windlass.models.memo import encoded
 
 
 class Function(Struct, gc=False):
@@ -81,7 +82,7 @@ def read(data: bytes) -> Chunk | None:
     """The chunk in these bytes; nothing when they are no JSON object."""
     try:
         chunk = _typed(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):  # a ValidationError is one as well
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a ValidationError is one as well
         return _loose(data)
     if chunk.choices is None and chunk.usage is None and chunk.error is None:
         return _loose(data)
@@ -102,13 +103,15 @@ def _loose(data: bytes) -> Chunk | None:
 
 
 def parsed(data: bytes) -> Any:
-    """JSON, also such as only browsers and Python take: lone surrogates, `NaN`. Nothing when it is none at all."""
+    """JSON, also such as only browsers and Python take: lone surrogates, `NaN`. Nothing when it is none at all, or
+    nested without end.
+    """
     try:
         return _untyped(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return json.loads(data.decode("utf-8", "replace"))
+        return to_jsonable(json.loads(data.decode("utf-8", "replace")))
     except (ValueError, RecursionError):
         return None
 
@@ -153,15 +156,15 @@ def _items(content: list[Any]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for item in content:
         if isinstance(item, str):
-            found.append(("text", clean(item)))
+            found.append(("text", item))
         elif (said := object_of(item)) is not None:
             inner = said.get("thinking")
             if isinstance(inner, list):
                 found += [("thinking", words) for _, words in _items(_list(inner))]
             elif isinstance(inner, str):
-                found.append(("thinking", clean(inner)))
+                found.append(("thinking", inner))
             elif isinstance(said.get("text"), str):
-                found.append(("text", clean(said["text"])))
+                found.append(("text", said["text"]))
     return found
 
 
@@ -183,7 +186,7 @@ def _words(value: Any) -> str | None:
     """Text as it is; anything else, an object where text should be, as the JSON that it stands for."""
     if value is None:
         return None
-    return clean(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else encoded(value).decode()
 
 
 def object_of(value: Any) -> dict[str, Any] | None:

@@ -223,7 +223,7 @@ class ChatDecoder:
 
     def _finished(self) -> ReplyFinished:
         usage = self._usage
-        if usage is not None and not (self._usage_is_last or self._done):
+        if usage is not None and not (self._usage_is_last or self._finish is None):
             usage = replace(usage, precision="partial")
         profile = self._profile
         finished = ReplyFinished(self._stop(), usage, profile.model, profile.provider)

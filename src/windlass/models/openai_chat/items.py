@@ -13,6 +13,7 @@ import msgspec
 
 from windlass.core.message import Media, Message, Part, Status, Text, Thinking, ToolCall, ToolResult
 from windlass.models.attachment import note, opened
+from windlass.models.memo import encoded
 from windlass.models.naming import tool_name
 from windlass.models.profile import Profile
 from windlass.models.think_tags import untagged
@@ -160,6 +161,6 @@ def _object_text(arguments: str) -> str:
         return "{}"
     try:
         msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeError):
-        return msgspec.json.encode({"_raw": arguments}).decode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return encoded({"_raw": arguments}).decode()
     return arguments

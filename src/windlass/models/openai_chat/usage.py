@@ -5,6 +5,8 @@ from typing import Any, cast
 
 from windlass.core.message import Precision, Usage
 
+_TOO_MANY = 2**53
+"""What nobody has counted."""
 _CACHE_READ = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens", "cached_tokens")
 _CACHE_WRITE = ("cache_creation_input_tokens", "cache_write_tokens")
 
@@ -33,7 +35,7 @@ def _count(said: Mapping[str, Any], *names: str) -> int | None:
     """The first of these that is a count."""
     for name in names:
         value = said.get(name)
-        if isinstance(value, (int, float)) and value >= 0:
+        if isinstance(value, (int, float)) and 0 <= value < _TOO_MANY:
             return int(value)
     return None
 
