@@ -104,6 +104,25 @@ def test_pauses_of_unknown_length_double_up_to_a_limit():
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
 
 
+def test_refusals_of_what_was_sent_together_are_one_pause_as_long_as_the_longest_of_them():
+    flow = Flow()
+    flow.paused(2.0, 0.0, stretch=1.0)
+    for seconds in (5.0, 3.0, 1.0):
+        flow.paused(seconds, 0.0, stretch=1.0, is_late=True)
+    assert wait(flow) == pytest.approx(5.0)
+    assert flow.epoch == 1
+    flow.paused(None, 10.0, stretch=1.0)
+    assert wait(flow, now=10.0) == pytest.approx(2.0)
+
+
+def test_a_late_refusal_when_all_is_well_again_is_a_pause_of_its_own():
+    flow = Flow()
+    flow.paused(2.0, 0.0, stretch=1.0)
+    flow.accepted(flow.taken(0, 3.0), others_wait=False)
+    flow.paused(4.0, 3.0, stretch=1.0, is_late=True)
+    assert (wait(flow, now=3.0), flow.unlimited) == (pytest.approx(4.0), False)
+
+
 def test_no_pause_is_longer_than_the_longest():
     flow = Flow()
     flow.paused(86_400.0, 0.0, stretch=1.0)

@@ -372,6 +372,12 @@ async def test_what_is_no_address_is_told_and_is_not_worth_repeating(http, url):
     assert not raised.value.retryable
 
 
+async def test_a_bracket_that_is_not_closed_is_told_as_any_other_error(http):
+    with pytest.raises(NetError, match=r"cannot post to '\[::1:8000'"):
+        async with http.post("http://user:password@[::1:8000/v1?key=secret", HEADERS, b""):
+            pass
+
+
 async def test_a_key_with_a_line_end_is_refused_without_showing_it(http):
     async with Playback([]) as server:
         with pytest.raises(NetError) as raised:

@@ -343,7 +343,10 @@ def _part(block: list[Any], finished: ReplyFinished) -> Part:
 
 
 def _first(block: list[Any], field: str) -> str:
-    return next((value for value in (getattr(delta, field) for delta in block) if value), "")
+    for delta in block:
+        if value := getattr(delta, field):
+            return str(value)
+    return ""
 
 
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch

@@ -132,11 +132,16 @@ class Flow:
         self._trying -= 1
         self._window = self._window + 1 if others_wait else None
 
-    def paused(self, seconds: float | None, now: float, *, stretch: float) -> None:
-        """Send nothing more for so long, `stretch` times as long; `None` when nobody said how long."""
+    def paused(self, seconds: float | None, now: float, *, stretch: float, is_late: bool = False) -> None:
+        """Send nothing more for so long, `stretch` times as long; `None` when nobody said how long.
+
+        What is late belongs to a pause that goes on: it may lengthen that one, and is no other.
+        """
         usual: float = SHORTEST_PAUSE_SECONDS * 2 ** min(self._pauses, _MOST_DOUBLINGS)
         wait = min(usual if seconds is None else seconds, LONGEST_PAUSE_SECONDS)
         self._paused_until = max(self._paused_until, now + wait * stretch)
+        if is_late and self.recovering:
+            return
         self._pauses += 1
         self.epoch += 1
         self._window, self._trying = 1, 0

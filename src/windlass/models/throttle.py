@@ -116,8 +116,9 @@ class Throttle:
     def refused(self, slot: Slot, seconds: float | None = None) -> None:
         """The provider asked to slow down, and perhaps for how long. Refusals of what was sent together count once."""
         with self._lock:
-            if slot.epoch == self._flow.epoch or seconds is not None:
-                self._pause(seconds)
+            is_late = slot.epoch != self._flow.epoch
+            if not is_late or seconds is not None:
+                self._pause(seconds, is_late=is_late)
 
     def leave(self, slot: Slot, tokens: int | None = None) -> None:
         """The answer is over, however it went, and has used so many tokens, if anybody said."""
@@ -205,8 +206,9 @@ class Throttle:
 
     # -- under the lock ------------------------------------------------------------------------------------------------
 
-    def _pause(self, seconds: float | None) -> None:
-        self._flow.paused(seconds, self._clock.monotonic(), stretch=1 + _SPREAD * self._jitter())
+    def _pause(self, seconds: float | None, *, is_late: bool = False) -> None:
+        stretch = 1 + _SPREAD * self._jitter()
+        self._flow.paused(seconds, self._clock.monotonic(), stretch=stretch, is_late=is_late)
         self._changed()
 
     def _changed(self) -> None:

@@ -32,6 +32,7 @@ LOOK_SECONDS = 1.0
 _KEEP_ALIVE_SECONDS = 60.0
 _LARGE_BYTES = 1024 * 1024
 _CLOSING_SECONDS = 1.0
+_MOST_ADDRESSES = 256
 _HEADER_BYTES = 65536
 """How long the status line and each header may be: providers and their gateways are fond of long ones."""
 
@@ -46,6 +47,7 @@ class Pool:
         self._dialled = 0
         """How many connections were begun: a request during which none was, went out on an old one."""
         self._proxies: dict[str, str | None] = {}
+        self._addresses: dict[str, URL] = {}
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, socket_factory=self._dial)
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -87,13 +89,22 @@ class Pool:
     async def _send(self, url: str, headers: Mapping[str, str], body: bytes | None) -> aiohttp.ClientResponse:
         return await self._session.request(
             "GET" if body is None else "POST",
-            URL(url, encoded=url.isascii()),  # sent as it was written, because some providers have it signed
+            self._address(url),
             # A large body goes in pieces, so that others are not held up while it is written.
             data=body if body is None or len(body) < _LARGE_BYTES else BytesIO(body),
             headers=headers,
             allow_redirects=False,  # a key is for the one that it was given to
             proxy=self._proxy(url),
         )
+
+    def _address(self, url: str) -> URL:
+        """Taken apart once. Sent as it was written, because some providers have it signed."""
+        known = self._addresses.get(url)
+        if known is None:
+            if len(self._addresses) >= _MOST_ADDRESSES:
+                self._addresses.clear()
+            known = self._addresses[url] = URL(url, encoded=url.isascii())
+        return known
 
     def _dial(self, address: Any) -> socket.socket:
         self._dialled += 1

@@ -40,6 +40,8 @@ class SseReader:
 
     def rest(self) -> list[tuple[str, bytes]]:
         """What is left when the bytes are over: perhaps an event that nothing has closed, perhaps a torn one."""
+        if not self._pieces:
+            return []
         left = b"".join(self._pieces)
         self._pieces, self._size = [], 0
         event = _event(left)

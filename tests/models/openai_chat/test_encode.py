@@ -474,3 +474,15 @@ def test_the_same_list_of_tools_gives_the_same_bytes() -> None:
     tools = (ADD,)
     assert tools_of(tools, PROFILE) is tools_of(tools, PROFILE)
     assert bytes(tools_of([ADD], PROFILE)) == bytes(tools_of(tools, PROFILE))
+
+
+def test_ids_that_some_would_refuse_are_made_shorter_in_the_same_way_each_time():
+    long = "c" * 64
+    history = [
+        user("Go."),
+        Message("assistant", (ToolCall(long, "look", "{}"),)),
+        tool_message([ToolResult(long, "look", (Text("ok"),))]),
+    ]
+    _, call, result = body_of(Request(messages=history))["messages"]
+    assert call["tool_calls"][0]["id"] == result["tool_call_id"]
+    assert len(result["tool_call_id"]) <= 40

@@ -26,6 +26,8 @@ _UNSIGNED = "skip_thought_signature_validator"
 """What Gemini 3 takes for the signature of a call that it has not written."""
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_LONGEST_ID = 40
+"""Some refuse longer ones, though most do not."""
 _NINE = re.compile(r"[A-Za-z0-9]{9}").fullmatch
 
 
@@ -92,7 +94,11 @@ class Writer:
         return said
 
     def _id(self, call_id: str) -> str:
-        if not self._dialect.nine_letter_ids or _NINE(call_id):
+        if not self._dialect.nine_letter_ids:
+            return (
+                call_id if len(call_id) <= _LONGEST_ID else f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
+            )
+        if _NINE(call_id):
             return call_id
         number = int.from_bytes(hashlib.sha256(call_id.encode()).digest()[:8])
         letters: list[str] = []
