@@ -31,6 +31,35 @@ PROMISES: dict[str, str] = {
     "model:retry-is-told": "A retry waits as long as it is asked to, visibly, and takes back the words it had shown.",
     "model:failover-before-the-first-word": "A failover comes before the first word, and names every failure.",
     "model:call-ids": "Ids of calls are unique in their session and well formed, whatever the provider sends.",
+    # -- wires ---------------------------------------------------------------------------------------------------------
+    "wire:recordings": "Every recorded answer of a provider is understood, and says the same in pieces of any size.",
+    "wire:cut-off": "An answer that is cut off, after any byte, is never a finished message, and half a call is none.",
+    "wire:next-request": "What we send after a recorded exchange means what was really sent.",
+    "wire:rules": "Nothing is sent that breaks a rule of its provider, and what a provider took breaks none.",
+    "wire:any-two": "A session with tools, thinking and pictures moves from any wire to any other, and back.",
+    "wire:thinking": "Thinking goes back, byte for byte, to the model that wrote it, and to nobody else.",
+    "wire:notes": "What a model cannot take is told to it in a note, and never dropped in silence.",
+    "wire:usage": "Usage is what the provider has told: never made up, and exact only when all of it was told.",
+    "wire:errors": "Whatever a provider says instead of an answer is an error of ours, of the right kind.",
+    "wire:same-bytes": "A message is encoded once, and a conversation that has grown begins with the same bytes.",
+    "wire:schemas": "What is made of any schema breaks no rule of its provider, and takes all that fits the schema.",
+    "wire:one-tool": "One tool that a provider refuses is left out with a warning, and does not disable the model.",
+    "wire:json-tools": "A model that has no calls makes whole ones or none, in pieces of any size.",
+    "wire:real-server": "A server that nobody here wrote is spoken to by three wires, with tools and schemas.",
+    "wire:probe": "What a probe says about an endpoint is the truth, and is used when the model is opened.",
+    # -- keys and the network ------------------------------------------------------------------------------------------
+    "key:secret": "A key is in no error, even one that repeats it, no representation, and no request that a tap sees.",
+    "key:no-storm": "After a refusal a whole key waits; then one request goes first, and the others little by little.",
+    "key:shared": "The limits of a key hold for a whole process, first come, first served, and waiting is told.",
+    "key:what-to-set": "A missing key and an unknown name are told when a model is named, with what to set.",
+    "network:no-hang": "No answer is waited for without end: not one that does not begin, nor stops, nor only pings.",
+    "network:bounded": "An answer that is larger than is taken is left, also one that unpacks to more.",
+    "network:let-go": "Whoever stops listening closes the connection at once, and leaves nothing behind.",
+    # -- outputs, caches -----------------------------------------------------------------------------------------------
+    "output:value": "An output is a value of its type, or an error; the work is kept either way.",
+    "output:repair": "An answer that does not fit goes back with every problem, as often as was said and no more.",
+    "output:partial": "What is seen of an output while it is written is a part of what it becomes.",
+    "cache:prefix": "A request of a session begins with the one before it; what keeps it from that is named.",
     # -- a run ---------------------------------------------------------------------------------------------------------
     "run:cancel-anywhere": "A run can be cancelled anywhere: results are kept, the transcript is valid, nothing leaks.",
     "run:cancel-is-honest": "A call that a cancel cut off says that nobody knows, and one that never began says that.",
@@ -146,6 +175,29 @@ _UPKEEP = "tests/test_upkeep.py::test_"
 _SHUTDOWN = "tests/test_shutdown.py::test_"
 _REPLAY = "tests/test_replay.py::test_"
 _TRANSFER = "tests/test_transfer.py::test_"
+_CHAT = "tests/models/openai_chat/"
+_RESPONSES = "tests/models/openai_responses/"
+_ANTHROPIC = "tests/models/anthropic/"
+_GEMINI = "tests/models/gemini/"
+_BEDROCK = "tests/models/bedrock/"
+_RECORDED = "test_recordings.py::test_"
+_OVER_HTTP = "tests/wire/test_over_http.py::test_"
+_REAL = "tests/wire/test_real_server.py::test_"
+_ENDPOINT = "tests/models/test_endpoint.py::test_"
+_THROTTLE = "tests/models/test_throttle.py::test_"
+_FLOW = "tests/models/test_flow.py::test_"
+_SCHEMAS = "tests/models/test_schemas.py::test_"
+_REFUSAL = "tests/models/test_refusal.py::test_"
+_QUARANTINE = "tests/models/test_quarantine.py::test_"
+_OPENING = "tests/models/test_opening.py::test_"
+_JSON_REPLY = "tests/models/test_json_reply.py::test_"
+_PROBE = "tests/models/probe/"
+_HTTP = "tests/net/test_http.py::test_"
+_POOL = "tests/net/test_pool.py::test_"
+_TAP = "tests/net/test_tap.py::test_"
+_OUTPUT = "tests/test_output.py::test_"
+_PARTIAL = "tests/test_partial.py::test_"
+_CACHE = "tests/core/test_cache.py::test_"
 
 KEPT_BY: dict[str, tuple[str, ...]] = {
     "calls:one-result": (
@@ -212,6 +264,180 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "model:call-ids": (
         _LOOP + "a_malformed_call_id_is_replaced_and_the_providers_kept",
         _LOOP + "a_call_id_that_was_used_before_is_replaced",
+    ),
+    "wire:recordings": (
+        _CHAT + _RECORDED + "a_recorded_answer_is_understood_in_pieces_of_any_size",
+        _RESPONSES + _RECORDED + "a_recorded_answer_is_understood_however_it_is_cut_into_pieces",
+        _ANTHROPIC + _RECORDED + "a_recorded_answer_is_understood_however_it_is_cut_into_pieces",
+        _GEMINI + _RECORDED + "the_pieces_in_which_an_answer_arrived_make_no_difference",
+        _BEDROCK + _RECORDED + "a_recorded_answer_is_understood_however_it_is_cut_into_pieces",
+        _OVER_HTTP + "every_recording_comes_through_the_network_as_it_is",
+        _RESPONSES + "test_golden.py::test_a_stream_says_the_same_in_whatever_pieces_it_comes",
+        "tests/net/test_sse.py::test_events_do_not_depend_on_where_the_bytes_are_cut",
+    ),
+    "wire:cut-off": (
+        _CHAT + _RECORDED + "a_stream_that_is_cut_off_is_never_taken_for_a_whole_one",
+        _RESPONSES + _RECORDED + "a_recorded_answer_that_is_cut_off_anywhere_is_never_finished",
+        _ANTHROPIC + _RECORDED + "a_recorded_answer_that_is_cut_off_is_never_taken_for_a_whole_one",
+        _GEMINI + _RECORDED + "a_recorded_answer_that_is_cut_off_is_never_finished",
+        _BEDROCK + _RECORDED + "a_recorded_answer_that_is_cut_off_is_never_taken_for_a_whole_one",
+        _OVER_HTTP + "an_answer_that_is_cut_off_is_never_taken_for_a_whole_one",
+        _ENDPOINT + "an_answer_that_is_cut_is_never_taken_for_a_whole_one",
+        _GEMINI + "test_decode.py::test_half_a_call_is_never_told",
+    ),
+    "wire:next-request": (
+        _CHAT + _RECORDED + "the_next_request_is_the_one_that_was_recorded",
+        _RESPONSES + _RECORDED + "a_recorded_conversation_is_continued_by_us_as_it_was",
+        _ANTHROPIC + _RECORDED + "the_next_request_of_a_recorded_conversation_is_the_one_we_would_send",
+        _GEMINI + _RECORDED + "the_next_request_of_a_conversation_is_the_one_that_was_recorded",
+        _BEDROCK + _RECORDED + "the_next_request_of_a_recorded_conversation_is_the_one_we_would_send",
+    ),
+    "wire:rules": (
+        _CHAT + "test_encode.py::test_what_would_be_refused_is_not_sent",
+        _ANTHROPIC + "test_encode.py::test_a_call_without_a_result_is_not_sent",
+        _GEMINI + "test_encode.py::test_a_conversation_that_would_be_refused_is_not_sent",
+        _BEDROCK + "test_encode.py::test_a_call_without_a_result_is_not_sent",
+        _RESPONSES + "test_lint.py::test_a_conversation_that_would_be_refused_is_told",
+        _CHAT + _RECORDED + "what_was_accepted_is_accepted",
+        _RESPONSES + _RECORDED + "a_recorded_request_that_was_taken_breaks_no_rule",
+        _ANTHROPIC + _RECORDED + "a_recorded_request_that_was_accepted_breaks_no_rule",
+        _GEMINI + _RECORDED + "a_request_that_was_accepted_breaks_no_rule",
+        _BEDROCK + _RECORDED + "a_recorded_request_that_was_accepted_breaks_no_rule",
+    ),
+    "wire:any-two": ("tests/models/test_any_two_wires.py::test_a_session_moves_to_another_wire_and_back",),
+    "wire:thinking": (
+        _CHAT + "test_encode.py::test_blocks_of_reasoning_go_back_as_they_came_and_without_the_words",
+        _CHAT + "test_encode.py::test_nobody_gets_the_thinking_of_another",
+        _RESPONSES + "test_items.py::test_reasoning_comes_back_to_its_author_in_front_of_the_call_that_it_led_to",
+        _RESPONSES + "test_items.py::test_reasoning_of_another_model_is_dropped_and_its_marks_with_it",
+        _ANTHROPIC + "test_encode.py::test_thinking_goes_back_to_its_author_alone",
+        _GEMINI + "test_contents.py::test_the_author_gets_everything_back_where_it_was",
+        _GEMINI + "test_contents.py::test_nobody_else_gets_thoughts_and_signatures",
+        _BEDROCK + "test_encode.py::test_thinking_goes_back_to_its_author_alone",
+        "tests/models/test_think_tags.py::test_no_model_gets_its_thinking_back_as_something_that_it_said",
+    ),
+    "wire:notes": (
+        _CHAT + "test_encode.py::test_what_a_model_cannot_look_at_is_told_in_a_note",
+        _RESPONSES + "test_items.py::test_what_a_model_cannot_take_is_told_to_it",
+        _ANTHROPIC + "test_encode.py::test_what_the_model_cannot_take_is_told_in_a_note",
+        _GEMINI + "test_media.py::test_a_model_that_takes_nothing_is_told",
+        _BEDROCK + "test_encode.py::test_what_the_model_cannot_take_is_told_in_a_note",
+    ),
+    "wire:usage": (
+        _CHAT + "test_decode.py::test_nothing_is_made_up_when_no_usage_is_told",
+        _CHAT + "test_decode.py::test_usage_that_was_told_before_the_end_is_not_all_of_it",
+        _RESPONSES + "test_decode.py::test_usage_is_what_was_told_and_never_made_up",
+        _ANTHROPIC + "test_decode.py::test_usage_is_exact_only_when_all_of_it_was_told",
+        _GEMINI + "test_decode.py::test_usage_that_was_not_told_completely_is_never_called_exact",
+        _BEDROCK + "test_decode.py::test_an_answer_without_a_word_about_usage_says_nothing_about_it",
+    ),
+    "wire:errors": (
+        _REFUSAL + "any_answer_becomes_an_error_of_ours_of_bounded_length",
+        _REFUSAL + "every_recorded_error_is_classified",
+        _REFUSAL + "an_error_inside_a_stream_is_judged_by_what_it_says",
+        _ENDPOINT + "an_error_inside_a_stream_is_classified",
+        _ENDPOINT + "a_web_page_is_no_answer",
+    ),
+    "wire:same-bytes": (
+        "tests/models/test_memo.py::test_a_message_is_encoded_once_while_its_conversation_grows",
+        "tests/models/test_memo.py::test_what_comes_out_never_depends_on_what_was_asked_before",
+        _ANTHROPIC + "test_encode.py::test_each_message_is_encoded_once_and_marks_move_with_the_end",
+        _CHAT + "test_encode.py::test_the_same_list_of_tools_gives_the_same_bytes",
+    ),
+    "wire:schemas": (
+        _SCHEMAS + "what_is_made_of_any_schema_breaks_no_rule",
+        _SCHEMAS + "what_fits_a_schema_fits_what_is_made_of_it",
+        _SCHEMAS + "what_a_model_says_under_strictness_fits_a_schema_that_can_be_strict",
+        _SCHEMAS + "every_recorded_schema_is_compiled_without_breaking_a_rule",
+    ),
+    "wire:one-tool": (
+        _ENDPOINT + "one_tool_that_is_refused_is_left_out_and_told",
+        _QUARANTINE + "recorded_refusals_of_schemas_are_blamed_on_their_tool",
+        _QUARANTINE + "an_unrelated_error_leaves_all_tools_in",
+        _QUARANTINE + "a_tool_that_has_changed_is_tried_again",
+    ),
+    "wire:json-tools": (
+        _JSON_REPLY + "a_call_that_is_cut_off_anywhere_is_no_call",
+        _JSON_REPLY + "a_call_says_the_same_in_any_pieces",
+        "tests/models/test_json_tools.py::test_an_agent_calls_its_tools_and_answers",
+        "tests/models/test_local.py::test_an_agent_calls_its_tool_and_answers",
+    ),
+    "wire:real-server": (
+        _REAL + "a_reply_is_streamed_and_its_usage_told",
+        _REAL + "a_reply_is_held_to_a_schema",
+        _REAL + "an_agent_calls_its_tool_over_http",
+        _REAL + "it_keeps_the_contract_of_models",
+    ),
+    "wire:probe": (
+        _PROBE + "test_probe.py::test_what_is_learned_is_the_truth",
+        _PROBE + "test_probe.py::test_what_is_kept_is_used_when_the_model_is_opened",
+        _PROBE + "test_real_server.py::test_what_is_learned_of_a_real_server_is_the_truth",
+    ),
+    "key:secret": (
+        _ENDPOINT + "no_error_carries_the_key",
+        _ENDPOINT + "a_key_that_the_provider_repeats_is_not_told",
+        _ENDPOINT + "it_shows_neither_key_nor_password",
+        _OPENING + "a_key_is_in_no_representation_of_a_model",
+        _HTTP + "no_error_carries_the_key",
+        _HTTP + "a_redirect_is_an_answer_and_the_key_goes_nowhere_else",
+        _TAP + "headers_that_carry_keys_are_masked",
+        _TAP + "keys_and_passwords_in_addresses_are_masked",
+    ),
+    "key:no-storm": (
+        _THROTTLE + "after_a_refusal_the_line_goes_on_little_by_little",
+        _THROTTLE + "pauses_are_stretched_by_chance",
+        _FLOW + "after_a_pause_one_goes_first_and_each_answer_lets_two_more_go",
+        _FLOW + "refusals_of_what_was_sent_together_are_one_pause_as_long_as_the_longest_of_them",
+        _ENDPOINT + "a_rate_limit_holds_all_requests_of_the_key_and_says_so",
+    ),
+    "key:shared": (
+        _THROTTLE + "the_line_is_served_in_order",
+        _THROTTLE + "loops_of_several_threads_share_one_line",
+        _THROTTLE + "limits_of_an_address_hold_for_all_of_its_keys_also_for_those_in_use",
+        _THROTTLE + "whoever_waits_for_more_than_a_moment_is_told_why",
+        _ENDPOINT + "no_more_are_under_way_than_are_allowed",
+    ),
+    "key:what-to-set": (
+        _OPENING + "what_is_missing_is_named_with_what_to_set",
+        "tests/cli/test_models.py::test_every_provider_is_a_line_that_says_what_to_set",
+    ),
+    "network:no-hang": (
+        _HTTP + "an_answer_that_does_not_begin_is_given_up",
+        _HTTP + "an_answer_that_stops_in_the_middle_is_given_up",
+        _POOL + "a_silence_ends_the_answer_when_its_time_is_up",
+        _ENDPOINT + "pings_alone_do_not_keep_an_answer_alive",
+    ),
+    "network:bounded": (
+        _HTTP + "an_endless_answer_is_left",
+        _HTTP + "a_body_that_unpacks_to_more_than_is_taken_is_left",
+        _ENDPOINT + "an_event_that_is_too_large_is_not_worth_asking_again",
+        _ENDPOINT + "an_endless_refusal_is_read_in_part",
+    ),
+    "network:let-go": (
+        _ENDPOINT + "whoever_stops_listening_closes_the_connection_and_frees_the_slot",
+        _HTTP + "cancelling_closes_the_connection_and_leaves_nothing_behind",
+        _HTTP + "many_at_once_leave_no_task_and_no_file_open",
+        _HTTP + "a_process_that_ends_with_open_connections_ends_quietly",
+    ),
+    "output:value": (
+        _OUTPUT + "types_of_every_kind_are_made",
+        _OUTPUT + "a_model_that_never_gets_there_fails_with_its_work_kept",
+        _OUTPUT + "an_answer_that_was_cut_off_is_no_output",
+        _OUTPUT + "what_a_schema_cannot_say_is_checked_when_the_tool_is_called",
+    ),
+    "output:repair": (
+        _OUTPUT + "an_answer_that_does_not_fit_goes_back_with_every_problem",
+        _OUTPUT + "how_often_it_is_told_so_can_be_chosen",
+    ),
+    "output:partial": (
+        _OUTPUT + "the_output_is_seen_while_it_is_written",
+        _PARTIAL + "whatever_the_pieces_the_whole_value_is_seen_in_the_end",
+        _PARTIAL + "text_that_is_no_json_never_raises",
+    ),
+    "cache:prefix": (
+        _CACHE + "a_run_that_only_adds_has_a_stable_prefix",
+        _CACHE + "an_outcome_says_what_spoiled_the_cache",
+        _CACHE + "the_first_message_that_differs_is_named",
     ),
     "run:cancel-anywhere": (
         _CANCEL + "a_run_can_be_cancelled_anywhere",

@@ -1,9 +1,15 @@
 """Thinking that is shown in the text as well."""
 
+import pytest
+
 from windlass import Agent, Settings
 from windlass.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from windlass.core.message import Message, Text, Thinking, ToolCall, Usage
-from windlass.core.model import assemble
+from windlass.core.model import Request, assemble
+from windlass.models.catalog import WireName
+from windlass.models.memo import Memo
+from windlass.models.opening import wire_of
+from windlass.models.profile import Profile
 from windlass.models.think_tags import ThinkTags, tagged, thinking_aloud, untagged
 from windlass.testing import Reply, ScriptedModel
 
@@ -47,9 +53,26 @@ def test_a_reply_that_is_told_whole_has_the_tags_as_well() -> None:
 
 
 def test_the_tags_can_be_taken_away_again() -> None:
-    message = tagged(Message("assistant", (Thinking("Hm."), Text("Yes."))))
-    assert untagged(message.text, [Thinking("Hm.")]) == "Yes."
-    assert untagged("<think>of others</think>", [Thinking("Hm.")]) == "<think>of others</think>"
+    silent = Message(
+        "assistant", (Thinking("Hm."), Text("Yes.", "signed"), Thinking("Well."), ToolCall("1", "f", "{}"))
+    )
+    assert untagged(tagged(silent)) == silent
+    assert untagged(silent) is silent
+
+
+def test_tags_that_are_not_ours_stay() -> None:
+    theirs = Message("assistant", (Thinking("Hm."), Text("<think>of others</think>")))
+    assert untagged(theirs) == theirs
+    question = Message("user", (Text("<think>Hm.</think>\n\n"),))
+    assert untagged(question) is question
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "bedrock", "gemini", "openai_chat", "openai_responses"])
+def test_no_model_gets_its_thinking_back_as_something_that_it_said(wire: WireName) -> None:
+    reply = tagged(Message("assistant", (Thinking("Hm."), Text("Yes."))))
+    request = Request(messages=[Message("user", (Text("Well?"),)), reply, Message("user", (Text("Sure?"),))])
+    body = wire_of(wire).encode(request, Profile(provider="other", model="m"), Memo()).body
+    assert (b"Yes." in body, b"Hm." in body) == (True, False)
 
 
 async def test_whoever_asks_for_it_is_shown_the_thinking_in_the_text() -> None:

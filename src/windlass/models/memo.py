@@ -15,6 +15,8 @@ from windlass.core.error import BadRequest
 from windlass.core.message import Message
 from windlass.core.plain import to_jsonable
 
+from .think_tags import untagged
+
 Item: TypeAlias = Mapping[str, Any]
 """One element of the wire's list of messages."""
 
@@ -89,7 +91,7 @@ class Memo:
         _cut(kept, shared)
         state = kept.states[-1] if kept.states else rules.begin()
         for message in messages[shared:]:
-            items = items_of(message)
+            items = items_of(untagged(message))
             for item in items:
                 state = rules.step(state, item)
             piece = b",".join([encoded(item) for item in items])

@@ -1,7 +1,7 @@
 """Thinking shown in the text as well, between `<think>` and `</think>`: what `Settings.reasoning_in_text` asks for.
 
-Pure. Above: `endpoint.py`, for what comes; wires, for what goes. Below: `core`. The thinking itself stays where it is:
-whoever looks at the parts of a message finds both, and no model gets its thinking back as something that it said.
+Pure. Above: `opening.py`, for what comes; `memo.py`, for what goes. Below: `core`. The thinking itself stays where it
+is: whoever looks at the parts of a message finds both, and no model gets its thinking back as something that it said.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -69,9 +69,18 @@ def tagged(message: Message) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def untagged(text: str, thoughts: Iterable[Thinking]) -> str:
-    """What was said, without the thinking that was shown in it."""
-    if _OPEN in text:
-        for thought in thoughts:
-            text = text.replace(f"{_OPEN}{thought.text}{_CLOSE}", "", 1)
+def untagged(message: Message) -> Message:
+    """A message without the thinking that was shown in its text; the very same one when there was none."""
+    if message.role != "assistant" or not any(type(part) is Text and _OPEN in part.text for part in message.parts):
+        return message
+    thoughts = [f"{_OPEN}{part.text}{_CLOSE}" for part in message.parts if isinstance(part, Thinking)]
+    parts = [
+        replace(part, text=_without(part.text, thoughts)) if type(part) is Text else part for part in message.parts
+    ]
+    return replace(message, parts=tuple([part for part in parts if not (type(part) is Text and not part.text)]))
+
+
+def _without(text: str, thoughts: Iterable[str]) -> str:
+    for thought in thoughts:
+        text = text.replace(thought, "", 1)
     return text

@@ -46,6 +46,7 @@ def test_a_recorded_answer_is_understood_however_it_is_cut_into_pieces(exchange:
         assert (message.provider, message.model) == (PROFILE.provider, PROFILE.model)
 
 
+@pytest.mark.faults
 @each_exchange(API, where=lambda exchange: exchange.ok)
 def test_a_recorded_answer_that_is_cut_off_is_never_taken_for_a_whole_one(exchange: Exchange) -> None:
     expected = Oracle(exchange)

@@ -165,6 +165,7 @@ def test_recorded_reasons_to_stop_are_told(exchange):
     assert message.stop == (StopReason.TOOL_USE if message.tool_calls and expected == "stop" else expected)
 
 
+@pytest.mark.faults
 @each_exchange(API, where=has_answer)
 def test_a_recorded_answer_that_is_cut_off_is_never_finished(exchange):
     data, profile = exchange.data, profile_of(exchange)

@@ -1,6 +1,5 @@
 """Recorded traffic of this wire: what was answered is understood, what was sent next is what we would send."""
 
-import copy
 import random
 from typing import Any
 
@@ -16,7 +15,17 @@ from tests.models.openai_chat.reading import (
     settings_of,
     tools_of,
 )
-from tests.wire.recordings import Exchange, Recording, Skipped, chunked, cuts, each_exchange, each_recording, recordings
+from tests.wire.recordings import (
+    Exchange,
+    Recording,
+    Skipped,
+    chunked,
+    copied,
+    cuts,
+    each_exchange,
+    each_recording,
+    recordings,
+)
 from windlass.core.error import (
     AuthFailed,
     BadRequest,
@@ -127,10 +136,8 @@ def test_a_stream_that_is_cut_off_is_never_taken_for_a_whole_one(exchange: Excha
 
 def cut_off(decoder: ChatDecoder) -> Message | None:
     """What a decoder makes of the end of the bytes at this place; nothing when it says that there is more to come."""
-    said = decoder._said  # what was said does not change, and copying it would take most of the time
-    clone = copy.deepcopy(decoder, {id(said): list(said), id(decoder._profile): decoder._profile})
     try:
-        events = [*said, *clone.end()]
+        events = [*decoder._said, *copied(decoder).end()]
     except ReplyCutOff:
         return None
     assert isinstance(events[-1], ReplyFinished)

@@ -16,7 +16,6 @@ from windlass.models.attachment import note, opened
 from windlass.models.memo import encoded
 from windlass.models.naming import tool_name
 from windlass.models.profile import Profile
-from windlass.models.think_tags import untagged
 
 from .content import item_of, said_by_user, shown, text_item
 from .details import DETAILS
@@ -55,7 +54,7 @@ class Writer:
 
     def _assistant(self, message: Message) -> Sequence[dict[str, Any]]:
         calls = message.tool_calls
-        text = untagged("".join([_words(part) for part in message.parts]), _thoughts(message))
+        text = "".join([_words(part) for part in message.parts])
         if not (calls or text.strip()):
             return ()
         item: dict[str, Any] = {"role": "assistant"}
@@ -71,7 +70,7 @@ class Writer:
 
     def _echo(self, message: Message, item: dict[str, Any]) -> None:
         """Give the model its thinking back: its blocks as they came, or else the words of it."""
-        thoughts = _thoughts(message)
+        thoughts = [part for part in message.parts if isinstance(part, Thinking)]
         blocks = [block for thought in thoughts for block in thought.details.get(DETAILS, ())]
         words = "".join([thought.text for thought in thoughts])
         if blocks:
@@ -145,10 +144,6 @@ _FAILED: Mapping[Status, str] = {
     status: f"[{str(status).replace('_', ' ')}]" for status in Status if status is not Status.OK
 }
 """What is said before the words of a result that is none: this wire has no other way to mark it."""
-
-
-def _thoughts(message: Message) -> list[Thinking]:
-    return [part for part in message.parts if isinstance(part, Thinking)]
 
 
 def _words(part: Part) -> str:
