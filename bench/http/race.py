@@ -42,7 +42,8 @@ def figures(effort: Effort) -> Iterator[Figure]:
         for key, name, budget, explanation in KINDS:
             yield _figure(name, key, ours[key], explanation, budget=budget, ratio=ours[key] / hand[key])
             yield _figure(f"{name}: by hand", key, hand[key], HAND)
-        yield from _others(sizes, hand)
+        if effort is not QUICK:
+            yield from _others(sizes, hand)
     finally:
         assert server.stdin is not None
         server.stdin.close()

@@ -48,6 +48,14 @@ EXPECTED = [
     "bytes on disk with 100 forks",
     "search over 10,000 messages",
     "bytes on disk with the search index",
+    "HTTP tool turn, at turn 10",
+    "HTTP tool turn, at turn 10: by hand",
+    "HTTP tool turn, at turn 50",
+    "HTTP tool turn, at turn 50: by hand",
+    "HTTP delta to a handler",
+    "HTTP delta to a handler: by hand",
+    "200 sessions of 5 tool turns at once",
+    "200 sessions of 5 tool turns at once: by hand",
 ]
 
 

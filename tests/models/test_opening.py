@@ -19,6 +19,8 @@ from windlass.models.endpoint import Endpoint
 from windlass.models.opening import listing_of
 from windlass.models.profiles import KeptProfile, keep_profile
 from windlass.models.throttle import Throttle
+from windlass.net.http import Http
+from windlass.net.tap import tapped
 
 
 @pytest.fixture(autouse=True)
@@ -158,6 +160,31 @@ def test_what_a_probe_has_learned_is_used(endpoint):
     wire, profile, _ = endpoint("ollama:small")
     assert (wire, profile.tools, profile.context_tokens) == ("openai_responses", "json", 2048)
     assert endpoint("ollama:small", profile={"context_tokens": 1024})[1].context_tokens == 1024
+
+
+async def test_whoever_wants_to_sees_what_is_sent_and_what_comes():
+    class Look:
+        def __init__(self):
+            self.requests, self.statuses, self.lines = [], [], []
+
+        def on_request(self, exchange):
+            self.requests.append(exchange)
+
+        def on_answer(self, exchange, status, headers):
+            self.statuses.append(status)
+
+        def on_line(self, exchange, line):
+            self.lines.append(line)
+
+    look = Look()
+    said = sse({"choices": [{"delta": {"content": "Ready."}, "finish_reason": "stop"}]}, "[DONE]")
+    async with Playback([Reply(said, headers={"content-type": "text/event-stream"})]) as server:
+        model = open_model(f"{server.base_url}/v1#m", api_key="a-secret-key", transport=tapped(Http(), look))
+        told = [event async for event in model.stream(Request(messages=(user("Are you?"),)))]
+    assert told[0] == TextDelta("Ready.")
+    assert b"Are you?" in look.requests[0].body
+    assert "a-secret-key" not in str(look.requests)
+    assert (look.statuses, look.lines[-2:]) == ([200], [b"data: [DONE]\n", b"\n"])
 
 
 def test_a_throttle_of_its_own_takes_the_place_of_the_shared_one(endpoint):

@@ -11,6 +11,8 @@ from windlass.core.error import ConfigError
 from windlass.core.model import Model, Price, info_of
 
 if TYPE_CHECKING:
+    from windlass.net.transport import Transport
+
     from .availability import Offer
     from .catalog import WireName
     from .throttle import Throttle
@@ -40,15 +42,24 @@ def open_model(
     attempts: int | None = None,
     profile: Mapping[str, Any] | None = None,
     throttle: "Throttle | None" = None,
+    transport: "Transport | None" = None,
 ) -> Model:
     """The model of this name, or the model itself. Raises `ConfigError` when it is neither.
 
     A name is `provider:model` or `provider/model`; a provider alone means its usual model, and `https://host/v1#model`
     any address that speaks chat completions. `api_key` and `base_url` take the place of what the environment says,
     `attempts` is how often a request is made when an error may pass, `profile` has fields of a `Profile` that you know
-    better than the catalogue, and `throttle` limits of its own, in place of those that all models with one key share.
+    better than the catalogue, `throttle` limits of its own, in place of those that all models with one key share, and
+    `transport` a way of its own to the network: other deadlines, or somebody who looks at what is sent.
     """
-    options = _options(api_key=api_key, base_url=base_url, attempts=attempts, profile=profile, throttle=throttle)
+    options = _options(
+        api_key=api_key,
+        base_url=base_url,
+        attempts=attempts,
+        profile=profile,
+        throttle=throttle,
+        transport=transport,
+    )
     given: Any = spec
     if not isinstance(given, str):
         return _itself(given, options)

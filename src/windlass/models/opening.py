@@ -48,6 +48,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Fields of a `Profile` that are known better."""
     throttle: Any = None
     """A `Throttle`, instead of the one that all models with this key share."""
+    transport: Any = None
+    """A `Transport`, instead of the one that all models share: `Http(Deadlines(…))`, or `tapped(Http(), …)`."""
 
     def __post_init__(self) -> None:
         for name in ("api_key", "base_url"):
@@ -119,7 +121,9 @@ def assembled(provider: Provider, model: str, url: str, auth: Auth, options: Opt
     profile = _profile(provider, model, url, {**(kept.profile if kept else {}), **options.profile})
     wire = kept.wire if kept else provider.wire
     base = base_for(url, wire)
-    opened: Model = Endpoint(wire_of(wire), profile, base_url=base, auth=auth, throttle=options.throttle)
+    opened: Model = Endpoint(
+        wire_of(wire), profile, base_url=base, auth=auth, throttle=options.throttle, transport=options.transport
+    )
     if profile.tools == "json":
         from .json_tools import json_tools
 

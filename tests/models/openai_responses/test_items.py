@@ -11,6 +11,7 @@ from windlass.core.message import (
     Document,
     Image,
     Message,
+    Part,
     Status,
     Text,
     Thinking,
@@ -256,7 +257,7 @@ def test_a_document_of_plain_words_is_read_to_a_model_that_takes_no_documents() 
 
 def test_sound_and_film_are_sent_to_a_model_that_takes_them() -> None:
     profile = Profile(provider="p", model="m", audio=True, video=True)
-    shown = [Audio(data=b"x", media_type="audio/mpeg"), Video(url="https://example.com/a")]
+    shown: list[Part] = [Audio(data=b"x", media_type="audio/mpeg"), Video(url="https://example.com/a")]
     sound, film = items([user(shown)], profile)[0]["content"]
     assert sound == {"type": "input_audio", "input_audio": {"data": "eA==", "format": "mp3"}}
     assert film == {"type": "input_file", "file_url": "https://example.com/a"}

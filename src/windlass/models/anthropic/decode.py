@@ -145,7 +145,7 @@ class MessagesDecoder:
     def _take(self, name: str, told: bytes, events: list[ModelEvent]) -> None:
         try:
             event = _decode_event(told)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             if told == _DONE:
                 return
             event = self._read_leniently(told)
@@ -170,7 +170,7 @@ class MessagesDecoder:
         """An event with something in it that should not be there, without it."""
         try:
             raw: Any = _decode(told)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             shown = excerpt(told.decode("utf-8", "replace"), 200)
             raise ReplyCutOff(f"{self._profile.provider} said {shown} in a stream; asking again may help") from None
         kept: dict[str, Any] = _fitting(raw, _Event)
@@ -266,7 +266,7 @@ class MessagesDecoder:
     def _take_whole(self, body: bytes, events: list[ModelEvent]) -> None:
         try:
             message: Any = _decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # it was torn
         told = mapping(message)
         if not isinstance(told.get("content"), list):
@@ -280,7 +280,7 @@ class MessagesDecoder:
 def _is_json(told: bytes) -> bool:
     try:
         _decode(told)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 
@@ -310,5 +310,5 @@ def _input(told: str) -> Any:
     """What a tool of the provider was given; text that is no JSON is kept as it is."""
     try:
         return _decode(told) if told else {}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {"_raw": told}

@@ -115,7 +115,7 @@ class ConverseDecoder:
         if frame.name == "contentBlockDelta" and not self._blocks and b'"text"' in frame.payload:
             try:
                 told = _decode_text(frame.payload)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 pass
             else:
                 if told.delta.text:
@@ -126,7 +126,7 @@ class ConverseDecoder:
     def _take_untyped(self, frame: Frame, events: list[ModelEvent]) -> None:
         try:
             told = mapping(_decode(frame.payload or b"{}"))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ReplyCutOff(f"{self._profile.provider} sent a {frame.name!r} that is no JSON") from None
         index = count(told.get("contentBlockIndex"))
         match frame.name:
@@ -202,7 +202,7 @@ class ConverseDecoder:
     def _take_whole(self, body: bytes, events: list[ModelEvent]) -> None:
         try:
             told = mapping(_decode(body))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # it was torn
         message = mapping(mapping(told.get("output")).get("message"))
         if not isinstance(message.get("content"), list):
@@ -240,5 +240,5 @@ def _input(told: str) -> Any:
     """What a tool of the provider was given; text that is no JSON is kept as it is."""
     try:
         return _decode(told)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {"_raw": told}
