@@ -10,10 +10,6 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-RESUMED := tests/core/test_loop.py tests/core/test_loop_calls.py tests/core/test_loop_cancel.py \
-	tests/core/test_loop_limits.py tests/core/test_loop_permission.py tests/core/test_run.py tests/core/test_effect.py \
-	tests/core/test_proceed.py tests/core/test_question.py tests/test_agent.py tests/test_driver.py tests/test_output.py tests/test_session.py \
-	tests/test_session_keeping.py tests/test_shutdown.py tests/test_stream.py tests/test_transfer.py tests/test_replay.py
 PROMPT ?= What is 17 * 23? Use the calculator.
 
 .PHONY: help
@@ -51,14 +47,7 @@ lint: env ## ruff, mypy and basedpyright (both strict), import-linter
 
 .PHONY: unit
 unit: env ## the tests on the interpreter of .venv, and all branches of windlass.core covered
-	@echo "unit: the tests on $$($(BIN)/python --version), with the branches of windlass.core counted"
-	@$(BIN)/coverage run -m pytest -q -m "not budget" --ignore=tests/faults --ignore=tests/stores
-	@$(BIN)/coverage report
-	@echo "unit: the same runs, thrown away after every append and taken up from the log"
-	@WINDLASS_ALWAYS_RESUME=1 $(BIN)/python -m pytest -q $(RESUMED)
-	@echo "unit: stores, searches for faults and budgets, without the weight of counting"
-	@$(BIN)/python -m pytest -q tests/faults tests/stores
-	@$(BIN)/python -m pytest -q -m budget
+	@scripts/test-here
 
 .PHONY: others
 others: env ## the tests on each other installed Python from 3.11 on

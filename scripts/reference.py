@@ -47,7 +47,14 @@ PAGES = (
         "runs.md",
         "Runs, outcomes and engines",
         "How a run ends, and what authors of engines see of it.",
-        ("windlass.core.run", "windlass.core.loop", "windlass.core.proceed", "windlass.output", "windlass.core.cache"),
+        (
+            "windlass.core.outcome",
+            "windlass.core.run",
+            "windlass.core.loop",
+            "windlass.core.proceed",
+            "windlass.output",
+            "windlass.core.cache",
+        ),
         ("windlass.core.mailbox.Mailbox", "windlass.core.fold.State", "windlass.core.cache.PrefixChange"),
     ),
     Page(

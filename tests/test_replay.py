@@ -50,8 +50,8 @@ from windlass.core.event import (
     UsageReported,
 )
 from windlass.core.message import Image, Status, Text, Thinking, assistant
+from windlass.core.outcome import Outcome
 from windlass.core.permission import Grants, later
-from windlass.core.run import Outcome
 from windlass.core.stop import max_turns
 from windlass.replaying.diff import told
 from windlass.replaying.replay import Divergence, Source, replay

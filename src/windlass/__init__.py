@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from .core.model import Price as Price
     from .core.model import Request as Request
     from .core.model import Settings as Settings
+    from .core.outcome import Outcome as Outcome
     from .core.permission import Grants as Grants
     from .core.permission import PermissionRequest as PermissionRequest
     from .core.permission import Permissions as Permissions
@@ -77,7 +78,6 @@ if TYPE_CHECKING:
     from .core.proceed import auto_continue as auto_continue
     from .core.run import Accepted as Accepted
     from .core.run import Again as Again
-    from .core.run import Outcome as Outcome
     from .core.run import Run as Run
     from .core.stop import Halt as Halt
     from .core.stop import Limits as Limits
@@ -300,6 +300,7 @@ _HOMES = {
         "Request",
         "Settings",
     ),
+    ".core.outcome": ("Outcome",),
     ".core.permission": (
         "Grants",
         "PermissionRequest",
@@ -316,7 +317,6 @@ _HOMES = {
     ".core.run": (
         "Accepted",
         "Again",
-        "Outcome",
         "Run",
     ),
     ".core.stop": (

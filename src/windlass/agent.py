@@ -17,8 +17,9 @@ from .core.loop import react
 from .core.mailbox import DrainMode
 from .core.message import Content, Message
 from .core.model import Model, Settings
+from .core.outcome import Outcome
 from .core.permission import Gate
-from .core.run import Accept, Compact, Engine, Outcome, Shape
+from .core.run import Accept, Compact, Engine, Shape
 from .core.stop import GUARDRAILS, Guardrail, Limits, StopCondition
 from .core.store import Hit, Narrowed, Store
 from .core.tool import Tool

@@ -27,9 +27,10 @@ from .core.loop import ended, execute, react
 from .core.mailbox import ANSWER, CANCEL, Mailbox
 from .core.message import Message, Status, ToolCall
 from .core.model import info_of
+from .core.outcome import Outcome
 from .core.permission import Gate, Grant, Permissions
 from .core.plain import clean
-from .core.run import CancelMode, Engine, Forgotten, Outcome, Run
+from .core.run import CancelMode, Engine, Forgotten, Run
 from .core.stop import steps_of
 from .core.store import Lease, Log, Post, Store, events_of, insisted, wait_through
 from .core.toolbox import Toolbox

@@ -7,7 +7,7 @@ from .core.error import WindlassError
 from .core.event import RunEnded
 from .core.fold import Past
 from .core.message import Message
-from .core.run import Outcome, OutcomeStatus
+from .core.outcome import Outcome, OutcomeStatus
 
 
 def retold(session_id: str, messages: Sequence[Message], past: Past, ended: RunEnded) -> Outcome[Any]:

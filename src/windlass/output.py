@@ -16,8 +16,9 @@ from .core.definitions import hoisted
 from .core.error import ConfigError, InvalidOutput, ToolError
 from .core.message import Message, Status, ToolCall
 from .core.model import ModelInfo, OutputMode, OutputSpec
+from .core.outcome import Outcome
 from .core.problem import Invalid, Problem
-from .core.run import Accept, Accepted, Again, Engine, Outcome, Run
+from .core.run import Accept, Accepted, Again, Engine, Run
 from .core.schema import convert, for_type
 from .core.tool import Tool, tool_from_schema
 from .core.toolbox import Toolbox

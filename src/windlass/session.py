@@ -20,10 +20,11 @@ from .core.inbox import INBOX, InboxItem, items_of, resolution
 from .core.loop import direct
 from .core.mailbox import ANSWER, CANCEL, FOLLOW_UP, STEER, answer_name, letter
 from .core.message import Content, Message, ToolCall, ToolResult
+from .core.outcome import Outcome
 from .core.plain import clean, to_jsonable, to_text
 from .core.question import stated
 from .core.redact import redacted
-from .core.run import CancelMode, Outcome
+from .core.run import CancelMode
 from .core.store import (
     Hit,
     Lease,

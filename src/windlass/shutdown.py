@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import msgspec
 
 from .core.error import UsageError
-from .core.run import Engine, Outcome, Run
+from .core.outcome import Outcome
+from .core.run import Engine, Run
 
 if TYPE_CHECKING:
     from .agent import Agent

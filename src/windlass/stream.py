@@ -16,8 +16,9 @@ from .core.event import (
     TurnStarted,
     WatcherDropped,
 )
+from .core.outcome import Outcome
 from .core.plain import words_of
-from .core.run import CancelMode, Outcome
+from .core.run import CancelMode
 from .output import TOOL, Output
 from .partial import PartialJson
 

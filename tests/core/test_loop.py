@@ -42,7 +42,8 @@ from windlass.core.event import (
 from windlass.core.loop import react
 from windlass.core.message import Message, StopReason, Text, ToolCall, Usage, user
 from windlass.core.model import ModelInfo, Request, Settings
-from windlass.core.run import Accepted, Again, Outcome, Run
+from windlass.core.outcome import Outcome
+from windlass.core.run import Accepted, Again, Run
 from windlass.core.stop import Halt, Nudge, Step, repeated_calls
 from windlass.core.tool import ToolOutput
 from windlass.core.wrap import failover, retried

@@ -12,7 +12,7 @@ from tests.transcript import assert_valid
 from windlass import Agent, Limits, Skip, ToolContext, after, before, tool, tool_from_schema
 from windlass.core.event import ErrorRaised, MessageAdded, ToolFinished, ToolProgress, ToolsChanged, ToolStarted
 from windlass.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, flatten
-from windlass.core.run import Outcome
+from windlass.core.outcome import Outcome
 from windlass.core.tool import ToolOutput
 from windlass.testing import Recorder, Reply, ScriptedModel, call, calls
 

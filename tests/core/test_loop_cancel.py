@@ -23,7 +23,8 @@ from windlass.core.event import (
     ToolStarted,
 )
 from windlass.core.message import Status
-from windlass.core.run import PATIENCE_SECONDS, Outcome
+from windlass.core.outcome import Outcome
+from windlass.core.run import PATIENCE_SECONDS
 from windlass.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
 
 

@@ -15,7 +15,8 @@ from windlass.core.event import Custom, ErrorRaised, MessageAdded, ModelRequeste
 from windlass.core.loop import act, react, turn
 from windlass.core.message import Usage, user
 from windlass.core.model import Price
-from windlass.core.run import Again, Outcome, Run
+from windlass.core.outcome import Outcome
+from windlass.core.run import Again, Run
 from windlass.testing import FakeClock, Recorder, Reply, ScriptedModel, call
 
 

@@ -30,7 +30,8 @@ from windlass.core.event import (
 )
 from windlass.core.message import Message, StopReason, Text, ToolCall, ToolResult, assistant, user
 from windlass.core.model import Model, Request
-from windlass.core.run import Accepted, Outcome
+from windlass.core.outcome import Outcome
+from windlass.core.run import Accepted
 from windlass.core.store import Store
 from windlass.core.tool import Tool
 from windlass.core.wrap import after, around, before, failover, retried

@@ -18,7 +18,7 @@ from tests.transcript import assert_valid
 from windlass.core.event import Entry, RunResumed, ToolFinished
 from windlass.core.fold import fold
 from windlass.core.message import Status, ToolResult
-from windlass.core.run import Outcome
+from windlass.core.outcome import Outcome
 from windlass.stores.sqlite.store import SqliteStore
 
 ENOUGH_SECONDS = 10.0

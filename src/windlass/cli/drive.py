@@ -16,8 +16,8 @@ from windlass.agent import Agent
 from windlass.core.error import WindlassError
 from windlass.core.event import Event, QuestionAsked
 from windlass.core.fold import fold
+from windlass.core.outcome import Outcome
 from windlass.core.permission import Gate, Grants, Permissions, allow_all, later
-from windlass.core.run import Outcome
 from windlass.override import Overrides
 from windlass.session import Session
 from windlass.toolkits.basics import basics

@@ -13,7 +13,7 @@ from .screen import Screen, json_line, visible
 
 if TYPE_CHECKING:
     from windlass.agent import Agent
-    from windlass.core.run import Outcome
+    from windlass.core.outcome import Outcome
     from windlass.replaying.replay import Divergence, Replayed
 
 DIVERGED = 1

@@ -45,9 +45,10 @@ from .event import (
 from .mailbox import Delivery
 from .message import Message, Status, StopReason, ToolCall, ToolResult, user
 from .model import Request, assemble, is_empty, sound
+from .outcome import Outcome
 from .plain import words_of
 from .question import Suspended
-from .run import Accepted, Again, Engine, Outcome, Run, Shape
+from .run import Accepted, Again, Engine, Run, Shape
 from .stop import Guardrail, Halt, Nudge, Step, holds
 from .store import wait_through
 

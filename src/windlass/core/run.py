@@ -8,15 +8,15 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from . import check
-from .cache import CacheReport, PrefixWatch
+from .cache import PrefixWatch
 from .clock import Clock, Timer
-from .error import OutOfBudget, UsageError, WindlassError
+from .error import OutOfBudget, WindlassError
 from .event import (
     CancelRequested,
     Entry,
@@ -24,7 +24,6 @@ from .event import (
     Event,
     ModelEvent,
     ModelRequested,
-    QuestionAsked,
     TextDelta,
     ToolProgress,
 )
@@ -32,8 +31,9 @@ from .fanout import Fanout
 from .fold import State, View
 from .inbox import reminder
 from .mailbox import Mailbox
-from .message import Message, Usage
+from .message import Message
 from .model import Model, OutputSpec, Request, Settings, ToolSpec, info_of
+from .outcome import Outcome, OutcomeStatus
 from .permission import Gate
 from .plain import to_jsonable, words_of
 from .stop import Guardrail, Limits, StopCondition
@@ -43,71 +43,14 @@ from .toolbox import Toolbox
 
 logger = logging.getLogger("windlass")
 
-T = TypeVar("T")
-
 PATIENCE_SECONDS = 5.0
 """How long a cancelled run may take to end before it is left behind."""
 
-OutcomeStatus: TypeAlias = Literal["done", "stopped", "limit", "waiting", "cancelled", "failed", "parked"]
 CancelMode: TypeAlias = Literal["now", "after_tools", "after_turn"]
 """At once; when the calls that run now have their results; or when the reply and all its calls are settled."""
 
 Shape: TypeAlias = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
 """What the model sees of a conversation. A pure view: what it returns is sent, and never kept."""
-
-
-class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
-    """How a run ended, with all its work. A limit, a cancel or a failure is an outcome too, never a loss."""
-
-    status: OutcomeStatus
-    """`done`, or one of the other ways to end."""
-    reason: str = ""
-    """Why it ended, when not simply done: `max_turns`, `token_budget`, `max_cost`, `budget`, `timeout`,
-    `max_tool_calls`, `stop_condition`, `terminated`, `repeat`, `mistakes`, `length`, `content_filter`, the name of an
-    error, …"""
-    text: str = ""
-    """The words of the last message of the model."""
-    message: Message | None = None
-    """The last message of the model; when it was cut off, what had come of it."""
-    new_messages: Sequence[Message] = ()
-    """What this run has added to the conversation, the prompt included."""
-    messages: Sequence[Message] = ()
-    """The whole conversation."""
-    output: T | None = None
-    """The validated output, when a type was asked for."""
-    usage: Usage = Usage()
-    """Tokens of this run."""
-    cost_usd: float | None = None
-    """What they cost; `None` when the model's price is not known."""
-    cache: CacheReport = CacheReport()
-    """How the provider's prompt cache was used, and what kept it from being used."""
-    steps: int = 0
-    """How many turns the model had."""
-    run_id: str = ""
-    session_id: str = ""
-    error: Exception | None = None
-    """What went wrong, when the status is `failed`."""
-    questions: tuple[QuestionAsked, ...] = ()
-    """What has to be answered first, when the status is `waiting`: by `session.answer`, then `session.resume`."""
-
-    @property
-    def value(self) -> T:
-        """The validated output. Raises when there is none, as `unwrap` does."""
-        if self.output is None:
-            self.unwrap()
-            how = f"{self.status!r}{f', {self.reason}' if self.reason else ''}"
-            message = f"this run has no output (it ended as {how}): was it given a type, as in run(…, output=Plan)?"
-            raise UsageError(message)
-        return self.output
-
-    def unwrap(self) -> "Outcome[T]":
-        """This outcome if the run got to its end; raises the error of one that failed, and a `UsageError` otherwise."""
-        if self.error is not None:
-            raise self.error
-        if self.status not in {"done", "stopped"}:
-            message = f"the run ended with status {self.status!r} ({self.reason or 'no reason given'})"
-            raise UsageError(message)
-        return self
 
 
 class Accepted(Struct, frozen=True):

@@ -26,7 +26,7 @@ from windlass.core.error import SessionNotFound, UsageError
 from windlass.core.event import Entry, QuestionAsked
 from windlass.core.message import Content, Message
 from windlass.core.model import info_of
-from windlass.core.run import Outcome
+from windlass.core.outcome import Outcome
 from windlass.core.store import Store
 from windlass.core.tool import Tool
 from windlass.override import Options, restored
