@@ -86,7 +86,7 @@ class PrefixWatch:
 
 def first_change(before: Request, after: Request) -> tuple[str, int]:
     """The first segment in which a request differs from the one before it, and how many messages are sent again."""
-    kept = _kept(before.messages)
+    kept = kept_messages(before.messages)
     if before.instructions != after.instructions:
         return "instructions", kept
     if before.tools is not after.tools and list(before.tools) != list(after.tools):
@@ -95,7 +95,7 @@ def first_change(before: Request, after: Request) -> tuple[str, int]:
     return ("", 0) if shared == kept else (f"messages[{shared}]", kept - shared)
 
 
-def _kept(messages: Sequence[Message]) -> int:
+def kept_messages(messages: Sequence[Message]) -> int:
     """How many messages were meant to stay."""
     count = len(messages)
     while count and messages[count - 1].origin in PASSING:

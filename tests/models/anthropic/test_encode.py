@@ -250,6 +250,13 @@ def test_each_message_is_encoded_once_and_marks_move_with_the_end() -> None:
         messages = [*messages, own(Text(f"reply {turn}")), user(f"more {turn}")]
 
 
+def test_words_that_only_one_request_has_stand_behind_the_mark() -> None:
+    body = body_of([user("one"), user("still waiting", origin="reminder")], CLAUDE)
+    assert ["cache_control" in item["content"][-1] for item in body["messages"]] == [True, False]
+    body = body_of([user("still waiting", origin="reminder")], CLAUDE)
+    assert "cache_control" not in body["messages"][0]["content"][-1]
+
+
 def test_the_stable_prefix_is_marked_at_the_instructions_or_else_at_the_last_tool() -> None:
     mark = {"type": "ephemeral"}
     body = body_of([user("Hello")], CLAUDE, instructions="Be brief.", tools=[WEATHER])

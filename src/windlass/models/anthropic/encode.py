@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from windlass.core.cache import kept_messages
 from windlass.core.error import ConfigError
 from windlass.core.message import Message, ToolCall
 from windlass.core.model import Request, Settings
@@ -31,6 +32,7 @@ _HEADERS: Mapping[str, str] = {"anthropic-version": VERSION, "content-type": "ap
 _OPENING = encoded({"role": "user", "content": [{"type": "text", "text": "(the conversation begins)"}]})
 """Stands in front of a conversation that the model began, which would be refused."""
 _MARKS: Mapping[str, Mapping[str, str]] = {"5m": {"type": "ephemeral"}, "1h": {"type": "ephemeral", "ttl": "1h"}}
+_BLOCK_END = b"}]}"
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
 OUTPUT_RULES = "anthropic_output"
 """Which schemas a model can be held to."""
@@ -73,7 +75,10 @@ def _messages(
     if request.messages[-1].role == "assistant":
         pieces[-1] = _to_be_continued(pieces[-1], mark)
     elif mark is not None:
-        pieces[-1] = _marked(pieces[-1], mark)
+        kept = kept_messages(request.messages)  # words that only this request has would spoil the cache of the next
+        place = kept - len(request.messages) - 1
+        if kept and request.messages[place].role != "assistant" and pieces[place].endswith(_BLOCK_END):
+            pieces[place] = _marked(pieces[place], mark)
     return b",".join(pieces)
 
 
