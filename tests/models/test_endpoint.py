@@ -24,10 +24,11 @@ from windlass.core.error import (
 )
 from windlass.core.event import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled, TextDelta
 from windlass.core.message import StopReason, Usage, user
-from windlass.core.model import Request, ToolSpec
+from windlass.core.model import Request, ToolSpec, assemble
 from windlass.models.auth import Fixed
 from windlass.models.endpoint import Endpoint
 from windlass.models.memo import Memo
+from windlass.models.opening import wire_of
 from windlass.models.profile import Profile
 from windlass.models.refusal import classified
 from windlass.models.throttle import Throttle
@@ -42,6 +43,8 @@ from windlass.testing import FakeClock
 
 class TinyDecoder:
     """`{"say": text}`, then `{"done": tokens}`; as a stream of events, or in one piece."""
+
+    done = False
 
     def __init__(self, profile: Profile, media_type: str) -> None:
         self._profile = profile
@@ -513,3 +516,42 @@ async def test_what_an_answer_has_used_is_counted(http):
         await events_of(endpoint(server, http, throttle=throttle))
     assert throttle.enter(41) is None
     assert throttle.enter(40) is not None
+
+
+@pytest.mark.parametrize(
+    ("wire", "events"),
+    [
+        ("openai_chat", [{"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]}, "[DONE]"]),
+        (
+            "anthropic",
+            [
+                {"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}},
+                {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
+                {"type": "content_block_stop", "index": 0},
+                {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+                {"type": "message_stop"},
+            ],
+        ),
+        (
+            "openai_responses",
+            [
+                {
+                    "type": "response.completed",
+                    "response": {
+                        "status": "completed",
+                        "output": [{"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Hi"}]}],
+                        "usage": {"input_tokens": 1, "output_tokens": 2},
+                    },
+                }
+            ],
+        ),
+    ],
+)
+async def test_an_answer_that_has_said_all_is_not_waited_for(http, monkeypatch, wire, events):
+    monkeypatch.setattr("windlass.models.endpoint.GRACE_SECONDS", 0.05)
+    async with Playback([Reply(sse(*events), end="stall")]) as server:
+        model = Endpoint(wire_of(wire), Profile(provider="p", model="m"), base_url=server.base_url, transport=http)
+        async with asyncio.timeout(5):
+            told = [event async for event in model.stream(Request(messages=(user("Hello"),)))]
+    assert isinstance(told[-1], ReplyFinished)
+    assert assemble(told[:-1], told[-1]).text == "Hi"

@@ -7,7 +7,9 @@ Whatever goes wrong on the way leaves here as a `ModelError`. Nothing is tried a
 key, and one without a tool that the provider does not take; the rest is up to `retried`.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from msgspec.structs import replace
@@ -40,6 +42,8 @@ from .wire import Decoder, Sending, Wire
 
 PROGRESS_SECONDS = 600.0
 """How long an answer may go on that says nothing: pings keep a connection open, and somebody has to lose patience."""
+GRACE_SECONDS = 1.0
+"""How long an answer may take to end that has said all."""
 MOMENT_SECONDS = 1.0
 """Whoever waits for a slot for longer than this gets to know why."""
 
@@ -83,7 +87,7 @@ class Endpoint:
         self._memo = Memo()
         self._quarantine = Quarantine()
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:  # noqa: PLR0912 - nothing may be put in between
         """The answer, as it comes. Raises a `ModelError`.
 
         A `RetryScheduled` of attempt 0 tells that the request waits for a slot of its key: nothing has failed.
@@ -112,10 +116,14 @@ class Endpoint:
                     await self._check(answer, slot)
                     decoder = self._wire.decoder(self.profile, _media_type(answer))
                     quiet_since: float | None = None
-                    async for data in answer.chunks():
+                    chunks = answer.chunks()
+                    async for data in chunks:
                         before = event
                         for event in decoder.feed(data):
                             yield event
+                        if decoder.done:
+                            await _let_end(chunks)
+                            break
                         quiet_since = None if event is not before else self._patient(quiet_since)
                 for event in decoder.end():
                     yield event
@@ -227,6 +235,16 @@ class _Chances:
         if warning is None:
             raise error
         return (ErrorRaised(type(error).__name__, warning, "model"),)
+
+
+async def _let_end(chunks: AsyncIterator[bytes]) -> None:
+    """Wait for the end of an answer that has said all, so that its connection can be used again; but not for long,
+    because there are servers that leave it open.
+    """
+    with suppress(TimeoutError, NetError):
+        async with asyncio.timeout(GRACE_SECONDS):
+            async for _ in chunks:
+                pass
 
 
 def _waiting(obstacle: Obstacle) -> RetryScheduled:

@@ -32,6 +32,11 @@ class Sending(Struct, frozen=True):
 class Decoder(Protocol):
     """One answer. It is given the bytes as they come, in pieces of any size."""
 
+    @property
+    def done(self) -> bool:
+        """Whether the provider has said its last word: what may still come says nothing. Not all of them have one."""
+        ...
+
     def feed(self, data: bytes) -> Iterable[ModelEvent]:
         """More bytes: what they say. Raises a classified `ModelError` for an error that is told in the stream."""
         ...

@@ -100,6 +100,11 @@ class MessagesDecoder:
         self._stop: str | None = None
         self._is_over = False
 
+    @property
+    def done(self) -> bool:
+        """Whether the last word has been said."""
+        return self._is_over
+
     def feed(self, data: bytes) -> list[ModelEvent]:
         """More bytes: what they say."""
         if not self._begun:

@@ -75,6 +75,9 @@ class ConverseDecoder:
         self._stop = ""
         self._is_over = False
 
+    done = False
+    """Nothing that is said is sure to be the last."""
+
     def feed(self, data: bytes) -> list[ModelEvent]:
         """More bytes: what they say."""
         if self._whole is not None:

@@ -67,6 +67,9 @@ class GeminiDecoder:
         """Whether the tokens were told when the answer ended, or after that."""
         self._chunks = 0
 
+    done = False
+    """Nothing that is said is sure to be the last."""
+
     def feed(self, data: bytes) -> list[ModelEvent]:
         """More bytes."""
         events: list[ModelEvent] = []

@@ -63,6 +63,11 @@ class ChatDecoder:
         """Whether the counts came when everything else had been said."""
         self._failed: ModelError | None = None
 
+    @property
+    def done(self) -> bool:
+        """Whether the last word has been said."""
+        return self._done
+
     def feed(self, data: bytes) -> Sequence[ModelEvent]:
         """More bytes: what they say."""
         if not self._begun:

@@ -72,6 +72,11 @@ class ResponsesDecoder:
         """The whole answer, as its end tells it."""
         self._events: list[ModelEvent] = []
 
+    @property
+    def done(self) -> bool:
+        """Whether the last word has been said."""
+        return self._final is not None
+
     def feed(self, data: bytes) -> Iterable[ModelEvent]:
         """More bytes: what they say."""
         if not self._began and (start := data.lstrip()):
