@@ -1,5 +1,7 @@
 """What all tests share: their plugins, and how hypothesis looks for counterexamples."""
 
+import signal
+
 import hypothesis
 import pytest
 
@@ -10,6 +12,12 @@ pytest_plugins = ["pytester", "tests.needs", "tests.stores.postgres_server"]
 # A slow machine is no counterexample. The rest is left to hypothesis, which repeats itself under CI.
 hypothesis.settings.register_profile("windlass", deadline=None)
 hypothesis.settings.load_profile("windlass")
+
+
+# A shell starts what runs in its background with Ctrl-C ignored, and so would be every process that a test starts and
+# interrupts: it would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
