@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.core.fold import View
 from windlass.core.message import Message, user
 from windlass.models.memo import BrokenRule, Item, Memo, encoded
 
@@ -162,3 +163,13 @@ def test_what_json_cannot_hold_is_made_into_what_it_can():
     assert encoded({"a": 1}) == b'{"a":1}'
     assert encoded({"half": "\ud83d"}).startswith(b'{"half":')
     assert encoded({"odd": {1, 2}}).startswith(b'{"odd":')
+
+
+def test_a_transcript_that_only_grows_is_not_looked_through_again():
+    memo, wire, transcript = Memo(), Counting(), said("one", "two")
+    assert wire.pieces(memo, "s", View(transcript)) == [b'{"text":"one"}', b'{"text":"two"}']
+    transcript += said("three")
+    assert wire.pieces(memo, "s", View(transcript))[2:] == [b'{"text":"three"}']
+    assert wire.seen == 3
+    for other in (View(said("else", "two")), [*transcript, user("passing")], View(transcript[:1]), View(transcript)):
+        assert wire.pieces(memo, "s", other) == wire.pieces(Memo(), None, other)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from windlass.core.error import BadRequest
+from windlass.core.fold import View
 from windlass.core.message import Message
 from windlass.core.plain import to_jsonable
 
@@ -52,7 +53,7 @@ class BrokenRule(BadRequest):
 class _Kept:
     """What one conversation looks like on the wire."""
 
-    __slots__ = ("messages", "pieces", "size", "states")
+    __slots__ = ("messages", "pieces", "size", "states", "view")
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -61,6 +62,8 @@ class _Kept:
         self.states: list[Any] = []
         """Of each message: where the rules stand after it."""
         self.size = 0
+        self.view: View | None = None
+        """The transcript that they are from, if it was one: it only grows."""
 
 
 class Memo:
@@ -87,8 +90,13 @@ class Memo:
         `None`. `items_of` must depend on nothing but the message and what is in `name`.
         """
         kept = self._take(name)
-        shared = _shared(kept.messages, messages)
-        _cut(kept, shared)
+        view = messages if isinstance(messages, View) else None
+        if view is not None and kept.view is not None and view.continues(kept.view):
+            shared = len(kept.messages)
+        else:
+            shared = _shared(kept.messages, messages)
+            _cut(kept, shared)
+        kept.view = view
         state = kept.states[-1] if kept.states else rules.begin()
         for message in messages[shared:]:
             items = items_of(untagged(message))
