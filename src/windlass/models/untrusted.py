@@ -1,9 +1,32 @@
 """JSON of somebody else, looked at without trust: what is not as it should be counts as absent. Above: wires.
-Below: nothing.
+Below: `core`.
 """
 
+import json
 from collections.abc import Iterable
 from typing import Any, cast
+
+import msgspec
+
+from windlass.core.plain import to_jsonable
+
+_strict = msgspec.json.Decoder().decode
+
+
+def parsed(told: bytes | str) -> Any:
+    """JSON, also such as only browsers and Python take: half a pair of surrogates, `NaN`.
+
+    Raises `msgspec.DecodeError` when it is none at all, is torn, or is nested without end.
+    """
+    try:
+        return _strict(told)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    try:
+        words = told if isinstance(told, str) else told.decode("utf-8", "replace")
+        return to_jsonable(json.loads(words, strict=False))
+    except (ValueError, RecursionError) as error:
+        raise msgspec.DecodeError(f"no JSON: {type(error).__name__}") from None
 
 
 def mapping(value: Any) -> dict[str, Any]:

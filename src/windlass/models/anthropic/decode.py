@@ -24,7 +24,7 @@ from windlass.core.message import StopReason
 from windlass.core.plain import excerpt
 from windlass.models.profile import Profile
 from windlass.models.refusal import classified
-from windlass.models.untrusted import mapping, mappings, text
+from windlass.models.untrusted import mapping, mappings, parsed, text
 from windlass.net.sse import SseReader
 
 from .usage import Count
@@ -65,7 +65,6 @@ class _Event(Struct, gc=False):
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode
-_decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -174,7 +173,7 @@ class MessagesDecoder:
     def _read_leniently(self, told: bytes) -> _Event:
         """An event with something in it that should not be there, without it."""
         try:
-            raw: Any = _decode(told)
+            raw: Any = parsed(told)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             shown = excerpt(told.decode("utf-8", "replace"), 200)
             raise ReplyCutOff(f"{self._profile.provider} said {shown} in a stream; asking again may help") from None
@@ -244,7 +243,7 @@ class MessagesDecoder:
         elif delta.type == "input_json_delta":
             block.pieces.append(delta.partial_json)
         else:
-            _grow_unknown(block.block, mapping(_decode(told).get("delta")))
+            _grow_unknown(block.block, mapping(parsed(told).get("delta")))
 
     def _end_block(self, index: int, events: list[ModelEvent]) -> None:
         block = self._blocks.pop(index, None)
@@ -270,7 +269,7 @@ class MessagesDecoder:
 
     def _take_whole(self, body: bytes, events: list[ModelEvent]) -> None:
         try:
-            message: Any = _decode(body)
+            message: Any = parsed(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # it was torn
         told = mapping(message)
@@ -284,7 +283,7 @@ class MessagesDecoder:
 
 def _is_json(told: bytes) -> bool:
     try:
-        _decode(told)
+        parsed(told)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
@@ -314,6 +313,6 @@ def _grow_unknown(block: dict[str, Any], delta: dict[str, Any]) -> None:
 def _input(told: str) -> Any:
     """What a tool of the provider was given; text that is no JSON is kept as it is."""
     try:
-        return _decode(told) if told else {}
-    except (msgspec.DecodeError, RecursionError):
+        return parsed(told) if told else {}
+    except msgspec.DecodeError:
         return {"_raw": told}

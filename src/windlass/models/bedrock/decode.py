@@ -16,7 +16,7 @@ from windlass.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDe
 from windlass.core.message import StopReason, Usage
 from windlass.models.profile import Profile
 from windlass.models.refusal import classified
-from windlass.models.untrusted import count, mapping, mappings, text
+from windlass.models.untrusted import count, mapping, mappings, parsed, text
 
 from .eventstream import EventStreamReader, Frame
 
@@ -43,7 +43,6 @@ class _TextEvent(Struct, gc=False):
 
 
 _decode_text = msgspec.json.Decoder(_TextEvent).decode
-_decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -118,7 +117,7 @@ class ConverseDecoder:
         if frame.name == "contentBlockDelta" and not self._blocks and b'"text"' in frame.payload:
             try:
                 told = _decode_text(frame.payload)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except msgspec.DecodeError:
                 pass
             else:
                 if told.delta.text:
@@ -128,8 +127,8 @@ class ConverseDecoder:
 
     def _take_untyped(self, frame: Frame, events: list[ModelEvent]) -> None:
         try:
-            told = mapping(_decode(frame.payload or b"{}"))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            told = mapping(parsed(frame.payload or b"{}"))
+        except msgspec.DecodeError:
             raise ReplyCutOff(f"{self._profile.provider} sent a {frame.name!r} that is no JSON") from None
         index = count(told.get("contentBlockIndex"))
         match frame.name:
@@ -204,8 +203,8 @@ class ConverseDecoder:
 
     def _take_whole(self, body: bytes, events: list[ModelEvent]) -> None:
         try:
-            told = mapping(_decode(body))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            told = mapping(parsed(body))
+        except msgspec.DecodeError:
             return  # it was torn
         message = mapping(mapping(told.get("output")).get("message"))
         if not isinstance(message.get("content"), list):
@@ -242,6 +241,6 @@ def _think(told: dict[str, Any], index: int, events: list[ModelEvent]) -> None:
 def _input(told: str) -> Any:
     """What a tool of the provider was given; text that is no JSON is kept as it is."""
     try:
-        return _decode(told)
-    except (msgspec.DecodeError, RecursionError):
+        return parsed(told)
+    except msgspec.DecodeError:
         return {"_raw": told}

@@ -4,13 +4,12 @@ Nearly every chunk is read in one go. One that is not as it should be is read ag
 be understood of it is left out.
 """
 
-import json
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from windlass.core.plain import to_jsonable
+from windlass.models.untrusted import parsed
 
 ABSENT = msgspec.Raw()
 """What is not there, of fields that are kept as they came."""
@@ -104,8 +103,8 @@ def read(data: bytes) -> Chunk | None:
 def untyped(data: bytes) -> Any:
     """The same bytes as JSON values, with text that can be encoded; nothing when they are no JSON."""
     try:
-        return to_jsonable(json.loads(data.decode("utf-8", "replace"), strict=False))
-    except (ValueError, RecursionError):
+        return parsed(data)
+    except msgspec.DecodeError:
         return None
 
 

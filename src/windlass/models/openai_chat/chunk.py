@@ -4,14 +4,13 @@ Nearly every chunk is read in one typed pass. What does not fit the types (conte
 object, a number where a word should be) is read once more without them, and put into the same form.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from windlass.core.plain import to_jsonable
+from windlass.models import untrusted
 from windlass.models.memo import encoded
 
 
@@ -75,7 +74,6 @@ class Chunk(Struct, gc=False):
 
 
 _typed = msgspec.json.Decoder(Chunk).decode
-_untyped = msgspec.json.Decoder().decode
 
 
 def read(data: bytes) -> Chunk | None:
@@ -107,12 +105,8 @@ def parsed(data: bytes) -> Any:
     nested without end.
     """
     try:
-        return _untyped(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        return to_jsonable(json.loads(data.decode("utf-8", "replace")))
-    except (ValueError, RecursionError):
+        return untrusted.parsed(data)
+    except msgspec.DecodeError:
         return None
 
 
