@@ -14,8 +14,8 @@ hypothesis.settings.register_profile("windlass", deadline=None)
 hypothesis.settings.load_profile("windlass")
 
 
-# A shell starts what runs in its background with Ctrl-C ignored, `nohup` what it runs with hang-ups ignored; every process
-# that a test starts, and sends such a signal, would ignore it as well, and the test would wait for ever. What a handler
+# A shell starts what runs in its background with Ctrl-C ignored, `nohup` what it runs with hang-ups ignored; whatever
+# a test starts, and sends such a signal, would ignore it as well, and the test would wait for ever. What a handler
 # takes instead is not inherited.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
