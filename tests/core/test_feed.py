@@ -16,9 +16,10 @@ SECONDS = 5
 
 
 class Ended:
-    """Remembers how feeds ended."""
+    """Remembers how feeds ended: it may be told on another thread, from which an event must not be set directly."""
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self.errors: list[BaseException | None] = []
         self.threads: list[threading.Thread] = []
         self.happened = asyncio.Event()
@@ -26,11 +27,11 @@ class Ended:
     def __call__(self, feed: Feed[Any], error: BaseException | None) -> None:
         self.errors.append(error)
         self.threads.append(threading.current_thread())
-        self.happened.set()
+        self._loop.call_soon_threadsafe(self.happened.set)
 
 
 @pytest.fixture
-def ended() -> Ended:
+async def ended() -> Ended:
     return Ended()
 
 
