@@ -458,6 +458,25 @@ async def test_an_awaitable_of_a_plain_watcher_that_hangs_is_cancelled_at_the_en
     assert (len(asyncio.all_tasks()), threading.active_count()) == (tasks, threads)
 
 
+async def test_a_watcher_that_is_stopped_before_anybody_sees_that_it_waits_is_cancelled(feeding, ended, monkeypatch):
+    begin = asyncio.run_coroutine_threadsafe
+
+    def begin_late(awaited: Any, loop: asyncio.AbstractEventLoop) -> Any:
+        begun = begin(awaited, loop)
+        feed.retire()
+        return begun
+
+    async def hang(event: int) -> None:
+        await asyncio.Future()
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", begin_late)
+    feed = feeding(deferring(hang))
+    feed.push(1)
+    async with asyncio.timeout(SECONDS):
+        await ended.happened.wait()
+    assert ended.errors == [None]
+
+
 async def test_a_watcher_may_return_what_it_likes(feeding, ended):
     feed = feeding(lambda event: event)
     feed.push(1)

@@ -80,7 +80,7 @@ def _object(arguments: str) -> Any:
     """Arguments for wires that have no text for them."""
     try:
         value = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {"no": "JSON"}
     return value if isinstance(value, dict) else {"no": "object"}
 

@@ -193,11 +193,12 @@ class ThreadFeed(Feed[T]):
             self._ended(self, None)
 
     def stop(self) -> asyncio.Future[None] | None:
-        awaiting = self._awaiting
-        abandoned = self._thread is None or (self.lagging and awaiting is None)
+        abandoned = self._thread is None or (self.lagging and self._awaiting is None)
         end = None if abandoned else self._settlement()
         self.retire()
-        if awaiting is not None:
+        if (
+            awaiting := self._awaiting
+        ) is not None:  # looked at now: whatever the thread awaits later, it cancels itself
             awaiting.cancel()
         return end
 
@@ -279,9 +280,11 @@ class ThreadFeed(Feed[T]):
     def _await(self, awaitable: Awaitable[object]) -> None:
         """For a plain function that returned an awaitable, such as a lambda around an async call."""
         loop = cast("asyncio.AbstractEventLoop", self._loop)
-        self._awaiting = asyncio.run_coroutine_threadsafe(_awaited(awaitable), loop)
+        self._awaiting = awaiting = asyncio.run_coroutine_threadsafe(_awaited(awaitable), loop)
+        if self._retired:  # stopped meanwhile, by somebody who could not see yet that it waits
+            awaiting.cancel()
         try:
-            self._awaiting.result()
+            awaiting.result()
         finally:
             self._awaiting = None
 
