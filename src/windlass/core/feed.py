@@ -196,9 +196,7 @@ class ThreadFeed(Feed[T]):
         abandoned = self._thread is None or (self.lagging and self._awaiting is None)
         end = None if abandoned else self._settlement()
         self.retire()
-        if (
-            awaiting := self._awaiting
-        ) is not None:  # looked at now: whatever the thread awaits later, it cancels itself
+        if (awaiting := self._awaiting) is not None:  # looked at now: what is awaited later is cancelled there
             awaiting.cancel()
         return end
 
