@@ -59,6 +59,7 @@ from windlass import (
     assistant,
     auto_continue,
     before,
+    compacted,
     deny,
     export_session,
     failover,
@@ -487,6 +488,10 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: observed(MODEL, None), "None", "function"),
     ],
     "gated": [bad(lambda: gated(None, nothing), "None", "open_model"), bad(lambda: gated(MODEL, 5), "5", "function")],
+    "compacted": [
+        bad(lambda: compacted("demo", print), "'demo'", "open_model"),
+        bad(lambda: compacted(MODEL, None), "compact=None", "function"),
+    ],
     "retried": [
         bad(lambda: retried("demo"), "'demo'", "open_model"),
         bad(lambda: retried(MODEL, attempts=0), "attempts=0", "at least one"),

@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from .core.wrap import after as after
     from .core.wrap import around as around
     from .core.wrap import before as before
+    from .core.wrap import compacted as compacted
     from .core.wrap import failover as failover
     from .core.wrap import gated as gated
     from .core.wrap import observed as observed
@@ -210,6 +211,7 @@ __all__ = [
     "assistant",
     "auto_continue",
     "before",
+    "compacted",
     "deny",
     "deny_all",
     "export_session",
@@ -350,6 +352,7 @@ _HOMES = {
         "after",
         "around",
         "before",
+        "compacted",
         "failover",
         "gated",
         "observed",

@@ -16,10 +16,10 @@ from .core.ledger import Ledger
 from .core.loop import react
 from .core.mailbox import DrainMode
 from .core.message import Content, Message
-from .core.model import Model, Settings
+from .core.model import Compact, Model, Settings
 from .core.outcome import Outcome
 from .core.permission import Gate
-from .core.run import Accept, Compact, Engine, Shape
+from .core.run import Accept, Engine, Shape
 from .core.stop import GUARDRAILS, Guardrail, Limits, StopCondition
 from .core.store import Hit, Narrowed, Store
 from .core.tool import Tool
@@ -119,7 +119,7 @@ class Agent(Generic[D]):
             guardrails: What keeps a run from going in circles; `()` for nothing.
             accept: Asked, in order, whether a reply without calls may stand.
             shape: What the model sees of the conversation.
-            compaction: Makes that shorter when it has got too long for the model, which is then asked once more.
+            compaction: Makes a request shorter that was too long for the model, which is then asked once more.
             engine: How it thinks.
             deps: Handed to tools as `ToolContext.deps`.
             watchers: Who is told what happens, in every session.

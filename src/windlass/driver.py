@@ -36,7 +36,7 @@ from .core.store import Lease, Log, Post, Store, events_of, insisted, wait_throu
 from .core.toolbox import Toolbox
 from .models import open_model
 from .outcome import retold
-from .output import Held, applied, held, output_of
+from .output import Held, applied, held
 from .override import Options, recorded, restored
 from .stream import coalesce, lagged, watcher_dropped
 
@@ -300,7 +300,7 @@ class Driver:
         engine = order.overrides.get("engine", self.agent.engine)
         if faults.always_resume and engine is react:
             engine = _forgetful
-        if (output := output_of(order.overrides.get("output"))) is not None:
+        if (output := order.overrides.get("output")) is not None:
             engine = held(engine, output)
         while True:
             try:
@@ -335,12 +335,16 @@ class Driver:
         limits = overrides.get("limits", agent.limits)
         if limits.max_cost_usd is not None and info_of(model).price is None:
             raise ConfigError(f"max_cost_usd needs a model whose price is known, and {info_of(model).name!r} has none")
+        if agent.compaction is not None:
+            from .core.wrap import compacted  # at first use, as for a budget
+
+            model = compacted(model, agent.compaction)
         ledger = overrides.get("ledger", agent.ledger)
         if ledger is not None:
             model = budgeted(model, ledger)
         toolbox = Toolbox(overrides["tools"]) if "tools" in overrides else agent.toolbox
         plain = Held(toolbox, overrides.get("instructions", agent.instructions), agent.accept)
-        asked = applied(output_of(overrides.get("output")), info_of(model), plain)
+        asked = applied(overrides.get("output"), info_of(model), plain)
         return Run(
             session_id=self.session_id,
             run_id=order.run_id,
@@ -360,7 +364,6 @@ class Driver:
             guardrails=self._guardrails(order),
             accept=asked.accept,
             shape=agent.shape,
-            compact=agent.compaction,
             output_spec=asked.spec,
             prefixes=self._prefixes,
             deps=overrides.get("deps", agent.deps),

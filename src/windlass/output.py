@@ -49,8 +49,7 @@ class Output(Generic[T]):
             mode: How the model is held to it; `None` for the best way that the model has.
             repairs: How often a model that answers something else is told so.
         """
-        if mode is not None and mode not in get_args(OutputMode):
-            check.refuse("Output", "mode", mode, f"use {', '.join(map(repr, get_args(OutputMode)))}, or None")
+        check.one_of("Output", "mode", mode, (None, *get_args(OutputMode)))
         check.whole_number("Output", "repairs", repairs)
         self._type = type_
         self.mode: OutputMode | None = mode

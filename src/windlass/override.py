@@ -18,7 +18,7 @@ from .core.plain import to_jsonable
 from .core.run import CancelMode, Engine
 from .core.stop import Limits
 from .core.tool import Tool
-from .output import output_of
+from .output import Output, output_of
 
 
 class Overrides(TypedDict, total=False):
@@ -38,13 +38,14 @@ class Overrides(TypedDict, total=False):
 class Options(Overrides, total=False):
     """What a run is asked for, besides its prompt."""
 
-    output: Any
-    """The type of which it has to make a value, or an `Output`."""
+    output: Output[Any]
+    """What it has to make a value of."""
 
 
 def with_output(overrides: Overrides, output: Any) -> Options:
     """What a run is asked for, with the type of which it has to make a value, if there is one."""
-    return cast("Options", overrides if output is None else {**overrides, "output": output})
+    made = output_of(output)
+    return cast("Options", overrides if made is None else {**overrides, "output": made})
 
 
 def as_message(content: Content | Message, origin: str = "") -> Message:
@@ -92,8 +93,6 @@ def check_overrides(overrides: Options) -> None:
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a {kind.__name__}")
         if name == "ledger" and value is not None and not isinstance(value, Ledger):
             raise ConfigError(f"ledger={value!r} cannot be used for a run: give a Ledger(…)")
-        if name == "output":
-            output_of(value)
         if (name == "engine" or (name == "permission" and value is not None)) and not callable(value):
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a function")
 

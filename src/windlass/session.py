@@ -39,7 +39,7 @@ from .core.store import (
     wait_through,
 )
 from .driver import NOTHING_NEW, Driver, Order, look_at, tell
-from .output import Output, output_of
+from .output import Output
 from .override import Options, Overrides, as_message, check_mode, check_overrides, with_output
 from .stream import RunStream
 
@@ -145,7 +145,9 @@ class Session:
         """
         order = _order(prompt, new_id(), input_id, take_over, with_output(overrides, output))
         begin, stop = partial(self._driver.perform, order), partial(self._stop, order.run_id)
-        return RunStream(self, order.run_id, begin, stop, backpressure=backpressure, output=output_of(output))
+        return RunStream(
+            self, order.run_id, begin, stop, backpressure=backpressure, output=order.overrides.get("output")
+        )
 
     @overload
     async def resume(

@@ -13,7 +13,6 @@ from tests.transcript import assert_valid
 from windlass import Agent, Limits, Session, Tool, auto_continue, max_turns, tool, when_tool_called
 from windlass.core.error import (
     AllModelsFailed,
-    ContextOverflow,
     EmptyReply,
     ModelError,
     ProviderDown,
@@ -791,47 +790,6 @@ async def test_every_event_is_one_of_its_run():
     model = ScriptedModel(call("add", a=1, b=1), "Two.")
     outcome = await Agent(model, tools=[add], watchers=[recorder]).run(user("1 + 1?"))
     assert {kind(event) for event in recorder.events if event.run_id != outcome.run_id} == set()
-
-
-# -- a conversation that got too long ----------------------------------------------------------------------------------
-
-
-async def test_a_conversation_that_is_too_long_is_made_shorter_once_and_sent_again():
-    model = ScriptedModel("before", ContextOverflow("too long"), "after")
-    shortened: list[int] = []
-
-    async def compact(run: Run) -> bool:
-        shortened.append(len(run.messages))
-        run.shape = lambda messages: messages[-1:]
-        return True
-
-    session = Agent(model, compaction=compact).session()
-    await session.run("one")
-    outcome = await session.run("two")
-    assert (outcome.status, outcome.text, shortened) == ("done", "after", [3])
-    assert sent(model) == [("user", "two")]
-    assert outcome.steps == 1
-    await session.aclose()
-
-
-async def test_what_does_not_fit_after_that_never_will():
-    model = ScriptedModel(ContextOverflow("too long"), ContextOverflow("still too long"))
-
-    async def compact(run: Run) -> bool:
-        return True
-
-    outcome = await Agent(model, compaction=compact).run("one")
-    assert (outcome.status, outcome.reason) == ("failed", "ContextOverflow")
-    assert "still" in str(outcome.error)
-
-
-async def test_what_cannot_be_made_shorter_fails_as_it_is():
-    async def compact(run: Run) -> bool:
-        return False
-
-    for compaction in (None, compact):
-        outcome = await Agent(ScriptedModel(ContextOverflow("too long")), compaction=compaction).run("one")
-        assert outcome.reason == "ContextOverflow"
 
 
 async def test_a_warning_of_a_model_is_shown_and_is_no_part_of_its_reply():

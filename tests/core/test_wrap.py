@@ -4,6 +4,7 @@ import asyncio
 import math
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from windlass.core.error import (
     AllModelsFailed,
     AuthFailed,
     ConfigError,
+    ContextOverflow,
     ModelError,
     ProviderDown,
     RateLimited,
@@ -27,6 +29,7 @@ from windlass.core.event import (
     TextDelta,
     UsageReported,
 )
+from windlass.core.ledger import Ledger
 from windlass.core.message import Image, Status, Text, ToolCall, ToolResult, Usage, assistant, user
 from windlass.core.model import ModelInfo, Price, Request, info_of
 from windlass.core.tool import Skip, tool, tool_from_schema
@@ -34,6 +37,7 @@ from windlass.core.wrap import (
     after,
     around,
     before,
+    compacted,
     failover,
     gated,
     observed,
@@ -645,3 +649,49 @@ def test_what_a_model_learns_about_itself_is_known_through_its_wrappers():
     wrapped = retried(model)
     model.info = ModelInfo("scripted", context_tokens=8192)
     assert info_of(wrapped).context_tokens == 8192
+
+
+# -- what was too long -------------------------------------------------------------------------------------------------
+
+
+async def last_message_alone(request: Request) -> Request | None:
+    return msgspec.structs.replace(request, messages=request.messages[-1:])
+
+
+async def test_a_request_that_is_too_long_is_made_shorter_once_and_sent_again():
+    model, recorder = ScriptedModel("before", ContextOverflow("too long"), "after"), Recorder()
+    session = Agent(model, compaction=last_message_alone, watchers=[recorder]).session()
+    await session.run("one")
+    outcome = await session.run("two")
+    assert (outcome.status, outcome.text, outcome.steps) == ("done", "after", 1)
+    assert [message.text for message in model.requests[-1].messages] == ["two"]
+    assert [event.error for event in recorder.of(RetryScheduled)] == ["ContextOverflow"]
+    await session.aclose()
+
+
+async def test_what_does_not_fit_after_that_never_will():
+    model = compacted(ScriptedModel(ContextOverflow("too long"), ContextOverflow("still too long")), last_message_alone)
+    outcome = await Agent(model).run("one")
+    assert (outcome.status, outcome.reason) == ("failed", "ContextOverflow")
+    assert "still" in str(outcome.error)
+
+
+async def test_what_cannot_be_made_shorter_fails_as_it_is():
+    async def in_vain(request: Request) -> None:
+        return None
+
+    for compaction in (None, in_vain):
+        outcome = await Agent(ScriptedModel(ContextOverflow("too long")), compaction=compaction).run("one")
+        assert outcome.reason == "ContextOverflow"
+
+
+async def test_a_budget_counts_both_requests():
+    ledger = Ledger(token_budget=100_000)
+    model = ScriptedModel(ContextOverflow("too long"), "after")
+    outcome = await Agent(model, compaction=last_message_alone, ledger=ledger).run("one")
+    assert outcome.text == "after"
+    assert ledger.reserved_tokens == 0
+
+
+async def test_a_model_that_is_compacted_keeps_the_contract():
+    await check_model(lambda: compacted(ScriptedModel("Hello there", repeat_last=True, chunk=3), last_message_alone))

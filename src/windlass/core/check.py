@@ -4,6 +4,7 @@ Each function is given the call, the name of the parameter and its value, and ra
 three and says what to give instead.
 """
 
+from collections.abc import Collection
 from typing import Any, NoReturn, cast
 
 from .error import ConfigError
@@ -38,6 +39,12 @@ def number(call: str, name: str, value: object, most: float = float("inf")) -> N
     """Refuse what is no number from 0 to `most`."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= most:
         refuse(call, name, value, f"give a number from 0 {'on' if most == float('inf') else f'to {most:g}'}")
+
+
+def one_of(call: str, name: str, value: object, allowed: Collection[object]) -> None:
+    """Refuse what is none of these."""
+    if value not in allowed:
+        refuse(call, name, value, f"use {', '.join(map(repr, allowed))}")
 
 
 def function(call: str, name: str, value: object) -> None:

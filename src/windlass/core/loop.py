@@ -25,7 +25,7 @@ from typing import Any, NoReturn, get_args
 from . import check, faults
 from .call import answer, finished, permit, prepare
 from .effect import Job, attempt, cut_off, finish, not_started, unknown
-from .error import ContextOverflow, EmptyReply, ModelError, ReplyCutOff, StoreError
+from .error import EmptyReply, ModelError, ReplyCutOff, StoreError
 from .event import (
     ErrorRaised,
     Event,
@@ -133,13 +133,14 @@ async def turn(run: Run) -> Message:
     """Ask the model, show its words as they come, and keep its reply."""
     if changed := run.take_tool_changes():
         await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
-    try:
-        heard = await listen(run, await asked(run))
-    except ContextOverflow:
-        if run.compact is None or not await run.compact(run):
-            raise
-        heard = await listen(run, await asked(run))  # once: what does not fit now never will
-    reply = sound(heard, run.state.call_ids)
+    messages = run.messages
+    request = run.request(messages if run.shape is None else await shaped(run.shape, messages))
+    requested = run.requested(request)
+    if run.fanout.watched:
+        run.show(TurnStarted(requested.turn, run_id=run.run_id, path=run.path))
+    await run.emit(requested)
+    faults.point("loop.requested")
+    reply = sound(await listen(run, request), run.state.call_ids)
     if is_empty(reply):
         await discard(run, "empty", reply)
         raise EmptyReply(f"{run.info.name} answered with neither text nor calls (it stopped because of {reply.stop!s})")
@@ -148,18 +149,6 @@ async def turn(run: Run) -> Message:
     await run.emit(MessageAdded(reply, run_id=run.run_id, path=run.path))
     faults.point("loop.reply_stored")
     return reply
-
-
-async def asked(run: Run) -> Request:
-    """What the model is to be asked, recorded before it is sent."""
-    messages = run.messages
-    request = run.request(messages if run.shape is None else await shaped(run.shape, messages))
-    requested = run.requested(request)
-    if run.fanout.watched:
-        run.show(TurnStarted(requested.turn, run_id=run.run_id, path=run.path))
-    await run.emit(requested)
-    faults.point("loop.requested")
-    return request
 
 
 async def shaped(shape: Shape, messages: Sequence[Message]) -> Sequence[Message]:

@@ -6,7 +6,7 @@ events at once. Whatever differs between providers stays behind this seam.
 
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
 
@@ -71,14 +71,6 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
                 allows("Settings", name, value)
 
 
-def _one_of(*allowed: str) -> Callable[[str, str, object], None]:
-    def allows(call: str, name: str, value: object) -> None:
-        if value not in allowed:
-            check.refuse(call, name, value, f"use {', '.join(map(repr, allowed))}")
-
-    return allows
-
-
 def _check_sequences(call: str, name: str, value: Any) -> None:
     if not isinstance(value, (tuple, list)) or not all(isinstance(each, str) for each in cast("list[Any]", value)):
         check.refuse(call, name, cast("Any", value), "give a list of texts, such as ('END',)")
@@ -102,13 +94,13 @@ _SETTINGS: Mapping[str, Callable[[str, str, object], None]] = {
     "max_output_tokens": lambda call, name, value: check.whole_number(call, name, value, 1),
     "stop_sequences": _check_sequences,
     "seed": lambda call, name, value: check.whole_number(call, name, value, -(2**63)),
-    "reasoning_effort": _one_of(*get_args(Effort)),
+    "reasoning_effort": lambda call, name, value: check.one_of(call, name, value, get_args(Effort)),
     "reasoning_tokens": check.whole_number,
-    "thinking": _one_of(*get_args(ThinkingMode)),
+    "thinking": lambda call, name, value: check.one_of(call, name, value, get_args(ThinkingMode)),
     "chat_template_kwargs": _check_body,
     "reasoning_in_text": check.flag,
     "echo_reasoning": check.flag,
-    "cache": _one_of(*get_args(CacheLife)),
+    "cache": lambda call, name, value: check.one_of(call, name, value, get_args(CacheLife)),
     "tool_choice": _check_choice,
     "parallel_tool_calls": check.flag,
     "extra_body": _check_body,
@@ -142,6 +134,10 @@ class Request(Struct, frozen=True, kw_only=True):
     """What the text of the reply has to be, if it is not free."""
     session_id: str = ""
     """For providers that cache by it."""
+
+
+Compact: TypeAlias = Callable[[Request], Awaitable[Request | None]]
+"""Makes a request shorter that was too long for its model; `None` when it cannot be."""
 
 
 class Price(Struct, frozen=True, kw_only=True):
@@ -204,7 +200,7 @@ class ModelInfo(Struct, frozen=True):
         for name in ("context_tokens", "max_output_tokens"):
             if getattr(self, name) is not None:
                 check.whole_number("ModelInfo", name, getattr(self, name), 1)
-        _one_of(*get_args(OutputMode))("ModelInfo", "output", self.output)
+        check.one_of("ModelInfo", "output", self.output, get_args(OutputMode))
 
 
 class Model(Protocol):

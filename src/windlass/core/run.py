@@ -76,9 +76,6 @@ class Again(Struct, frozen=True):
 Accept: TypeAlias = Callable[["Run", Message], "Accepted | Again | Awaitable[Accepted | Again]"]
 """Asked about a reply that calls no tool: is this the end? Output types, guards and graders are all of this kind."""
 
-Compact: TypeAlias = Callable[["Run"], Awaitable[bool]]
-"""Makes what the model sees of a conversation shorter, and says whether it could. Asked when it was too long."""
-
 Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
 """How a run thinks. `react` is the one we ship in core; others wrap it."""
 
@@ -109,7 +106,6 @@ class Run:
         "cancelling",
         "clock",
         "closing",
-        "compact",
         "deps",
         "fanout",
         "forgettable",
@@ -162,7 +158,6 @@ class Run:
         guardrails: Sequence[Guardrail] = (),
         accept: Sequence[Accept] = (),
         shape: Shape | None = None,
-        compact: Compact | None = None,
         output_spec: OutputSpec | None = None,
         prefixes: PrefixWatch | None = None,
         deps: Any = None,
@@ -189,7 +184,6 @@ class Run:
         self.guardrails = guardrails
         self.accept = accept
         self.shape = shape
-        self.compact = compact
         self.output_spec = output_spec
         """What the words of the model have to be, when its provider can hold it to that."""
         self.prefixes = prefixes or PrefixWatch()

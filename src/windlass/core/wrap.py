@@ -12,10 +12,10 @@ import msgspec
 
 from . import check
 from .clock import SYSTEM_CLOCK, Clock
-from .error import AllModelsFailed, ConfigError, EmptyReply, ModelError, ReplyCutOff
+from .error import AllModelsFailed, ConfigError, ContextOverflow, EmptyReply, ModelError, ReplyCutOff
 from .event import ErrorRaised, FailedOver, ModelEvent, ReplyFinished, RetryScheduled, TextDelta, ToolCallDelta
 from .message import Text, ToolCall, ToolResult
-from .model import Model, ModelInfo, Price, Request, info_of, is_empty
+from .model import Compact, Model, ModelInfo, Price, Request, info_of, is_empty
 from .tool import Arguments, Finish, Prepare, Tool, ToolContext
 
 # -- models ------------------------------------------------------------------------------------------------------------
@@ -118,6 +118,29 @@ def retried(
                 wait = min(max(longest * (0.5 + jitter() / 2), error.retry_after_seconds or 0.0), max_seconds)
                 yield RetryScheduled(attempt, attempts, wait, type(error).__name__, str(error))
             await clock.sleep(wait)
+
+    return Wrapped(model, stream)
+
+
+def compacted(model: Model, compact: Compact) -> Model:
+    """Ask once more when a request was too long, with what `compact` makes of it. What does not fit then never will."""
+    _check_models("compacted", model)
+    check.function("compacted", "compact", compact)
+
+    async def stream(request: Request) -> AsyncIterator[ModelEvent]:
+        try:
+            async with listening(model, request) as events:
+                async for event in events:
+                    yield event
+            return
+        except ContextOverflow as error:
+            shorter = await compact(request)
+            if shorter is None:
+                raise
+            yield RetryScheduled(1, 2, 0.0, type(error).__name__, str(error))
+        async with listening(model, shorter) as events:
+            async for event in events:
+                yield event
 
     return Wrapped(model, stream)
 
