@@ -316,6 +316,8 @@ class Driver:
         await self._catch_up()
         mailbox, _ = self._sorted(await self.store.posts(self.session_id), order.run_id, resuming=True)
         self.run = again = self._build(order, run.log.lease, mailbox)
+        if run.mailbox.is_left:  # nobody waits for answers any more, whichever loop it is
+            mailbox.leave()
         again.cancelling = run.cancelling
         again.interrupted_by = run.interrupted_by or ("cancelled" if run.cancelling == "after_tools" else "")
         return again

@@ -6,10 +6,9 @@ for tests and for whoever wants to know why something was refused.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from msgspec import Struct
-
+from windlass.models.block_order import BlockOrder, Reading, broken
 from windlass.models.memo import BrokenRule, Item
 from windlass.models.untrusted import mapping, mappings
 
@@ -23,58 +22,6 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
 _LEAST_TOP_P = 0.95
 
 
-class State(Struct, frozen=True):
-    """Where the rules stand after an item."""
-
-    place: int = 0
-    """How many items there were."""
-    open_calls: frozenset[str] = frozenset()
-    """Those of the last item, which the next one has to answer."""
-
-
-class Order:
-    """The rules about the order of items."""
-
-    def __init__(self, *, in_the_middle: bool = False) -> None:
-        self._start = State(place=1) if in_the_middle else State()
-
-    def begin(self) -> State:
-        """Before the first item."""
-        return self._start
-
-    def step(self, state: State, item: Item) -> State:
-        """After one more item."""
-        place, role = state.place, item.get("role")
-        if role not in {"user", "assistant"}:
-            raise _broken(place, f"the role {role!r}; there are 'user' and 'assistant'")
-        if place == 0 and role == "assistant":
-            raise _broken(place, "the model speaks first; a conversation begins with the user")
-        blocks = blocks_of(item)
-        if not blocks:
-            raise _broken(place, f"a message of the {role} with nothing in it")
-        results = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
-        calls = [block for block in blocks if block.get("type") == "tool_use"]
-        _check_results(place, state.open_calls, cast("list[str]", results))
-        if role == "user" and calls:
-            raise _broken(place, "a call in a message of the user; calls are the model's")
-        for block in blocks:
-            _check_block(place, block)
-        return State(place + 1, frozenset([str(call["id"]) for call in calls]))
-
-    def end(self, state: State) -> None:
-        """After the last item."""
-        if state.place == self._start.place:
-            raise _broken(0, "there is nothing in the conversation; say something first")
-        if state.open_calls:
-            raise _broken(state.place, f"the calls {sorted(state.open_calls)} have no results; each needs one")
-
-
-RULES = Order()
-"""For a conversation from its beginning on."""
-FROM_THE_MIDDLE = Order(in_the_middle=True)
-"""For one in front of which something is going to be put."""
-
-
 def blocks_of(item: Item) -> Sequence[Mapping[str, Any]]:
     """What an item holds; words alone may stand for a block of text."""
     content = item.get("content")
@@ -83,36 +30,36 @@ def blocks_of(item: Item) -> Sequence[Mapping[str, Any]]:
     return mappings(content)
 
 
-def _broken(place: int, what: str) -> BrokenRule:
-    return BrokenRule(f"messages[{place}]: {what}. The request was not sent")
-
-
-def _check_results(place: int, calls: frozenset[str], results: Sequence[str]) -> None:
-    if calls == frozenset(results) and len(results) == len(calls):
-        return
-    if missing := calls - frozenset(results):
-        raise _broken(place, f"the calls {sorted(missing)} are not answered by the message that follows them")
-    if strange := frozenset(results) - calls:
-        raise _broken(place, f"the results {sorted(strange)} belong to no call of the message before")
-    raise _broken(place, f"a call is answered twice, among {sorted(results)}")
+def _read(item: Item) -> Reading:
+    blocks = blocks_of(item)
+    calls = [str(block.get("id")) for block in blocks if block.get("type") == "tool_use"]
+    return Reading(
+        blocks, calls, [str(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
+    )
 
 
 def _check_block(place: int, block: Mapping[str, Any]) -> None:
     match block.get("type"):
         case "text" if not str(block.get("text", "")).strip():
-            raise _broken(place, "a text that is blank")
+            raise broken(place, "a text that is blank")
         case "tool_use" if not _ID(str(block.get("id", ""))):
-            raise _broken(place, f"the call id {block.get('id')!r}; letters, digits, `_` and `-` are taken")
+            raise broken(place, f"the call id {block.get('id')!r}; letters, digits, `_` and `-` are taken")
         case "tool_use" if not _TOOL_NAME(str(block.get("name", ""))):
-            raise _broken(place, f"the tool name {block.get('name')!r}; letters, digits, `_` and `-` are taken")
+            raise broken(place, f"the tool name {block.get('name')!r}; letters, digits, `_` and `-` are taken")
         case "tool_result" if block.get("is_error") and not block.get("content"):
-            raise _broken(place, f"the result {block.get('tool_use_id')!r} is an error that says nothing")
+            raise broken(place, f"the result {block.get('tool_use_id')!r} is an error that says nothing")
         case "thinking" | "redacted_thinking" if "cache_control" in block:
-            raise _broken(place, "a thought is marked for the cache; mark another block")
+            raise broken(place, "a thought is marked for the cache; mark another block")
         case None | "":
-            raise _broken(place, f"a block without a type: {sorted(block)}")
+            raise broken(place, f"a block without a type: {sorted(block)}")
         case _:
             pass
+
+
+RULES = BlockOrder(_read, _check_block)
+"""For a conversation from its beginning on."""
+FROM_THE_MIDDLE = BlockOrder(_read, _check_block, in_the_middle=True)
+"""For one in front of which something is going to be put."""
 
 
 # -- a whole body ------------------------------------------------------------------------------------------------------

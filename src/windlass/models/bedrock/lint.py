@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from msgspec import Struct
-
+from windlass.models.block_order import BlockOrder, Reading, broken
 from windlass.models.memo import BrokenRule, Item
 from windlass.models.profile import Profile
 from windlass.models.untrusted import mapping, mappings, text
@@ -26,96 +25,42 @@ _TITLE = re.compile(r"[A-Za-z0-9()\[\]-]+( [A-Za-z0-9()\[\]-]+)*").fullmatch
 _CHOICES = frozenset({"auto", "any", "tool"})
 
 
-class State(Struct, frozen=True):
-    """Where the rules stand after an item."""
-
-    place: int = 0
-    """How many items there were."""
-    open_calls: frozenset[str] = frozenset()
-    """Those of the last item, which the next one has to answer."""
-
-
-class Order:
-    """The rules about the order of items."""
-
-    def __init__(self, *, in_the_middle: bool = False) -> None:
-        self._start = State(place=1) if in_the_middle else State()
-
-    def begin(self) -> State:
-        """Before the first item."""
-        return self._start
-
-    def step(self, state: State, item: Item) -> State:
-        """After one more item."""
-        place, role = state.place, item.get("role")
-        if role not in {"user", "assistant"}:
-            raise _broken(place, f"the role {role!r}; there are 'user' and 'assistant'")
-        if place == 0 and role == "assistant":
-            raise _broken(place, "the model speaks first; a conversation begins with the user")
-        blocks = mappings(item.get("content"))
-        if not blocks:
-            raise _broken(place, f"a message of the {role} with nothing in it")
-        calls = _inside(blocks, "toolUse")
-        results = _inside(blocks, "toolResult")
-        if role == "user":  # a result in what the model said is the provider's
-            _check_results(place, state.open_calls, [text(each.get("toolUseId")) for each in results])
-        elif state.open_calls:
-            raise _broken(place, f"the calls {sorted(state.open_calls)} are not answered by the message after them")
-        if role == "user" and calls:
-            raise _broken(place, "a call in a message of the user; calls are the model's")
-        for block in blocks:
-            _check_block(place, block)
-        ours = [call for call in calls if call.get("type", "tool_use") == "tool_use"]  # others are the provider's
-        return State(place + 1, frozenset([text(call.get("toolUseId")) for call in ours]))
-
-    def end(self, state: State) -> None:
-        """After the last item."""
-        if state.place == self._start.place:
-            raise _broken(0, "there is nothing in the conversation; say something first")
-        if state.open_calls:
-            raise _broken(state.place, f"the calls {sorted(state.open_calls)} have no results; each needs one")
-
-
-RULES = Order()
-"""For a conversation from its beginning on."""
-FROM_THE_MIDDLE = Order(in_the_middle=True)
-"""For one in front of which something is going to be put."""
-
-
-def _broken(place: int, what: str) -> BrokenRule:
-    return BrokenRule(f"messages[{place}]: {what}. The request was not sent")
-
-
 def _inside(blocks: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [mapping(block[kind]) for block in blocks if kind in block]
 
 
-def _check_results(place: int, calls: frozenset[str], results: Sequence[str]) -> None:
-    if calls == frozenset(results) and len(results) == len(calls):
-        return
-    if missing := calls - frozenset(results):
-        raise _broken(place, f"the calls {sorted(missing)} are not answered by the message after them")
-    if strange := frozenset(results) - calls:
-        raise _broken(place, f"the results {sorted(strange)} belong to no call of the message before")
-    raise _broken(place, f"a call is answered twice, among {sorted(results)}")
+def _read(item: Item) -> Reading:
+    """Calls and results that the provider made itself, in what the model said, are nobody's to answer."""
+    blocks = mappings(item.get("content"))
+    calls = [each for each in _inside(blocks, "toolUse") if each.get("type", "tool_use") == "tool_use"]
+    results = _inside(blocks, "toolResult") if item.get("role") == "user" else []
+    return Reading(
+        blocks, [text(each.get("toolUseId")) for each in calls], [text(each.get("toolUseId")) for each in results]
+    )
 
 
 def _check_block(place: int, block: Mapping[str, Any]) -> None:
     match block:
         case {"text": str(said)} if not said:
-            raise _broken(place, "a text that is empty")
+            raise broken(place, "a text that is empty")
         case {"toolUse": {"toolUseId": str(name)}} if not _ID(name):
-            raise _broken(place, f"the call id {name!r}; up to 64 letters, digits, `_` and `-` are taken")
+            raise broken(place, f"the call id {name!r}; up to 64 letters, digits, `_` and `-` are taken")
         case {"toolUse": {"name": str(name)}} if not _TOOL_NAME(name):
-            raise _broken(place, f"the tool name {name!r}; up to 64 letters, digits, `_` and `-` are taken")
+            raise broken(place, f"the tool name {name!r}; up to 64 letters, digits, `_` and `-` are taken")
         case {"toolResult": {"toolUseId": str(name), "content": []}}:
-            raise _broken(place, f"the result {name!r} has nothing in it")
+            raise broken(place, f"the result {name!r} has nothing in it")
         case {"document": {"name": str(name)}} if not _TITLE(name):
-            raise _broken(place, f"the document name {name!r}; letters, digits, `-`, brackets, single spaces are taken")
+            raise broken(place, f"the document name {name!r}; letters, digits, `-`, brackets, single spaces are taken")
         case _ if len(block) != 1:
-            raise _broken(place, f"a block of {len(block)} kinds: {sorted(block)}; each has one")
+            raise broken(place, f"a block of {len(block)} kinds: {sorted(block)}; each has one")
         case _:
             pass
+
+
+RULES = BlockOrder(_read, _check_block)
+"""For a conversation from its beginning on."""
+FROM_THE_MIDDLE = BlockOrder(_read, _check_block, in_the_middle=True)
+"""For one in front of which something is going to be put."""
 
 
 # -- a whole body ------------------------------------------------------------------------------------------------------
