@@ -225,7 +225,7 @@ async def test_anything_else_is_refused_with_a_word_on_what_to_give(way, prompt,
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
-        ({"seed": 0}, "a run does not take 'seed': what may differ from the agent is model, instructions, tools"),
+        ({"seed": 0}, "a run does not take 'seed': what may differ from the agent is model, role, instructions, tools"),
         ({"limits": 5}, "limits=5 cannot be used for a run: give a Limits"),
         ({"settings": object()}, "cannot be used for a run: give a Settings"),
         ({"instructions": 5}, "instructions=5 cannot be used for a run: give a str"),

@@ -4,7 +4,8 @@ Building one costs microseconds and touches nothing outside. `run` makes a sessi
 is kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Unpack, overload
 
 from .core import check
@@ -16,7 +17,7 @@ from .core.ledger import Ledger
 from .core.loop import react
 from .core.mailbox import DrainMode
 from .core.message import Content, Message
-from .core.model import Compact, Model, Settings
+from .core.model import Model, Settings
 from .core.outcome import Outcome
 from .core.permission import Gate
 from .core.run import Accept, Engine, Shape
@@ -24,6 +25,7 @@ from .core.stop import GUARDRAILS, Guardrail, Limits, StopCondition
 from .core.store import Hit, Narrowed, Store
 from .core.tool import Tool
 from .core.toolbox import Toolbox
+from .extension import alive, check_bundle
 from .models import open_model
 from .output import Output
 from .override import Overrides
@@ -34,6 +36,14 @@ from .sync import wait_for
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as _TypeVarWithDefault
+
+    from .context.compaction import Compaction
+    from .context.directives import Hook, Mentions
+    from .context.project import Project
+    from .context.role import Role
+    from .context.skills import Skills
+    from .credentials import Redactor, Vault
+    from .extension import Extension
 
     D = _TypeVarWithDefault("D", default=None)
 else:
@@ -50,29 +60,42 @@ class Agent(Generic[D]):
     """Who answers, with what, under which rules. It does not change; `replace` makes another one."""
 
     __slots__ = (
+        "_alive",
         "_forgetful",
+        "_own_tools",
         "accept",
         "clock",
         "compaction",
         "deps",
         "description",
         "engine",
+        "extensions",
         "follow_up_mode",
         "guardrails",
+        "handoffs",
+        "hooks",
         "instructions",
+        "interactive",
         "ledger",
         "limits",
+        "mentions",
         "model",
         "name",
         "patience_seconds",
         "permission",
+        "project",
+        "redactor",
+        "role",
+        "roles",
         "settings",
         "shape",
+        "skills",
         "steering_mode",
         "stop",
         "store",
         "toolbox",
         "tools",
+        "vault",
         "watchers",
     )
 
@@ -92,7 +115,7 @@ class Agent(Generic[D]):
         guardrails: Sequence[Callable[[], Guardrail]] = GUARDRAILS,
         accept: Sequence[Accept] = (),
         shape: Shape | None = None,
-        compaction: Compact | None = None,
+        compaction: "Compaction | None" = None,
         engine: Engine = react,
         deps: D = None,  # type: ignore[assignment] # an agent without deps is an Agent[None]
         watchers: Sequence[Watcher[Entry]] = (),
@@ -100,6 +123,16 @@ class Agent(Generic[D]):
         follow_up_mode: DrainMode = "one",
         patience_seconds: float = 0.0,
         ledger: Ledger | None = None,
+        extensions: "Sequence[Extension]" = (),
+        project: "Project | None" = None,
+        skills: "Skills | None" = None,
+        roles: "Sequence[Role]" = (),
+        role: str = "",
+        hooks: "Sequence[Hook]" = (),
+        mentions: "Mentions | None" = None,
+        handoffs: "Sequence[Agent[Any]]" = (),
+        vault: "Vault | None" = None,
+        interactive: bool = True,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Describe an agent.
@@ -119,7 +152,7 @@ class Agent(Generic[D]):
             guardrails: What keeps a run from going in circles; `()` for nothing.
             accept: Asked, in order, whether a reply without calls may stand.
             shape: What the model sees of the conversation.
-            compaction: Makes a request shorter that was too long for the model, which is then asked once more.
+            compaction: When the conversation is summed up for the model, and how.
             engine: How it thinks.
             deps: Handed to tools as `ToolContext.deps`.
             watchers: Who is told what happens, in every session.
@@ -127,14 +160,34 @@ class Agent(Generic[D]):
             follow_up_mode: The same for follow-ups.
             patience_seconds: How long a run waits for an answer that nobody here can give, before it ends as `waiting`.
             ledger: A budget that it shares with others.
+            extensions: Bundles of more of the same.
+            project: The files of a project that tell an agent how to work there, such as AGENTS.md.
+            skills: What it can learn when it needs it.
+            roles: Profiles that it can take on, by name.
+            role: The one that it has, unless a session or a run asks for another.
+            hooks: Handlers of `/name` in a message.
+            mentions: Where `@file` in a message may read.
+            handoffs: Other agents that the conversation can be handed over to.
+            vault: Where the secrets are that tools need, and the model never sees.
+            interactive: Whether anybody can be asked; `False` for runs that nobody looks after.
             clock: Where its time comes from.
         """
         _set(self, "model", open_model(model))
         _set(self, "name", name)
         _set(self, "description", description)
         _set(self, "instructions", instructions)
-        _set(self, "toolbox", Toolbox(tools))
-        _set(self, "tools", tuple(self.toolbox))
+        _set(self, "extensions", extensions)
+        _set(self, "project", project)
+        _set(self, "skills", skills)
+        _set(self, "roles", roles)
+        _set(self, "role", role)
+        _set(self, "hooks", hooks)
+        _set(self, "mentions", mentions)
+        _set(self, "handoffs", handoffs)
+        _set(self, "vault", vault)
+        _set(self, "interactive", interactive)
+        _set(self, "_own_tools", tools)
+        _set(self, "_alive", [])
         _set(self, "store", open_store(store))
         _set(self, "_forgetful", isinstance(store, str) and store == "memory:")
         _set(self, "permission", permission)
@@ -154,6 +207,11 @@ class Agent(Generic[D]):
         _set(self, "ledger", ledger)
         _set(self, "clock", clock)
         self._check()
+        _set(self, "redactor", None if vault is None else _redactor())
+        _set(self, "toolbox", Toolbox(self._given_tools()))
+        _set(self, "tools", tuple(self.toolbox))
+        if limits.allowed_tools is not None:
+            self.toolbox.only(limits.allowed_tools)
 
     model: Model
     name: str
@@ -170,7 +228,7 @@ class Agent(Generic[D]):
     guardrails: Sequence[Callable[[], Guardrail]]
     accept: Sequence[Accept]
     shape: Shape | None
-    compaction: Compact | None
+    compaction: "Compaction | None"
     engine: Engine
     deps: D
     watchers: Sequence[Watcher[Entry]]
@@ -178,13 +236,31 @@ class Agent(Generic[D]):
     follow_up_mode: DrainMode
     patience_seconds: float
     ledger: Ledger | None
+    extensions: "Sequence[Extension]"
+    project: "Project | None"
+    skills: "Skills | None"
+    roles: "Sequence[Role]"
+    role: str
+    hooks: "Sequence[Hook]"
+    mentions: "Mentions | None"
+    handoffs: "Sequence[Agent[Any]]"
+    vault: "Vault | None"
+    redactor: "Redactor | None"
+    interactive: bool
     clock: Clock
+    _own_tools: Sequence[Tool[..., Any]]
+    _alive: list[AsyncExitStack]
 
-    def session(self, session_id: str | None = None, *, store: Store | str | None = None) -> Session:
-        """A conversation that is kept under a name. Opening one that exists goes on with it."""
+    def session(self, session_id: str | None = None, *, store: Store | str | None = None, role: str = "") -> Session:
+        """A conversation that is kept under a name. Opening one that exists goes on with it.
+
+        `role` is the role that its runs have, unless one of them asks for another.
+        """
         if session_id is not None and (not isinstance(session_id, str) or not session_id.strip()):
             raise ConfigError(f"a session cannot be called {session_id!r}: give it a name, or None for a new one")
-        return Session(self, session_id or new_id(), self.store if store is None else open_store(store))
+        if role:
+            self.role_of(role)
+        return Session(self, session_id or new_id(), self.store if store is None else open_store(store), role)
 
     @overload
     async def run(
@@ -242,17 +318,92 @@ class Agent(Generic[D]):
 
     def replace(self, **changes: Any) -> "Agent[Any]":
         """Another agent, which differs in what is given."""
-        fields = {name: getattr(self, name) for name in self.__slots__ if name not in {"toolbox", "_forgetful"}}
+        derived = {"toolbox", "tools", "redactor", "_forgetful", "_alive", "_own_tools"}
+        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__ if name not in derived}
+        fields["tools"] = self._own_tools
         other = Agent(**{**fields, **changes})
         _set(other, "_forgetful", self._forgetful if "store" not in changes else other._forgetful)
         return other
 
     async def __aenter__(self) -> "Agent[D]":
-        """Keep what the agent needs open until the block ends."""
+        """Keep what the agent and its extensions need open until the block ends."""
+        stack = AsyncExitStack()
+        async with stack:
+            stack.push_async_callback(self.store.aclose)
+            await stack.enter_async_context(alive(self))
+            self._alive.append(stack.pop_all())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.store.aclose()
+        await self._alive.pop().aclose()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether what its extensions need is open: this is inside `async with agent`."""
+        return bool(self._alive)
+
+    # -- what it is made of --------------------------------------------------------------------------------------------
+
+    def role_of(self, name: str) -> "Role | None":
+        """The role of that name, its own or of an extension; an unknown one is an error that lists what there is."""
+        if not name:
+            return None
+        from .context.roles import chosen
+
+        return chosen([*self.roles, *[role for each in self.extensions for role in each.roles]], name)
+
+    def all_skills(self) -> "Skills | None":
+        """Its skills and those of its extensions; `None` when there are none."""
+        more = [skill for each in self.extensions for skill in each.skills]
+        if not more:
+            return self.skills
+        from .context.skills import Skills
+
+        return Skills(more) if self.skills is None else self.skills + Skills(more)
+
+    def speaking(self, name: str) -> "Agent[Any]":
+        """The agent of that name, to which the conversation was handed over; empty for this one."""
+        if not name or name == self.name:
+            return self
+        reachable: list[Agent[Any]] = [self]
+        for agent in reachable:
+            reachable += [each for each in agent.handoffs if each not in reachable]
+        for agent in reachable[1:]:
+            if agent.name == name:
+                return agent
+        known = ", ".join([repr(each.name) for each in reachable])
+        raise ConfigError(f"the conversation was handed over to {name!r}, which is not here any more: there is {known}")
+
+    @property
+    def wraps_tools(self) -> bool:
+        """Whether anything is put around its tools."""
+        return self.vault is not None or any(each.wrap_tool is not None for each in self.extensions)
+
+    def wrap_tool(self, tool: Tool[..., Any]) -> Tool[..., Any]:
+        """A tool as this agent offers it: the vault innermost, so that nothing else sees a secret."""
+        if self.vault is not None:
+            from .credentials import credentialed
+
+            tool = credentialed(tool, self.vault, redactor=self.redactor)
+        for extension in self.extensions:
+            if extension.wrap_tool is not None:
+                tool = extension.wrap_tool(tool)
+        return tool
+
+    def _given_tools(self) -> Sequence[Tool[..., Any]]:
+        """Its tools and those of its extensions, and what skills and handoffs need."""
+        if not (self.extensions or self.skills or self.handoffs or self.vault):
+            return self._own_tools
+        tools = [*self._own_tools, *[tool for each in self.extensions for tool in each.tools]]
+        if (skills := self.all_skills()) is not None:
+            from .context.skills import skill_tools
+
+            tools += skill_tools(skills)
+        if self.handoffs:
+            from .subagent import handoff_tool
+
+            tools += [handoff_tool(each) for each in self.handoffs]
+        return [self.wrap_tool(each) for each in tools] if self.wraps_tools else tools
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise Unchangeable(f"an agent does not change: use agent.replace({name}={value!r}) to make another one")
@@ -265,18 +416,17 @@ class Agent(Generic[D]):
 
     def _check(self) -> None:
         """Say here, where it is described, what could not work when it is run."""
-        if not isinstance(self.limits, Limits):
-            raise ConfigError(f"Agent(limits={self.limits!r}): give a Limits(…)")
-        if not isinstance(self.settings, Settings):
-            raise ConfigError(f"Agent(settings={self.settings!r}): give a Settings(…)")
-        if self.ledger is not None and not isinstance(self.ledger, Ledger):
-            raise ConfigError(f"Agent(ledger={self.ledger!r}): give a Ledger(…)")
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) and not (value is None and name == "ledger"):
+                raise ConfigError(f"Agent({name}={value!r}): give a {kind.__name__}(…)")
         if not callable(self.engine):
             raise ConfigError(f"Agent(engine={self.engine!r}): give an async function of a Run, such as react")
         check.text("Agent", "name", self.name, filled=True)
         check.text("Agent", "description", self.description)
         check.text("Agent", "instructions", self.instructions)
-        for name in ("permission", "stop", "shape", "compaction"):
+        check.flag("Agent", "interactive", self.interactive)
+        for name in ("permission", "stop", "shape"):
             check.function_or_none("Agent", name, getattr(self, name))
         for name in ("guardrails", "accept", "watchers"):
             check.functions("Agent", name, getattr(self, name))
@@ -285,7 +435,33 @@ class Agent(Generic[D]):
                 check.refuse("Agent", name, getattr(self, name), "say 'one' or 'all'")
         if not isinstance(self.patience_seconds, (int, float)) or self.patience_seconds < 0:
             check.refuse("Agent", "patience_seconds", self.patience_seconds, "give a number of seconds, from 0")
-        if not callable(getattr(self.clock, "monotonic", None)):
-            check.refuse("Agent", "clock", self.clock, "give a clock, such as windlass.testing.FakeClock()")
-        if self.limits.allowed_tools is not None:
-            self.toolbox.only(self.limits.allowed_tools)
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        """The same, of what is made elsewhere."""
+        for name in ("extensions", "roles", "hooks", "handoffs"):
+            check_bundle("Agent", name, getattr(self, name))
+        for name, (method, advice) in _PARTS.items():
+            value = getattr(self, name)
+            if value is not None and not callable(getattr(value, method, None)):
+                check.refuse("Agent", name, value, f"give {advice}")
+        if self.role:
+            self.role_of(self.role)
+
+
+_KINDS: Mapping[str, type] = {"limits": Limits, "settings": Settings, "ledger": Ledger}
+_PARTS: Mapping[str, tuple[str, str]] = {
+    "clock": ("monotonic", "a clock, such as windlass.testing.FakeClock()"),
+    "compaction": ("compact", "a Compaction(…)"),
+    "project": ("text", "a Project(…)"),
+    "skills": ("catalogue", "Skills([…]), or what load_skills(…) has found"),
+    "mentions": ("read", "Mentions(…)"),
+    "vault": ("resolve", "a vault, such as EnvironmentVault()"),
+}
+"""What is known by something that it can do, and what to give instead."""
+
+
+def _redactor() -> "Redactor":
+    from .credentials import Redactor
+
+    return Redactor()

@@ -1,8 +1,8 @@
 """Whoever drives a session: takes the lease, opens the log, drives one run after another. Above: `session.py`.
 Below: `core`.
 
-Opening folds the log; what a crash left behind is repaired, and the repair is appended. This is the one place where a
-run is put together. One run goes on at a time; a second one waits for its turn.
+Opening folds the log; what a crash left behind is repaired, and the repair is appended. One run goes on at a time; a
+second one waits for its turn. What a run is made of is put together in `build.py`.
 """
 
 import asyncio
@@ -11,32 +11,27 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+import msgspec
 from msgspec import Struct
 
+from .build import Place, build
 from .core import faults
 from .core.cache import PrefixWatch
 from .core.call import finished
 from .core.effect import not_started, uncertain
-from .core.error import ConfigError, SessionNotFound, StoreError, UsageError
+from .core.error import SessionNotFound, StoreError, UsageError
 from .core.event import Entry, Event, MessageAdded, PostTaken, RunResumed, RunStarted, SessionOpened
 from .core.fanout import Fanout
 from .core.fold import CRASHES, CUT_OFF, UNANSWERED, State, repairs
 from .core.inbox import INBOX
-from .core.ledger import budgeted
 from .core.loop import ended, execute, react
 from .core.mailbox import ANSWER, CANCEL, Mailbox
 from .core.message import Message, Status, ToolCall
-from .core.model import info_of
 from .core.outcome import Outcome
-from .core.permission import Gate, Grant, Permissions
-from .core.plain import clean
 from .core.run import CancelMode, Engine, Forgotten, Run
-from .core.stop import steps_of
 from .core.store import Lease, Log, Post, Store, events_of, insisted, wait_through
-from .core.toolbox import Toolbox
-from .models import open_model
 from .outcome import retold
-from .output import Held, applied, held
+from .output import held
 from .override import Options, recorded, restored
 from .stream import coalesce, lagged, watcher_dropped
 
@@ -71,11 +66,16 @@ _going: dict[tuple[int, str], "Driver"] = {}
 class Order(Struct, frozen=True):
     """What a driver is asked to do."""
 
-    kind: Literal["run", "resume", "call", "wake"]
+    kind: Literal["run", "resume", "call", "wake", "compact"]
     run_id: str = ""
     """Of a run that is to begin."""
     overrides: Options = {}
-    message: Message | None = None
+    messages: tuple[Message, ...] = ()
+    """What is said first."""
+    beside: tuple[Event, ...] = ()
+    """What has happened to these messages before they were said."""
+    answer: Message | None = None
+    """What is answered in the place of the model, if something is."""
     tool: str = ""
     """What is called, when it is only a call."""
     input_id: str = ""
@@ -223,6 +223,11 @@ class Driver:
             return run.outcome("parked", "crash_loop")
         if order.kind == "wake" and (self._state.interrupted or not mailbox.due):
             return run.outcome("done", NOTHING_NEW)  # somebody else was quicker
+        if order.kind == "compact":
+            return await self._compact(run)
+        for event in order.beside:
+            if not event.durable:
+                run.show(run.stamped(event))
         opening = self._opening(order, resuming=resuming)
         taken = [PostTaken(post.kind, run_id=run.run_id) for post in late]
         await run.emit(*taken, *opening, sync=True, names=[post.id for post in late])
@@ -248,6 +253,16 @@ class Driver:
         ending = (outcome.status, outcome.reason)
         logger.info("run %s of session %s: %s %s", run.run_id, self.session_id, *ending, extra=run.names)
         return outcome
+
+    async def _compact(self, run: Run) -> Outcome[Any]:
+        """Sum the conversation up between two runs. What it says of itself belongs to none."""
+        if self._state.interrupted:
+            message = f"session {self.session_id!r} has a run that is not over: resume() it first, or cancel() it"
+            raise UsageError(message)
+        run.run_id = ""
+        run.output = await run.compact("manual")
+        self._head = run.log.head
+        return run.outcome("done")
 
     def _resumed(self, order: Order) -> Order:
         before = self._interrupted_run()
@@ -292,12 +307,13 @@ class Driver:
         options = {CALL: order.tool} if order.kind == "call" else recorded(order.overrides)
         started = RunStarted(self.agent.name, options, order.input_id, run_id=run_id)
         before = repairs(self._state, UNANSWERED if self._state.waiting else CUT_OFF)
-        said = [] if order.message is None else [MessageAdded(order.message, run_id=run_id)]
-        return [*before, started, *said]
+        said = order.messages if order.answer is None else (*order.messages, order.answer)
+        beside = [msgspec.structs.replace(each, run_id=run_id) for each in order.beside if each.durable]
+        return [*before, started, *beside, *[MessageAdded(each, run_id=run_id) for each in said]]
 
     async def _finish(self, order: Order, run: Run) -> Outcome[Any]:
         """Drive the run to its end. A loop that is thrown away on purpose is replaced by one made from the log."""
-        engine = order.overrides.get("engine", self.agent.engine)
+        engine = _answered if order.answer is not None else order.overrides.get("engine", self.agent.engine)
         if faults.always_resume and engine is react:
             engine = _forgetful
         if (output := order.overrides.get("output")) is not None:
@@ -331,66 +347,21 @@ class Driver:
     # -- what it is made of --------------------------------------------------------------------------------------------
 
     def _build(self, order: Order, lease: Lease, mailbox: Mailbox) -> Run:
-        """Everything that a run needs, stacked in this one place."""
-        agent, overrides = self.agent, order.overrides
-        model = open_model(overrides["model"]) if "model" in overrides else agent.model
-        limits = overrides.get("limits", agent.limits)
-        if limits.max_cost_usd is not None and info_of(model).price is None:
-            raise ConfigError(f"max_cost_usd needs a model whose price is known, and {info_of(model).name!r} has none")
-        if agent.compaction is not None:
-            from .core.wrap import compacted  # at first use, as for a budget
-
-            model = compacted(model, agent.compaction)
-        ledger = overrides.get("ledger", agent.ledger)
-        if ledger is not None:
-            model = budgeted(model, ledger)
-        toolbox = Toolbox(overrides["tools"]) if "tools" in overrides else agent.toolbox
-        plain = Held(toolbox, overrides.get("instructions", agent.instructions), agent.accept)
-        asked = applied(overrides.get("output"), info_of(model), plain)
-        return Run(
-            session_id=self.session_id,
-            run_id=order.run_id,
-            agent_name=agent.name,
-            model=model,
-            log=Log(self.store, lease, self._head, agent.clock),
-            state=self._state,
-            fanout=self.fanout,
-            clock=agent.clock,
-            toolbox=asked.toolbox,
-            mailbox=mailbox,
-            instructions=_instructions(asked.instructions, asked.toolbox),
-            settings=overrides.get("settings", agent.settings),
-            limits=limits,
-            gate=self._gate(overrides.get("permission", agent.permission)),
-            stop=agent.stop,
-            guardrails=self._guardrails(order),
-            accept=asked.accept,
-            shape=agent.shape,
-            output_spec=asked.spec,
-            prefixes=self._prefixes,
-            deps=overrides.get("deps", agent.deps),
-            patience_seconds=agent.patience_seconds,
-            may_wait=order.kind != "call",
+        """The run that was asked for."""
+        return build(
+            self.agent,
+            Place(
+                session_id=self.session_id,
+                run_id=order.run_id,
+                log=Log(self.store, lease, self._head, self.agent.clock),
+                state=self._state,
+                fanout=self.fanout,
+                mailbox=mailbox,
+                prefixes=self._prefixes,
+                may_wait=order.kind != "call",
+            ),
+            order.overrides,
         )
-
-    def _gate(self, gate: Gate | None) -> Gate | None:
-        """The gate, knowing what was decided earlier in this session."""
-        if isinstance(gate, Permissions):
-            for each in self._state.remembered:
-                gate.grants.restore(Grant.of_decision(each, self.session_id))
-        return gate
-
-    def _guardrails(self, order: Order) -> list[Any]:
-        """The guardrails, which have seen what happened in this run before a crash."""
-        guardrails = [start() for start in self.agent.guardrails]
-        state = self._state
-        if guardrails and state.interrupted and state.run is not None and state.run.run_id == order.run_id:
-            steps = steps_of(state.messages, state.first)
-            last = state.unfollowed  # it is about to be looked at by the loop
-            for step in [each for each in steps if each.reply is not last]:
-                for guardrail in guardrails:
-                    guardrail(step)
-        return guardrails
 
     def _report_dropped(self, name: str, error: BaseException) -> None:
         self.fanout.publish(Entry(0, self.agent.clock.now(), watcher_dropped(name, error)))
@@ -431,6 +402,11 @@ async def _forgetful(run: Run) -> Outcome[Any]:
         return await react(run)
     finally:
         run.forgettable = False
+
+
+async def _answered(run: Run) -> Outcome[Any]:
+    """The engine of a run that somebody has answered in the place of the model."""
+    return run.outcome("done")
 
 
 def _promote(mailbox: Mailbox) -> None:
@@ -486,8 +462,3 @@ async def _wind_up(run: Run) -> Outcome[Any]:
     outcome = run.interruption()
     await run.take_over([ended(run, outcome)])
     return outcome
-
-
-def _instructions(text: str, toolbox: Toolbox) -> str:
-    """What the model is told first: the agent's own words, then what its tools have to say about their use."""
-    return clean("\n\n".join([part for part in (text, *[each.prompt for each in toolbox]) if part]))

@@ -25,6 +25,7 @@ class Overrides(TypedDict, total=False):
     """What may differ from the agent for one run."""
 
     model: Model | str
+    role: str
     instructions: str
     tools: Sequence[Tool[..., Any]]
     limits: Limits
@@ -100,12 +101,12 @@ def check_overrides(overrides: Options) -> None:
 _CODE = "code"
 """The option that names the overrides which are code."""
 
-_KINDS: Mapping[str, type] = {"instructions": str, "limits": Limits, "settings": Settings}
+_KINDS: Mapping[str, type] = {"instructions": str, "role": str, "limits": Limits, "settings": Settings}
 
 
 def recorded(overrides: Options) -> dict[str, Any]:
     """What `resume` has to know of the overrides; whatever is code has to be given again."""
-    names = ("instructions", "limits", "settings", "model")
+    names = ("instructions", "role", "limits", "settings", "model")
     given = {name: value for name, value in overrides.items() if name in names}
     if not isinstance(given.get("model"), str):
         given.pop("model", None)
@@ -127,6 +128,7 @@ class _Kept(TypedDict, total=False):
     """The overrides that are data."""
 
     instructions: str
+    role: str
     limits: Limits
     settings: Settings
     model: str

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+import msgspec
+
 from .core import check
 from .core.clock import new_id
 from .core.error import SessionBusy, SessionNotFound, Unsupported, UsageError
@@ -39,12 +41,14 @@ from .core.store import (
     wait_through,
 )
 from .driver import NOTHING_NEW, Driver, Order, look_at, tell
+from .models import open_model
 from .output import Output
 from .override import Options, Overrides, as_message, check_mode, check_overrides, with_output
 from .stream import RunStream
 
 if TYPE_CHECKING:
     from .agent import Agent
+    from .toolkits.tasks import Task
 
 T = TypeVar("T")
 
@@ -58,10 +62,12 @@ _PAGE = 500
 class Session:
     """One conversation. Cheap to make; nothing is opened before it is used."""
 
-    def __init__(self, agent: "Agent[Any]", session_id: str, store: Store) -> None:
+    def __init__(self, agent: "Agent[Any]", session_id: str, store: Store, role: str = "") -> None:
         self.agent = agent
         self.session_id = session_id
         self.store = store
+        self.role = role
+        """What its runs are, unless one of them asks for another role."""
         self._driver = Driver(agent, session_id, store)
 
     # -- talking -------------------------------------------------------------------------------------------------------
@@ -102,9 +108,8 @@ class Session:
         `input_id` is your own name for this prompt: sent again under the same name, it is answered once, and the first
         outcome is returned. `take_over` takes the session from whoever drives it, who is stopped at its next step.
         """
-        return await self._uncancelled(
-            self._driver.perform(_order(prompt, new_id(), input_id, take_over, with_output(overrides, output)))
-        )
+        order = self._order(prompt, input_id, take_over, with_output(overrides, output))
+        return await self._uncancelled(self._begin(order))
 
     @overload
     def stream(
@@ -143,8 +148,8 @@ class Session:
         Leaving the iteration early does not cancel the run. With `backpressure` a slow reader slows the run;
         otherwise it gets fewer and larger deltas, and never misses anything that lasts without being told.
         """
-        order = _order(prompt, new_id(), input_id, take_over, with_output(overrides, output))
-        begin, stop = partial(self._driver.perform, order), partial(self._stop, order.run_id)
+        order = self._order(prompt, input_id, take_over, with_output(overrides, output))
+        begin, stop = partial(self._begin, order), partial(self._stop, order.run_id)
         return RunStream(
             self, order.run_id, begin, stop, backpressure=backpressure, output=order.overrides.get("output")
         )
@@ -186,6 +191,39 @@ class Session:
         if result is None or result.call_id != call.call_id:
             raise outcome.error or UsageError(f"the call of {tool!r} was cancelled before it began")
         return result
+
+    async def skill(self, name: str, arguments: Any = None, **overrides: Unpack[Overrides]) -> Outcome[Any]:
+        """Begin a run with a skill: what it says is told to the model, and then the arguments, as text or as JSON."""
+        from .prompting import skill_message
+
+        message, loaded = skill_message(self.agent, name, arguments, "code")
+        order = self._order(message, "", False, with_output(overrides, None))  # noqa: FBT003 - handed through
+        return await self._uncancelled(self._driver.perform(msgspec.structs.replace(order, beside=(loaded,))))
+
+    async def compact(self) -> bool:
+        """Have the conversation summed up for the model now; `False` when that would not make it shorter.
+
+        Needs an agent with a `compaction`. Raises `SessionBusy` while somebody else drives the session.
+        """
+        if self.agent.compaction is None:
+            raise UsageError("this agent has no compaction: give it one, as in Agent(compaction=Compaction())")
+        outcome = await self._uncancelled(self._driver.perform(Order("compact", new_id())))
+        return bool(outcome.output)
+
+    async def configure(
+        self, *, model: str | None = None, instructions: str | None = None, role: str | None = None
+    ) -> None:
+        """Change something for this session alone, from its next run on. It is kept in the log; `""` takes it back."""
+        changes = {"model": model, "instructions": instructions, "role": role}
+        given = {name: value for name, value in changes.items() if value is not None}
+        for name, value in given.items():
+            check.text("session.configure", name, value)
+        if model:
+            open_model(model)
+        if role:
+            self.agent.role_of(role)
+        if given:
+            await self._note(SessionConfigured(given), begin=True)
 
     # -- from any process ----------------------------------------------------------------------------------------------
 
@@ -278,6 +316,17 @@ class Session:
         """The conversation as it is kept."""
         return (await self._kept()).messages
 
+    async def kept(self, name: str, default: Any = None) -> Any:
+        """What tools have left in the log under that name: tasks, notes, or whatever of your own."""
+        check.text("session.kept", "name", name, filled=True)
+        return (await self._state()).kept.get(name, default)
+
+    async def tasks(self) -> "list[Task]":
+        """What the agent says that it has to do, when it has the tools for it (`task_tools`)."""
+        from .toolkits.tasks import tasks_of
+
+        return tasks_of(await self.kept("tasks"))
+
     async def watch(self, *, after: int = 0) -> AsyncIterator[Entry]:
         """Every entry of the log after that number, then everything that happens from now on.
 
@@ -333,7 +382,7 @@ class Session:
         """Another session, which begins with the first `at` entries of this one; without `at`, a clone of it."""
         name = new_id() if session_id is None else session_id
         await self.store.fork(self.session_id, name, at=at)
-        return Session(self.agent, name, self.store)
+        return Session(self.agent, name, self.store, self.role)
 
     async def lineage(self) -> list[SessionInfo]:
         """The sessions that this one was forked from, the first one first, and this one last."""
@@ -373,6 +422,30 @@ class Session:
         await self._driver.aclose()
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _order(self, prompt: Content | Message, input_id: str, take_over: bool, overrides: Options) -> Order:  # noqa: FBT001 - handed through
+        check_overrides(overrides)
+        check.text("session.run", "input_id", input_id)
+        if clean(input_id) != input_id:
+            check.refuse("session.run", "input_id", input_id, "give text that UTF-8 can hold")
+        check.flag("session.run", "take_over", take_over)
+        if self.role and "role" not in overrides:
+            overrides = {**overrides, "role": self.role}
+        self.agent.role_of(overrides.get("role", ""))
+        message = as_message(prompt)
+        return Order("run", new_id(), overrides, (message,), input_id=input_id, take_over=take_over)
+
+    async def _begin(self, order: Order) -> Outcome[Any]:
+        """Do what the message itself asks for with `/name` and `@file`, then drive the run."""
+        if self._is_directed():
+            from .prompting import directed_order
+
+            order = await directed_order(self, order, await self._state())
+        return await self._driver.perform(order)
+
+    def _is_directed(self) -> bool:
+        agent = self.agent
+        return bool(agent.hooks or agent.skills or agent.mentions or agent.extensions)
 
     def _now(self) -> float:
         return self.agent.clock.now()
@@ -416,17 +489,17 @@ class Session:
             for post in posts
         )
 
-    async def _note(self, event: Event) -> None:
-        """Add something to the log between runs."""
-        async with self._leased() as (lease, entries):
+    async def _note(self, event: Event, *, begin: bool = False) -> None:
+        """Add something to the log between runs. With `begin`, a session that is not there is made."""
+        async with self._leased(begin=begin) as (lease, entries):
             head = entries[-1].seq if entries else 0
             log = Log(self.store, lease, head, self.agent.clock)
             await log.append([event], sync=True, stored=lambda _: None)
 
     @asynccontextmanager
-    async def _leased(self) -> AsyncGenerator[tuple[Lease, list[Entry]]]:
-        """Have the session, as long as nobody drives it. One that is not there is not made."""
-        if await self.store.info(self.session_id) is None:
+    async def _leased(self, *, begin: bool = False) -> AsyncGenerator[tuple[Lease, list[Entry]]]:
+        """Have the session, as long as nobody drives it. One that is not there is not made, unless it is to begin."""
+        if not begin and await self.store.info(self.session_id) is None:
             raise SessionNotFound(f"there is no session {self.session_id!r}: use run() to begin it")
         lease = await self.store.acquire(self.session_id)
         try:
@@ -478,12 +551,3 @@ async def every(store: Store, *, prefix: str = "") -> AsyncIterator[SessionInfo]
         for each in page:
             yield each
         offset += len(page)
-
-
-def _order(prompt: Content | Message, run_id: str, input_id: str, take_over: bool, overrides: Options) -> Order:  # noqa: FBT001 - handed through
-    check_overrides(overrides)
-    check.text("session.run", "input_id", input_id)
-    if clean(input_id) != input_id:
-        check.refuse("session.run", "input_id", input_id, "give text that UTF-8 can hold")
-    check.flag("session.run", "take_over", take_over)
-    return Order("run", run_id, overrides, as_message(prompt), input_id=input_id, take_over=take_over)

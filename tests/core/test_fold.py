@@ -19,7 +19,8 @@ from windlass.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.core.fold import INTERRUPTED, NOT_STARTED, State, View, fold, repairs
+from windlass.core.fold import INTERRUPTED, NOT_STARTED, State, fold, repairs
+from windlass.core.view import View
 from windlass.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
 
 

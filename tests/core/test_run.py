@@ -195,7 +195,9 @@ async def test_the_prefix_of_a_request_is_hashed_anew_only_when_it_changes():
     await agent.session("s").run("Go")
     first, second, third = [each.prefix for each in of(await log_of(agent.store, "s"), ModelRequested)]
     assert first != second == third
-    assert len(first) == 16
+    instructions, _, tools = first.partition("-")
+    assert second.startswith(instructions)
+    assert not second.endswith(tools)
 
 
 async def test_instructions_with_lone_surrogates_can_be_sent():

@@ -660,7 +660,7 @@ async def last_message_alone(request: Request) -> Request | None:
 
 async def test_a_request_that_is_too_long_is_made_shorter_once_and_sent_again():
     model, recorder = ScriptedModel("before", ContextOverflow("too long"), "after"), Recorder()
-    session = Agent(model, compaction=last_message_alone, watchers=[recorder]).session()
+    session = Agent(compacted(model, last_message_alone), watchers=[recorder]).session()
     await session.run("one")
     outcome = await session.run("two")
     assert (outcome.status, outcome.text, outcome.steps) == ("done", "after", 1)
@@ -680,15 +680,16 @@ async def test_what_cannot_be_made_shorter_fails_as_it_is():
     async def in_vain(request: Request) -> None:
         return None
 
-    for compaction in (None, in_vain):
-        outcome = await Agent(ScriptedModel(ContextOverflow("too long")), compaction=compaction).run("one")
+    alone = ScriptedModel(ContextOverflow("too long"))
+    for model in (alone, compacted(ScriptedModel(ContextOverflow("too long")), in_vain)):
+        outcome = await Agent(model).run("one")
         assert outcome.reason == "ContextOverflow"
 
 
 async def test_a_budget_counts_both_requests():
     ledger = Ledger(token_budget=100_000)
     model = ScriptedModel(ContextOverflow("too long"), "after")
-    outcome = await Agent(model, compaction=last_message_alone, ledger=ledger).run("one")
+    outcome = await Agent(compacted(model, last_message_alone), ledger=ledger).run("one")
     assert outcome.text == "after"
     assert ledger.reserved_tokens == 0
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.fold import View
+from windlass.core.view import View
 from windlass.core.message import Message, user
 from windlass.models.memo import BrokenRule, Item, Memo, encoded
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from .fold import View
 from .message import PASSING, Message, Usage
 from .model import ModelInfo, Request
+from .view import View
 
 
 class PrefixChange(Struct, frozen=True):
@@ -62,9 +62,9 @@ class PrefixWatch:
         self.requests = 0
         self.changes = []
 
-    def look(self, request: Request, info: ModelInfo, turn: int) -> None:
-        """Compare a request with the one before it."""
-        model = f"{info.provider}:{info.name}"
+    def look(self, request: Request, info: ModelInfo, turn: int) -> str:
+        """Compare a request with the one before it; returns the first segment that differs, or nothing."""
+        model, segment = f"{info.provider}:{info.name}", ""
         if self._before is not None:
             self.requests += 1
             known, before = self._before
@@ -72,6 +72,7 @@ class PrefixWatch:
             if segment:
                 self.changes.append(PrefixChange(turn, segment, resent))
         self._before = (model, request)
+        return segment
 
     def report(self, usage: Usage) -> CacheReport:
         """How it stands now."""

@@ -6,15 +6,17 @@ What the model got wrong goes back to it as a result. What nobody allows is deni
 import asyncio
 import inspect
 from collections.abc import Sequence
+from typing import Any
 
 from . import check, question
 from .effect import FAILURES, Job, denied, describe, error_result, out_of_calls, unknown
 from .event import Event, LimitReached, ToolFinished
+from .fold import withdrawals
 from .message import ToolCall, ToolResult
 from .permission import NOBODY_TO_ASK, PermissionRequest, Permissions, Verdict, decision_of, one_each
 from .run import Run
 from .schema import Invalid, parse_object
-from .tool import Skip
+from .tool import Arguments, Skip, Tool
 
 
 async def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
@@ -43,24 +45,14 @@ async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
     if before is not None and before.effect == "at_most_once":
         return unknown(call)
     if before is not None and before.effect == "ask":
-        settled = await question.settlement(run, call)
-        if settled is not None:
-            return settled
+        told = await question.settlement(run, call)
+        if told is not None:
+            return told
     tool = run.toolbox.get(call.name)
     if tool is None:
         return error_result(call, f"there is no tool {call.name!r}; {run.toolbox.advice(call.name)}")
     try:
-        arguments = parse_object(call.arguments)
-        for hook in tool.prepare:
-            changed = hook(call, arguments)
-            if inspect.isawaitable(changed):
-                changed = await changed
-            if isinstance(changed, Skip):
-                return denied(call, changed.reason)
-            if changed is not None:
-                check.returned("before", hook, changed, dict, "a dict of arguments, a Skip(…), or nothing")
-                arguments = changed
-        given = tool.parameters.parse(arguments)
+        final = await final_arguments(tool, call)
     except Invalid as problem:
         return error_result(call, f"invalid arguments for {call.name!r}: {problem}")
     except FAILURES as error:  # a hook that fails must not let the call through
@@ -68,12 +60,29 @@ async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
             raise
         run.report(error, f"a prepare hook of {call.name!r}")
         return error_result(call, f"a hook of {call.name!r} failed: {describe(error)}")
-    return Job(call, tool, arguments, given, before.attempt if before else 0)
+    if isinstance(final, Skip):
+        return denied(call, final.reason)
+    return Job(call, tool, *final, before.attempt if before else 0)
+
+
+async def final_arguments(tool: Tool[..., Any], call: ToolCall) -> tuple[Arguments, Arguments] | Skip:
+    """The arguments that will run, as JSON values, and what the function gets; or why the call is not to be made."""
+    arguments = parse_object(call.arguments)
+    for hook in tool.prepare:
+        changed = hook(call, arguments)
+        if inspect.isawaitable(changed):
+            changed = await changed
+        if isinstance(changed, Skip):
+            return changed
+        if changed is not None:
+            check.returned("before", hook, changed, dict, "a dict of arguments, a Skip(…), or nothing")
+            arguments = changed
+    return arguments, tool.parameters.parse(arguments)
 
 
 async def permit(run: Run, jobs: list[Job]) -> list[Job]:
     """The jobs that may run: one question for all of them. A missing answer is a no, and so is an error."""
-    asking = [(job, job.permission_request(run)) for job in jobs]
+    asking = [(job, job.permission_request(run.session_id, run.run_id)) for job in jobs]
     asked = [(job, request) for job, request in asking if not allowed_before(run, request)]
     if not asked:
         return jobs
@@ -124,7 +133,13 @@ async def by_rules(run: Run, gate: Permissions, requests: Sequence[PermissionReq
 async def answer(run: Run, results: Sequence[ToolResult], *decisions: Event) -> None:
     """Store the results of calls that are not carried out, after the decisions that led to them."""
     if results or decisions:
-        await run.emit(*decisions, *[finished(run, result) for result in results])
+        await run.emit(*decisions, *[event for result in results for event in settled(run, result)])
+
+
+def settled(run: Run, result: ToolResult, seconds: float = 0.0) -> list[Event]:
+    """What is stored when a call has its result: nobody waits any more for what it has asked."""
+    withdrawn = withdrawals(run.state, result) if run.state.asks else []
+    return [*withdrawn, finished(run, result, seconds)]
 
 
 def finished(run: Run, result: ToolResult, seconds: float = 0.0) -> ToolFinished:

@@ -5,7 +5,7 @@ Whatever a tool does (return anything, raise anything, hang, be cancelled by som
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -36,6 +36,10 @@ FAILURES = (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 MAY_HAVE_HAPPENED = "It may or may not have taken effect: check before repeating."
 
 
+class Suspended(BaseException):
+    """The run cannot go on before somebody answers, and nobody is here who could. No tool should catch it."""
+
+
 class Job(Struct, eq=False):
     """A call on its way to its result."""
 
@@ -49,6 +53,8 @@ class Job(Struct, eq=False):
     """Intents that were stored for this call before."""
     interrupted: bool = False
     """The run was cancelled while this ran."""
+    suspended: bool = False
+    """It waits for an answer that nobody here can give, and begins again when there is one."""
     arguments_hash: str = ""
     """What a verdict is bound to; empty when nobody has to be asked."""
 
@@ -62,7 +68,7 @@ class Job(Struct, eq=False):
         except Exception:  # noqa: BLE001 - when the tool cannot tell, somebody has to be asked
             return True
 
-    def permission_request(self, run: "Run") -> PermissionRequest:
+    def permission_request(self, session_id: str, run_id: str) -> PermissionRequest:
         """The question whether it may run, with these arguments and no others."""
         tool = self.tool
         self.arguments_hash = arguments_hash(self.arguments)
@@ -80,8 +86,8 @@ class Job(Struct, eq=False):
             self.arguments,
             self.arguments_hash,
             required,
-            run.session_id,
-            run.run_id,
+            session_id,
+            run_id,
         )
 
     def intent(self, run: "Run") -> ToolStarted:
@@ -103,12 +109,14 @@ async def attempt(run: "Run", job: Job) -> ToolResult:
     tries = 0
     while True:
         tries += 1
-        context: ToolContext[Any] = ToolContext(run, job.call.call_id, job.tool.name)
+        context: ToolContext[Any] = ToolContext(run, job.call.call_id, job.tool.name, _beginning(run, job))
         try:
             seconds = job.tool.timeout_seconds or run.limits.tool_timeout_seconds
             if seconds is None and job.tool.abortable:
                 return result_of(job, await job.tool.call(job.given, context))
             return result_of(job, await supervised(run, job, context, seconds))
+        except Suspended:
+            raise
         except _TimedOut as late:
             return uncertain(job.call, Status.TIMED_OUT, str(late))
         except asyncio.CancelledError as stop:
@@ -131,6 +139,18 @@ async def attempt(run: "Run", job: Job) -> ToolResult:
         except asyncio.CancelledError:
             job.interrupted = True
             return _failed(run, job, error)  # what it told last is what is known of it
+
+
+def _beginning(run: "Run", job: Job) -> Callable[[], Awaitable[None]] | None:
+    """Stores the intent of a tool that asks first, when it says that it begins."""
+    if not job.tool.asks_first:
+        return None
+
+    async def begin() -> None:
+        if job.call.call_id not in run.state.started:
+            await run.emit(job.intent(run), sync=job.tool.effect != "read")
+
+    return begin
 
 
 async def supervised(run: "Run", job: Job, context: ToolContext[Any], seconds: float | None) -> Any:
@@ -264,8 +284,8 @@ def made_by_hand(call: ToolCall, result: ToolResult) -> ToolResult:
         status = Status(result.status)
     except ValueError:
         status = Status.ERROR
-    render, summary = to_jsonable(result.render), to_text(result.summary)
-    return ToolResult(call.call_id, call.name, content, status, render, summary, result.terminate is True)
+    render, summary, preview = to_jsonable(result.render), to_text(result.summary), to_text(result.preview)
+    return ToolResult(call.call_id, call.name, content, status, render, summary, result.terminate is True, preview)
 
 
 def content_of(value: Any) -> tuple[ResultPart, ...]:

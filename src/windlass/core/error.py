@@ -19,7 +19,8 @@ WindlassError
 │ ├ OutOfBudget            a shared budget does not allow another request
 │ └ AllModelsFailed        every model of a failover failed
 ├ ToolError              raised by a tool; its text goes back to the model
-│ └ NotStarted             raised by a tool that is sure that nothing has happened yet
+│ ├ NotStarted             raised by a tool that is sure that nothing has happened yet
+│ └ NotAnswered            whoever a tool asked did not answer
 └ StoreError             the log could not be written or read
   ├ Conflict               the log has grown since it was read
   ├ Fenced                 another driver has taken the session over
@@ -155,6 +156,10 @@ class NotStarted(ToolError):
     """Raise it from a tool that is sure that nothing has happened: the call may then be tried again."""
 
     retryable = True
+
+
+class NotAnswered(ToolError):
+    """Whoever was asked did not answer: they declined, it is too late, or nobody is there."""
 
 
 class StoreError(WindlassError):

@@ -249,14 +249,21 @@ class QuestionAsked(Event, frozen=True):
 
     ask_id: str
     """What an answer has to name."""
-    about: Literal["permission", "settlement"]
-    """Whether calls may be made (one question for the whole batch), or what became of a call that a crash cut off."""
+    about: Literal["permission", "settlement", "slot"]
+    """Whether calls may be made (one question for the whole batch), what became of a call that a crash cut off, or
+    something that a tool wants to know."""
     text: str = ""
     """What is asked, in words."""
     calls: tuple[Mapping[str, Any], ...] = ()
     """The calls that it is about: each one's `call_id`, `tool`, `action`, `target`, `arguments`, `arguments_hash`."""
     expires_at: float | None = None
     """When it is too late: then the answer is no. `None` for never."""
+    renderer: str = ""
+    """How a screen shows it: `form`, `choice`, `confirm`, … Empty for what is not asked by a tool."""
+    input: Any = None
+    """What a screen shows, as JSON values."""
+    output: Mapping[str, Any] | None = None
+    """The JSON Schema of an answer; `None` when anything may be answered."""
 
 
 class QuestionAnswered(Event, frozen=True):
@@ -269,6 +276,51 @@ class QuestionAnswered(Event, frozen=True):
     """What was answered, as JSON values."""
     source: str = ""
     """Where the answer came from: `handler`, `post`, or `expired` when none came in time."""
+    rejected: str = ""
+    """Why whoever was asked does not answer; empty when they did."""
+
+
+class QuestionWithdrawn(Event, frozen=True):
+    """Nobody waits for the answer any more, and this is why."""
+
+    durable = True
+
+    ask_id: str
+    reason: str
+
+
+class SlotOpened(Event, frozen=True):
+    """A tool shows something, and waits for nobody. (What it waits for is a `QuestionAsked`.)"""
+
+    durable = True
+
+    slot_id: str
+    renderer: str
+    """How a screen shows it: `text`, `table`, `progress`, …"""
+    input: Any = None
+    """What is shown, as JSON values."""
+    call_id: str = ""
+    """The call that shows it."""
+    until: Literal["closed", "call", "run"] = "closed"
+    """How long: until it is closed, or at the latest until the call, or the run, is over."""
+
+
+class SlotUpdated(Event, frozen=True):
+    """Something that is shown has changed."""
+
+    durable = True
+
+    slot_id: str
+    input: Any = None
+
+
+class SlotClosed(Event, frozen=True):
+    """Something is not shown any more."""
+
+    durable = True
+
+    slot_id: str
+    reason: str = ""
 
 
 class PermissionDecided(Event, frozen=True):
@@ -423,6 +475,8 @@ class SubagentStarted(Event, frozen=True):
     call_id: str
     name: str
     prompt: str
+    child: str = ""
+    """Where its events are: a path in this log, or the name of a session of its own."""
 
 
 class SubagentFinished(Event, frozen=True):
@@ -455,6 +509,9 @@ class Compacted(Event, frozen=True):
     upto: int
     """How many messages of the transcript it stands for."""
     tokens: int = 0
+    """About how many tokens the model is sent now."""
+    usage: Usage | None = None
+    """What it took to sum it up; `None` when no model was asked."""
 
 
 class ViewChanged(Event, frozen=True):
@@ -463,7 +520,26 @@ class ViewChanged(Event, frozen=True):
     durable = True
 
     cause: str
-    """`compaction`, `instructions`, `tools`, `model`, …"""
+    """`compaction`, `summaries`, `instructions`, `tools`, `model`, `messages`."""
+    upto: int = 0
+    """Of `summaries`: results in this many messages of the transcript are sent in their short form from here on."""
+
+
+class ValueKept(Event, frozen=True):
+    """A tool has left something in the log, by name: a list of tasks, a page of notes. The last one counts."""
+
+    durable = True
+
+    name: str
+    value: Any = None
+
+
+class GrantRevoked(Event, frozen=True):
+    """What was decided for longer than one call does not hold any more."""
+
+    durable = True
+
+    grant_id: str
 
 
 class SessionConfigured(Event, frozen=True):

@@ -4,14 +4,17 @@ The same fold makes the state of a running session, event by event, and of one t
 cannot differ. Nothing here asks for time, chance or the outside world.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, cast, overload
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .event import (
+    Compacted,
     Entry,
     Event,
+    GrantRevoked,
     InboxAdded,
     InboxResolved,
     LimitReached,
@@ -20,55 +23,24 @@ from .event import (
     PermissionDecided,
     QuestionAnswered,
     QuestionAsked,
+    QuestionWithdrawn,
     ReplyDiscarded,
     RunEnded,
     RunResumed,
     RunStarted,
     RunWaiting,
+    SessionConfigured,
+    SkillLoaded,
+    SlotClosed,
+    SlotOpened,
+    SlotUpdated,
     ToolFinished,
     ToolStarted,
+    ValueKept,
+    ViewChanged,
 )
 from .message import NO_USAGE, Message, Status, Text, ToolCall, ToolResult, Usage
-
-
-class View(Sequence[Message]):
-    """The first messages of a transcript. A transcript only grows, so a view never changes, and costs nothing."""
-
-    __slots__ = ("_length", "_messages")
-
-    def __init__(self, messages: list[Message]) -> None:
-        self._messages = messages
-        self._length = len(messages)
-
-    def continues(self, other: "View") -> bool:
-        """Whether it is the same transcript, at least as long."""
-        return self._messages is other._messages and self._length >= len(other)  # noqa: SLF001 - of its own kind
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[Message]:
-        messages = self._messages
-        return map(messages.__getitem__, range(self._length))
-
-    @overload
-    def __getitem__(self, place: int) -> Message: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Message]: ...
-    def __getitem__(self, place: int | slice) -> Message | list[Message]:
-        if isinstance(place, slice):
-            return [self._messages[each] for each in range(*place.indices(self._length))]
-        return self._messages[range(self._length)[place]]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, (View, list, tuple)):
-            return NotImplemented
-        return list(self) == list(cast("Sequence[Any]", other))
-
-    __hash__ = None  # type: ignore[assignment] # equal to lists, which have none either
-
-    def __repr__(self) -> str:
-        return f"View({list(self)!r})"
+from .view import Transcript, View
 
 
 class Past(Struct, frozen=True):
@@ -87,35 +59,54 @@ class State:
     """What the log of a session amounts to."""
 
     __slots__ = (
-        "_messages",
+        "_children_usage",
         "_unsummed",
         "_usage",
         "answers",
         "asks",
         "attempts",
         "call_ids",
+        "children",
+        "children_usd",
+        "configured",
         "decided",
         "ended",
         "first",
         "inbox",
         "inputs",
+        "kept",
         "latest",
         "latest_results",
         "limit",
         "open_calls",
+        "parent",
+        "path",
         "recoveries",
         "remembered",
         "reply",
+        "requested",
         "results",
         "run",
+        "skills",
+        "slots",
         "started",
         "tool_calls",
+        "transcript",
         "turns",
+        "view_changed",
+        "view_turns",
         "waiting",
     )
 
-    def __init__(self) -> None:
-        self._messages: list[Message] = []
+    def __init__(self, path: str = "", parent: "State | None" = None) -> None:  # noqa: PLR0915 - a line for each thing
+        self.path = path
+        """Whose it is: empty for the session's own agent, else the path of a child."""
+        self.parent = parent
+        """Of a child: the state of whoever gave it its task."""
+        self.children: dict[str, State] = {} if parent is None else parent.children
+        """The states of all agents below the session's own, by path."""
+        self.transcript = Transcript()
+        """What was said, and what of it the model is sent."""
         self.call_ids: set[str] = set()
         """Every call id there has been."""
         self.run: RunStarted | None = None
@@ -130,8 +121,17 @@ class State:
         """Requests sent for the turn that has no reply yet."""
         self.tool_calls = 0
         """Calls that were started in that run."""
+        self.view_turns = 0
+        """Turns since the model was last sent a summary of what came before, or since the beginning."""
+        self.view_changed = False
+        """Whether it was told since the last request that the next one begins differently."""
+        self.requested: ModelRequested | None = None
+        """The last request of all."""
         self._usage = NO_USAGE
         self._unsummed: list[Usage] = []
+        self._children_usage = NO_USAGE
+        self.children_usd = 0.0
+        """What the children of that run have cost that are done."""
         self.reply: Message | None = None
         """The reply whose calls are not all settled."""
         self.open_calls: dict[str, ToolCall] = {}
@@ -146,12 +146,14 @@ class State:
         """The results of the last reply whose calls were all settled."""
         self.decided: dict[str, PermissionDecided] = {}
         """What was decided about those calls."""
-        self.remembered: list[PermissionDecided] = []
-        """What was decided for longer than one call."""
-        self.asks: dict[str, QuestionAsked] = {}
-        """The questions of that run."""
-        self.answers: dict[str, QuestionAnswered] = {}
+        self.remembered: list[PermissionDecided | GrantRevoked] = [] if parent is None else parent.remembered
+        """What was decided for longer than one call, and taken back, by whichever agent."""
+        self.asks: dict[str, QuestionAsked] = {} if parent is None else parent.asks
+        """The questions of that run, and of its children."""
+        self.answers: dict[str, QuestionAnswered] = {} if parent is None else parent.answers
         """The answers to them that there are."""
+        self.slots: dict[str, SlotOpened] = {} if parent is None else parent.slots
+        """What is shown without waiting for anybody, by whichever agent."""
         self.waiting = False
         """Whether that run cannot go on before somebody answers."""
         self.recoveries = 0
@@ -162,24 +164,41 @@ class State:
         """What the agent waits for from outside."""
         self.inputs: dict[str, Past] = {}
         """The runs whose input has a name, by that name."""
+        self.kept: dict[str, Any] = {}
+        """What tools have left in the log, by name."""
+        self.skills: dict[str, SkillLoaded] = {}
+        """The skills that have come into the conversation."""
+        self.configured: dict[str, Any] = {}
+        """What was changed for this session alone."""
 
     @property
     def messages(self) -> View:
         """The transcript: valid at any time, for calls enter it together with their results."""
-        return View(self._messages)
+        return View(self.transcript.messages)
 
     @property
-    def usage(self) -> Usage:
-        """What that run has used. Summed up when it is asked for, since most turns do not ask."""
+    def view(self) -> View:
+        """What of it the model is sent."""
+        return View(self.transcript.sent)
+
+    @property
+    def own_usage(self) -> Usage:
+        """What that run has used itself. Summed up when it is asked for, since most turns do not ask."""
         for each in self._unsummed:
             self._usage += each
         self._unsummed.clear()
         return self._usage
 
     @property
+    def usage(self) -> Usage:
+        """What that run and its children have used."""
+        return self.own_usage if self._children_usage is NO_USAGE else self.own_usage + self._children_usage
+
+    @property
     def answer(self) -> Message | None:
         """The reply without calls that came last in that run, when nothing has followed it."""
-        last = self._messages[-1] if len(self._messages) > self.first else None
+        messages = self.transcript.messages
+        last = messages[-1] if len(messages) > self.first else None
         return last if last is not None and last.role == "assistant" else None
 
     @property
@@ -187,7 +206,7 @@ class State:
         """The last reply of that run, when nothing has followed it but the results of its calls."""
         if self.reply is not None or self.attempts:
             return self.reply
-        messages = self._messages
+        messages = self.transcript.messages
         if len(messages) > self.first + 1 and messages[-1].role == "tool":
             return messages[-2]
         return self.answer
@@ -195,7 +214,8 @@ class State:
     @property
     def steered(self) -> bool:
         """Whether the last thing that the model was told is steering, and it has not answered yet."""
-        return bool(self._messages) and self._messages[-1].origin == "steering"
+        messages = self.transcript.messages
+        return bool(messages) and messages[-1].origin == "steering"
 
     @property
     def questions(self) -> list[QuestionAsked]:
@@ -215,13 +235,23 @@ class State:
     def apply(self, event: Event) -> None:
         """Take one more event into account."""
         change = _CHANGES.get(type(event))
-        if change is not None and not event.path:
-            change(self, event)
+        if change is not None:
+            change(self if event.path == self.path else self.child(event.path), event)
+
+    def child(self, path: str) -> "State":
+        """The state of an agent below this one."""
+        state = self.children.get(path)
+        if state is None:
+            above = path.rpartition("/")[0]
+            parent = self if above == self.path else self.child(above)
+            state = self.children[path] = State(path, parent)
+        return state
 
     def run_started(self, event: RunStarted) -> None:
         """A run begins: its counters do too."""
         self.run, self.ended, self.waiting, self.limit = event, None, False, ""
-        self.first = len(self._messages)
+        self.first = len(self.transcript.messages)
+        self._children_usage, self.children_usd = NO_USAGE, 0.0
         self.turns = self.attempts = self.tool_calls = self.recoveries = 0
         if event.input_id:
             self.inputs[event.input_id] = Past(event.run_id, self.first)
@@ -231,12 +261,31 @@ class State:
     def run_ended(self, event: RunEnded) -> None:
         """The run is over, and with it its questions."""
         self.ended, self.waiting = event, False
-        if self.asks:
-            self.asks.clear()
-            self.answers.clear()
+        for ask_id, question in list(self.asks.items()):
+            if self.parent is None or question.path == self.path:
+                del self.asks[ask_id]
+                self.answers.pop(ask_id, None)
+        if self.slots:
+            self._close_slots("run", event.run_id)
+        if self.parent is not None:
+            self.parent.children_usd += event.cost_usd or 0.0
         if self.run is not None and self.run.input_id:
-            past = Past(event.run_id, self.first, len(self._messages), event)
+            past = Past(event.run_id, self.first, len(self.transcript.messages), event)
             self.inputs[self.run.input_id] = past
+
+    def _close_slots(self, until: str, of: str) -> None:
+        """What was to be shown only as long as this run, or this call, is shown no more."""
+        for slot_id, slot in list(self.slots.items()):
+            if slot.until == until and of in {slot.run_id, slot.call_id}:
+                del self.slots[slot_id]
+
+    def _spend(self, usage: Usage) -> None:
+        """What a child uses, those above it have used too."""
+        self._unsummed.append(usage)
+        above = self.parent
+        while above is not None:
+            above._children_usage += usage  # noqa: SLF001 - of its own kind
+            above = above.parent
 
     def run_waiting(self, _event: RunWaiting) -> None:
         """It stands still until somebody answers: that is no failure."""
@@ -260,6 +309,49 @@ class State:
         self.answers[event.ask_id] = event
         self.recoveries = 0
 
+    def question_withdrawn(self, event: QuestionWithdrawn) -> None:
+        """Nobody waits for its answer."""
+        self.asks.pop(event.ask_id, None)
+
+    def slot_opened(self, event: SlotOpened) -> None:
+        """Something is shown."""
+        self.slots[event.slot_id] = event
+
+    def slot_updated(self, event: SlotUpdated) -> None:
+        """It has changed."""
+        slot = self.slots.get(event.slot_id)
+        if slot is not None:
+            self.slots[event.slot_id] = replace(slot, input=event.input)
+
+    def slot_closed(self, event: SlotClosed) -> None:
+        """It is gone."""
+        self.slots.pop(event.slot_id, None)
+
+    def value_kept(self, event: ValueKept) -> None:
+        """A tool has left something."""
+        self.kept[event.name] = event.value
+
+    def skill_loaded(self, event: SkillLoaded) -> None:
+        """A skill is in the conversation."""
+        self.skills[event.name] = event
+
+    def session_configured(self, event: SessionConfigured) -> None:
+        """Something is different for this session from here on."""
+        self.configured.update(event.changes)
+
+    def compacted(self, event: Compacted) -> None:
+        """The model is sent a summary of what came before."""
+        self.view_turns = 0
+        self.transcript.compact(event.summary, event.upto)
+        if event.usage is not None:
+            self._spend(event.usage)
+
+    def view_has_changed(self, event: ViewChanged) -> None:
+        """The model is sent something else than before."""
+        self.view_changed = True
+        if event.upto:
+            self.transcript.shorten(event.upto)
+
     def inbox_added(self, event: InboxAdded) -> None:
         """The agent waits for something."""
         self.inbox[event.item_id] = event
@@ -272,17 +364,20 @@ class State:
         """A turn begins, or is tried again."""
         self.turns = event.turn
         self.attempts = event.attempt
+        self.requested, self.view_changed = event, False
+        if event.attempt == 1:
+            self.view_turns += 1
 
     def message_added(self, event: MessageAdded) -> None:
         """The transcript grows; a reply with calls waits for their results."""
         message = event.message
         self.recoveries = 0
         if message.role != "assistant":
-            self._messages.append(message)
+            self.transcript.add(message)
             return
         self.attempts = 0
         if message.usage is not None:
-            self._unsummed.append(message.usage)
+            self._spend(message.usage)
         for part in message.parts:
             if type(part) is ToolCall:
                 self.open_calls[part.call_id] = part
@@ -290,12 +385,12 @@ class State:
         if self.open_calls:
             self.reply = message
         else:
-            self._messages.append(message)
+            self.transcript.add(message)
 
     def reply_discarded(self, event: ReplyDiscarded) -> None:
         """What was thrown away has been paid for all the same."""
         if event.partial is not None and event.partial.usage is not None:
-            self._unsummed.append(event.partial.usage)
+            self._spend(event.partial.usage)
 
     def tool_started(self, event: ToolStarted) -> None:
         """A call has an intent."""
@@ -311,12 +406,14 @@ class State:
         if self.decided:
             self.decided.pop(call_id, None)
         self.latest = event.result
+        if self.slots:
+            self._close_slots("call", call_id)
         if call_id not in calls:
             return
         results[call_id] = event.result
         if len(results) == len(calls) and self.reply is not None:
             self.latest_results = tuple(map(results.__getitem__, calls))
-            self._messages += (self.reply, Message("tool", self.latest_results))
+            self.transcript.add_settled(self.reply, Message("tool", self.latest_results))
             self.reply = None
             calls.clear()
             results.clear()
@@ -326,6 +423,10 @@ class State:
         self.decided[event.call_id] = event
         if event.scope != "once":
             self.remembered.append(event)
+
+    def grant_revoked(self, event: GrantRevoked) -> None:
+        """It does not hold any more."""
+        self.remembered.append(event)
 
 
 _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
@@ -344,6 +445,16 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     QuestionAnswered: State.question_answered,
     InboxAdded: State.inbox_added,
     InboxResolved: State.inbox_resolved,
+    QuestionWithdrawn: State.question_withdrawn,
+    SlotOpened: State.slot_opened,
+    SlotUpdated: State.slot_updated,
+    SlotClosed: State.slot_closed,
+    ValueKept: State.value_kept,
+    SkillLoaded: State.skill_loaded,
+    SessionConfigured: State.session_configured,
+    Compacted: State.compacted,
+    ViewChanged: State.view_has_changed,
+    GrantRevoked: State.grant_revoked,
 }
 
 
@@ -378,19 +489,29 @@ def repairs(state: State, ending: tuple[str, str, str] = CUT_OFF) -> list[Event]
     A call that was started becomes *unknown*, one that was not says so, and the run is closed. Repairing twice finds
     nothing the second time.
     """
+    below = [child for child in state.children.values() if child.parent is state]
+    events: list[Event] = [event for child in below for event in repairs(child, ending)]
     run_id = state.run.run_id if state.run else ""
-    events: list[Event] = []
     for call in state.unsettled:
-        started = call.call_id in state.started
-        events.append(_settled(call.call_id, call.name, run_id, started=started))
-    loose = [start for call_id, start in state.started.items() if call_id not in state.open_calls]
-    events += [_settled(start.call_id, start.name, start.run_id, started=True) for start in loose]
+        events += _settled(state, call.call_id, call.name, run_id, started=call.call_id in state.started)
+    for start in [start for call_id, start in state.started.items() if call_id not in state.open_calls]:
+        events += _settled(state, start.call_id, start.name, start.run_id, started=True)
     if state.interrupted:
         status, reason, words = ending
-        events.append(RunEnded(status, reason, words, state.usage, turns=state.turns, run_id=run_id))
+        ended = RunEnded(status, reason, words, state.usage, turns=state.turns, run_id=run_id, path=state.path)
+        events.append(ended)
     return events
 
 
-def _settled(call_id: str, name: str, run_id: str, *, started: bool) -> ToolFinished:
+def _settled(state: State, call_id: str, name: str, run_id: str, *, started: bool) -> list[Event]:
     status, text = (Status.UNKNOWN, INTERRUPTED) if started else (Status.CANCELLED_BEFORE_START, NOT_STARTED)
-    return ToolFinished(call_id, name, ToolResult(call_id, name, (Text(text),), status), run_id=run_id)
+    result = ToolResult(call_id, name, (Text(text),), status)
+    return [*withdrawals(state, result), ToolFinished(call_id, name, result, run_id=run_id, path=state.path)]
+
+
+def withdrawals(state: State, result: ToolResult) -> list[Event]:
+    """A call that has its result does not wait any more for what it has asked."""
+    asked = [each for each in state.questions if each.about == "slot" and each.path == state.path]
+    left = [each for each in asked if result.call_id in [call.get("call_id") for call in each.calls]]
+    reason = f"the call that asked is over ({result.status}), and nobody waits for an answer"
+    return [QuestionWithdrawn(each.ask_id, reason, run_id=each.run_id, path=each.path) for each in left]

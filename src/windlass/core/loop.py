@@ -23,13 +23,14 @@ from contextlib import suppress
 from typing import Any, NoReturn, get_args
 
 from . import check, faults
-from .call import answer, finished, permit, prepare
-from .effect import Job, attempt, cut_off, finish, not_started, unknown
+from .call import answer, permit, prepare, settled
+from .effect import Job, Suspended, attempt, cut_off, finish, not_started, unknown
 from .error import EmptyReply, ModelError, ReplyCutOff, StoreError
 from .event import (
     ErrorRaised,
     Event,
     FailedOver,
+    GrantRevoked,
     GuardrailTripped,
     MessageAdded,
     ModelEvent,
@@ -46,8 +47,8 @@ from .mailbox import Delivery
 from .message import Message, Status, StopReason, ToolCall, ToolResult, user
 from .model import Request, assemble, is_empty, sound
 from .outcome import Outcome
+from .permission import Permissions
 from .plain import words_of
-from .question import Suspended
 from .run import Accepted, Again, Engine, Run, Shape
 from .stop import Guardrail, Halt, Nudge, Step, holds
 from .store import wait_through
@@ -131,14 +132,18 @@ async def react(run: Run) -> Outcome[Any]:
 
 async def turn(run: Run) -> Message:
     """Ask the model, show its words as they come, and keep its reply."""
+    if run.mailbox.notes:
+        await take_notes(run)
     if changed := run.take_tool_changes():
         await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
-    messages = run.messages
+    if run.upkeep:
+        await tend(run)
+    messages = run.state.view
     request = run.request(messages if run.shape is None else await shaped(run.shape, messages))
     requested = run.requested(request)
     if run.fanout.watched:
-        run.show(TurnStarted(requested.turn, run_id=run.run_id, path=run.path))
-    await run.emit(requested)
+        run.show(TurnStarted(requested[-1].turn, run_id=run.run_id, path=run.path))
+    await run.emit(*requested)
     faults.point("loop.requested")
     reply = sound(await listen(run, request), run.state.call_ids)
     if is_empty(reply):
@@ -149,6 +154,12 @@ async def turn(run: Run) -> Message:
     await run.emit(MessageAdded(reply, run_id=run.run_id, path=run.path))
     faults.point("loop.reply_stored")
     return reply
+
+
+async def tend(run: Run) -> None:
+    """What has to be done before the model is asked, and before its calls are made: sum up, shorten, reload."""
+    for upkeep in run.upkeep:
+        await upkeep(run)
 
 
 async def shaped(shape: Shape, messages: Sequence[Message]) -> Sequence[Message]:
@@ -250,6 +261,8 @@ async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
 
 async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
     """Carry out the calls of the reply, then see whether to go on. Steering outranks every reason to stop."""
+    if run.upkeep and run.state.open_calls:
+        await tend(run)
     results = await act(run, reply) if run.state.open_calls else run.state.latest_results
     if run.cancelling is not None:
         return run.outcome("cancelled", "cancelled")
@@ -296,6 +309,15 @@ async def deliver(run: Run, delivery: Delivery) -> None:
     faults.point("loop.delivered")
 
 
+async def take_notes(run: Run) -> None:
+    """Store what people have closed or taken back, and hold to it. The model is told nothing of it."""
+    delivery = run.mailbox.take_notes()
+    await deliver(run, delivery)
+    for event in delivery[0]:
+        if isinstance(event, GrantRevoked) and isinstance(run.gate, Permissions):
+            run.gate.grants.forget(event.grant_id)
+
+
 async def inject(run: Run, messages: Sequence[Message], *beside: Event) -> None:
     """Add messages to the conversation, which therefore goes on; in the same append, what there is to be said of it."""
     await run.emit(*beside, *[MessageAdded(each, run_id=run.run_id, path=run.path) for each in messages])
@@ -311,6 +333,8 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
         if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
             await answer(run, [cut_off(call, reply.stop) for call in run.state.unsettled])
         else:
+            if run.mailbox.notes:  # a permission may have been taken back while the model spoke
+                await take_notes(run)
             jobs = await prepare(run, run.state.unsettled)
             if run.gate is not None or [job for job in jobs if job.needs_permission()]:
                 jobs = await permit(run, jobs)
@@ -333,6 +357,7 @@ async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
     if len(jobs) == 1:  # alone: a task of its own would only cost time
         await intend(run, jobs)
         await settle(run, jobs[0])
+        suspend_with(jobs)
         return
     waiting = deque(jobs)
     running: dict[asyncio.Task[None], Job] = {}
@@ -357,6 +382,13 @@ async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
         for task in running:
             _ = task.cancelled() or task.exception()  # looked at: one error is told, and asyncio complains of no other
         raise
+    suspend_with(jobs)
+
+
+def suspend_with(jobs: Sequence[Job]) -> None:
+    """When a call waits for an answer that nobody here can give, and all others are settled, so does the run."""
+    if [job for job in jobs if job.suspended]:
+        raise Suspended
 
 
 def next_wave(waiting: deque[Job], running: Collection[Job], limit: int) -> list[Job]:
@@ -377,19 +409,25 @@ async def intend(run: Run, wave: Sequence[Job]) -> None:
     faults.point("loop.before_intent")
     if run.interrupted_by:  # and somebody has swallowed the cancel: nothing may begin any more
         raise asyncio.CancelledError
-    changing = [job for job in wave if job.tool.effect != "read"]
-    await run.emit(*[job.intent(run) for job in wave], sync=bool(changing))
+    beginning = [job for job in wave if not job.tool.asks_first]  # the others say when they begin
+    changing = [job for job in beginning if job.tool.effect != "read"]
+    if beginning:
+        await run.emit(*[job.intent(run) for job in beginning], sync=bool(changing))
     faults.point("loop.intent_stored")
 
 
 async def settle(run: Run, job: Job) -> None:
     """One effect, one result: it is stored even when the run is being cancelled."""
     began = run.clock.monotonic()
-    result = await attempt(run, job)
+    try:
+        result = await attempt(run, job)
+    except Suspended:
+        job.suspended = True
+        return
     faults.point("loop.effect_done")
     if job.tool.finish or job.tool.summary is not None:
         result = await finish(run, job, result)
-    await run.emit(finished(run, result, run.clock.monotonic() - began))
+    await run.emit(*settled(run, result, run.clock.monotonic() - began))
     faults.point("loop.result_stored")
     if job.interrupted or run.interrupted_by:
         raise asyncio.CancelledError

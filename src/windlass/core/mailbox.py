@@ -12,7 +12,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from .event import Event, InboxAdded, InboxResolved, MessageAdded
+from .clock import new_id
+from .event import Event, GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed
 from .inbox import INBOX, told
 from .message import Message
 from .store import Post
@@ -26,6 +27,8 @@ STEER = "steer"
 FOLLOW_UP = "follow_up"
 ANSWER = "answer"
 CANCEL = "cancel"
+SLOT = "slot"
+REVOKE = "revoke"
 
 Delivery: TypeAlias = tuple[list[Event], list[str]]
 """Events to be stored, and the ids of the first of them."""
@@ -34,6 +37,16 @@ Delivery: TypeAlias = tuple[list[Event], list[str]]
 def letter(kind: str, message: Message, post_id: str, at: float) -> Post:
     """A message to the model, as a post."""
     return Post(post_id, kind, msgspec.to_builtins(message), at)
+
+
+def closing(slot_id: str, reason: str, at: float) -> Post:
+    """The wish to show something no more, as a post."""
+    return Post(f"{SLOT}-{slot_id}", SLOT, {"slot_id": slot_id, "reason": reason}, at)
+
+
+def revocation(grant_id: str, at: float) -> Post:
+    """The wish to hold no more to what was decided before, as a post. It may be decided, and taken back, again."""
+    return Post(f"{REVOKE}-{grant_id}-{new_id()}", REVOKE, {"grant_id": grant_id}, at)
 
 
 def answer_name(ask_id: str) -> str:
@@ -46,12 +59,14 @@ class Mailbox:
 
     __slots__ = (
         "_known",
+        "_left",
+        "_root",
         "_waiting",
         "answers",
         "follow_up_mode",
         "follow_ups",
         "inbox",
-        "is_left",
+        "notes",
         "steering",
         "steering_mode",
     )
@@ -63,14 +78,27 @@ class Mailbox:
         """Messages that come when the run would end."""
         self.inbox: list[tuple[str, InboxResolved]] = []
         """What the agent has been waiting for."""
+        self.notes: list[tuple[str, Event]] = []
+        """What belongs into the log, and is not for the model: what people have closed, or taken back."""
         self.answers: dict[str, Post] = {}
         """Posts with an answer, by the id of their question."""
         self.steering_mode: DrainMode = steering_mode
         self.follow_up_mode: DrainMode = follow_up_mode
         self._known: set[str] = set()
         self._waiting: dict[str, asyncio.Future[None]] = {}
-        self.is_left = False
+        self._left = False
+        self._root: Mailbox = self
+
+    def branch(self) -> "Mailbox":
+        """The mailbox of a child's run: answers come to it by the same way, and nothing else does."""
+        child = Mailbox()
+        child.answers, child._waiting, child._root = self.answers, self._waiting, self._root
+        return child
+
+    @property
+    def is_left(self) -> bool:
         """Whether nobody waits here for an answer any more: the process is about to end; the question stays open."""
+        return self._root._left  # noqa: SLF001 - of its own kind
 
     @property
     def due(self) -> bool:
@@ -98,6 +126,10 @@ class Mailbox:
         elif post.kind == INBOX:
             resolved = InboxResolved(str(post.body["item_id"]), post.body["response"], post.at)
             self.inbox.append((post.id, resolved))
+        elif post.kind == SLOT:
+            self.notes.append((post.id, SlotClosed(str(post.body["slot_id"]), post.named("reason"))))
+        elif post.kind == REVOKE:
+            self.notes.append((post.id, GrantRevoked(str(post.body["grant_id"]))))
         elif post.kind == ANSWER:
             ask_id = str(post.body["ask_id"])
             _ = post.body["answer"]  # without one, it cannot be understood
@@ -123,6 +155,11 @@ class Mailbox:
         names, messages = _drained(self.follow_ups, self.follow_up_mode)
         return [MessageAdded(each) for each in messages], names
 
+    def take_notes(self) -> Delivery:
+        """What is stored now, and told to nobody."""
+        notes, self.notes = self.notes, []
+        return [event for _, event in notes], [name for name, _ in notes]
+
     def answered(self, ask_id: str) -> "asyncio.Future[None]":
         """Done when the answer to that question is here."""
         future = self._waiting.setdefault(ask_id, asyncio.get_running_loop().create_future())
@@ -132,7 +169,7 @@ class Mailbox:
 
     def leave(self) -> None:
         """Wait for no answer any more. Whoever does is told, and suspends the run."""
-        self.is_left = True
+        self._root._left = True  # noqa: SLF001 - of its own kind
         for ask_id in list(self._waiting):
             self._ring(ask_id)
 

@@ -128,6 +128,8 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t
     """A short form that may stand for the content in later turns."""
     terminate: bool = False
     """The tool asks that the run end here."""
+    preview: str = ""
+    """What the model is sent instead of a content that is too long for it; the log keeps the content."""
 
     @property
     def is_error(self) -> bool:

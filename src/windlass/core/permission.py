@@ -2,7 +2,8 @@
 
 A gate is one function: it is given every call of a reply that may run and answers each. The strictest rule that
 matches a call decides: deny, then ask, then allow. Without a matching rule a call of a tool that needs permission is
-asked about, and any other is allowed. When nobody can be asked, asking is denying.
+asked about, and any other is allowed. When nobody can be asked, asking is denying. `Permissions.explain` is the one
+place that says so; whatever decides is built on it.
 """
 
 import inspect
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from . import check
 from .error import ConfigError
-from .event import PermissionDecided, Scope
+from .event import GrantRevoked, PermissionDecided, Scope
 
 Policy: TypeAlias = Literal["allow", "deny", "ask"]
 
@@ -151,6 +152,12 @@ class Grant(Struct, frozen=True):
         key = f"{self.scope}\0{self.tool}\0{self.action}\0{self.target}\0{self.session_id}"
         return f"grant_{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
+    @property
+    def rule(self) -> Rule:
+        """The same as a rule, to be shown: it matches what this covers, in the sessions that this is for."""
+        target = "*" if self.scope == "session" else _literally(self.target)
+        return Rule("allow" if self.allow else "deny", _literally(self.tool), _literally(self.action), target)
+
     @classmethod
     def of_decision(cls, decision: PermissionDecided, session_id: str) -> "Grant":
         """What a decision in the log says for later calls."""
@@ -168,6 +175,34 @@ class Grant(Struct, frozen=True):
         if self.scope == "once" or self.session_id != request.session_id:
             return False
         return self.scope == "session" or self.target == request.target
+
+
+def _literally(text: str) -> str:
+    """A pattern that matches this text alone."""
+    return "".join([f"[{character}]" if character in "*?[" else character for character in text])
+
+
+def rules_for(request: PermissionRequest) -> dict[str, str]:
+    """What a yes would allow from then on, by how far it is to reach: the very rule, in words."""
+    rules: dict[str, str] = {}
+    for scope in _SCOPES[1:]:
+        decision = decision_of(request, Verdict(allow=True, scope=scope))
+        rules[scope] = str(Grant.of_decision(decision, request.session_id).rule)
+    return rules
+
+
+def last_words(remembered: Iterable[PermissionDecided | GrantRevoked], session_id: str) -> dict[Grant, bool]:
+    """What the log of a session has decided for longer than one call, and whether it still holds."""
+    decided: dict[str, Grant] = {}
+    revoked: set[str] = set()
+    for event in remembered:
+        if isinstance(event, PermissionDecided):
+            grant = Grant.of_decision(event, session_id)
+            decided[grant.grant_id] = grant
+            revoked.discard(grant.grant_id)
+        else:
+            revoked.add(event.grant_id)
+    return {grant: grant_id not in revoked for grant_id, grant in decided.items()}
 
 
 class Grants:
@@ -191,9 +226,20 @@ class Grants:
         if grant.grant_id not in self._revoked:
             self._grants.setdefault(grant.grant_id, grant)
 
+    def follow(self, remembered: Iterable[PermissionDecided | GrantRevoked], session_id: str) -> None:
+        """Know what a session's log says: what was decided there, and what was taken back.
+
+        What holds for ever is not the session's own: it is not taken back here by what an old log says.
+        """
+        for grant, holds in last_words(remembered, session_id).items():
+            if holds:
+                self.restore(grant)
+            elif grant.scope != "forever":
+                self.forget(grant.grant_id)
+
     def find(self, request: PermissionRequest) -> Grant | None:
         """The remembered verdict for a call. A denial outranks a permission."""
-        found = [grant for grant in self._grants.values() if grant.covers(request)]
+        found = [grant for grant in self if grant.covers(request)]
         return min(found, key=lambda grant: grant.allow, default=None)
 
     def revoke(self, grant_id: str) -> bool:
@@ -203,8 +249,27 @@ class Grants:
         self._revoked.add(grant_id)
         return True
 
+    def forget(self, grant_id: str) -> None:
+        """Hold no more to what was taken back in a log. What holds for ever is not restored by another log either."""
+        grant = self._grants.pop(grant_id, None)
+        if grant is not None and grant.scope == "forever":
+            self._revoked.add(grant_id)
+
     def __iter__(self) -> Iterator[Grant]:
         return iter(tuple(self._grants.values()))
+
+
+class Explanation(Struct, frozen=True):
+    """What becomes of a call, and why."""
+
+    verdict: Policy
+    """Allowed, denied, or asked about."""
+    why: str
+    """In words; for a call that is denied, what the model is told."""
+    rule: str = ""
+    """The rule that decides, if one does, as it would be written."""
+    grant: Grant | None = None
+    """What was decided before, if that decides."""
 
 
 class Permissions:
@@ -251,26 +316,35 @@ class Permissions:
         return [verdict or NO_ANSWER for verdict in verdicts]
 
     def settled(self, request: PermissionRequest) -> Verdict | None:
-        """The verdict that rules and remembered grants give, with the rule as its reason; `None` means: ask."""
-        matching = {rule.policy: rule for rule in reversed(self.rules) if rule.matches(request)}
+        """The verdict that rules and remembered grants give, with its reason; `None` means: ask."""
+        explanation = self.explain(request)
+        if explanation.verdict == "ask":
+            return None
+        return Verdict(allow=explanation.verdict == "allow", reason=explanation.why)
+
+    def explain(self, request: PermissionRequest) -> Explanation:
+        """What becomes of a call, and why. Nobody is asked, and nothing is remembered."""
+        matching = {rule.policy: str(rule) for rule in reversed(self.rules) if rule.matches(request)}
         if rule := matching.get("deny"):
-            return Verdict(allow=False, reason=f"denied by the rule {rule}")
+            return Explanation("deny", f"denied by the rule {rule}", rule)
         grant = self.grants.find(request)
         if grant is not None and not grant.allow:
-            return Verdict(allow=False, reason=grant.reason or f"denied before, for {grant.scope}")
-        if "ask" not in matching:
+            return Explanation("deny", grant.reason or f"denied before, for {grant.scope}", grant=grant)
+        asking = matching.get("ask", "")
+        if not asking:
             if rule := matching.get("allow"):
-                return Verdict(allow=True, reason=f"allowed by the rule {rule}")
+                return Explanation("allow", f"allowed by the rule {rule}", rule)
             if not request.required:
-                return Verdict(allow=True, reason="the tool needs no permission")
+                return Explanation("allow", "the tool needs no permission")
         if grant is not None:
-            return Verdict(allow=True, reason=grant.reason or f"allowed before, for {grant.scope}")
-        return None
+            return Explanation("allow", grant.reason or f"allowed before, for {grant.scope}", grant=grant)
+        if self.handler is None:
+            return Explanation("deny", NOBODY_TO_ASK.reason, asking)
+        why = f"the rule {asking} wants somebody to agree" if asking else "the tool needs permission"
+        return Explanation("ask", why, asking)
 
     async def _ask(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
-        if self.handler is None:
-            return [NOBODY_TO_ASK] * len(requests)
-        answered = self.handler(requests)
+        answered = (self.handler or later)(requests)
         answers = one_each(requests, list(await answered if inspect.isawaitable(answered) else answered))
         for request, answer in zip(requests, answers, strict=True):
             if answer.scope != "once":

@@ -14,8 +14,8 @@ import msgspec
 
 from . import faults
 from .clock import new_id
-from .effect import FAILURES, describe, unknown
-from .error import ConfigError
+from .effect import FAILURES, Suspended, describe, unknown
+from .error import ConfigError, NotAnswered
 from .event import QuestionAnswered, QuestionAsked
 from .mailbox import answer_name
 from .message import Status, Text, ToolCall, ToolResult
@@ -30,13 +30,17 @@ from .permission import (
     decision_of,
     later,
     one_each,
+    rules_for,
 )
 from .permission import (
     Handler as Asker,
 )
-from .plain import clean, to_jsonable, to_text
+from .plain import clean, excerpt, to_jsonable, to_text
 from .run import Run
+from .schema import Invalid, check_value
+from .slot import Askable
 from .store import Post
+from .tool import ToolContext
 
 Handler = Callable[[], "Awaitable[Any] | Any"]
 """Asks somebody who is here, and returns the answer as JSON values."""
@@ -44,14 +48,12 @@ Handler = Callable[[], "Awaitable[Any] | Any"]
 POST, HANDLER, IS_EXPIRED = "post", "handler", "expired"
 """Where an answer can come from."""
 
-
-class Suspended(Exception):
-    """The run cannot go on before somebody answers, and nobody is here who could."""
+_ALLOW = "allow"  # the field by which a verdict that came as JSON is told from a dict with one for each call
 
 
 async def permission(run: Run, gate: Permissions, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
     """A verdict for each of the calls that no rule settles."""
-    calls = tuple([msgspec.to_builtins(each) for each in requests])
+    calls = tuple([{**msgspec.to_builtins(each), "rules": rules_for(each)} for each in requests])
     question = standing(run, "permission", calls)
     if question is None:
         expires_at = None if gate.expires_seconds is None else run.clock.now() + gate.expires_seconds
@@ -61,12 +63,12 @@ async def permission(run: Run, gate: Permissions, requests: Sequence[PermissionR
     asks = gate.handler
     here = None if asks is None or asks is later else lambda: _from_handler(run, asks, requests)
     try:
-        source, answer = await answer_to(run, question, here)
+        reply = await answer_to(run, question, here, patience_seconds=run.patience_seconds)
     except Suspended:
         if run.may_wait:
             raise
         return [NOBODY_TO_ASK] * len(requests)
-    verdicts = [EXPIRED] * len(requests) if source == IS_EXPIRED else verdicts_of(requests, answer)
+    verdicts = [EXPIRED] * len(requests) if reply.source == IS_EXPIRED else verdicts_of(requests, reply.answer)
     for request, verdict in zip(requests, verdicts, strict=True):
         if verdict.scope != "once":
             gate.grants.remember(Grant.of_decision(decision_of(request, verdict), request.session_id))
@@ -89,18 +91,50 @@ def stated(question: QuestionAsked, answer: Any) -> Any:
     """What a person answered, as it is stored. Raises `ConfigError` when it is no answer to this question."""
     if question.about == "settlement":
         return to_jsonable(answer)
-    apart = isinstance(answer, Mapping)
-    given = cast("Mapping[str, Any]", answer if apart else {call["call_id"]: answer for call in question.calls})
-    unknown_calls = given.keys() - {call["call_id"] for call in question.calls}
-    if unknown_calls or not all(isinstance(each, (bool, Verdict)) for each in given.values()):
-        calls = ", ".join([repr(call["call_id"]) for call in question.calls])
+    if question.about == "slot":
+        return _fitting(question, to_jsonable(answer))
+    names = [call["call_id"] for call in question.calls]
+    apart = isinstance(answer, Mapping) and not (_ALLOW in answer and _ALLOW not in names)
+    given = cast("Mapping[str, Any]", answer if apart else dict.fromkeys(names, answer))
+    verdicts = {name: _verdict(each) for name, each in given.items()}
+    if given.keys() - set(names) or None in verdicts.values():
         message = (
             f"{answer!r} does not answer whether calls may be made: give True, False, a Verdict(…), "
-            f"or one of these for each call of {calls}"
+            f"or one of these for each call of {', '.join(map(repr, names))}"
         )
         raise ConfigError(message)
-    verdicts = {name: each if isinstance(each, Verdict) else Verdict(allow=each) for name, each in given.items()}
     return {name: msgspec.to_builtins(each) for name, each in verdicts.items()}
+
+
+def _verdict(given: Any) -> Verdict | None:
+    """What was said of a call, as a verdict; also when it came as JSON. `None` when it is none."""
+    if isinstance(given, bool):
+        return Verdict(allow=given)
+    try:
+        return given if isinstance(given, Verdict) else msgspec.convert(given, Verdict)
+    except (msgspec.ValidationError, ValueError):
+        return None
+
+
+def refusal(question: QuestionAsked, reason: str) -> dict[str, Any]:
+    """What is posted by somebody who does not answer: a tool is told so, and a call is not made, or left as it is."""
+    answer: Any = None
+    if question.about == "permission":
+        answer = stated(question, Verdict(allow=False, reason=reason))
+    elif question.about == "settlement":
+        answer = "skip"
+    rejected = reason if question.about == "slot" else ""
+    return {"ask_id": question.ask_id, "answer": answer, "rejected": rejected}
+
+
+def _fitting(question: QuestionAsked, answer: Any) -> Any:
+    """An answer that is what the question wants."""
+    try:
+        if question.output is not None:
+            check_value(answer, dict(question.output))
+    except Invalid as problem:
+        raise ConfigError(f"{excerpt(answer)} does not answer {question.text!r}: {problem}") from None
+    return answer
 
 
 async def _from_handler(run: Run, asks: Asker, requests: Sequence[PermissionRequest]) -> Any:
@@ -133,13 +167,46 @@ async def settlement(run: Run, call: ToolCall) -> ToolResult | None:
     question = standing(run, "settlement", calls)
     if question is None:
         question = QuestionAsked(new_id(), "settlement", text, calls, run_id=run.run_id, path=run.path)
-    _, answer = await answer_to(run, question, None)
+    answer = (await answer_to(run, question, None, patience_seconds=run.patience_seconds)).answer
     if answer == "retry":
         return None
     if answer == "skip":
         return unknown(call)
     words = f"The runtime stopped while this ran. A person has looked: {to_text(answer)}"
     return ToolResult(call.call_id, call.name, (Text(clean(words)),), Status.OK)
+
+
+async def slot(context: ToolContext[Any], asked: Askable[Any], timeout_seconds: float | None) -> Any:
+    """What somebody answers to a tool. Raises `NotAnswered`, or `Suspended` while the call has had no effect."""
+    run = context.run
+    if not run.interactive:
+        raise NotAnswered("nobody can be asked in this run")
+    context.asked += 1
+    calls = ({"call_id": context.call_id, "tool": context.name, "place": context.asked},)
+    question = standing(run, "slot", calls)
+    if question is None:
+        question = QuestionAsked(
+            new_id(),
+            "slot",
+            clean(context.scrubbed(asked.text)),
+            calls,
+            None if timeout_seconds is None else run.clock.now() + timeout_seconds,
+            asked.shown_as,
+            context.scrubbed(asked.input),
+            asked.output,
+            run_id=run.run_id,
+            path=run.path,
+        )
+    may_wait = run.may_wait and context.can_begin_again
+    try:
+        reply = await answer_to(run, question, None, patience_seconds=run.patience_seconds if may_wait else None)
+    except Suspended:
+        if may_wait:
+            raise
+        raise NotAnswered("the process is about to end, and nobody has answered") from None
+    if reply.rejected or reply.source == IS_EXPIRED:
+        raise NotAnswered(reply.rejected or f"nobody answered in time: {question.text}")
+    return reply.answer
 
 
 # -- any question ------------------------------------------------------------------------------------------------------
@@ -155,42 +222,48 @@ def standing(run: Run, about: str, calls: Sequence[Mapping[str, Any]]) -> Questi
 
 
 def _identities(calls: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    return [(call["call_id"], call.get("arguments_hash"), call.get("attempt")) for call in calls]
+    names = ("call_id", "arguments_hash", "attempt", "place")
+    return [tuple([call.get(name) for name in names]) for call in calls]
 
 
-async def answer_to(run: Run, question: QuestionAsked, handler: Handler | None) -> tuple[str, Any]:
-    """Where the answer came from, and what it is. It is stored before this returns. Raises `Suspended`."""
+async def answer_to(
+    run: Run, question: QuestionAsked, handler: Handler | None, *, patience_seconds: float | None
+) -> QuestionAnswered:
+    """The answer, stored before this returns. Raises `Suspended` when patience is at an end; `None` waits for ever."""
     ask_id = question.ask_id
     before = run.state.answers.get(ask_id)
     if before is not None:
-        return before.source, before.answer
+        return before
     if ask_id not in run.state.asks:
         await run.emit(question)
         faults.point("question.asked")
-    source, answer = await _first_answer(run, question, handler)
+    source, answer, rejected = await _first_answer(run, question, handler, patience_seconds)
     name = run.mailbox.answers[ask_id].id if source == POST else answer_name(ask_id)  # and no other answer counts
-    await run.emit(QuestionAnswered(ask_id, answer, source, run_id=run.run_id, path=run.path), names=[name])
+    answered = QuestionAnswered(ask_id, answer, source, rejected, run_id=run.run_id, path=run.path)
+    await run.emit(answered, names=[name])
     faults.point("question.answered")
-    return source, answer
+    return answered
 
 
-async def _first_answer(run: Run, question: QuestionAsked, handler: Handler | None) -> tuple[str, Any]:
+async def _first_answer(
+    run: Run, question: QuestionAsked, handler: Handler | None, patience_seconds: float | None
+) -> tuple[str, Any, str]:
     posted = run.mailbox.answered(question.ask_id)
     if (post := _posted(run, question)) is not None:
-        return POST, post.body["answer"]
+        return _told(post)
     left = None if question.expires_at is None else question.expires_at - run.clock.now()
     if left is not None and left <= 0:
-        return IS_EXPIRED, None
-    patience = None if handler is not None else run.patience_seconds
+        return IS_EXPIRED, None, ""
+    patience = None if handler is not None else patience_seconds
     if run.mailbox.is_left or (patience is not None and patience <= 0):
         raise Suspended
     asking = None if handler is None else asyncio.ensure_future(cast("Awaitable[Any]", handler()))
     try:
         await _any_of(run, [posted, asking], [left, patience])
         if (post := _posted(run, question)) is not None:
-            return POST, post.body["answer"]
+            return _told(post)
         if asking is not None and asking.done():
-            return HANDLER, asking.result()
+            return HANDLER, asking.result(), ""
     finally:
         if asking is not None and not asking.done():
             asking.cancel()
@@ -198,8 +271,12 @@ async def _first_answer(run: Run, question: QuestionAsked, handler: Handler | No
     if run.mailbox.is_left:
         raise Suspended
     if left is not None and (patience is None or left <= patience):
-        return IS_EXPIRED, None
+        return IS_EXPIRED, None, ""
     raise Suspended
+
+
+def _told(post: Post) -> tuple[str, Any, str]:
+    return POST, post.body["answer"], post.named("rejected")
 
 
 def _posted(run: Run, question: QuestionAsked) -> Post | None:

@@ -16,7 +16,7 @@ REDACTED = "[redacted]"
 
 _NAMES = ("run_id", "path", "agent", "input_id", "call_id", "ask_id", "item_id", "name", "tool", "guardrail", "kind")
 _WORDS = ("about", "effect", "mode", "status", "scope", "source", "action", "cause", "model", "provider", "prefix")
-_KEYS = ("idempotency_key", "arguments_hash")
+_KEYS = ("idempotency_key", "arguments_hash", "slot_id", "grant_id", "child", "renderer", "until")
 _KEPT = frozenset({*_NAMES, *_WORDS, *_KEYS})
 """Texts that name something, or are one of a few words. All other text may be what somebody said."""
 
@@ -47,7 +47,7 @@ def _part(part: Part) -> Part:
 
 
 def _result(result: ToolResult) -> ToolResult:
-    return msgspec.structs.replace(result, content=(Text(REDACTED),), render=None, summary="")
+    return msgspec.structs.replace(result, content=(Text(REDACTED),), render=None, summary="", preview="")
 
 
 def _blank(value: Any) -> Any:

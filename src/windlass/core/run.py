@@ -24,22 +24,25 @@ from .event import (
     Event,
     ModelEvent,
     ModelRequested,
+    QuestionAsked,
     TextDelta,
     ToolProgress,
+    ViewChanged,
 )
 from .fanout import Fanout
-from .fold import State, View
+from .fold import State
 from .inbox import reminder
 from .mailbox import Mailbox
-from .message import Message
+from .message import Message, user
 from .model import Model, OutputSpec, Request, Settings, ToolSpec, info_of
 from .outcome import Outcome, OutcomeStatus
 from .permission import Gate
-from .plain import to_jsonable, words_of
+from .plain import clean, to_jsonable, words_of
 from .stop import Guardrail, Limits, StopCondition
 from .store import Log
 from .tool import Tool
 from .toolbox import Toolbox
+from .view import View
 
 logger = logging.getLogger("windlass")
 
@@ -76,6 +79,18 @@ class Again(Struct, frozen=True):
 Accept: TypeAlias = Callable[["Run", Message], "Accepted | Again | Awaitable[Accepted | Again]"]
 """Asked about a reply that calls no tool: is this the end? Output types, guards and graders are all of this kind."""
 
+Upkeep: TypeAlias = Callable[["Run"], Awaitable[None]]
+"""What has to be done before the model is asked, and before its calls are made (then `run.state.reply` is there)."""
+
+Reminder: TypeAlias = Callable[["Run"], "str | None"]
+"""Words for the very end of one request, which are never kept: the place for whatever changes all the time."""
+
+Scrub: TypeAlias = Callable[[Event], Event]
+"""Takes secrets out of an event before it is stored or shown."""
+
+CompactNow: TypeAlias = Callable[["Run", str], Awaitable[bool]]
+"""Sums the conversation up for the model, because of something; says whether it is shorter now."""
+
 Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
 """How a run thinks. `react` is the one we ship in core; others wrap it."""
 
@@ -104,8 +119,10 @@ class Run:
         "accept",
         "agent_name",
         "cancelling",
+        "children",
         "clock",
         "closing",
+        "compaction",
         "deps",
         "fanout",
         "forgettable",
@@ -113,6 +130,7 @@ class Run:
         "guardrails",
         "info",
         "instructions",
+        "interactive",
         "interrupted_by",
         "left_behind",
         "limits",
@@ -122,12 +140,15 @@ class Run:
         "model",
         "output",
         "output_spec",
+        "parent",
         "partial",
         "path",
         "patience_seconds",
         "prefixes",
+        "reminders",
         "run_id",
         "scratch",
+        "scrub",
         "session_id",
         "settings",
         "shape",
@@ -135,6 +156,8 @@ class Run:
         "stop",
         "task",
         "toolbox",
+        "upkeep",
+        "wrap_tool",
     )
 
     def __init__(  # noqa: PLR0915 - a line for each thing that it holds
@@ -163,10 +186,21 @@ class Run:
         deps: Any = None,
         patience_seconds: float = 0.0,
         may_wait: bool = True,
+        interactive: bool = True,
+        upkeep: Sequence[Upkeep] = (),
+        reminders: Sequence[Reminder] = (),
+        compaction: CompactNow | None = None,
+        scrub: Scrub | None = None,
+        wrap_tool: Callable[[Tool[..., Any]], Tool[..., Any]] | None = None,
+        parent: "Run | None" = None,
     ) -> None:
         self.session_id = session_id
         self.run_id = run_id
-        self.path = ""
+        self.path = state.path
+        self.parent = parent
+        """The run whose call this one carries out, if there is one."""
+        self.children: list[Run] = []
+        """The runs that carry out calls of this one now."""
         self.agent_name = agent_name
         self.model = model
         self.info = info_of(model)
@@ -194,6 +228,14 @@ class Run:
         """How long it waits for an answer that nobody here can give, before it ends as `waiting`."""
         self.may_wait = may_wait
         """Whether it may end as `waiting`, because it can be resumed."""
+        self.interactive = interactive
+        """Whether anybody can be asked at all."""
+        self.upkeep = upkeep
+        self.reminders = reminders
+        self.compaction = compaction
+        self.scrub = scrub
+        self.wrap_tool = wrap_tool
+        """Put around tools that come while it runs."""
         self.scratch: dict[str, Any] = {}
         self.partial: Message | None = None
         """What had come of a reply that was cut off."""
@@ -227,8 +269,11 @@ class Run:
     @property
     def cost_usd(self) -> float | None:
         """What the run has cost; `None` when the price is not known."""
-        price = self.info.price
-        return None if price is None else price.cost_usd(self.state.usage)
+        price, below = self.info.price, [child.cost_usd for child in self.children]
+        if price is None or None in below:
+            return None
+        own = price.cost_usd(self.state.own_usage)
+        return own + self.state.children_usd + sum([each or 0.0 for each in below])
 
     async def emit(self, *events: Event, sync: bool = False, names: Sequence[str] = ()) -> None:
         """Store events, then show them. With `sync`, they survive the loss of power before this returns.
@@ -237,6 +282,8 @@ class Run:
         is raised only when they are stored and shown.
         """
         cancelled = False
+        if self.scrub is not None:
+            events = tuple(map(self.scrub, events))
         entries = self.log.append_now(events, sync=sync, names=names)
         if entries is None:
             cancelled = await self.log.append(events, sync=sync, stored=self._take_in, names=names)
@@ -270,7 +317,8 @@ class Run:
     def show(self, event: Event) -> None:
         """Show a passing event to whoever watches."""
         if self.fanout.watched:
-            self.fanout.publish(Entry(0, self.clock.now(), event))
+            shown = event if self.scrub is None else self.scrub(event)
+            self.fanout.publish(Entry(0, self.clock.now(), shown))
 
     def relay(self, event: ModelEvent) -> None:
         """Show something that the model said, as an event of this run."""
@@ -278,6 +326,8 @@ class Run:
             shown: Event = TextDelta(event.text, run_id=self.run_id, path=self.path)
         else:
             shown = self.stamped(event)
+        if self.scrub is not None:
+            shown = self.scrub(shown)
         self.fanout.publish(Entry(0, self.clock.now(), shown))
 
     def stamped(self, event: Event) -> Event:
@@ -318,6 +368,8 @@ class Run:
         """What the model is asked now."""
         if self.state.inbox and (waiting := reminder(self.state.inbox.values())) is not None:
             messages = [*messages, waiting]
+        if self.reminders and (words := [text for each in self.reminders if (text := each(self))]):
+            messages = [*messages, user(clean("\n\n".join(words)), origin="reminder")]
         return Request(
             messages=messages,
             instructions=self.instructions,
@@ -327,12 +379,11 @@ class Run:
             session_id=self.session_id,
         )
 
-    def requested(self, request: Request) -> ModelRequested:
-        """The record of a request, made before it is sent."""
+    def requested(self, request: Request) -> tuple[*tuple[Event, ...], ModelRequested]:
+        """The record of a request, made before it is sent; in front of it, whether it begins differently."""
         state, info = self.state, self.info
         turn = state.turns if state.attempts else state.turns + 1
-        self.prefixes.look(request, info, turn)
-        return ModelRequested(
+        requested = ModelRequested(
             turn,
             state.attempts + 1,
             info.name,
@@ -343,6 +394,10 @@ class Run:
             run_id=self.run_id,
             path=self.path,
         )
+        cause = changed(state.requested, requested, self.prefixes.look(request, info, turn))
+        if not cause or state.view_changed:
+            return (requested,)
+        return ViewChanged(cause, run_id=self.run_id, path=self.path), requested
 
     def _prefix_hash(self, request: Request) -> str:
         """Hashed again only when it is not the very same instructions and tools as before."""
@@ -351,8 +406,8 @@ class Run:
             return known
         import hashlib  # at first use: it loads OpenSSL's
 
-        content = msgspec.json.encode((request.instructions, request.tools))
-        known = hashlib.sha256(content).hexdigest()[:16]
+        halves = (request.instructions, request.tools)
+        known = "-".join([hashlib.sha256(msgspec.json.encode(each)).hexdigest()[:16] for each in halves])
         self._prefix = (request.instructions, request.tools, known)
         return known
 
@@ -363,10 +418,15 @@ class Run:
     def add_tools(self, tools: Iterable[Tool[..., Any]]) -> None:
         """Offer more tools from the next turn on, unless the limits keep them out. May be called from any thread."""
         allowed = self.limits.allowed_tools
-        added = [each for each in tools if allowed is None or each.name in allowed]
+        wrap = self.wrap_tool
+        added = [each if wrap is None else wrap(each) for each in tools if allowed is None or each.name in allowed]
         with _adding:
             self.toolbox = self.toolbox.plus(added)
             self._tool_changes.extend(added)
+
+    async def compact(self, cause: str) -> bool:
+        """Have the conversation so far summed up for the model. Says whether what is sent is shorter now."""
+        return self.compaction is not None and await self.compaction(self, cause)
 
     def take_tool_changes(self) -> tuple[str, ...]:
         """The names of the tools that came since this was last asked."""
@@ -378,15 +438,21 @@ class Run:
     # -- how it ends ---------------------------------------------------------------------------------------------------
 
     def exhausted(self) -> str:
-        """The limit that keeps the model from being asked again, or nothing."""
+        """The limit that keeps the model from being asked again, or nothing. Those of its parents hold for it too."""
         limits, state = self.limits, self.state
         if limits.max_turns is not None and state.turns >= limits.max_turns and not state.attempts:
             return "max_turns"
-        if limits.token_budget is not None and state.usage.total_tokens >= limits.token_budget:
+        # The last: the model asked for more calls than it may make; with those it had, it could still answer.
+        return self.overspent() or state.limit
+
+    def overspent(self) -> str:
+        """The limit on tokens or money that it has reached, together with its children, or one above it has."""
+        limits = self.limits
+        if limits.token_budget is not None and self.state.usage.total_tokens >= limits.token_budget:
             return "token_budget"
         if limits.max_cost_usd is not None and (self.cost_usd or 0.0) >= limits.max_cost_usd:
             return "max_cost"
-        return state.limit  # the model asked for more calls than it may make; with those it had, it could still answer
+        return "" if self.parent is None else self.parent.overspent()
 
     def start_timer(self) -> Timer | None:
         """Begin to count the time that this run may take."""
@@ -454,5 +520,21 @@ class Run:
             run_id=self.run_id,
             session_id=self.session_id,
             error=error,
-            questions=tuple(self.state.questions) if status == "waiting" else (),
+            questions=tuple(self._open_questions()) if status == "waiting" else (),
         )
+
+    def _open_questions(self) -> list[QuestionAsked]:
+        """Its own, and those of the runs below it."""
+        below = f"{self.path}/" if self.path else ""
+        return [each for each in self.state.questions if each.path == self.path or each.path.startswith(below)]
+
+
+def changed(before: ModelRequested | None, now: ModelRequested, segment: str) -> str:
+    """Why a request does not begin with the one before it; empty when it does. `segment` is what was seen to differ."""
+    if before is None:
+        return ""
+    if (before.provider, before.model) != (now.provider, now.model):
+        return "model"
+    if before.prefix != now.prefix:
+        return "tools" if before.prefix.partition("-")[0] == now.prefix.partition("-")[0] else "instructions"
+    return "messages" if segment.startswith("messages") else ""

@@ -47,6 +47,7 @@ __all__ = [
     "Parameters",
     "Problem",
     "arguments_hash",
+    "check_value",
     "convert",
     "for_type",
     "from_function",
@@ -114,6 +115,17 @@ def convert(value: Any, type_: Any) -> Any:
     Raises `Invalid` with every problem.
     """
     return _reader_for(type_).read(value)
+
+
+def check_value(value: Any, schema: JsonSchema) -> None:
+    """Raise `Invalid`, with every problem, when a JSON value is not what a raw JSON Schema says."""
+    try:
+        validator = _validator(schema, validate_formats=False)
+    except ValueError as error:
+        raise ConfigError(_schema_message(error)) from error
+    problems = _schema_problems(validator, value, schema)
+    if problems:
+        raise Invalid(problems)
 
 
 class _Field(msgspec.Struct, frozen=True):

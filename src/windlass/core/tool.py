@@ -30,9 +30,11 @@ from . import check, schema
 from .clock import new_id
 from .docstring import parse_docstring
 from .error import ConfigError
-from .event import InboxAdded
+from .event import Event, InboxAdded, ValueKept
 from .message import ToolCall, ToolResult
 from .model import ToolSpec
+from .plain import to_jsonable
+from .slot import Askable, Display
 from .thread import THREADS
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S")
+T = TypeVar("T")
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
@@ -94,10 +97,15 @@ Finish: TypeAlias = Callable[[ToolCall, ToolResult], "ToolResult | Awaitable[Too
 class ToolContext(Generic[D]):
     """What a tool may ask for, by annotating a parameter with it. One for each call."""
 
-    __slots__ = ("_run", "call_id", "cancelled", "name")
+    __slots__ = ("_begin", "_run", "asked", "call_id", "cancelled", "name", "scrub")
 
-    def __init__(self, run: "Run", call_id: str, name: str) -> None:
+    def __init__(self, run: "Run", call_id: str, name: str, begin: Callable[[], Awaitable[None]] | None = None) -> None:
         self._run = run
+        self._begin = begin
+        self.asked = 0
+        """How many questions this call has asked."""
+        self.scrub: Callable[[Any], Any] | None = None
+        """Takes secrets out of whatever the tool shows or keeps, when it is given some."""
         self.call_id = call_id
         """The call that is being carried out."""
         self.name = name
@@ -135,9 +143,71 @@ class ToolContext(Generic[D]):
         """A place for tools of this run to leave things for each other. Not kept in the log."""
         return self._run.scratch
 
+    @property
+    def run(self) -> "Run":
+        """The run itself, for tools that are a part of the runtime."""
+        return self._run
+
     def emit(self, data: Any) -> None:
         """Tell watchers how far it is. Works from a thread too."""
-        self._run.progress(self.call_id, self.name, data)
+        self._run.progress(self.call_id, self.name, self.scrubbed(data))
+
+    def scrubbed(self, data: Any) -> Any:
+        """The same, without secrets that the tool was given."""
+        return data if self.scrub is None else self.scrub(data)
+
+    async def record(self, event: Event) -> None:
+        """Put an event into the log, as one of this run. For kinds of your own there is `Custom`."""
+        if not isinstance(event, Event):
+            check.refuse("record", "event", event, "give an event, such as Custom(…)")
+        await self._run.emit(self._run.stamped(event))
+
+    async def keep(self, name: str, value: Any) -> None:
+        """Leave something in the log under a name, for later calls and runs, and for screens. The last one counts."""
+        check.text("keep", "name", name, filled=True)
+        await self.record(ValueKept(name, to_jsonable(self.scrubbed(value))))
+
+    def kept(self, name: str, default: Any = None) -> Any:
+        """What was left in the log under that name."""
+        return self._run.state.kept.get(name, default)
+
+    def result_of(self, call_id: str) -> ToolResult | None:
+        """The result of an earlier call in this conversation, whole."""
+        for message in reversed(self._run.state.messages):
+            for result in message.tool_results:
+                if result.call_id == call_id:
+                    return result
+        return None
+
+    @property
+    def display(self) -> Display:
+        """What people are shown by this call."""
+        return Display(self)
+
+    @overload
+    async def ask(self, question: str, *, timeout_seconds: float | None = None) -> str: ...
+    @overload
+    async def ask(self, question: Askable[T], *, timeout_seconds: float | None = None) -> T: ...
+    async def ask(self, question: str | Askable[T], *, timeout_seconds: float | None = None) -> str | T:
+        """Ask people, and wait for the answer: words, or a question such as `Confirm(…)`, `Choice(…)`, `Form(…)`.
+
+        Raises `NotAnswered` when nobody answers. See `Display.ask`.
+        """
+        return await self.display.ask(question, timeout_seconds=timeout_seconds)
+
+    @property
+    def can_begin_again(self) -> bool:
+        """Whether the call has had no effect yet: it asks first, and has not begun."""
+        return self._begin is not None and self.call_id not in self._run.state.started
+
+    async def begin(self) -> None:
+        """From here on the call may have an effect. For tools that are marked `asks_first`; others began long ago."""
+        if self._begin is not None:
+            await self._begin()
+
+    async def compact(self) -> bool:
+        """Have the conversation so far summed up for the model; `False` when the agent has no compaction."""
+        return await self._run.compact("agent")
 
     async def add_to_inbox(self, tag: str, request: str, *, blocking: bool = False, wake: bool = False) -> str:
         """Ask the outside world for something that will take a while; returns the id that an answer has to name.
@@ -187,6 +257,9 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     """Try again after an error. Only for tools that may run twice, or when the tool raises `NotStarted`."""
     terminate: bool = False
     """End the run after a turn in which only such tools ran, and well."""
+    asks_first: bool = False
+    """It has no effect before it says `await context.begin()`: up to there it may be run again, with the answers that
+    it got, after a restart or when the answer comes days later."""
     summary: Callable[[ToolResult], str] | None = None
     """Makes the short form of a result."""
     prompt: str = ""
@@ -250,6 +323,7 @@ class ToolOptions(TypedDict, total=False):
     timeout_seconds: float | None
     retries: int
     terminate: bool
+    asks_first: bool
     summary: Callable[[ToolResult], str] | None
     prompt: str
 
@@ -409,7 +483,7 @@ def _check_parameters(call: str, name: str, value: object) -> None:
 
 _KINDS: Mapping[str, Callable[[str, str, object], None]] = {
     **dict.fromkeys(("description", "action", "prompt"), check.text),
-    **dict.fromkeys(("parallel", "abortable", "terminate"), check.flag),
+    **dict.fromkeys(("parallel", "abortable", "terminate", "asks_first"), check.flag),
     **dict.fromkeys(("target", "summary"), check.function_or_none),
     **dict.fromkeys(("prepare", "finish"), check.functions),
     "call": check.function,

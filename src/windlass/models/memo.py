@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from windlass.core.error import BadRequest
-from windlass.core.fold import View
+from windlass.core.view import View
 from windlass.core.message import Message
 from windlass.core.plain import to_jsonable
 

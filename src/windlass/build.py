@@ -1,0 +1,232 @@
+"""What a run is made of, stacked in this one place. Above: `driver.py`, `subagent.py`. Below: `core`, and all parts.
+
+From outside to inside: what was asked of this run, its role, what the session was told, then the agent and its
+extensions. The same log and the same agent always make the same run, so one that was cut off goes on as it began.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from .core.cache import PrefixWatch
+from .core.error import ConfigError
+from .core.event import Entry, GrantRevoked
+from .core.fanout import Fanout
+from .core.fold import State
+from .core.ledger import budgeted
+from .core.loop import shaped
+from .core.mailbox import Mailbox
+from .core.model import Model, Request, info_of
+from .core.permission import Gate, Grant, Permissions
+from .core.plain import clean
+from .core.run import Run, Scrub
+from .core.stop import Guardrail, StopCondition, any_of, steps_of
+from .core.store import Log
+from .core.tool import Tool
+from .core.toolbox import Toolbox
+from .models import open_model
+from .output import Held, applied
+from .override import Options
+
+if TYPE_CHECKING:
+    from .agent import Agent
+    from .context.role import Role
+    from .context.skills import Skills
+
+
+class Place(Struct, frozen=True, kw_only=True, eq=False):
+    """Where a run happens: in which session, after what, under whom."""
+
+    session_id: str
+    run_id: str
+    log: Log
+    state: State
+    fanout: Fanout[Entry]
+    mailbox: Mailbox
+    prefixes: PrefixWatch
+    may_wait: bool = True
+    """Whether it may end as `waiting`, because it can be resumed."""
+    parent: Run | None = None
+    """The run whose call it carries out."""
+
+
+def build(agent: "Agent[Any]", place: Place, overrides: Options) -> Run:
+    """Everything that a run needs."""
+    agent = agent.speaking(place.state.configured.get("agent", ""))
+    session, parent = place.state.configured, place.parent
+    role = agent.role_of(overrides.get("role") or session.get("role") or agent.role)
+    model = _model(agent, overrides, role, session)
+    limits = overrides.get("limits", agent.limits)
+    if limits.max_cost_usd is not None and info_of(model).price is None:
+        raise ConfigError(f"max_cost_usd needs a model whose price is known, and {info_of(model).name!r} has none")
+    made: list[Run] = []
+    model = _wrapped(agent, model, overrides, made)
+    skills = agent.all_skills()
+    toolbox = _toolbox(agent, overrides, skills, place.state)
+    base = overrides.get("instructions", session.get("instructions", agent.instructions))
+    words = [each for each in (base, *[extension.instructions for extension in agent.extensions]) if each]
+    plain = Held(toolbox, "\n\n".join(words), [*agent.accept, *_all(agent, "accept")])
+    asked = applied(overrides.get("output"), info_of(model), plain)
+    run = Run(
+        session_id=place.session_id,
+        run_id=place.run_id,
+        agent_name=agent.name,
+        model=model,
+        log=place.log,
+        state=place.state,
+        fanout=place.fanout,
+        clock=agent.clock,
+        toolbox=asked.toolbox,
+        mailbox=place.mailbox,
+        instructions=_instructions(agent, asked, skills, role),
+        settings=overrides.get("settings", agent.settings),
+        limits=limits,
+        gate=_gate(overrides.get("permission", agent.permission), place),
+        stop=_stop(agent),
+        guardrails=_guardrails(agent, place),
+        accept=asked.accept,
+        shape=agent.shape,
+        output_spec=asked.spec,
+        prefixes=place.prefixes,
+        deps=overrides.get("deps", agent.deps),
+        patience_seconds=agent.patience_seconds,
+        may_wait=place.may_wait,
+        interactive=agent.interactive and (parent is None or parent.interactive),
+        upkeep=[*_all(agent, "upkeep"), *([] if agent.compaction is None else [agent.compaction])],
+        reminders=_all(agent, "reminders"),
+        compaction=None if agent.compaction is None else agent.compaction.compact,
+        scrub=_scrub(agent, parent),
+        wrap_tool=_tool_wrapper(agent),
+        parent=parent,
+    )
+    made.append(run)
+    return run
+
+
+def _all(agent: "Agent[Any]", field: str) -> list[Any]:
+    """What the extensions of an agent have of this kind, in the order of listing."""
+    return [each for extension in agent.extensions for each in getattr(extension, field)]
+
+
+# -- who answers -------------------------------------------------------------------------------------------------------
+
+
+def _model(agent: "Agent[Any]", overrides: Options, role: "Role | None", session: dict[str, Any]) -> Model:
+    """Whoever was asked for most closely: for this run, by its role, for the session, or the agent's own."""
+    if "model" in overrides:
+        return open_model(overrides["model"])
+    named = (role.model if role is not None else "") or session.get("model")
+    return open_model(named) if named else agent.model
+
+
+def _wrapped(agent: "Agent[Any]", model: Model, overrides: Options, made: Sequence[Run]) -> Model:
+    """The model with what stands around it. `made` will hold the run, which does not exist yet."""
+    for extension in agent.extensions:
+        if extension.wrap_model is not None:
+            model = extension.wrap_model(model)
+    if agent.compaction is not None:
+        from .core.wrap import compacted  # at first use, as for a budget
+
+        model = compacted(model, _shorter(made))
+    ledger = overrides.get("ledger", agent.ledger)
+    return model if ledger is None else budgeted(model, ledger)
+
+
+def _shorter(made: Sequence[Run]) -> Callable[[Request], Any]:
+    """What is sent in the place of a request that was too long."""
+
+    async def compact(_too_long: Request) -> Request | None:
+        run = made[0]
+        if not await run.compact("overflow"):
+            return None
+        view = run.state.view
+        request = run.request(view if run.shape is None else await shaped(run.shape, view))
+        await run.emit(*run.requested(request))
+        return request
+
+    return compact
+
+
+# -- what it knows and can do ------------------------------------------------------------------------------------------
+
+
+def _toolbox(agent: "Agent[Any]", overrides: Options, skills: "Skills | None", state: State) -> Toolbox:
+    """Its tools, those of skills that were loaded, and a way to load the others."""
+    box = agent.toolbox if "tools" not in overrides else _fitted(agent, overrides["tools"])
+    loaded = (
+        [] if skills is None else [tool for name in state.skills if name in skills for tool in skills.get(name).tools]
+    )
+    return box.plus(_fitted(agent, loaded)) if loaded else box
+
+
+def _fitted(agent: "Agent[Any]", tools: Iterable[Tool[..., Any]]) -> Toolbox:
+    wrap = _tool_wrapper(agent)
+    return Toolbox(tools if wrap is None else [wrap(each) for each in tools])
+
+
+def _tool_wrapper(agent: "Agent[Any]") -> "Callable[[Tool[..., Any]], Tool[..., Any]] | None":
+    """What is put around each tool: the vault innermost, so that nothing else sees a secret."""
+    return agent.wrap_tool if agent.wraps_tools else None
+
+
+def _instructions(agent: "Agent[Any]", asked: Held, skills: "Skills | None", role: "Role | None") -> str:
+    """What the model is told first, in a fixed order."""
+    prompts = [each.prompt for each in asked.toolbox if each.prompt]
+    if agent.project is None and skills is None and role is None:
+        return clean("\n\n".join([part for part in (asked.instructions, *prompts) if part]))
+    from .context.instructions import composed  # at first use: most agents have none of it
+
+    return clean(
+        composed(
+            base=asked.instructions,
+            project="" if agent.project is None else agent.project.text(),
+            skills="" if skills is None else skills.catalogue(),
+            role=role,
+            tools=prompts,
+        )
+    )
+
+
+# -- what holds it back ------------------------------------------------------------------------------------------------
+
+
+def _gate(gate: Gate | None, place: Place) -> Gate | None:
+    """The gate, knowing what was decided earlier in this session. A child without one has its parent's."""
+    if gate is None and place.parent is not None:
+        return place.parent.gate
+    if isinstance(gate, Permissions):
+        for each in place.state.remembered:
+            if isinstance(each, GrantRevoked):
+                gate.grants.revoke(each.grant_id)
+            else:
+                gate.grants.restore(Grant.of_decision(each, place.session_id))
+    return gate
+
+
+def _stop(agent: "Agent[Any]") -> StopCondition | None:
+    conditions: list[StopCondition] = [] if agent.stop is None else [agent.stop]
+    conditions += _all(agent, "stop")
+    return any_of(*conditions) if len(conditions) > 1 else (conditions[0] if conditions else None)
+
+
+def _guardrails(agent: "Agent[Any]", place: Place) -> list[Guardrail]:
+    """The guardrails, which have seen what happened in this run before a crash."""
+    guardrails = [start() for start in [*agent.guardrails, *_all(agent, "guardrails")]]
+    state = place.state
+    if guardrails and state.interrupted and state.run is not None and state.run.run_id == place.run_id:
+        steps = steps_of(state.messages, state.first)
+        last = state.unfollowed  # it is about to be looked at by the loop
+        for step in [each for each in steps if each.reply is not last]:
+            for guardrail in guardrails:
+                guardrail(step)
+    return guardrails
+
+
+def _scrub(agent: "Agent[Any]", parent: Run | None) -> Scrub | None:
+    """Takes secrets out of all that is stored and shown, also those of the runs above."""
+    own = None if agent.redactor is None else agent.redactor.event
+    above = None if parent is None else parent.scrub
+    if own is None or above is None:
+        return own or above
+    return lambda event: above(own(event))

@@ -1,0 +1,85 @@
+"""A bundle of what an agent can be given, as data. Above: agents. Below: the seams of `core`.
+
+An agent with two extensions has the tools of both, the instructions of both, and so on, in the order of listing. There
+is no other way in which extensions act on an agent or on one another.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
+
+from .core import check
+from .core.event import Entry
+from .core.feed import Watcher
+from .core.model import Model
+from .core.run import Accept, Reminder, Upkeep
+from .core.stop import Guardrail, StopCondition
+from .core.tool import Tool
+
+if TYPE_CHECKING:
+    from .agent import Agent
+    from .context.directives import Hook
+    from .context.role import Role
+    from .context.skills import Skill
+
+Lifespan: TypeAlias = Callable[["Agent[Any]"], AbstractAsyncContextManager[Any]]
+"""Opens what an extension needs, and closes it: once for `async with agent`, else for each run."""
+
+
+class Extension(Struct, frozen=True, kw_only=True, eq=False):
+    """What an agent gets besides its own. Every field is added to the agent's, none replaces it."""
+
+    name: str
+    """What it is called in errors."""
+    instructions: str = ""
+    """Told to the model after the agent's own instructions."""
+    tools: "Sequence[Tool[..., Any]]" = ()
+    hooks: "Sequence[Hook]" = ()
+    """Handlers of `/name` in a message."""
+    skills: "Sequence[Skill]" = ()
+    roles: "Sequence[Role]" = ()
+    reminders: Sequence[Reminder] = ()
+    """Words for the end of each request, which are never kept."""
+    upkeep: Sequence[Upkeep] = ()
+    """What is done before the model is asked, and before its calls are made."""
+    wrap_model: Callable[[Model], Model] | None = None
+    """Makes another model of the agent's, such as `lambda model: observed(model, watch)`."""
+    wrap_tool: "Callable[[Tool[..., Any]], Tool[..., Any]] | None" = None
+    """Makes another tool of each, such as `lambda tool: timed(tool, 30)`; also of those that come later."""
+    accept: Sequence[Accept] = ()
+    """Asked whether a reply without calls may stand."""
+    guardrails: Sequence[Callable[[], Guardrail]] = ()
+    stop: Sequence[StopCondition] = ()
+    """Each of them ends a run after a turn with calls."""
+    watchers: Sequence[Watcher[Entry]] = ()
+    lifespan: Lifespan | None = None
+    """Opens what the rest of it needs, and closes it."""
+
+    def __post_init__(self) -> None:
+        check.text("Extension", "name", self.name, filled=True)
+        check.text("Extension", "instructions", self.instructions)
+        for field in ("wrap_model", "wrap_tool", "lifespan"):
+            check.function_or_none("Extension", field, getattr(self, field))
+        for field in ("reminders", "upkeep", "accept", "guardrails", "stop", "watchers"):
+            check.functions("Extension", field, getattr(self, field))
+        for field in ("tools", "hooks", "skills", "roles"):
+            check_bundle("Extension", field, getattr(self, field))
+
+
+def check_bundle(call: str, name: str, value: object) -> None:
+    """Refuse what is no list of anything."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        check.refuse(call, name, value, "give a list")
+
+
+@asynccontextmanager
+async def alive(agent: "Agent[Any]") -> AsyncGenerator[None]:
+    """What the extensions of an agent need is open in this block. In `async with agent`, it was open before."""
+    async with AsyncExitStack() as stack:
+        if not agent.is_alive:
+            for extension in agent.extensions:
+                if extension.lifespan is not None:
+                    await stack.enter_async_context(extension.lifespan(agent))
+        yield
