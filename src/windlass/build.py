@@ -11,16 +11,16 @@ from msgspec import Struct
 
 from .core.cache import PrefixWatch
 from .core.error import ConfigError
-from .core.event import Entry, GrantRevoked
+from .core.event import Entry
 from .core.fanout import Fanout
 from .core.fold import State
-from .core.ledger import budgeted
+from .core.ledger import Ledger, budgeted
 from .core.loop import shaped
 from .core.mailbox import Mailbox
 from .core.model import Model, Request, info_of
-from .core.permission import Gate, Grant, Permissions
+from .core.permission import Gate, Permissions
 from .core.plain import clean
-from .core.run import Run, Scrub
+from .core.run import Run, Scrub, Upkeep
 from .core.stop import Guardrail, StopCondition, any_of, steps_of
 from .core.store import Log
 from .core.tool import Tool
@@ -51,9 +51,9 @@ class Place(Struct, frozen=True, kw_only=True, eq=False):
     """The run whose call it carries out."""
 
 
-def build(agent: "Agent[Any]", place: Place, overrides: Options) -> Run:
-    """Everything that a run needs."""
-    agent = agent.speaking(place.state.configured.get("agent", ""))
+def build(agent: "Agent[Any]", place: Place, overrides: Options, stands_for: Run | None = None) -> Run:
+    """Everything that a run needs; `stands_for` is the one that goes on, when this is what it is to become."""
+    first, agent = agent, agent.speaking(place.state.configured.get("agent", ""))
     session, parent = place.state.configured, place.parent
     role = agent.role_of(overrides.get("role") or session.get("role") or agent.role)
     model = _model(agent, overrides, role, session)
@@ -61,9 +61,12 @@ def build(agent: "Agent[Any]", place: Place, overrides: Options) -> Run:
     if limits.max_cost_usd is not None and info_of(model).price is None:
         raise ConfigError(f"max_cost_usd needs a model whose price is known, and {info_of(model).name!r} has none")
     made: list[Run] = []
-    model = _wrapped(agent, model, overrides, made)
+    ledgers = _ledgers(agent, overrides, parent)
+    model = _wrapped(agent, model, ledgers, made)
     skills = agent.all_skills()
-    toolbox = _toolbox(agent, overrides, skills, place.state)
+    toolbox = toolbox_of(agent, overrides, skills, place.state)
+    if agent is not first:
+        toolbox = _with_a_way_back(first, agent, toolbox, place.state)
     base = overrides.get("instructions", session.get("instructions", agent.instructions))
     words = [each for each in (base, *[extension.instructions for extension in agent.extensions]) if each]
     plain = Held(toolbox, "\n\n".join(words), [*agent.accept, *_all(agent, "accept")])
@@ -93,14 +96,19 @@ def build(agent: "Agent[Any]", place: Place, overrides: Options) -> Run:
         patience_seconds=agent.patience_seconds,
         may_wait=place.may_wait,
         interactive=agent.interactive and (parent is None or parent.interactive),
-        upkeep=[*_all(agent, "upkeep"), *([] if agent.compaction is None else [agent.compaction])],
+        upkeep=[
+            *([] if not first.handoffs else [_handing_over(first, place, overrides)]),
+            *_all(agent, "upkeep"),
+            *([] if agent.compaction is None else [agent.compaction]),
+        ],
         reminders=_all(agent, "reminders"),
         compaction=None if agent.compaction is None else agent.compaction.compact,
         scrub=_scrub(agent, parent),
         wrap_tool=_tool_wrapper(agent),
         parent=parent,
+        ledgers=ledgers,
     )
-    made.append(run)
+    made.append(stands_for or run)
     return run
 
 
@@ -120,7 +128,13 @@ def _model(agent: "Agent[Any]", overrides: Options, role: "Role | None", session
     return open_model(named) if named else agent.model
 
 
-def _wrapped(agent: "Agent[Any]", model: Model, overrides: Options, made: Sequence[Run]) -> Model:
+def _ledgers(agent: "Agent[Any]", overrides: Options, parent: Run | None) -> list[Ledger]:
+    """The budget that it shares, and those of the runs above it."""
+    own, above = overrides.get("ledger", agent.ledger), [] if parent is None else [*parent.ledgers]
+    return above if own is None or own in above else [own, *above]
+
+
+def _wrapped(agent: "Agent[Any]", model: Model, ledgers: Sequence[Ledger], made: Sequence[Run]) -> Model:
     """The model with what stands around it. `made` will hold the run, which does not exist yet."""
     for extension in agent.extensions:
         if extension.wrap_model is not None:
@@ -129,8 +143,9 @@ def _wrapped(agent: "Agent[Any]", model: Model, overrides: Options, made: Sequen
         from .core.wrap import compacted  # at first use, as for a budget
 
         model = compacted(model, _shorter(made))
-    ledger = overrides.get("ledger", agent.ledger)
-    return model if ledger is None else budgeted(model, ledger)
+    for ledger in ledgers:
+        model = budgeted(model, ledger)
+    return model
 
 
 def _shorter(made: Sequence[Run]) -> Callable[[Request], Any]:
@@ -151,7 +166,7 @@ def _shorter(made: Sequence[Run]) -> Callable[[Request], Any]:
 # -- what it knows and can do ------------------------------------------------------------------------------------------
 
 
-def _toolbox(agent: "Agent[Any]", overrides: Options, skills: "Skills | None", state: State) -> Toolbox:
+def toolbox_of(agent: "Agent[Any]", overrides: Options, skills: "Skills | None", state: State) -> Toolbox:
     """Its tools, those of skills that were loaded, and a way to load the others."""
     box = agent.toolbox if "tools" not in overrides else _fitted(agent, overrides["tools"])
     loaded = (
@@ -188,6 +203,24 @@ def _instructions(agent: "Agent[Any]", asked: Held, skills: "Skills | None", rol
     )
 
 
+# -- whoever speaks ----------------------------------------------------------------------------------------------------
+
+
+def _with_a_way_back(first: "Agent[Any]", agent: "Agent[Any]", toolbox: Toolbox, state: State) -> Toolbox:
+    """An agent that was handed the conversation can hand it back."""
+    from .subagents.handoff import HANDED_BY, handoff_tool
+
+    back = handoff_tool(first.speaking(state.configured.get(HANDED_BY, "")))
+    return toolbox if back.name in toolbox else toolbox.plus(_fitted(agent, [back]))
+
+
+def _handing_over(first: "Agent[Any]", place: Place, overrides: Options) -> Upkeep:
+    """What makes another agent speak, once the conversation was handed over to it."""
+    from .subagents.handoff import handing_over
+
+    return handing_over(lambda run: build(first, place, overrides, run))
+
+
 # -- what holds it back ------------------------------------------------------------------------------------------------
 
 
@@ -196,11 +229,7 @@ def _gate(gate: Gate | None, place: Place) -> Gate | None:
     if gate is None and place.parent is not None:
         return place.parent.gate
     if isinstance(gate, Permissions):
-        for each in place.state.remembered:
-            if isinstance(each, GrantRevoked):
-                gate.grants.revoke(each.grant_id)
-            else:
-                gate.grants.restore(Grant.of_decision(each, place.session_id))
+        gate.grants.follow(place.state.remembered, place.session_id)
     return gate
 
 

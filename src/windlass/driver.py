@@ -30,6 +30,7 @@ from .core.message import Message, Status, ToolCall
 from .core.outcome import Outcome
 from .core.run import CancelMode, Engine, Forgotten, Run
 from .core.store import Lease, Log, Post, Store, events_of, insisted, wait_through
+from .extension import alive
 from .outcome import retold
 from .output import held
 from .override import Options, recorded, restored
@@ -184,7 +185,8 @@ class Driver:
             self._state, self._head = State(), 0
         self._fence = lease.fence
         try:
-            return await self._watched(self._drive(order, lease))
+            async with alive(self.agent):
+                return await self._watched(self._drive(order, lease))
         except BaseException:
             self._state, self._head = State(), 0  # it may differ from what is stored: that is read again
             raise
@@ -193,7 +195,8 @@ class Driver:
 
     async def _watched(self, work: Coroutine[Any, Any, Outcome[Any]]) -> Outcome[Any]:
         """Show a run to the agent's watchers, and let them catch up before it is over."""
-        removers = [self.fanout.add(watcher) for watcher in self.agent.watchers]
+        more = [watcher for each in self.agent.extensions for watcher in each.watchers]
+        removers = [self.fanout.add(watcher) for watcher in (*self.agent.watchers, *more)]
         try:
             return await work
         finally:

@@ -6,21 +6,32 @@ import pytest
 
 from tests.transcript import assert_valid
 from windlass.core.event import (
+    Compacted,
     Custom,
     Entry,
     Event,
+    GrantRevoked,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionWithdrawn,
     RunEnded,
     RunResumed,
     RunStarted,
     Scope,
+    SessionConfigured,
+    SkillLoaded,
+    SlotClosed,
+    SlotOpened,
+    SlotUpdated,
     ToolFinished,
     ToolStarted,
+    ValueKept,
+    ViewChanged,
 )
 from windlass.core.fold import INTERRUPTED, NOT_STARTED, State, fold, repairs
-from windlass.core.view import View
 from windlass.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
 
 
@@ -47,47 +58,8 @@ def decided(call_id: str, scope: Scope = "once") -> PermissionDecided:
 START = (RunStarted("agent", run_id="r1"), MessageAdded(user("Go"), run_id="r1"), ModelRequested(1, run_id="r1"))
 
 
-# -- views -------------------------------------------------------------------------------------------------------------
-
-
 def words(messages: Iterable[Message]) -> list[str]:
     return [message.text for message in messages]
-
-
-def test_a_view_does_not_change_when_the_transcript_grows():
-    state = folded(MessageAdded(user("one")), MessageAdded(user("two")))
-    view = state.messages
-    state.apply(MessageAdded(user("three")))
-    assert (words(view), len(view), words(state.messages)) == (["one", "two"], 2, ["one", "two", "three"])
-
-
-def test_a_view_is_read_like_a_list():
-    state = folded(*[MessageAdded(user(word)) for word in ("one", "two", "three")])
-    view = state.messages
-    state.apply(MessageAdded(user("four")))
-    assert (view[0].text, view[-1].text) == ("one", "three")
-    assert (words(view[1:]), words(view[:-1]), words(view[::-1])) == (
-        ["two", "three"],
-        ["one", "two"],
-        ["three", "two", "one"],
-    )
-    assert (user("two") in view, user("four") in view, view.index(user("three"))) == (True, False, 2)
-    assert words(reversed(view)) == ["three", "two", "one"]
-    with pytest.raises(IndexError):
-        view[3]
-
-
-def test_a_view_is_equal_to_what_holds_the_same_messages():
-    messages = [user("one"), user("two")]
-    view = View(messages)
-    assert view == messages
-    assert view == tuple(messages)
-    assert view == View([*messages])
-    assert view != messages[:1]
-    assert view != "one two"
-    assert repr(view) == f"View({messages!r})"
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(view)
 
 
 # -- the transcript ----------------------------------------------------------------------------------------------------
@@ -243,3 +215,150 @@ def test_calls_that_a_run_left_open_when_it_failed_are_settled():
 def test_repairs_belong_to_the_run_they_repair():
     events = repairs(folded(*START, MessageAdded(reply("a")), started("a")))
     assert {event.run_id for event in events} == {"r1"}
+
+
+# -- what tools leave, show and ask ------------------------------------------------------------------------------------
+
+
+def test_of_what_tools_leave_under_a_name_the_last_counts():
+    state = folded(ValueKept("tasks", [1]), ValueKept("notes", "a"), ValueKept("tasks", [1, 2]))
+    assert state.kept == {"tasks": [1, 2], "notes": "a"}
+
+
+def test_a_slot_is_shown_until_it_is_closed_and_may_change():
+    state = folded(SlotOpened("s1", "progress", {"done": 1}), SlotUpdated("s1", {"done": 2}), SlotUpdated("s2", {}))
+    assert state.slots["s1"].input == {"done": 2}
+    state.apply(SlotClosed("s1"))
+    assert state.slots == {}
+
+
+@pytest.mark.parametrize(
+    ("until", "after_call", "after_run"), [("closed", True, True), ("call", False, False), ("run", True, False)]
+)
+def test_a_slot_may_be_shown_only_as_long_as_its_call_or_its_run(until, after_call, after_run):
+    slot = SlotOpened("s1", "text", "hello", "a", until, run_id="r1")
+    state = folded(*START, MessageAdded(reply("a")), started("a"), slot, finished("a"))
+    assert ("s1" in state.slots) == after_call
+    state.apply(RunEnded("done", run_id="r1"))
+    assert ("s1" in state.slots) == after_run
+
+
+def test_a_question_that_is_withdrawn_is_open_no_more():
+    state = folded(*START, QuestionAsked("q1", "slot", "Which?"), QuestionWithdrawn("q1", "the call is over"))
+    assert state.questions == []
+
+
+def test_a_call_that_is_repaired_does_not_wait_for_its_answers():
+    asked = QuestionAsked("q1", "slot", "Which?", ({"call_id": "a", "tool": "act", "place": 1},), run_id="r1")
+    other = QuestionAsked("q2", "slot", "What?", ({"call_id": "b", "tool": "act", "place": 1},), run_id="r1")
+    state = folded(*START, MessageAdded(reply("a")), started("a"), asked, other)
+    withdrawn = [event for event in repairs(state) if isinstance(event, QuestionWithdrawn)]
+    assert [each.ask_id for each in withdrawn] == ["q1"]
+    assert "unknown" in withdrawn[0].reason
+
+
+def test_skills_settings_and_grants_of_a_session_are_known():
+    state = folded(
+        SkillLoaded("pdf"), SessionConfigured({"role": "critic"}), decided("a", "session"), GrantRevoked("grant_1")
+    )
+    assert (list(state.skills), state.configured) == (["pdf"], {"role": "critic"})
+    assert state.remembered == [decided("a", "session"), GrantRevoked("grant_1")]
+
+
+# -- what the model is sent --------------------------------------------------------------------------------------------
+
+
+def test_after_a_compaction_the_model_is_sent_the_summary_and_what_came_later():
+    state = folded(*[MessageAdded(user(word)) for word in ("one", "two", "three")])
+    state.apply(Compacted(user("sum"), 2, usage=Usage(5, 2)))
+    state.apply(MessageAdded(user("four")))
+    assert words(state.view) == ["sum", "three", "four"]
+    assert words(state.messages) == ["one", "two", "three", "four"]
+    assert state.usage == Usage(5, 2)
+
+
+def test_turns_are_counted_since_the_last_compaction():
+    state = folded(*START, MessageAdded(assistant("a")), ModelRequested(2), ModelRequested(2, 2))
+    assert state.view_turns == 2
+    state.apply(Compacted(user("sum"), 1))
+    assert state.view_turns == 0
+
+
+def test_it_is_known_whether_a_change_of_the_view_was_told_since_the_last_request():
+    state = folded(*START)
+    state.apply(ViewChanged("tools"))
+    assert state.view_changed
+    state.apply(ModelRequested(2))
+    assert not state.view_changed
+
+
+# -- children ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_events_of_a_child_make_a_state_of_its_own():
+    state = folded(
+        *START,
+        RunStarted("child", run_id="r2", path="a"),
+        MessageAdded(user("Do it"), path="a"),
+        RunStarted("grandchild", run_id="r3", path="a/b"),
+        MessageAdded(user("Deeper"), path="a/b"),
+    )
+    assert (words(state.messages), words(state.children["a"].messages)) == (["Go"], ["Do it"])
+    assert state.children["a/b"].parent is state.children["a"]
+    assert words(state.children["a"].child("a/b").messages) == ["Deeper"]
+
+
+def test_what_a_child_uses_counts_for_all_above_it():
+    state = folded(
+        *START,
+        RunStarted("child", path="a"),
+        RunStarted("grandchild", path="a/b"),
+        MessageAdded(assistant("deep", usage=Usage(10, 1)), path="a/b"),
+        RunEnded("done", cost_usd=0.5, path="a/b"),
+        MessageAdded(assistant("done", usage=Usage(5, 1)), path="a"),
+        RunEnded("done", cost_usd=0.75, path="a"),
+        MessageAdded(assistant("end", usage=Usage(1, 1))),
+    )
+    assert (state.usage, state.own_usage) == (Usage(16, 3), Usage(1, 1))
+    assert (state.children["a"].usage, state.children_usd) == (Usage(15, 2), 0.75)
+    state.apply(RunStarted("agent", run_id="r2"))
+    assert (state.usage, state.children_usd) == (Usage(), 0.0)
+
+
+def test_the_end_of_a_child_closes_its_own_questions_alone():
+    state = folded(
+        *START,
+        QuestionAsked("q1", "permission"),
+        RunStarted("child", path="a"),
+        QuestionAsked("q2", "permission", path="a"),
+        QuestionAnswered("q2", path="a"),
+    )
+    assert [each.ask_id for each in state.questions] == ["q1"]
+    assert state.children["a"].asks is state.asks
+    state.apply(RunEnded("done", path="a"))
+    assert (list(state.asks), state.answers) == (["q1"], {})
+    state.apply(RunEnded("done"))
+    assert state.asks == {}
+
+
+def test_repairs_settle_children_first_and_find_nothing_the_second_time():
+    state = folded(
+        *START,
+        MessageAdded(reply("a")),
+        RunStarted("child", run_id="r2", path="a"),
+        MessageAdded(user("Do it"), path="a"),
+        MessageAdded(reply("c"), path="a"),
+        ToolStarted("c", "act", "at_most_once", "", run_id="r2", path="a"),
+    )
+    events = repairs(state)
+    assert [(type(each).__name__, each.path) for each in events] == [
+        ("ToolFinished", "a"),
+        ("RunEnded", "a"),
+        ("ToolFinished", ""),
+        ("RunEnded", ""),
+    ]
+    for event in events:
+        state.apply(event)
+    assert repairs(state) == []
+    assert_valid(state.messages)
+    assert_valid(state.children["a"].messages)

@@ -15,6 +15,7 @@ from windlass._version import __version__
 from windlass.core.error import WindlassError
 
 from .backup import backup, restore
+from .config import config
 from .doctor import doctor
 from .models import models
 from .probe import probe
@@ -25,6 +26,7 @@ from .run import run
 from .screen import OutputFailed, close_output, fill_streams, report_error
 from .search import search
 from .sessions import sessions
+from .skills import skills
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
@@ -110,7 +112,7 @@ def program() -> None:
 for command in (
     *(run, resume, replay, sessions, search, doctor),
     *(answer, inbox, resolve, steer, cancel),
-    *(models, probe),
+    *(models, probe, skills, config),
     *(backup, restore),
 ):
     program.add_command(command)

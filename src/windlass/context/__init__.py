@@ -1,0 +1,1 @@
+"""What the model is told before anybody speaks: project files, roles, skills. Above: the assembly. Below: `core`."""
