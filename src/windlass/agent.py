@@ -23,7 +23,7 @@ from .core.permission import Gate
 from .core.run import Accept, Engine, Shape
 from .core.stop import GUARDRAILS, Guardrail, Limits, StopCondition
 from .core.store import Hit, Narrowed, Store
-from .core.tool import Tool
+from .core.tool import D, Tool
 from .core.toolbox import Toolbox
 from .extension import alive, check_bundle
 from .models import open_model
@@ -35,8 +35,6 @@ from .stream import RunStream
 from .sync import wait_for
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar as _TypeVarWithDefault
-
     from .context.compaction import Compaction
     from .context.directives import Hook, Mentions
     from .context.project import Project
@@ -45,13 +43,10 @@ if TYPE_CHECKING:
     from .credentials import Redactor, Vault
     from .extension import Extension
 
-    D = _TypeVarWithDefault("D", default=None)
-else:
-    D = TypeVar("D")  # the default is for type checkers: an agent without deps is an Agent[None]
-
 T = TypeVar("T")
 
 _set = object.__setattr__
+_NO_DEPS: Any = None  # of any type: `Agent[Ship](…)` may be given its deps for each run
 _DEFAULT_LIMITS = Limits()
 _DEFAULT_SETTINGS = Settings()
 
@@ -117,7 +112,7 @@ class Agent(Generic[D]):
         shape: Shape | None = None,
         compaction: "Compaction | None" = None,
         engine: Engine = react,
-        deps: D = None,  # type: ignore[assignment] # an agent without deps is an Agent[None]
+        deps: D = _NO_DEPS,
         watchers: Sequence[Watcher[Entry]] = (),
         steering_mode: DrainMode = "one",
         follow_up_mode: DrainMode = "one",
@@ -154,7 +149,7 @@ class Agent(Generic[D]):
             shape: What the model sees of the conversation.
             compaction: When the conversation is summed up for the model, and how.
             engine: How it thinks.
-            deps: Handed to tools as `ToolContext.deps`.
+            deps: Handed to tools as `ToolContext.deps`; a run may be given others of the same type.
             watchers: Who is told what happens, in every session.
             steering_mode: Whether waiting steering messages are handed over one at a time or all at once.
             follow_up_mode: The same for follow-ups.
@@ -251,7 +246,7 @@ class Agent(Generic[D]):
     _own_tools: Sequence[Tool[..., Any]]
     _alive: list[AsyncExitStack]
 
-    def session(self, session_id: str | None = None, *, store: Store | str | None = None, role: str = "") -> Session:
+    def session(self, session_id: str | None = None, *, store: Store | str | None = None, role: str = "") -> Session[D]:
         """A conversation that is kept under a name. Opening one that exists goes on with it.
 
         `role` is the role that its runs have, unless one of them asks for another.
@@ -264,14 +259,14 @@ class Agent(Generic[D]):
 
     @overload
     async def run(
-        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides]
+        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides[D]]
     ) -> Outcome[T]: ...
     @overload
     async def run(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
     ) -> Outcome[Any]: ...
     async def run(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
     ) -> Outcome[Any]:
         """Answer one prompt in a session of its own; without a store of its own, nothing is left of it afterwards."""
         session = self._anonymous()
@@ -282,28 +277,28 @@ class Agent(Generic[D]):
 
     @overload
     def run_sync(
-        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides]
+        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides[D]]
     ) -> Outcome[T]: ...
     @overload
     def run_sync(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
     ) -> Outcome[Any]: ...
     def run_sync(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
     ) -> Outcome[Any]:
         """As `run`, for scripts: waits for the outcome. Inside an event loop use `await agent.run(…)`."""
         return wait_for(lambda: self.run(prompt, output=output, **overrides))
 
     @overload
     def stream(
-        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides]
+        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides[D]]
     ) -> RunStream[T]: ...
     @overload
     def stream(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
     ) -> RunStream[Any]: ...
     def stream(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides]
+        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
     ) -> RunStream[Any]:
         """Answer one prompt in a session of its own, and tell each event as it happens."""
         return self._anonymous().stream(prompt, output=output, **overrides)
@@ -312,9 +307,35 @@ class Agent(Generic[D]):
         """What was said in any session of its store. Takes what `Searchable.search` takes."""
         return await searchable(self.store).search(query, **narrowed)
 
-    def _anonymous(self) -> Session:
+    def _anonymous(self) -> Session[D]:
         """A session that nobody has named. One that is kept in memory by default would never be found again."""
         return self.session(store="memory:" if self._forgetful else None)
+
+    def as_tool(
+        self,
+        *,
+        name: str = "",
+        description: str = "",
+        input: Any = None,  # noqa: A002 - what it is
+        output: Any = None,
+        durable: bool = False,
+        max_depth: int = 5,
+    ) -> Tool[..., Any]:
+        """This agent as a tool of another one: each call gives it a task, and its answer is the result.
+
+        Args:
+            name: What the tool is called; by default as the agent.
+            description: What the other model is told; by default the agent's own description.
+            input: A type whose fields are the parameters of the tool; without one there is `task`, in words.
+            output: A type of which the agent has to make a value; the result is that value as JSON.
+            durable: Whether its conversation goes on from call to call; otherwise each task is all that it knows.
+            max_depth: How many agents may stand between it and the session, itself included.
+        """
+        from .subagents.as_tool import agent_tool
+
+        return agent_tool(
+            self, name=name, description=description, input=input, output=output, durable=durable, max_depth=max_depth
+        )
 
     def replace(self, **changes: Any) -> "Agent[Any]":
         """Another agent, which differs in what is given."""
@@ -400,7 +421,7 @@ class Agent(Generic[D]):
 
             tools += skill_tools(skills)
         if self.handoffs:
-            from .subagent import handoff_tool
+            from .subagents.handoff import handoff_tool
 
             tools += [handoff_tool(each) for each in self.handoffs]
         return [self.wrap_tool(each) for each in tools] if self.wraps_tools else tools

@@ -5,7 +5,7 @@ extensions. The same log and the same agent always make the same run, so one tha
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .context.role import Role
     from .context.skills import Skills
+
+T = TypeVar("T")
 
 
 class Place(Struct, frozen=True, kw_only=True, eq=False):
@@ -104,6 +106,7 @@ def build(agent: "Agent[Any]", place: Place, overrides: Options, stands_for: Run
         reminders=_all(agent, "reminders"),
         compaction=None if agent.compaction is None else agent.compaction.compact,
         scrub=_scrub(agent, parent),
+        scrub_error=_scrub_error(agent, parent),
         wrap_tool=_tool_wrapper(agent),
         parent=parent,
         ledgers=ledgers,
@@ -145,7 +148,11 @@ def _wrapped(agent: "Agent[Any]", model: Model, ledgers: Sequence[Ledger], made:
         model = compacted(model, _shorter(made))
     for ledger in ledgers:
         model = budgeted(model, ledger)
-    return model
+    if agent.redactor is None:
+        return model
+    from .credentials import scrubbed_model  # at first use: most agents have no vault
+
+    return scrubbed_model(model, agent.redactor)
 
 
 def _shorter(made: Sequence[Run]) -> Callable[[Request], Any]:
@@ -255,7 +262,16 @@ def _guardrails(agent: "Agent[Any]", place: Place) -> list[Guardrail]:
 def _scrub(agent: "Agent[Any]", parent: Run | None) -> Scrub | None:
     """Takes secrets out of all that is stored and shown, also those of the runs above."""
     own = None if agent.redactor is None else agent.redactor.event
-    above = None if parent is None else parent.scrub
+    return _both(own, None if parent is None else parent.scrub)
+
+
+def _scrub_error(agent: "Agent[Any]", parent: Run | None) -> Callable[[BaseException], BaseException] | None:
+    """The same, of what goes wrong."""
+    own = None if agent.redactor is None else agent.redactor.error
+    return _both(own, None if parent is None else parent.scrub_error)
+
+
+def _both(own: Callable[[T], T] | None, above: Callable[[T], T] | None) -> Callable[[T], T] | None:
     if own is None or above is None:
         return own or above
-    return lambda event: above(own(event))
+    return lambda given: above(own(given))

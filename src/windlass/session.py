@@ -8,21 +8,22 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 import msgspec
 
 from .core import check
 from .core.clock import new_id
 from .core.error import SessionBusy, SessionNotFound, Unsupported, UsageError
-from .core.event import Entry, Event, QuestionAsked, SessionConfigured
+from .core.event import Entry, Event, GrantRevoked, QuestionAsked, SessionConfigured
 from .core.fanout import Subscription
 from .core.fold import State, fold_events
 from .core.inbox import INBOX, InboxItem, items_of, resolution
 from .core.loop import direct
-from .core.mailbox import ANSWER, CANCEL, FOLLOW_UP, STEER, answer_name, letter
+from .core.mailbox import ANSWER, CANCEL, FOLLOW_UP, STEER, answer_name, letter, revocation
 from .core.message import Content, Message, ToolCall, ToolResult
 from .core.outcome import Outcome
+from .core.permission import Permissions
 from .core.plain import clean, to_jsonable, to_text
 from .core.question import stated
 from .core.redact import redacted
@@ -40,6 +41,7 @@ from .core.store import (
     insisted,
     wait_through,
 )
+from .core.tool import D
 from .driver import NOTHING_NEW, Driver, Order, look_at, tell
 from .models import open_model
 from .output import Output
@@ -48,6 +50,8 @@ from .stream import RunStream
 
 if TYPE_CHECKING:
     from .agent import Agent
+    from .core.permission import Explanation, Gate, Grant
+    from .display import SessionDisplay
     from .toolkits.tasks import Task
 
 T = TypeVar("T")
@@ -59,10 +63,10 @@ ATTEND_SECONDS = 1.0
 _PAGE = 500
 
 
-class Session:
+class Session(Generic[D]):
     """One conversation. Cheap to make; nothing is opened before it is used."""
 
-    def __init__(self, agent: "Agent[Any]", session_id: str, store: Store, role: str = "") -> None:
+    def __init__(self, agent: "Agent[D]", session_id: str, store: Store, role: str = "") -> None:
         self.agent = agent
         self.session_id = session_id
         self.store = store
@@ -80,7 +84,7 @@ class Session:
         output: type[T] | Output[T],
         input_id: str = "",
         take_over: bool = False,
-        **overrides: Unpack[Overrides],
+        **overrides: Unpack[Overrides[D]],
     ) -> Outcome[T]: ...
     @overload
     async def run(
@@ -90,7 +94,7 @@ class Session:
         output: Any = None,
         input_id: str = "",
         take_over: bool = False,
-        **overrides: Unpack[Overrides],
+        **overrides: Unpack[Overrides[D]],
     ) -> Outcome[Any]: ...
     async def run(
         self,
@@ -99,7 +103,7 @@ class Session:
         output: Any = None,
         input_id: str = "",
         take_over: bool = False,
-        **overrides: Unpack[Overrides],
+        **overrides: Unpack[Overrides[D]],
     ) -> Outcome[Any]:
         """Answer a prompt, and return when the run has ended. Cancelling this call cancels the run.
 
@@ -120,7 +124,7 @@ class Session:
         backpressure: bool = False,
         input_id: str = "",
         take_over: bool = False,
-        **overrides: Unpack[Overrides],
+        **overrides: Unpack[Overrides[D]],
     ) -> RunStream[T]: ...
     @overload
     def stream(
@@ -131,7 +135,7 @@ class Session:
         backpressure: bool = False,
         input_id: str = "",
         take_over: bool = False,
-        **overrides: Unpack[Overrides],
+        **overrides: Unpack[Overrides[D]],
     ) -> RunStream[Any]: ...
     def stream(
         self,
@@ -141,7 +145,7 @@ class Session:
         backpressure: bool = False,
         input_id: str = "",
         take_over: bool = False,
-        **overrides: Unpack[Overrides],
+        **overrides: Unpack[Overrides[D]],
     ) -> RunStream[Any]:
         """Answer a prompt, and tell each event as it happens.
 
@@ -156,14 +160,14 @@ class Session:
 
     @overload
     async def resume(
-        self, *, output: type[T] | Output[T], take_over: bool = False, **overrides: Unpack[Overrides]
+        self, *, output: type[T] | Output[T], take_over: bool = False, **overrides: Unpack[Overrides[D]]
     ) -> Outcome[T]: ...
     @overload
     async def resume(
-        self, *, output: Any = None, take_over: bool = False, **overrides: Unpack[Overrides]
+        self, *, output: Any = None, take_over: bool = False, **overrides: Unpack[Overrides[D]]
     ) -> Outcome[Any]: ...
     async def resume(
-        self, *, output: Any = None, take_over: bool = False, **overrides: Unpack[Overrides]
+        self, *, output: Any = None, take_over: bool = False, **overrides: Unpack[Overrides[D]]
     ) -> Outcome[Any]:
         """Go on with a run that was cut off, by a crash, a kill, a power cut, or that waited for an answer.
 
@@ -175,7 +179,7 @@ class Session:
         check.flag("session.resume", "take_over", take_over)
         return await self._uncancelled(self._driver.perform(Order("resume", overrides=options, take_over=take_over)))
 
-    async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides]) -> ToolResult:
+    async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides[D]]) -> ToolResult:
         """Call a tool without a model: gated and logged like any other call."""
         check_overrides(with_output(overrides, None))
         check.text("session.call", "tool", tool)
@@ -192,7 +196,7 @@ class Session:
             raise outcome.error or UsageError(f"the call of {tool!r} was cancelled before it began")
         return result
 
-    async def skill(self, name: str, arguments: Any = None, **overrides: Unpack[Overrides]) -> Outcome[Any]:
+    async def skill(self, name: str, arguments: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]:
         """Begin a run with a skill: what it says is told to the model, and then the arguments, as text or as JSON."""
         from .prompting import skill_message
 
@@ -274,6 +278,51 @@ class Session:
         if ask_id in state.answers or (question.expires_at is not None and self._now() >= question.expires_at):
             return False
         return await self._post(Post(answer_name(ask_id), ANSWER, body, self._now()))
+
+    @property
+    def display(self) -> "SessionDisplay":
+        """What people are shown and asked here: to look at, answer, and close, from any process."""
+        from .display import SessionDisplay  # at first use: most programs show nothing
+
+        return SessionDisplay(self, self._state, self._post, self._note)
+
+    async def explain(self, tool: str, arguments: dict[str, Any]) -> "Explanation":
+        """What would become of a call: allowed, denied or asked about, and why. Nothing is called, asked or logged.
+
+        The tool's own hooks see the arguments, as they would those of a call. Raises `ConfigError` when there is no
+        such tool, or it does not take these arguments.
+        """
+        check.text("session.explain", "tool", tool, filled=True)
+        if not isinstance(arguments, dict):
+            check.refuse("session.explain", "arguments", arguments, "give a dict")
+        from .approval import explained  # at first use, as for the display
+
+        call = ToolCall(new_id(), tool, to_text(arguments))
+        return await explained(self.agent, self.session_id, await self._state(), self._driver.run, call)
+
+    async def grants(self) -> "list[Grant]":
+        """What was decided for longer than one call, and holds here: in this session, or for ever."""
+        from .approval import standing
+
+        state, posts = await self._state(), await self.store.posts(self.session_id)
+        return standing(self._gate, self.session_id, state, posts)
+
+    async def revoke(self, grant_id: str) -> bool:
+        """Take back what was decided for longer than one call, in every process; `False` when there is no such grant.
+
+        One that holds for ever is taken from the agent's gate as well; only a `GrantFile` tells other processes so.
+        """
+        check.text("session.revoke", "grant_id", grant_id, filled=True)
+        if grant_id not in {each.grant_id for each in await self.grants()}:
+            return False
+        if isinstance(self._gate, Permissions):
+            self._gate.grants.forget(grant_id)
+        if await self.store.info(self.session_id) is not None:
+            try:
+                await self._note(GrantRevoked(grant_id))
+            except SessionBusy:  # somebody drives it, and holds to it before the next call
+                await self._post(revocation(grant_id, self._now()))
+        return True
 
     async def inbox(self) -> list[InboxItem]:
         """What the agent waits for, or has waited for, from outside."""
@@ -378,7 +427,7 @@ class Session:
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
-    async def fork(self, session_id: str | None = None, *, at: int | None = None) -> "Session":
+    async def fork(self, session_id: str | None = None, *, at: int | None = None) -> "Session[D]":
         """Another session, which begins with the first `at` entries of this one; without `at`, a clone of it."""
         name = new_id() if session_id is None else session_id
         await self.store.fork(self.session_id, name, at=at)
@@ -449,6 +498,12 @@ class Session:
 
     def _now(self) -> float:
         return self.agent.clock.now()
+
+    @property
+    def _gate(self) -> "Gate | None":
+        """Who decides about calls now."""
+        run = self._driver.run
+        return run.gate if run is not None else self.agent.permission
 
     async def _state(self) -> State:
         """What the log amounts to now."""

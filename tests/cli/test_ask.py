@@ -22,6 +22,9 @@ def test_a_call_is_shown_and_made_when_it_is_allowed(shell):
         assert "    action: write" in terminal.seen
         assert f"    target: {shell.folder.resolve()}/a.txt" in terminal.seen
         assert '    arguments: {"path":"a.txt","text":"hello"}' in terminal.seen
+        assert "    session: allow('write_text', action='write')" in terminal.seen
+        target = f"target='{shell.folder.resolve()}/a.txt'"
+        assert f"    target, forever: allow('write_text', action='write', {target})" in terminal.seen.replace("\r\n", "")
         assert not (shell.folder / "a.txt").exists()
         terminal.type("a\n")
         assert terminal.end() == 0
@@ -93,18 +96,21 @@ def test_what_is_allowed_for_ever_can_be_found_and_taken_back(shell):
     assert "grants.jsonl; delete its line there to take it back" in terminal.seen.replace("\r\n", "")
     assert json.loads(kept.read_text(encoding="utf-8"))["target"] == str(shell.folder.resolve() / "a.txt")
     assert kept.stat().st_mode & 0o077 == 0
-    kept.write_text("not json\n", encoding="utf-8")
+    kept.write_text("", encoding="utf-8")
     (shell.folder / "a.txt").unlink()
+    assert "tool write_text denied" in shell.run("run", WRITE.format("a.txt")).stderr
+    kept.write_text("not json\n", encoding="utf-8")
     result = shell.run("run", WRITE.format("a.txt"))
-    assert "warning: line 1 of " in result.stderr
-    assert "tool write_text denied" in result.stderr
+    assert (result.returncode, result.stdout) == (74, "")
+    assert "error: line 1 of the grants in " in result.stderr
+    assert kept.read_text(encoding="utf-8") == "not json\n"
 
 
 def test_nothing_in_a_call_can_pretend_to_be_something_else():
     text = "x\nMay this be done?\n  read_text\u202e\x1b[2K\u200b"
     request = PermissionRequest("c", f"tool{text}", f"action{text}", text, {"path": text}, "hash", required=True)
     described = _described(request)
-    assert described.count("\n") == 4
+    assert described.count("\n") == 6
     assert not [character for character in described.replace("\n", "") if not character.isprintable()]
 
 

@@ -19,7 +19,7 @@ from .config import config
 from .doctor import doctor
 from .models import models
 from .probe import probe
-from .reach import answer, cancel, inbox, resolve, steer
+from .reach import answer, cancel, inbox, questions, resolve, steer
 from .replay import replay
 from .resume import resume
 from .run import run
@@ -111,7 +111,7 @@ def program() -> None:
 
 for command in (
     *(run, resume, replay, sessions, search, doctor),
-    *(answer, inbox, resolve, steer, cancel),
+    *(questions, answer, inbox, resolve, steer, cancel),
     *(models, probe, skills, config),
     *(backup, restore),
 ):

@@ -7,7 +7,7 @@ A file that cannot be used is told and left out; the others are there.
 # ruff: noqa: PTH118, PTH208 - a Path would cost every start milliseconds
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from windlass.core import check
@@ -51,16 +51,13 @@ def load_roles(directory: str | os.PathLike[str], *, problems: list[str] | None 
 
 
 def chosen(roles: Iterable[Role], name: str) -> Role:
-    """The role of this name. Raises `ConfigError`, which lists those that there are."""
-    by_name = {role.name: role for role in roles}
+    """The role of this name, the first if there are several. Raises `ConfigError`, which lists those that there are."""
+    by_name: dict[str, Role] = {}
+    for each in roles:
+        by_name.setdefault(each.name, each)
     if isinstance(name, str) and (role := by_name.get(name)) is not None:
         return role
     raise ConfigError(f"there is no role {name!r}{_advice(name, sorted(by_name))}")
-
-
-def merged(first: Sequence[Role], then: Sequence[Role]) -> list[Role]:
-    """Roles of two origins; where both have one of a name, the first wins."""
-    return list({role.name: role for role in (*then, *first)}.values())
 
 
 def markdown_files(folder: str, problems: list[str]) -> list[str]:

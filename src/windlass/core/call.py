@@ -29,7 +29,7 @@ async def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
         job = await prepared(run, call)
         if isinstance(job, ToolResult):
             refused.append(job)
-        elif most is not None and not job.attempts and run.state.tool_calls + len(jobs) >= most:
+        elif most is not None and _is_new(run, job) and run.state.tool_calls + len(jobs) >= most:
             refused.append(out_of_calls(call, most))
             over = (LimitReached("max_tool_calls", run_id=run.run_id, path=run.path),)
         else:
@@ -37,6 +37,11 @@ async def prepare(run: Run, calls: Sequence[ToolCall]) -> list[Job]:
     if refused:
         await answer(run, refused, *over)
     return jobs
+
+
+def _is_new(run: Run, job: Job) -> bool:
+    """Whether the call has not been counted yet."""
+    return not job.attempts and job.call.call_id not in run.state.subagents
 
 
 async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:

@@ -106,6 +106,16 @@ class Job(Struct, eq=False):
 
 async def attempt(run: "Run", job: Job) -> ToolResult:
     """Carry out a call, and again if its tool allows that. Whatever happens becomes a result."""
+    if not job.tool.asks_first:
+        return await _attempt(run, job)
+    run.unlogged.add(job.call.call_id)
+    try:
+        return await _attempt(run, job)
+    finally:
+        run.unlogged.discard(job.call.call_id)
+
+
+async def _attempt(run: "Run", job: Job) -> ToolResult:
     tries = 0
     while True:
         tries += 1

@@ -34,6 +34,8 @@ from .event import (
     SlotClosed,
     SlotOpened,
     SlotUpdated,
+    SubagentFinished,
+    SubagentStarted,
     ToolFinished,
     ToolStarted,
     ValueKept,
@@ -90,6 +92,7 @@ class State:
         "skills",
         "slots",
         "started",
+        "subagents",
         "tool_calls",
         "transcript",
         "turns",
@@ -107,8 +110,8 @@ class State:
         """The states of all agents below the session's own, by path."""
         self.transcript = Transcript()
         """What was said, and what of it the model is sent."""
-        self.call_ids: set[str] = set()
-        """Every call id there has been."""
+        self.call_ids: set[str] = set() if parent is None else parent.call_ids
+        """Every call id there has been, by whichever agent."""
         self.run: RunStarted | None = None
         """The run that is going on, or the last one."""
         self.ended: RunEnded | None = None
@@ -140,6 +143,8 @@ class State:
         """The results that there are, for those calls."""
         self.started: dict[str, ToolStarted] = {}
         """The calls that have an intent and no result."""
+        self.subagents: dict[str, SubagentStarted] = {}
+        """The tasks that other agents have been given, by call, and are not done with."""
         self.latest: ToolResult | None = None
         """The result that came last."""
         self.latest_results: tuple[ToolResult, ...] = ()
@@ -232,6 +237,14 @@ class State:
         """The calls of the last reply that have no result."""
         return [call for call_id, call in self.open_calls.items() if call_id not in self.results]
 
+    @property
+    def begun(self) -> frozenset[str]:
+        """The calls that have begun: those with an intent and no result, and those that other agents carry out."""
+        if not (self.children or self.subagents):
+            return frozenset(self.started)
+        below = [call_id for child in self.children.values() if child.parent is self for call_id in child.inputs]
+        return frozenset([*self.started, *self.subagents, *below])
+
     def apply(self, event: Event) -> None:
         """Take one more event into account."""
         change = _CHANGES.get(type(event))
@@ -287,9 +300,16 @@ class State:
             above._children_usage += usage  # noqa: SLF001 - of its own kind
             above = above.parent
 
+    def _get_on(self) -> None:
+        """A run that gets somewhere is in no circle of crashes, and neither are those whose calls it carries out."""
+        self.recoveries = 0
+        if self.parent is not None:
+            self.parent._get_on()  # noqa: SLF001 - of its own kind
+
     def run_waiting(self, _event: RunWaiting) -> None:
         """It stands still until somebody answers: that is no failure."""
-        self.waiting, self.recoveries = True, 0
+        self.waiting = True
+        self._get_on()
 
     def run_resumed(self, _event: RunResumed) -> None:
         """Somebody takes it up again."""
@@ -307,7 +327,7 @@ class State:
     def question_answered(self, event: QuestionAnswered) -> None:
         """It is settled."""
         self.answers[event.ask_id] = event
-        self.recoveries = 0
+        self._get_on()
 
     def question_withdrawn(self, event: QuestionWithdrawn) -> None:
         """Nobody waits for its answer."""
@@ -371,7 +391,7 @@ class State:
     def message_added(self, event: MessageAdded) -> None:
         """The transcript grows; a reply with calls waits for their results."""
         message = event.message
-        self.recoveries = 0
+        self._get_on()
         if message.role != "assistant":
             self.transcript.add(message)
             return
@@ -398,10 +418,19 @@ class State:
         if event.attempt == 1:
             self.tool_calls += 1
 
+    def subagent_started(self, event: SubagentStarted) -> None:
+        """Another agent carries out a call: it has no intent of its own, and counts all the same."""
+        self.subagents[event.call_id] = event
+        self.tool_calls += 1
+
+    def subagent_finished(self, event: SubagentFinished) -> None:
+        """It is done with it."""
+        self.subagents.pop(event.call_id, None)
+
     def tool_finished(self, event: ToolFinished) -> None:
         """A call has its result; the last one completes the turn."""
         call_id, calls, results = event.call_id, self.open_calls, self.results
-        self.recoveries = 0
+        self._get_on()
         self.started.pop(call_id, None)
         if self.decided:
             self.decided.pop(call_id, None)
@@ -455,6 +484,8 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     Compacted: State.compacted,
     ViewChanged: State.view_has_changed,
     GrantRevoked: State.grant_revoked,
+    SubagentStarted: State.subagent_started,
+    SubagentFinished: State.subagent_finished,
 }
 
 
@@ -492,8 +523,9 @@ def repairs(state: State, ending: tuple[str, str, str] = CUT_OFF) -> list[Event]
     below = [child for child in state.children.values() if child.parent is state]
     events: list[Event] = [event for child in below for event in repairs(child, ending)]
     run_id = state.run.run_id if state.run else ""
+    events += [_given_up(each, ending) for each in state.subagents.values() if each.child in state.children]
     for call in state.unsettled:
-        events += _settled(state, call.call_id, call.name, run_id, started=call.call_id in state.started)
+        events += _settled(state, call.call_id, call.name, run_id, started=call.call_id in state.begun)
     for start in [start for call_id, start in state.started.items() if call_id not in state.open_calls]:
         events += _settled(state, start.call_id, start.name, start.run_id, started=True)
     if state.interrupted:
@@ -501,6 +533,11 @@ def repairs(state: State, ending: tuple[str, str, str] = CUT_OFF) -> list[Event]
         ended = RunEnded(status, reason, words, state.usage, turns=state.turns, run_id=run_id, path=state.path)
         events.append(ended)
     return events
+
+
+def _given_up(task: SubagentStarted, ending: tuple[str, str, str]) -> SubagentFinished:
+    status, _, words = ending
+    return SubagentFinished(task.call_id, task.name, status, words, run_id=task.run_id, path=task.path)
 
 
 def _settled(state: State, call_id: str, name: str, run_id: str, *, started: bool) -> list[Event]:

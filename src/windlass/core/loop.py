@@ -106,7 +106,7 @@ async def failed(run: Run, error: BaseException) -> Outcome[Any]:
 async def settle_rest(run: Run) -> None:
     """Give a result to each call that the end of the run leaves open."""
     with suppress(asyncio.CancelledError):  # they are stored, and the run is over
-        await answer(run, left_open(run, run.state.started))
+        await answer(run, left_open(run, run.state.begun))
 
 
 async def react(run: Run) -> Outcome[Any]:
@@ -328,7 +328,7 @@ async def inject(run: Run, messages: Sequence[Message], *beside: Event) -> None:
 
 async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
     """Give every call of the stored reply exactly one result, in the order of the calls, whatever happens."""
-    in_doubt = frozenset(run.state.started)  # begun before a crash
+    in_doubt = run.state.begun  # before a crash
     try:
         if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
             await answer(run, [cut_off(call, reply.stop) for call in run.state.unsettled])

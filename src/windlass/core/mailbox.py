@@ -150,6 +150,11 @@ class Mailbox:
             events.append(MessageAdded(told(items, [resolved for _, resolved in arrived])))
         return events, names
 
+    def forget(self, post_id: str) -> None:
+        """Hand a post to nobody: what is in it is told in another way."""
+        self._known.add(post_id)
+        self.inbox = [each for each in self.inbox if each[0] != post_id]
+
     def take_follow_ups(self) -> Delivery:
         """What the model is to be told instead of ending."""
         names, messages = _drained(self.follow_ups, self.follow_up_mode)

@@ -94,8 +94,9 @@ def stated(question: QuestionAsked, answer: Any) -> Any:
     if question.about == "slot":
         return _fitting(question, to_jsonable(answer))
     names = [call["call_id"] for call in question.calls]
-    apart = isinstance(answer, Mapping) and not (_ALLOW in answer and _ALLOW not in names)
-    given = cast("Mapping[str, Any]", answer if apart else dict.fromkeys(names, answer))
+    said: object = answer
+    apart = isinstance(said, Mapping) and not (_ALLOW in said and _ALLOW not in names)
+    given = cast("Mapping[str, Any]", said if apart else dict.fromkeys(names, cast("Any", said)))
     verdicts = {name: _verdict(each) for name, each in given.items()}
     if given.keys() - set(names) or None in verdicts.values():
         message = (
@@ -216,7 +217,7 @@ def standing(run: Run, about: str, calls: Sequence[Mapping[str, Any]]) -> Questi
     """The question of this run about these very calls, with these very arguments, if it was asked before."""
     wanted = _identities(calls)
     for question in run.state.asks.values():
-        if question.about == about and _identities(question.calls) == wanted:
+        if question.path == run.path and question.about == about and _identities(question.calls) == wanted:
             return question
     return None
 

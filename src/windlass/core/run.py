@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +16,7 @@ from msgspec import Struct
 from . import check
 from .cache import PrefixWatch
 from .clock import Clock, Timer
-from .error import OutOfBudget, WindlassError
+from .error import Fenced, OutOfBudget, WindlassError
 from .event import (
     CancelRequested,
     Entry,
@@ -32,6 +32,7 @@ from .event import (
 from .fanout import Fanout
 from .fold import State
 from .inbox import reminder
+from .ledger import Ledger
 from .mailbox import Mailbox
 from .message import Message, user
 from .model import Model, OutputSpec, Request, Settings, ToolSpec, info_of
@@ -99,6 +100,13 @@ _NO_SETTINGS = Settings()
 _NO_LIMITS = Limits()
 
 
+_OF_THE_AGENT = (
+    *("_settings", "accept", "agent_name", "compaction", "deps", "gate", "guardrails", "info", "instructions"),
+    *("interactive", "ledgers", "limits", "model", "output_spec", "patience_seconds", "reminders", "scrub"),
+    *("settings", "shape", "stop", "toolbox", "upkeep", "wrap_tool"),
+)
+"""What a run has from its agent: the rest belongs to the session, or to what has happened in it."""
+
 _adding = threading.Lock()
 """Tools on several threads may add tools at the same time."""
 
@@ -132,6 +140,7 @@ class Run:
         "instructions",
         "interactive",
         "interrupted_by",
+        "ledgers",
         "left_behind",
         "limits",
         "log",
@@ -149,6 +158,7 @@ class Run:
         "run_id",
         "scratch",
         "scrub",
+        "scrub_error",
         "session_id",
         "settings",
         "shape",
@@ -156,6 +166,7 @@ class Run:
         "stop",
         "task",
         "toolbox",
+        "unlogged",
         "upkeep",
         "wrap_tool",
     )
@@ -191,8 +202,10 @@ class Run:
         reminders: Sequence[Reminder] = (),
         compaction: CompactNow | None = None,
         scrub: Scrub | None = None,
+        scrub_error: Callable[[BaseException], BaseException] | None = None,
         wrap_tool: Callable[[Tool[..., Any]], Tool[..., Any]] | None = None,
         parent: "Run | None" = None,
+        ledgers: Sequence[Ledger] = (),
     ) -> None:
         self.session_id = session_id
         self.run_id = run_id
@@ -201,6 +214,10 @@ class Run:
         """The run whose call this one carries out, if there is one."""
         self.children: list[Run] = []
         """The runs that carry out calls of this one now."""
+        self.ledgers = ledgers
+        """The budgets that it shares, and its children with it."""
+        self.unlogged: set[str] = set()
+        """The calls that go on without an intent: their tools ask first."""
         self.agent_name = agent_name
         self.model = model
         self.info = info_of(model)
@@ -234,6 +251,7 @@ class Run:
         self.reminders = reminders
         self.compaction = compaction
         self.scrub = scrub
+        self.scrub_error = scrub_error
         self.wrap_tool = wrap_tool
         """Put around tools that come while it runs."""
         self.scratch: dict[str, Any] = {}
@@ -269,7 +287,8 @@ class Run:
     @property
     def cost_usd(self) -> float | None:
         """What the run has cost; `None` when the price is not known."""
-        price, below = self.info.price, [child.cost_usd for child in self.children]
+        price = self.info.price
+        below = [child.cost_usd for child in self.children if child.state.ended is None]  # the others are counted
         if price is None or None in below:
             return None
         own = price.cost_usd(self.state.own_usage)
@@ -282,6 +301,8 @@ class Run:
         is raised only when they are stored and shown.
         """
         cancelled = False
+        if self.left_behind.done():
+            raise Fenced(f"run {self.run_id} did not end when it had to: nothing more can be added by it")
         if self.scrub is not None:
             events = tuple(map(self.scrub, events))
         entries = self.log.append_now(events, sync=sync, names=names)
@@ -299,7 +320,7 @@ class Run:
     def _is_in_the_log(self) -> bool:
         """Whether the log alone says how to go on: no effect and no request is under way, and the run is not over."""
         state = self.state
-        return state.interrupted and not (state.started or state.attempts or state.waiting)
+        return state.interrupted and not (state.started or state.attempts or state.waiting or self.unlogged)
 
     async def take_over(self, events: Sequence[Event]) -> None:
         """Store events in the place of a loop that does not end; it cannot store anything any more."""
@@ -344,6 +365,8 @@ class Run:
 
     def report(self, error: BaseException, where: str) -> None:
         """Show an error that does not end the run, and log it."""
+        if self.scrub_error is not None:
+            error = self.scrub_error(error)
         kind, text = type(error).__name__, words_of(error)
         logger.warning(
             "%s failed in run %s of session %s: %s: %s",
@@ -424,6 +447,11 @@ class Run:
             self.toolbox = self.toolbox.plus(added)
             self._tool_changes.extend(added)
 
+    def become(self, other: "Run") -> None:
+        """Speak as another agent from the next turn on: with its model, its words and its tools, under its rules."""
+        for name in _OF_THE_AGENT:
+            setattr(self, name, getattr(other, name))
+
     async def compact(self, cause: str) -> bool:
         """Have the conversation so far summed up for the model. Says whether what is sent is shorter now."""
         return self.compaction is not None and await self.compaction(self, cause)
@@ -463,8 +491,11 @@ class Run:
         """Ask the run to stop. Finished results are kept, and every other call gets a result that says so."""
         self.cancelling = mode
         self.show(CancelRequested(mode, run_id=self.run_id, path=self.path))
-        if mode == "now" or (mode == "after_tools" and not self.state.started):
+        if mode == "now" or (mode == "after_tools" and not (self.state.started or self.children)):
             self.interrupt("cancelled")
+        else:
+            for child in self.children:
+                child.cancel(mode)
 
     def interrupt(self, reason: str) -> None:
         """End the run from outside, now."""
@@ -480,11 +511,15 @@ class Run:
 
     def _lose_patience(self) -> None:
         """Leave behind a run that ignores its cancel; but never while something runs that must not be aborted."""
-        tools = [self.toolbox.get(start.name) for start in self.state.started.values()]
-        if any(tool is not None and not tool.abortable for tool in tools):
+        if self._must_be_waited_for():
             self.clock.call_later(PATIENCE_SECONDS, self._lose_patience)
         elif not self.left_behind.done():
             self.left_behind.set_result(None)
+
+    def _must_be_waited_for(self) -> bool:
+        tools = [self.toolbox.get(start.name) for start in self.state.started.values()]
+        below = [child for child in self.children if child._must_be_waited_for()]  # noqa: SLF001 - of its own kind
+        return bool(below) or any(tool is not None and not tool.abortable for tool in tools)
 
     def interruption(self) -> Outcome[Any]:
         """The outcome of a run whose task was cancelled."""
@@ -494,6 +529,8 @@ class Run:
 
     def failure(self, error: Exception) -> Outcome[Any]:
         """The outcome of a run that something went wrong with."""
+        if self.scrub_error is not None:
+            error = cast("Exception", self.scrub_error(error))
         if isinstance(error, OutOfBudget):
             return self.outcome("limit", "budget")
         if not isinstance(error, WindlassError):

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Struct
 
 from . import check
-from .clock import new_id
 from .event import Event, SlotClosed, SlotOpened, SlotUpdated
 from .plain import to_jsonable
 
@@ -90,11 +89,18 @@ class Display:
         self._context = context
 
     async def push(self, shown: Showable, *, until: Until = "closed") -> str:
-        """Show something, and go on; returns the id by which it can be changed and removed."""
+        """Show something, and go on; returns the id by which it can be changed and removed.
+
+        A call that is made again, after a crash or with answers, shows the same things again in the same places.
+        """
         _check_showable("display.push", shown, Showable)
         check.one_of("display.push", "until", until, ("closed", "call", "run"))
-        context, slot_id = self._context, new_id()
-        await self._record(SlotOpened(slot_id, shown.shown_as, context.scrubbed(shown.input), context.call_id, until))
+        context = self._context
+        context.shown += 1
+        slot_id = _slot_id(context.run_id, context.call_id, context.shown)
+        opened = SlotOpened(slot_id, shown.shown_as, context.scrubbed(shown.input), context.call_id, until)
+        if context.run.stamped(opened) != context.run.state.slots.get(slot_id):
+            await self._record(opened)
         return slot_id
 
     async def update(self, slot_id: str, shown: Showable) -> None:
@@ -129,6 +135,13 @@ class Display:
 
     async def _record(self, event: Event) -> None:
         await self._context.record(event)
+
+
+def _slot_id(run_id: str, call_id: str, place: int) -> str:
+    """The name of the n-th thing that a call shows: the same whenever it is made."""
+    import hashlib  # at first use: it loads OpenSSL's
+
+    return hashlib.sha256(f"{run_id}/{call_id}/{place}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _check_showable(call: str, value: object, kind: type) -> None:

@@ -97,13 +97,15 @@ Finish: TypeAlias = Callable[[ToolCall, ToolResult], "ToolResult | Awaitable[Too
 class ToolContext(Generic[D]):
     """What a tool may ask for, by annotating a parameter with it. One for each call."""
 
-    __slots__ = ("_begin", "_run", "asked", "call_id", "cancelled", "name", "scrub")
+    __slots__ = ("_begin", "_run", "asked", "call_id", "cancelled", "name", "scrub", "shown")
 
     def __init__(self, run: "Run", call_id: str, name: str, begin: Callable[[], Awaitable[None]] | None = None) -> None:
         self._run = run
         self._begin = begin
         self.asked = 0
         """How many questions this call has asked."""
+        self.shown = 0
+        """How many things it has begun to show."""
         self.scrub: Callable[[Any], Any] | None = None
         """Takes secrets out of whatever the tool shows or keeps, when it is given some."""
         self.call_id = call_id

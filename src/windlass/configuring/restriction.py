@@ -1,0 +1,67 @@
+"""What a file may not say before it is trusted. Above: `config.py`, the command line. Below: `tables.py`.
+
+Whoever can write to a project can write its configuration. So before somebody has agreed to exactly this content, it
+may suggest how an agent answers, and neither run anything, nor send anything elsewhere, nor let more through, nor read
+what lies outside its folder.
+"""
+
+# ruff: noqa: PTH118 - a Path would cost milliseconds, and adds nothing here
+import os
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from windlass.context.role import Role
+from windlass.context.text_file import lies_below
+
+from .lines import Path
+from .tables import ConfigFile
+
+Restriction: TypeAlias = tuple[Path, str]
+"""A value that needs trust, and what it would do."""
+
+
+def restricted(file: ConfigFile, folder: str) -> Iterator[Restriction]:
+    """The values of a file, in this folder, that need trust."""
+    if file.tools:
+        yield ("tools",), "imports code"
+    for name in ("servers", "files"):
+        if getattr(file.mcp, name):
+            yield ("mcp", name), "starts programs or connects to servers"
+    if file.store not in {"", "memory:"}:
+        yield ("store",), "decides where conversations are kept"
+    if file.base_url:
+        yield ("base_url",), "sends conversations, and the key, to another address"
+    if is_address(file.model):
+        yield ("model",), "sends conversations to an address of its own"
+    if file.compaction is not None and is_address(file.compaction.model):
+        yield ("compaction", "model"), "sends conversations to an address of its own"
+    if file.settings.extra_body:
+        yield ("settings", "extra_body"), "adds to requests what nobody checks"
+    if file.permissions is not None and file.permissions.allow:
+        yield ("permissions", "allow"), "allows calls without a question"
+    if not isinstance(file.skills, bool) and file.skills:
+        yield ("skills",), "vouches for skills"
+    yield from _outside(file, folder)
+
+
+def _outside(file: ConfigFile, folder: str) -> Iterator[Restriction]:
+    paths: dict[Path, str] = {
+        ("instructions_file",): file.instructions_file,
+        ("prompts", "directory"): "" if file.prompts is None else file.prompts.directory,
+        ("roles",): file.roles,
+        ("workdir",): file.workdir,
+    }
+    root = os.path.realpath(folder)
+    for path, named in paths.items():
+        if named and not lies_below(os.path.realpath(os.path.join(root, os.path.expanduser(named))), root):  # noqa: PTH111
+            yield path, "reads what lies outside the folder of the file"
+
+
+def is_address(model: str) -> bool:
+    """Whether the name of a model says where it is."""
+    return "://" in model
+
+
+def restricted_roles(roles: Iterable[Role]) -> list[Role]:
+    """Those that need trust, as they send conversations to an address of their own."""
+    return [role for role in roles if is_address(role.model)]

@@ -1,0 +1,89 @@
+"""Servers out of `.mcp.json`."""
+
+import json
+
+import pytest
+
+from windlass.config import BadConfig, McpServer, load_mcp_servers
+from windlass.configuring.mcp_servers import read_servers
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(**servers):
+        path = tmp_path / ".mcp.json"
+        path.write_text(json.dumps({"mcpServers": servers, "inputs": [1]}), encoding="utf-8")
+        return path
+
+    return written
+
+
+def test_both_kinds_of_server_are_read_with_their_variables_expanded(write):
+    path = write(
+        files={"command": "npx", "args": ["-y", "files-mcp", "${FOLDER:-.}"], "env": {"TOKEN": "${TOKEN}"}, "cwd": "x"},
+        weather={"type": "http", "url": "https://${HOST}/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+    )
+    assert load_mcp_servers(path, environment={"TOKEN": "s3cret", "HOST": "example.org"}) == [
+        McpServer(name="files", command="npx", args=("-y", "files-mcp", "."), env={"TOKEN": "s3cret"}, cwd="x"),
+        McpServer(
+            name="weather",
+            transport="http",
+            url="https://example.org/mcp",
+            headers={"Authorization": "Bearer s3cret"},
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("server", "transport"),
+    [
+        ({"command": "x"}, "stdio"),
+        ({"command": "x", "type": "stdio"}, "stdio"),
+        ({"url": "https://x"}, "http"),
+        ({"url": "https://x", "type": "streamable-http"}, "http"),
+        ({"url": "https://x", "type": "sse"}, "sse"),
+    ],
+)
+def test_how_one_speaks_with_a_server_is_said_or_seen(write, server, transport):
+    (found,) = load_mcp_servers(write(a=server))
+    assert found.transport == transport
+
+
+def test_keys_of_other_programs_are_passed_over_and_what_is_disabled_is_left_out(write):
+    path = write(a={"command": "x", "autoApprove": ["*"], "timeout": 5}, b={"command": "y", "disabled": True})
+    assert load_mcp_servers(path) == [McpServer(name="a", command="x")]
+
+
+def test_the_environment_of_the_process_is_used_by_default(write, monkeypatch):
+    monkeypatch.setenv("WINDLASS_TEST_TOKEN", "here")
+    (server,) = load_mcp_servers(write(a={"command": "x", "env": {"TOKEN": "${WINDLASS_TEST_TOKEN}"}}))
+    assert server.env == {"TOKEN": "here"}
+
+
+def test_a_file_that_is_not_trusted_is_refused_and_says_how_to_trust_it(write):
+    path = write(a={"command": "x"})
+    with pytest.raises(BadConfig) as caught:
+        load_mcp_servers(path, trusted=False)
+    assert f"windlass config trust {path}" in str(caught.value)
+    digest = read_servers(path).source.digest
+    assert load_mcp_servers(path, trusted=lambda given: given == digest)
+
+
+def test_what_is_not_expanded_yet_holds_no_secret(write, monkeypatch):
+    monkeypatch.setenv("WINDLASS_TEST_TOKEN", "s3cret")
+    found = read_servers(write(a={"command": "x", "env": {"TOKEN": "${WINDLASS_TEST_TOKEN}"}}))
+    assert "s3cret" not in repr(found)
+
+
+def test_no_error_shows_what_a_variable_says(write):
+    path = write(
+        a={"url": "${SECRET}"},
+        b={"url": "https://x", "headers": {"A": "${SECRET}"}},
+        c={"command": "${SECRET}"},
+        d={"command": "x", "args": ["${SECRET}"], "cwd": "${SECRET}", "url": ""},
+        e={"command": "x", "env": {"A": "${SECRET}"}},
+    )
+    with pytest.raises(BadConfig) as caught:
+        load_mcp_servers(path, environment={"SECRET": "hush\r\n\0"})
+    assert len(caught.value.faults) == 5
+    assert "hush" not in str(caught.value)

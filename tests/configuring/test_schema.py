@@ -1,0 +1,53 @@
+"""The JSON Schema of `windlass.toml`."""
+
+import json
+
+import jsonschema_rs
+
+from windlass.config import config_schema
+from windlass.configuring.schema import bare_schema, field_descriptions
+from windlass.configuring.tables import ConfigFile
+
+
+def test_it_is_a_schema_and_takes_what_we_take():
+    schema = json.loads(json.dumps(config_schema()))
+    jsonschema_rs.meta.validate(schema)
+    validator = jsonschema_rs.Draft202012Validator(schema)
+    assert validator.is_valid(
+        {"model": "demo", "limits": {"max_turns": 3}, "permissions": {"allow": ["x", {"tool": "y"}]}}
+    )
+    assert not validator.is_valid({"limits": {"max_turn": 3}})
+    assert not validator.is_valid({"limits": {"max_turns": None}})
+
+
+def test_every_key_has_a_description():
+    definitions = config_schema()["$defs"]
+    silent = [
+        f"{name}.{key}"
+        for name, definition in definitions.items()
+        if name != "Settings"  # where some names say it all
+        for key, field in definition["properties"].items()
+        if not field.get("description")
+    ]
+    assert silent == []
+
+
+def test_every_table_is_closed():
+    assert all(definition["additionalProperties"] is False for definition in config_schema()["$defs"].values())
+
+
+def test_nothing_in_it_is_null():
+    assert "null" not in json.dumps(config_schema()["$defs"]["ConfigFile"]["properties"])
+
+
+def test_with_and_without_descriptions_it_is_the_same():
+    schema = config_schema()
+    for definition in schema["$defs"].values():
+        for field in definition["properties"].values():
+            field.pop("description", None)
+    assert {**schema, "$schema": None, "title": None} == {**bare_schema(), "$schema": None, "title": None}
+
+
+def test_descriptions_come_from_the_source():
+    assert field_descriptions(ConfigFile)["base_url"] == "Where that provider is reached, if not at its usual address."
+    assert field_descriptions(int) == {}

@@ -1,0 +1,28 @@
+"""All that an agent is told, put together."""
+
+from windlass.context.instructions import composed
+from windlass.context.role import Role
+
+
+def test_the_order_is_base_project_skills_role_tools():
+    text = composed(
+        tools=["- read: prefer it to shell."],
+        role=Role("mate", "Obey."),
+        skills="SKILLS",
+        project="PROJECT",
+        base="BASE",
+    )
+    assert text == ("BASE\n\nPROJECT\n\nSKILLS\n\n## Role: mate\n\nObey.\n\n- read: prefer it to shell.")
+
+
+def test_parts_that_say_nothing_are_left_out():
+    assert composed() == ""
+    assert composed(base="  \n", project="PROJECT\n", tools=["", " "]) == "PROJECT"
+
+
+def test_what_several_tools_say_is_said_once():
+    assert composed(tools=["a", "b", "a "]) == "a\n\nb"
+
+
+def test_the_same_parts_give_the_same_text():
+    assert composed(base="a", project="b") == composed(base="a", project="b")

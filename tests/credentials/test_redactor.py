@@ -1,0 +1,76 @@
+"""One memory of all values that were handed out."""
+
+import pytest
+
+from windlass import ConfigError, ToolError
+from windlass.core.event import ErrorRaised, QuestionAsked, TextDelta, ToolStarted
+from windlass.credentials import MemoryVault, Redactor, Secret
+from windlass.credentials.redactor import MOST_VALUES
+
+KEY = "s3cr3t-value"
+
+
+class Bare:
+    """A vault that does not say what it knows."""
+
+    def __init__(self, value):
+        self.value = value
+
+    async def resolve(self, name):
+        return self.value
+
+
+def test_a_redactor_that_knows_nothing_hands_everything_on():
+    redactor, event, error = Redactor(), TextDelta(KEY), ValueError(KEY)
+    assert redactor.scrubber is None
+    assert redactor.event(event) is event
+    assert redactor.error(error) is error
+    assert (redactor.text(KEY), redactor.value([KEY])) == (KEY, [KEY])
+
+
+async def test_what_was_resolved_once_is_taken_out_of_everything():
+    redactor = Redactor()
+    assert await redactor.resolve(MemoryVault({"key": KEY, "other": "never-asked-for"}), ["key"]) == {"key": KEY}
+    assert redactor.text(f"{KEY} never-asked-for") == "{{key}} never-asked-for"
+    assert redactor.value({"a": KEY}) == {"a": "{{key}}"}
+    assert str(redactor.error(ValueError(KEY))) == "{{key}}"
+    assert redactor.event(ErrorRaised("ValueError", f"bad {KEY}", "model")).message == "bad {{key}}"
+    asked = redactor.event(QuestionAsked("ask", "slot", KEY, ({"call_id": "c", "target": KEY},), input={"x": KEY}))
+    assert (asked.text, asked.calls[0]["target"], asked.input) == ("{{key}}", "{{key}}", {"x": "{{key}}"})
+    assert KEY not in repr(redactor)
+
+
+async def test_names_and_hashes_of_an_event_are_left():
+    redactor = Redactor()
+    redactor.learn("key", "read")
+    started = ToolStarted("read", "read", "read", "read", "read", run_id="read")
+    assert redactor.event(started) is started
+
+
+async def test_an_unknown_name_is_told_with_those_that_are_known():
+    with pytest.raises(ToolError, match="unknown credential 'none', known names are 'key', 'other'"):
+        await Redactor().resolve(MemoryVault({"key": KEY, "other": KEY}), ["none"])
+    with pytest.raises(ToolError, match="unknown credential 'none', no names are known"):
+        await Redactor().resolve(Bare(None), ["none"])
+
+
+@pytest.mark.parametrize("value", ["", "abc", 7])
+async def test_a_value_that_could_not_be_hidden_is_refused(value):
+    redactor = Redactor()
+    with pytest.raises(ConfigError, match="'key'"):
+        await redactor.resolve(Bare(value), ["key"])
+    assert redactor.scrubber is None
+
+
+async def test_a_credential_that_was_renewed_is_hidden_in_both_forms():
+    redactor = Redactor()
+    for value in ("first-value", Secret("second-value")):
+        await redactor.resolve(Bare(value), ["key"])
+    assert redactor.text("first-value second-value") == "{{key}} {{key}}"
+
+
+def test_a_credential_that_is_renewed_all_the_time_does_not_fill_the_memory():
+    redactor = Redactor()
+    for number in range(MOST_VALUES + 1):
+        redactor.learn("key", f"value-number-{number:03}")
+    assert redactor.text("value-number-000 value-number-001") == "value-number-000 {{key}}"

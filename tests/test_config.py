@@ -1,0 +1,295 @@
+"""An agent out of `windlass.toml`."""
+
+import sys
+
+import pytest
+
+from windlass import Agent, Limits, Permissions, later
+from windlass.config import BadConfig, TrustedFiles, load_config
+from windlass.context.role import Role
+from windlass.core.error import ConfigError
+from windlass.testing import ScriptedModel
+from windlass.toolkits.inbox import post_to_inbox
+
+WHOLE = """\
+model = "demo"
+name = "mate"
+description = "Helps on deck."
+instructions_file = "instructions.md"
+tools = ["windlass.toolkits.inbox:post_to_inbox"]
+store = "sqlite:kept/sessions.db"
+workdir = "deck"
+project = true
+skills = false
+roles = "roles"
+role = "reviewer"
+interactive = false
+
+[limits]
+max_turns = 7
+allowed_tools = ["post_to_inbox"]
+
+[settings]
+temperature = 0.5
+stop_sequences = ["END"]
+
+[permissions]
+allow = ["post_*"]
+deny = [{ tool = "shell", target = "rm *" }]
+ask = ["*"]
+otherwise = "later"
+expires_seconds = 60
+
+[compaction]
+at_tokens = 50000
+strategy = "keep_recent"
+
+[mcp]
+files = [".mcp.json"]
+
+[mcp.servers.charts]
+command = "charts"
+env = { TOKEN = "${CHART_TOKEN}" }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    ship = tmp_path / "ship"
+    (ship / "deck").mkdir(parents=True)
+    (ship / "roles").mkdir()
+    (ship / "roles" / "reviewer.md").write_text("---\ndescription: Looks\n---\nLook twice.", encoding="utf-8")
+    (ship / "instructions.md").write_text("Be brief.\r\n", encoding="utf-8", newline="")
+    (ship / "AGENTS.md").write_text("Use metres.", encoding="utf-8")
+    (ship / ".mcp.json").write_text('{"mcpServers": {"tides": {"url": "https://tides.example"}}}', encoding="utf-8")
+    return ship
+
+
+@pytest.fixture
+def write(folder):
+    def written(text, name="windlass.toml"):
+        (folder / name).write_text(text, encoding="utf-8")
+        return folder / name
+
+    return written
+
+
+def test_all_that_a_file_says_is_read(write, folder):
+    config = load_config(write(WHOLE), trusted=True)
+    assert config.trusted
+    assert config.folder == str(folder)
+    assert config.workdir == str(folder / "deck")
+    assert config.instructions == "Be brief.\n"
+    assert config.roles == (Role("reviewer", "Look twice.", "Looks"),)
+    assert config.problems == ()
+    assert [server.name for server in config.mcp_servers({"CHART_TOKEN": "x"})] == ["charts", "tides"]
+
+
+def test_an_agent_is_made_of_it(write, folder):
+    agent = load_config(write(WHOLE), trusted=True).agent()
+    assert (agent.name, agent.description, agent.instructions) == ("mate", "Helps on deck.", "Be brief.\n")
+    assert agent.tools == (post_to_inbox,)
+    assert agent.limits == Limits(max_turns=7, allowed_tools=("post_to_inbox",))
+    assert agent.settings.temperature == 0.5
+    assert (agent.role, [role.name for role in agent.roles], agent.interactive) == ("reviewer", ["reviewer"], False)
+    assert agent.project is not None
+    assert agent.project.workdir == str(folder / "deck")
+    assert agent.compaction is not None
+    assert agent.compaction.at_tokens == 50_000
+    assert isinstance(agent.permission, Permissions)
+    assert [str(rule) for rule in agent.permission.rules] == [
+        "deny('shell', target='rm *')",
+        "ask('*')",
+        "allow('post_*')",
+    ]
+    assert agent.permission.handler is later
+    assert agent.permission.expires_seconds == 60
+    assert str(folder / "kept" / "sessions.db") in repr(
+        vars(agent.store) if hasattr(agent.store, "__dict__") else agent.store
+    )
+
+
+def test_an_empty_file_is_an_agent_as_soon_as_it_has_a_model(write):
+    config = load_config(write(""))
+    with pytest.raises(BadConfig, match="there is no model"):
+        config.agent()
+    plain = Agent("demo")
+    agent = config.agent(model="demo")
+    for name in (
+        "name",
+        "instructions",
+        "tools",
+        "limits",
+        "settings",
+        "permission",
+        "project",
+        "skills",
+        "compaction",
+    ):
+        assert getattr(agent, name) == getattr(plain, name)
+
+
+async def test_what_is_given_takes_the_place_of_what_the_file_says(write):
+    config = load_config(write('model = "no such provider"\nname = "mate"\n'))
+    agent = config.agent(model=ScriptedModel("Aye."), name="bosun")
+    assert agent.name == "bosun"
+    assert (await agent.run("Ready?")).text == "Aye."
+
+
+def test_instructions_may_be_versions_of_a_prompt(write, folder):
+    (folder / "prompts").mkdir()
+    (folder / "prompts" / "v1.md").write_text("One.", encoding="utf-8")
+    (folder / "prompts" / "v2.md").write_text("Two.\n\n", encoding="utf-8")
+    text = '[prompts]\ndirectory = "prompts"\ndefault = "v1"\n'
+    assert load_config(write(text)).instructions == "One.\n"
+    assert load_config(write(text + 'version = "v2"\n')).instructions == "Two.\n"
+    with pytest.raises(BadConfig, match=r":1: there is no version 'v3' .*; there are 'v1', 'v2'"):
+        load_config(write(text + 'version = "v3"\n'))
+
+
+def test_a_role_that_cannot_be_used_is_told(write, folder):
+    (folder / "roles" / "empty.md").touch()
+    config = load_config(write('roles = "roles"\n'))
+    assert [role.name for role in config.roles] == ["reviewer"]
+    assert "empty.md" in config.problems[0]
+
+
+def test_folders_of_skills_are_looked_into(write, folder):
+    skill = folder / "skills" / "knots"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: knots\ndescription: Ties knots.\n---\nTie.", encoding="utf-8")
+    agent = load_config(write('model = "demo"\nskills = ["skills"]\n'), trusted=True).agent()
+    assert agent.skills is not None
+    assert agent.skills.names == ("knots",)
+    with pytest.raises(BadConfig, match=r"windlass.toml:2: .*missing"):
+        load_config(write('model = "demo"\nskills = ["missing"]\n'), trusted=True).agent()
+
+
+def test_skills_of_the_project_stay_inert_until_they_are_trusted(write, folder):
+    skill = folder / ".agents" / "skills" / "knots"
+    skill.mkdir(parents=True)
+    (folder / ".git").mkdir()
+    (skill / "SKILL.md").write_text("---\nname: knots\ndescription: Ties knots.\n---\nTie.", encoding="utf-8")
+    agent = load_config(write('model = "demo"\nskills = true\n')).agent()
+    assert agent.skills is not None
+    assert "knots" not in agent.skills
+    assert "knots" in [each.name for each in agent.skills.untrusted]
+
+
+def test_what_goes_wrong_when_the_agent_is_made_has_its_line_too(write):
+    for text, line in (
+        ('\nmodel = "no such provider"\n', 2),
+        ('model = "demo"\ntools = [\n "windlass.toolkits.inbox:post_to_inbox",\n "no_such_module:x",\n]\n', 4),
+        ('model = "demo"\n[compaction]\n\nmodel = "no such provider"\n', 4),
+    ):
+        with pytest.raises(BadConfig) as caught:
+            load_config(write(text), trusted=True).agent()
+        assert caught.value.faults[0].line == line
+
+
+def test_two_servers_of_one_name_are_refused(write):
+    with pytest.raises(BadConfig, match=r"windlass\.toml:2: there is a server 'tides' already"):
+        load_config(write('[mcp]\nfiles = [".mcp.json"]\n[mcp.servers.tides]\ncommand = "x"\n'), trusted=True)
+
+
+# -- trust -------------------------------------------------------------------------------------------------------------
+
+RESTRICTED = {
+    "tools": 'tools = ["os:system"]',
+    "mcp.servers": '[mcp.servers.a]\ncommand = "x"',
+    "mcp.files": '[mcp]\nfiles = [".mcp.json"]',
+    "store": 'store = "sqlite:sessions.db"',
+    "base_url": 'model = "openai:gpt"\nbase_url = "https://elsewhere.example"',
+    "model": 'model = "https://elsewhere.example/v1#gpt"',
+    "compaction.model": '[compaction]\nmodel = "https://elsewhere.example/v1#gpt"',
+    "settings.extra_body": "[settings.extra_body]\nx = 1",
+    "permissions.allow": '[permissions]\nallow = ["*"]',
+    "skills": 'skills = ["skills"]',
+    "instructions_file": 'instructions_file = "../secret"',
+    "prompts.directory": '[prompts]\ndirectory = "/etc"\ndefault = "v1"',
+    "roles": 'roles = "~"',
+    "workdir": 'workdir = ".."',
+}
+
+
+@pytest.mark.parametrize("key", RESTRICTED)
+def test_what_runs_redirects_or_allows_anything_needs_trust(write, folder, key, monkeypatch):
+    (folder.parent / "secret").write_text("private", encoding="utf-8")
+    with pytest.raises(BadConfig) as caught:
+        load_config(write(RESTRICTED[key]))
+    (fault,) = caught.value.faults
+    assert fault.message.startswith(f"'{key}' ")
+    assert "windlass config trust" in fault.message
+    assert fault.line
+
+
+def test_a_link_does_not_lead_out_of_the_folder_without_trust(write, folder):
+    (folder.parent / "secret").write_text("private", encoding="utf-8")
+    (folder / "link.md").symlink_to("../secret")
+    with pytest.raises(BadConfig, match="reads what lies outside"):
+        load_config(write('instructions_file = "link.md"\n'))
+
+
+def test_a_role_that_sends_conversations_elsewhere_needs_trust(write, folder):
+    (folder / "roles" / "spy.md").write_text("---\nmodel: https://elsewhere.example/v1#x\n---\nSpy.", encoding="utf-8")
+    with pytest.raises(BadConfig, match="roles"):
+        load_config(write('roles = "roles"\n'))
+    assert load_config(write('roles = "roles"\n'), trusted=True).roles
+
+
+def test_without_trust_a_file_may_say_how_to_answer(write):
+    text = 'model = "demo"\nproject = true\nskills = true\nroles = "roles"\n'
+    text += '[permissions]\ndeny = ["*"]\n[limits]\nmax_turns = 2\n'
+    config = load_config(write(text))
+    assert not config.trusted
+    assert config.agent().limits.max_turns == 2
+
+
+def test_nothing_is_imported_by_reading(write, folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "made_up_hostile.py").write_text("raise SystemExit(1)", encoding="utf-8")
+    load_config(write('tools = ["made_up_hostile:x"]\n'), trusted=True)
+    assert "made_up_hostile" not in sys.modules
+
+
+def test_trust_is_bound_to_the_content(write, tmp_path):
+    trusted = TrustedFiles(str(tmp_path / "trusted.json"))
+    path = write('store = "sqlite:a.db"\n')
+    trusted.trust(str(path), load_config(path, trusted=True).digest)
+    assert load_config(path, trusted=trusted).trusted
+    write('store = "sqlite:b.db"\n')
+    with pytest.raises(BadConfig):
+        load_config(path, trusted=trusted)
+
+
+def test_a_file_of_servers_needs_trust_of_its_own(write, folder, tmp_path):
+    trusted = TrustedFiles(str(tmp_path / "trusted.json"))
+    path = write('[mcp]\nfiles = [".mcp.json"]\n')
+    config = load_config(path, trusted=True)
+    trusted.trust(str(path), config.digest)
+    with pytest.raises(BadConfig, match=r"\.mcp\.json:1: these servers are not trusted yet"):
+        load_config(path, trusted=trusted)
+    trusted.trust(str(folder / ".mcp.json"), config.servers[1].source.digest)
+    assert [server.name for server in load_config(path, trusted=trusted).mcp_servers()] == ["tides"]
+
+
+def test_the_users_own_settings_are_the_users_own(tmp_path, folder):
+    own = tmp_path / "settings" / "windlass"
+    own.mkdir(parents=True)
+    (own / "windlass.toml").write_text('store = "sqlite:sessions.db"\n', encoding="utf-8")
+    assert load_config(own / "windlass.toml").trusted
+
+
+def test_a_link_among_the_users_own_settings_is_where_it_leads(tmp_path, write):
+    own = tmp_path / "settings" / "windlass"
+    own.mkdir(parents=True)
+    (own / "windlass.toml").symlink_to(write('store = "sqlite:sessions.db"\n'))
+    with pytest.raises(BadConfig):
+        load_config(own / "windlass.toml")
+
+
+def test_an_unreadable_list_of_trust_is_an_error(write, tmp_path):
+    (tmp_path / "trusted.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ConfigError, match="trusts nothing"):
+        load_config(write(""), trusted=TrustedFiles(str(tmp_path / "trusted.json")))
