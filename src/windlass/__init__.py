@@ -11,6 +11,26 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .agent import Agent as Agent
+    from .class_agent import agent_of as agent_of
+    from .class_agent import tools_of as tools_of
+    from .config import BadConfig as BadConfig
+    from .config import Config as Config
+    from .config import load_config as load_config
+    from .context.compaction import Compaction as Compaction
+    from .context.directives import Hook as Hook
+    from .context.directives import HookContext as HookContext
+    from .context.directives import HookFailed as HookFailed
+    from .context.directives import Mentions as Mentions
+    from .context.directives import Rewrite as Rewrite
+    from .context.directives import ShortCircuit as ShortCircuit
+    from .context.project import Project as Project
+    from .context.prompts import Prompts as Prompts
+    from .context.role import Role as Role
+    from .context.roles import load_roles as load_roles
+    from .context.skills import Skill as Skill
+    from .context.skills import Skills as Skills
+    from .context.skills import load_skills as load_skills
+    from .context.strategies import keep_recent as keep_recent
     from .core.cache import CacheReport as CacheReport
     from .core.error import AllModelsFailed as AllModelsFailed
     from .core.error import AuthFailed as AuthFailed
@@ -22,6 +42,7 @@ if TYPE_CHECKING:
     from .core.error import Fenced as Fenced
     from .core.error import InvalidOutput as InvalidOutput
     from .core.error import ModelError as ModelError
+    from .core.error import NotAnswered as NotAnswered
     from .core.error import NotStarted as NotStarted
     from .core.error import OutOfBudget as OutOfBudget
     from .core.error import ProviderDown as ProviderDown
@@ -79,6 +100,8 @@ if TYPE_CHECKING:
     from .core.run import Accepted as Accepted
     from .core.run import Again as Again
     from .core.run import Run as Run
+    from .core.slot import Askable as Askable
+    from .core.slot import Showable as Showable
     from .core.stop import Halt as Halt
     from .core.stop import Limits as Limits
     from .core.stop import Nudge as Nudge
@@ -110,6 +133,8 @@ if TYPE_CHECKING:
     from .core.wrap import retried as retried
     from .core.wrap import timed as timed
     from .core.wrap import truncated as truncated
+    from .credentials import credentialed as credentialed
+    from .extension import Extension as Extension
     from .models import open_model as open_model
     from .output import Output as Output
     from .replaying.replay import Divergence as Divergence
@@ -128,10 +153,14 @@ __all__ = [
     "Again",
     "Agent",
     "AllModelsFailed",
+    "Askable",
     "Audio",
     "AuthFailed",
+    "BadConfig",
     "BadRequest",
     "CacheReport",
+    "Compaction",
+    "Config",
     "ConfigError",
     "Conflict",
     "ContextOverflow",
@@ -140,19 +169,25 @@ __all__ = [
     "EmptyReply",
     "Entry",
     "Event",
+    "Extension",
     "Fenced",
     "Grants",
     "Halt",
     "Hit",
+    "Hook",
+    "HookContext",
+    "HookFailed",
     "Image",
     "InboxItem",
     "InvalidOutput",
     "Ledger",
     "Limits",
+    "Mentions",
     "Message",
     "Model",
     "ModelError",
     "ModelInfo",
+    "NotAnswered",
     "NotStarted",
     "Nudge",
     "OutOfBudget",
@@ -163,6 +198,8 @@ __all__ = [
     "Permissions",
     "Post",
     "Price",
+    "Project",
+    "Prompts",
     "ProviderDown",
     "QuestionAsked",
     "QuotaSpent",
@@ -171,6 +208,8 @@ __all__ = [
     "Replayed",
     "ReplyCutOff",
     "Request",
+    "Rewrite",
+    "Role",
     "Run",
     "RunStream",
     "Session",
@@ -179,6 +218,10 @@ __all__ = [
     "SessionInfo",
     "SessionNotFound",
     "Settings",
+    "ShortCircuit",
+    "Showable",
+    "Skill",
+    "Skills",
     "Skip",
     "Status",
     "Step",
@@ -202,6 +245,7 @@ __all__ = [
     "WindlassError",
     "__version__",
     "after",
+    "agent_of",
     "all_of",
     "allow",
     "allow_all",
@@ -212,13 +256,18 @@ __all__ = [
     "auto_continue",
     "before",
     "compacted",
+    "credentialed",
     "deny",
     "deny_all",
     "export_session",
     "failover",
     "gated",
     "import_session",
+    "keep_recent",
     "later",
+    "load_config",
+    "load_roles",
+    "load_skills",
     "log_tool_calls",
     "max_turns",
     "mirror_text",
@@ -234,6 +283,7 @@ __all__ = [
     "timed",
     "tool",
     "tool_from_schema",
+    "tools_of",
     "truncated",
     "user",
     "when_tool_called",
@@ -241,6 +291,34 @@ __all__ = [
 
 _HOMES = {
     ".agent": ("Agent",),
+    ".class_agent": (
+        "agent_of",
+        "tools_of",
+    ),
+    ".config": (
+        "BadConfig",
+        "Config",
+        "load_config",
+    ),
+    ".context.compaction": ("Compaction",),
+    ".context.directives": (
+        "Hook",
+        "HookContext",
+        "HookFailed",
+        "Mentions",
+        "Rewrite",
+        "ShortCircuit",
+    ),
+    ".context.project": ("Project",),
+    ".context.prompts": ("Prompts",),
+    ".context.role": ("Role",),
+    ".context.roles": ("load_roles",),
+    ".context.skills": (
+        "Skill",
+        "Skills",
+        "load_skills",
+    ),
+    ".context.strategies": ("keep_recent",),
     ".core.cache": ("CacheReport",),
     ".core.error": (
         "AllModelsFailed",
@@ -253,6 +331,7 @@ _HOMES = {
         "Fenced",
         "InvalidOutput",
         "ModelError",
+        "NotAnswered",
         "NotStarted",
         "OutOfBudget",
         "ProviderDown",
@@ -321,6 +400,10 @@ _HOMES = {
         "Again",
         "Run",
     ),
+    ".core.slot": (
+        "Askable",
+        "Showable",
+    ),
     ".core.stop": (
         "Halt",
         "Limits",
@@ -360,6 +443,8 @@ _HOMES = {
         "timed",
         "truncated",
     ),
+    ".credentials": ("credentialed",),
+    ".extension": ("Extension",),
     ".models": ("open_model",),
     ".output": ("Output",),
     ".replaying.replay": (

@@ -382,17 +382,22 @@ class Agent(Generic[D]):
 
         return Skills(more) if self.skills is None else self.skills + Skills(more)
 
+    @property
+    def reachable(self) -> "Sequence[Agent[Any]]":
+        """This agent, and those that the conversation can be handed over to from here, by one or more steps."""
+        found: list[Agent[Any]] = [self]
+        for agent in found:
+            found += [each for each in agent.handoffs if each not in found]
+        return found
+
     def speaking(self, name: str) -> "Agent[Any]":
         """The agent of that name, to which the conversation was handed over; empty for this one."""
         if not name or name == self.name:
             return self
-        reachable: list[Agent[Any]] = [self]
-        for agent in reachable:
-            reachable += [each for each in agent.handoffs if each not in reachable]
-        for agent in reachable[1:]:
+        for agent in self.reachable:
             if agent.name == name:
                 return agent
-        known = ", ".join([repr(each.name) for each in reachable])
+        known = ", ".join([repr(each.name) for each in self.reachable])
         raise ConfigError(f"the conversation was handed over to {name!r}, which is not here any more: there is {known}")
 
     @property
@@ -466,6 +471,10 @@ class Agent(Generic[D]):
             value = getattr(self, name)
             if value is not None and not callable(getattr(value, method, None)):
                 check.refuse("Agent", name, value, f"give {advice}")
+        if self.hooks or self.extensions:
+            from .context.directives import by_name
+
+            by_name([*self.hooks, *[hook for each in self.extensions for hook in each.hooks]])
         if self.role:
             self.role_of(self.role)
 

@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .core.cache import PrefixWatch
-from .core.error import ConfigError
+from .core.error import ConfigError, ContextOverflow
 from .core.event import Entry
 from .core.fanout import Fanout
 from .core.fold import State
 from .core.ledger import Ledger, budgeted
 from .core.loop import shaped
 from .core.mailbox import Mailbox
-from .core.model import Model, Request, info_of
+from .core.model import Compact, Model, Request, info_of
 from .core.permission import Gate, Permissions
 from .core.plain import clean
 from .core.run import Run, Scrub, Upkeep
@@ -31,6 +32,7 @@ from .override import Options
 
 if TYPE_CHECKING:
     from .agent import Agent
+    from .context.compaction import Compaction
     from .context.role import Role
     from .context.skills import Skills
 
@@ -64,7 +66,7 @@ def build(agent: "Agent[Any]", place: Place, overrides: Options, stands_for: Run
         raise ConfigError(f"max_cost_usd needs a model whose price is known, and {info_of(model).name!r} has none")
     made: list[Run] = []
     ledgers = _ledgers(agent, overrides, parent)
-    model = _wrapped(agent, model, ledgers, made)
+    model, compaction = _wrapped(agent, model, ledgers, made), _compaction(agent, ledgers)
     skills = agent.all_skills()
     toolbox = toolbox_of(agent, overrides, skills, place.state)
     if agent is not first:
@@ -101,10 +103,10 @@ def build(agent: "Agent[Any]", place: Place, overrides: Options, stands_for: Run
         upkeep=[
             *([] if not first.handoffs else [_handing_over(first, place, overrides)]),
             *_all(agent, "upkeep"),
-            *([] if agent.compaction is None else [agent.compaction]),
+            *([] if compaction is None else [compaction]),
         ],
         reminders=_all(agent, "reminders"),
-        compaction=None if agent.compaction is None else agent.compaction.compact,
+        compaction=None if compaction is None else compaction.compact,
         scrub=_scrub(agent, parent),
         scrub_error=_scrub_error(agent, parent),
         wrap_tool=_tool_wrapper(agent),
@@ -155,12 +157,23 @@ def _wrapped(agent: "Agent[Any]", model: Model, ledgers: Sequence[Ledger], made:
     return scrubbed_model(model, agent.redactor)
 
 
-def _shorter(made: Sequence[Run]) -> Callable[[Request], Any]:
+def _compaction(agent: "Agent[Any]", ledgers: Sequence[Ledger]) -> "Compaction | None":
+    """The agent's compaction. When another model sums up, the budgets hold for that one too."""
+    compaction = agent.compaction
+    if compaction is None or compaction.model is None or not ledgers:
+        return compaction
+    model = compaction.model
+    for ledger in ledgers:
+        model = budgeted(model, ledger)
+    return replace(compaction, model=model)
+
+
+def _shorter(made: Sequence[Run]) -> Compact:
     """What is sent in the place of a request that was too long."""
 
-    async def compact(_too_long: Request) -> Request | None:
+    async def compact(_too_long: Request, error: ContextOverflow) -> Request | None:
         run = made[0]
-        if not await run.compact("overflow"):
+        if not await run.compact("overflow", error):
             return None
         view = run.state.view
         request = run.request(view if run.shape is None else await shaped(run.shape, view))

@@ -40,6 +40,8 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False):
     """Handlers of `/name` in a message."""
     skills: "Sequence[Skill]" = ()
     roles: "Sequence[Role]" = ()
+    agents: Sequence[str] = ()
+    """Names that `@name` in a message may mean: of agents that its tools reach."""
     reminders: Sequence[Reminder] = ()
     """Words for the end of each request, which are never kept."""
     upkeep: Sequence[Upkeep] = ()
@@ -64,7 +66,7 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False):
             check.function_or_none("Extension", field, getattr(self, field))
         for field in ("reminders", "upkeep", "accept", "guardrails", "stop", "watchers"):
             check.functions("Extension", field, getattr(self, field))
-        for field in ("tools", "hooks", "skills", "roles"):
+        for field in ("tools", "hooks", "skills", "roles", "agents"):
             check_bundle("Extension", field, getattr(self, field))
 
 
@@ -78,8 +80,9 @@ def check_bundle(call: str, name: str, value: object) -> None:
 async def alive(agent: "Agent[Any]") -> AsyncGenerator[None]:
     """What the extensions of an agent need is open in this block. In `async with agent`, it was open before."""
     async with AsyncExitStack() as stack:
-        if not agent.is_alive:
-            for extension in agent.extensions:
+        closed = [] if agent.is_alive else [each for each in agent.reachable if not each.is_alive]
+        for each in closed:
+            for extension in each.extensions:
                 if extension.lifespan is not None:
-                    await stack.enter_async_context(extension.lifespan(agent))
+                    await stack.enter_async_context(extension.lifespan(each))
         yield

@@ -197,6 +197,14 @@ def held(engine: Engine, output: Output[Any]) -> Engine:
     return run_held
 
 
+def made_in(messages: Sequence[Message], output: Output[T]) -> T:
+    """The value that a run has made which is over, from what was said in it. Raises `Invalid`."""
+    call = _taken(messages)
+    if call is not None:
+        return output.value_of(msgspec.json.decode(call.arguments or "{}"))
+    return output.read(messages[-1].text if messages else "")
+
+
 def _taken(messages: Sequence[Message]) -> ToolCall | None:
     """The call by which the model gave its answer, if it was the last thing that happened."""
     if len(messages) < 2:  # noqa: PLR2004 - a call and its result

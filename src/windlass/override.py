@@ -5,7 +5,7 @@ names are, and it has to be given again.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import Any, Generic, TypedDict, cast
 
 import msgspec
 
@@ -17,12 +17,12 @@ from .core.permission import Gate
 from .core.plain import to_jsonable
 from .core.run import CancelMode, Engine
 from .core.stop import Limits
-from .core.tool import Tool
+from .core.tool import D, Tool
 from .output import Output, output_of
 
 
-class Overrides(TypedDict, total=False):
-    """What may differ from the agent for one run."""
+class Overrides(TypedDict, Generic[D], total=False):
+    """What may differ from the agent for one run. `D` is what the agent is given as `deps`."""
 
     model: Model | str
     role: str
@@ -32,18 +32,18 @@ class Overrides(TypedDict, total=False):
     settings: Settings
     permission: Gate | None
     engine: Engine
-    deps: Any
+    deps: D
     ledger: Ledger | None
 
 
-class Options(Overrides, total=False):
+class Options(Overrides[Any], total=False):
     """What a run is asked for, besides its prompt."""
 
     output: Output[Any]
     """What it has to make a value of."""
 
 
-def with_output(overrides: Overrides, output: Any) -> Options:
+def with_output(overrides: Overrides[Any], output: Any) -> Options:
     """What a run is asked for, with the type of which it has to make a value, if there is one."""
     made = output_of(output)
     return cast("Options", overrides if made is None else {**overrides, "output": made})

@@ -37,10 +37,16 @@ async def directed_order(session: "Session", order: Order, state: State) -> Orde
         hooks=[*agent.hooks, *[hook for each in agent.extensions for hook in each.hooks]],
         skill_text=skill_text,
         mentions=agent.mentions,
-        agents=(),
+        agents=_names(agent),
         controls=session,
     )
     return msgspec.structs.replace(order, messages=done.messages, beside=done.events, answer=done.answer)
+
+
+def _names(agent: "Agent[Any]") -> list[str]:
+    """What `@name` may mean besides a file: an agent that the model can reach."""
+    more = [name for each in agent.extensions for name in each.agents]
+    return [*agent.toolbox.names, *[each.name for each in agent.handoffs], *more]
 
 
 def skill_message(
@@ -49,7 +55,7 @@ def skill_message(
     """A skill as the beginning of a run, and the event that tells it."""
     if agent.all_skills() is None:
         raise UsageError(f"this agent has no skills, so none is called {name!r}: give it some, as in Agent(skills=…)")
-    message = user(_text(agent, name, arguments), origin="skill")
+    message = user(_text(agent, name, arguments), origin="skill", metadata={"skill": name})
     return message, SkillLoaded(name, source, "" if arguments is None else str(arguments))
 
 

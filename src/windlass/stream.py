@@ -77,6 +77,8 @@ class RunStream(Generic[T]):
             raise UsageError(message)
         growing, taking = PartialJson(), False
         async for event in self:
+            if event.path:
+                continue  # what an agent says that works for this one
             match event:
                 case TextDelta(text=text):
                     changed = growing.feed(text)
@@ -114,10 +116,11 @@ class RunStream(Generic[T]):
             async for first in subscription:
                 event = first.event
                 while True:
-                    if event.run_id == self.run_id or isinstance(event, (Lagged, WatcherDropped)):
+                    run_id = event.run_id.partition("/")[0]  # of a run that carries out a call of another: after it
+                    if run_id == self.run_id or isinstance(event, (Lagged, WatcherDropped)):
                         yield event
-                    elif event.run_id == self._session.run_in_place_of(self.run_id):
-                        self.run_id = event.run_id  # it had been asked for before, and goes on
+                    elif run_id == self._session.run_in_place_of(self.run_id):
+                        self.run_id = run_id  # it had been asked for before, and goes on
                         yield event
                     if not len(subscription):
                         break

@@ -3,8 +3,8 @@
 import pytest
 
 from windlass import Post, user
-from windlass.core.event import InboxAdded, InboxResolved, MessageAdded
-from windlass.core.mailbox import Mailbox, letter
+from windlass.core.event import GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed
+from windlass.core.mailbox import Mailbox, closing, letter, revocation
 
 
 def texts(events):
@@ -70,3 +70,25 @@ async def test_whoever_waits_for_an_answer_is_told_when_it_comes_also_if_it_has_
     await early
     await mailbox.answered("a1")
     assert mailbox.answers["a1"].body["answer"] is True
+
+
+def test_what_people_have_closed_or_taken_back_is_stored_and_told_to_nobody():
+    mailbox = Mailbox()
+    revoked = revocation("grant_1", 8.0)
+    assert mailbox.put(closing("slot", "seen", 7.0))
+    assert mailbox.put(revoked)
+    assert not mailbox.due
+    assert mailbox.take_notes() == ([SlotClosed("slot", "seen"), GrantRevoked("grant_1")], ["slot-slot", revoked.id])
+    assert mailbox.take_notes() == ([], [])
+
+
+def test_the_same_thing_is_closed_once_and_may_be_taken_back_again():
+    assert closing("slot", "seen", 7.0).id == closing("slot", "again", 8.0).id
+    assert revocation("grant_1", 7.0).id != revocation("grant_1", 7.0).id
+
+
+@pytest.mark.parametrize("post", [Post("p", "slot", {"reason": "x"}), Post("p", "revoke", {})])
+def test_a_note_that_names_nothing_stays_where_it_is(post):
+    mailbox = Mailbox()
+    assert not mailbox.put(post)
+    assert mailbox.notes == []

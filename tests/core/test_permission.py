@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from tests.core.material import torn_texts
 from windlass.core.error import ConfigError
-from windlass.core.event import PermissionDecided
+from windlass.core.event import GrantRevoked, PermissionDecided
 from windlass.core.permission import (
     NO_ANSWER,
     NOBODY_TO_ASK,
+    Explanation,
     Grant,
     Grants,
     PermissionRequest,
@@ -24,7 +25,10 @@ from windlass.core.permission import (
     decision_of,
     deny,
     deny_all,
+    last_words,
+    later,
     one_each,
+    rules_for,
 )
 
 YES = Verdict(allow=True)
@@ -371,3 +375,153 @@ def test_a_decision_in_the_log_is_a_grant_for_later_calls(scope, target, session
 
 def test_a_decision_for_one_call_covers_no_other():
     assert not Grant.of_decision(decision_of(request(), YES), "s1").covers(request())
+
+
+def decided(scope="session", *, allowed=True, **details):
+    return decision_of(request(**details), Verdict(allow=allowed, scope=scope))
+
+
+def grant_of(decision):
+    return Grant.of_decision(decision, "s1")
+
+
+def test_the_last_word_in_the_log_about_a_grant_counts():
+    first, second = decided(), decided("session_target")
+    revoked = GrantRevoked(grant_of(first).grant_id)
+    assert last_words([first, second, revoked], "s1") == {grant_of(first): False, grant_of(second): True}
+    assert last_words([first, revoked, first], "s1") == {grant_of(first): True}
+    assert last_words([GrantRevoked("grant_of_another")], "s1") == {}
+
+
+def test_what_the_log_takes_back_holds_no_more_until_it_is_decided_again():
+    decision = decided()
+    revoked = GrantRevoked(grant_of(decision).grant_id)
+    grants = Grants()
+    grants.follow([decision], "s1")
+    assert list(grants) == [grant_of(decision)]
+    grants.follow([decision, revoked], "s1")
+    assert list(grants) == []
+    grants.follow([decision, revoked, decision], "s1")
+    assert list(grants) == [grant_of(decision)]
+
+
+def test_what_holds_for_ever_is_not_taken_back_by_an_old_log():
+    decision = decided("forever")
+    grants = Grants([grant_of(decision)])
+    grants.follow([decision, GrantRevoked(grant_of(decision).grant_id)], "s1")
+    assert list(grants) == [grant_of(decision)]
+
+
+def test_what_held_for_ever_and_is_taken_back_is_restored_by_no_other_log():
+    decision = decided("forever")
+    grants = Grants([grant_of(decision)])
+    grants.forget(grant_of(decision).grant_id)
+    grants.forget("grant_of_another")
+    grants.follow([decision], "s2")
+    assert list(grants) == []
+
+
+# -- why ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("permissions", "required", "expected"),
+    [
+        (
+            Permissions(deny("shell"), handler=later),
+            True,
+            Explanation("deny", "denied by the rule deny('shell')", "deny('shell')"),
+        ),
+        (
+            Permissions(allow(target="l*")),
+            True,
+            Explanation("allow", "allowed by the rule allow('*', target='l*')", "allow('*', target='l*')"),
+        ),
+        (Permissions(), False, Explanation("allow", "the tool needs no permission")),
+        (Permissions(handler=later), True, Explanation("ask", "the tool needs permission")),
+        (
+            Permissions(ask("shell"), handler=later),
+            False,
+            Explanation("ask", "the rule ask('shell') wants somebody to agree", "ask('shell')"),
+        ),
+        (Permissions(ask("shell")), False, Explanation("deny", NOBODY_TO_ASK.reason, "ask('shell')")),
+        (
+            Permissions(grants=Grants([Grant("session", True, "shell", "run", "", "s1")])),
+            True,
+            Explanation("allow", "allowed before, for session", grant=Grant("session", True, "shell", "run", "", "s1")),
+        ),
+        (
+            Permissions(allow(), grants=Grants([Grant("forever", False, "shell", "run", "ls", "", "never")])),
+            True,
+            Explanation("deny", "never", grant=Grant("forever", False, "shell", "run", "ls", "", "never")),
+        ),
+    ],
+)
+def test_an_explanation_says_what_decides(permissions, required, expected):
+    assert permissions.explain(request(required=required)) == expected
+
+
+few = st.sampled_from(["shell", "git", "s*", "*", "l[s]", "ls", "run", "r?n", "read"])
+rules = st.builds(Rule, st.sampled_from(["allow", "deny", "ask"]), few, few, few)
+grants_given = st.builds(
+    Grant,
+    st.sampled_from(["session", "session_target", "forever"]),
+    st.booleans(),
+    st.sampled_from(["shell", "git"]),
+    st.sampled_from(["run", "read"]),
+    st.sampled_from(["", "ls"]),
+    st.sampled_from(["", "s1", "s2"]),
+)
+requests_made = st.builds(
+    request,
+    st.sampled_from(["shell", "git"]),
+    action=st.sampled_from(["run", "read"]),
+    target=st.sampled_from(["ls", "l*", ""]),
+    required=st.booleans(),
+)
+
+
+@given(st.lists(rules, max_size=4), st.lists(grants_given, max_size=4), requests_made, st.sampled_from([None, YES, NO]))
+def test_an_explanation_agrees_with_what_the_gate_then_does(rules, grants, made, answer):
+    person = None if answer is None else Person(answer)
+    gate = Permissions(*rules, handler=person, grants=Grants(grants))
+    explained = gate.explain(made)
+    (verdict,) = asyncio.run(gate([made]))
+    if explained.verdict == "ask":
+        assert person is not None
+        assert (len(person.asked), verdict) == (1, answer)
+    else:
+        assert person is None or not person.asked
+        assert (verdict.allow, verdict.reason) == (explained.verdict == "allow", explained.why)
+
+
+# -- the rule that an answer makes -------------------------------------------------------------------------------------
+
+
+def test_what_a_yes_would_allow_is_shown_as_a_rule_for_each_scope():
+    assert rules_for(request(target="git status")) == {
+        "session": "allow('shell', action='run')",
+        "session_target": "allow('shell', action='run', target='git status')",
+        "forever": "allow('shell', action='run', target='git status')",
+    }
+
+
+def test_a_star_in_a_target_is_shown_as_a_star_and_not_as_a_pattern():
+    assert rules_for(request(target="rm *"))["forever"] == "allow('shell', action='run', target='rm [*]')"
+    assert (
+        str(Grant("forever", False, "shell", "run", "a[1]?").rule) == "deny('shell', action='run', target='a[[]1][?]')"
+    )
+
+
+texts = st.text("ab*?[]!-\n", max_size=6)
+
+
+@given(st.sampled_from(["session", "session_target", "forever"]), texts, texts, texts, texts)
+def test_the_rule_that_is_shown_matches_exactly_what_the_grant_covers(
+    scope, action, target, other_action, other_target
+):
+    made = request(action=action, target=target)
+    grant = grant_of(decision_of(made, Verdict(allow=True, scope=scope)))
+    assert grant.rule.matches(made)
+    other = request(action=other_action, target=other_target)
+    assert grant.rule.matches(other) == grant.covers(other)

@@ -32,6 +32,7 @@ from windlass.core.event import (
     ToolStarted,
 )
 from windlass.core.message import Message, Status, StopReason, ToolCall
+from windlass.core.question import stated
 from windlass.stores.memory import MemoryStore
 from windlass.testing import FakeClock, Recorder, ScriptedModel, call, calls
 
@@ -539,3 +540,36 @@ async def test_no_tool_is_called_by_hand_while_an_answer_is_waited_for():
     with pytest.raises(UsageError, match="waits for an answer"):
         await session.call("sign", {})
     assert await session.questions() == [question]
+
+
+# -- verdicts as other surfaces send them ------------------------------------------------------------------------------
+
+
+async def test_a_verdict_may_come_as_json_for_all_calls_or_for_each():
+    session = agent(calls(call("pay", amount=5), call("pay", amount=6)), "Done.").session("s")
+    (question,) = (await session.run("Pay")).questions
+    first, second = [each["call_id"] for each in question.calls]
+    assert stated(question, {"allow": False, "reason": "no"}) == {
+        name: {"allow": False, "reason": "no", "scope": "once"} for name in (first, second)
+    }
+    await session.answer(question.ask_id, {first: {"allow": True, "scope": "session"}, second: False})
+    outcome = await session.resume()
+    assert [each.status for each in outcome.messages[2].tool_results] == [Status.OK, Status.DENIED]
+
+
+@pytest.mark.parametrize("answer", [{"allow": "yes"}, {"allow": True, "scope": "always"}, {"other": True}, None])
+async def test_json_that_is_no_verdict_is_refused(answer):
+    session = agent(call("pay", amount=5)).session("s")
+    (question,) = (await session.run("Pay")).questions
+    with pytest.raises(ConfigError, match="does not answer whether calls may be made"):
+        await session.answer(question.ask_id, answer)
+
+
+async def test_a_question_about_permission_shows_the_rule_that_each_answer_would_make():
+    (question,) = (await agent(call("pay", amount=5)).session("s").run("Pay")).questions
+    rule = "allow('pay', action='pay', target='{\"amount\":5}')"
+    assert question.calls[0]["rules"] == {
+        "session": "allow('pay', action='pay')",
+        "session_target": rule,
+        "forever": rule,
+    }

@@ -654,7 +654,7 @@ def test_what_a_model_learns_about_itself_is_known_through_its_wrappers():
 # -- what was too long -------------------------------------------------------------------------------------------------
 
 
-async def last_message_alone(request: Request) -> Request | None:
+async def last_message_alone(request: Request, _error: ContextOverflow) -> Request | None:
     return msgspec.structs.replace(request, messages=request.messages[-1:])
 
 
@@ -677,7 +677,7 @@ async def test_what_does_not_fit_after_that_never_will():
 
 
 async def test_what_cannot_be_made_shorter_fails_as_it_is():
-    async def in_vain(request: Request) -> None:
+    async def in_vain(request: Request, error: ContextOverflow) -> None:
         return None
 
     alone = ScriptedModel(ContextOverflow("too long"))

@@ -2,7 +2,7 @@
 
     python -m tests.faults.trials      one line of JSON in for each trial, one line of JSON out
 
-Above: `workshop.py`, which starts several of these. Below: `kills.py`, `takeovers.py`, `races.py`.
+Above: `workshop.py`, which starts several of these. Below: `kills.py`, `takeovers.py`, `races.py`, `questions.py`.
 """
 
 import faulthandler
@@ -16,13 +16,14 @@ import msgspec
 
 from tests.faults.children import Order, Place, Tell, drive
 from tests.faults.kills import ClerkTrial, KillTrial
+from tests.faults.questions import QuestionTrial
 from tests.faults.races import RaceTrial
 from tests.faults.takeovers import TakeoverTrial
 from tests.faults.tools import tools
 from tests.faults.zygote import Bell, nursery
 from windlass.stores.postgres import database as postgres_database  # noqa: F401 - loaded once, and not in each child
 
-Trial: TypeAlias = KillTrial | ClerkTrial | TakeoverTrial | RaceTrial
+Trial: TypeAlias = KillTrial | ClerkTrial | TakeoverTrial | RaceTrial | QuestionTrial
 _trials: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Trial)
 
 

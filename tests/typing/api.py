@@ -171,7 +171,7 @@ async def an_agent_answers() -> None:
     agent = Agent("demo", deps=Deps(), tools=[weather, double, halve, measured, bare], watchers=[look])
     assert_type(agent, Agent[Deps])
     assert_type(agent.run_sync("Hi"), Outcome[Any])
-    assert_type(agent.session("trip"), Session)
+    assert_type(agent.session("trip"), Session[Deps])
     outcome = await agent.run("Hi", limits=Limits(max_turns=3), instructions="Be brief.")
     assert_type(outcome, Outcome[Any])
     assert_type(outcome.text, str)

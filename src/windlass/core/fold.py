@@ -520,10 +520,8 @@ def repairs(state: State, ending: tuple[str, str, str] = CUT_OFF) -> list[Event]
     A call that was started becomes *unknown*, one that was not says so, and the run is closed. Repairing twice finds
     nothing the second time.
     """
-    below = [child for child in state.children.values() if child.parent is state]
-    events: list[Event] = [event for child in below for event in repairs(child, ending)]
+    events = repairs_below(state, ending)
     run_id = state.run.run_id if state.run else ""
-    events += [_given_up(each, ending) for each in state.subagents.values() if each.child in state.children]
     for call in state.unsettled:
         events += _settled(state, call.call_id, call.name, run_id, started=call.call_id in state.begun)
     for start in [start for call_id, start in state.started.items() if call_id not in state.open_calls]:
@@ -533,6 +531,14 @@ def repairs(state: State, ending: tuple[str, str, str] = CUT_OFF) -> list[Event]
         ended = RunEnded(status, reason, words, state.usage, turns=state.turns, run_id=run_id, path=state.path)
         events.append(ended)
     return events
+
+
+def repairs_below(state: State, ending: tuple[str, str, str]) -> list[Event]:
+    """The same for the runs that carried out calls of this one: each is closed, and its task given up."""
+    below = [child for child in state.children.values() if child.parent is state]
+    events: list[Event] = [event for child in below for event in repairs(child, ending)]
+    own = [each for each in state.subagents.values() if each.child.rpartition("/")[0] == state.path]  # in this log
+    return events + [_given_up(each, ending) for each in own]
 
 
 def _given_up(task: SubagentStarted, ending: tuple[str, str, str]) -> SubagentFinished:

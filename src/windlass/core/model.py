@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from . import check
-from .error import ConfigError, ModelError
+from .error import ConfigError, ContextOverflow, ModelError
 from .event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from .message import Message, Part, StopReason, Text, Thinking, ToolCall, Usage
 from .plain import clean, excerpt
@@ -136,8 +136,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """For providers that cache by it."""
 
 
-Compact: TypeAlias = Callable[[Request], Awaitable[Request | None]]
-"""Makes a request shorter that was too long for its model; `None` when it cannot be."""
+Compact: TypeAlias = Callable[[Request, ContextOverflow], Awaitable[Request | None]]
+"""Makes a request shorter that was too long for its model, as the error tells; `None` when it cannot be."""
 
 
 class Price(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +16,7 @@ from msgspec import Struct
 from . import check
 from .cache import PrefixWatch
 from .clock import Clock, Timer
-from .error import Fenced, OutOfBudget, WindlassError
+from .error import ContextOverflow, Fenced, OutOfBudget, WindlassError
 from .event import (
     CancelRequested,
     Entry,
@@ -89,8 +89,14 @@ Reminder: TypeAlias = Callable[["Run"], "str | None"]
 Scrub: TypeAlias = Callable[[Event], Event]
 """Takes secrets out of an event before it is stored or shown."""
 
-CompactNow: TypeAlias = Callable[["Run", str], Awaitable[bool]]
-"""Sums the conversation up for the model, because of something; says whether it is shorter now."""
+
+class CompactNow(Protocol):
+    """Sums the conversation up for the model, because of something; says whether it is shorter now."""
+
+    def __call__(self, run: "Run", cause: str, *, error: ContextOverflow | None = None) -> Awaitable[bool]:
+        """`error` is how the model refused the request, if it did."""
+        ...
+
 
 Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
 """How a run thinks. `react` is the one we ship in core; others wrap it."""
@@ -452,9 +458,9 @@ class Run:
         for name in _OF_THE_AGENT:
             setattr(self, name, getattr(other, name))
 
-    async def compact(self, cause: str) -> bool:
+    async def compact(self, cause: str, error: ContextOverflow | None = None) -> bool:
         """Have the conversation so far summed up for the model. Says whether what is sent is shorter now."""
-        return self.compaction is not None and await self.compaction(self, cause)
+        return self.compaction is not None and await self.compaction(self, cause, error=error)
 
     def take_tool_changes(self) -> tuple[str, ...]:
         """The names of the tools that came since this was last asked."""

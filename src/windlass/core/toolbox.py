@@ -37,6 +37,11 @@ class Toolbox:
             self._specs = tuple([each.spec for each in self._tools.values()])
         return self._specs
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What they are called, in the order of listing."""
+        return tuple(self._tools)
+
     def get(self, name: str) -> Tool[..., Any] | None:
         """The tool of that name."""
         return self._tools.get(name)

@@ -134,7 +134,7 @@ def compacted(model: Model, compact: Compact) -> Model:
                     yield event
             return
         except ContextOverflow as error:
-            shorter = await compact(request)
+            shorter = await compact(request, error)
             if shorter is None:
                 raise
             yield RetryScheduled(1, 2, 0.0, type(error).__name__, str(error))

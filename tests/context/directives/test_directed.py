@@ -69,7 +69,7 @@ async def test_what_a_hook_writes_may_ask_for_skills_and_files_but_not_for_hooks
         user("/morning"), hooks=hooks, skill_text=skills(brief="Be brief."), mentions=Mentions(tmp_path)
     )
     skill, message = done.messages
-    assert skill == user("Be brief. Oslo", origin="skill")
+    assert skill == user("Be brief. Oslo", origin="skill", metadata={"skill": "brief"})
     assert message.text.startswith("[/brief] Oslo\n/morning @log.txt\n\n[Files")
     assert "--- @log.txt ---\ncalm\n" in message.text
     assert done.events == (HookInvoked("morning"), SkillLoaded("brief", "user", "Oslo"))

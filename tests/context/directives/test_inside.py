@@ -1,5 +1,6 @@
 """One regular file below a folder, read without leaving it."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -80,12 +81,20 @@ def test_a_file_that_is_too_large_is_refused_before_and_while_it_is_read(place, 
         assert "more than 4 bytes" in refusal(place, "deep/note.txt", 4)
 
 
-def test_a_file_that_cannot_be_opened_is_named(place, monkeypatch):
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (errno.EACCES, "it cannot be read (Permission denied)"),
+        (errno.ENXIO, "it is no regular file"),  # as of a socket
+        (errno.EMLINK, "it is a link, or lies behind one"),  # as some systems say it
+    ],
+)
+def test_why_a_file_cannot_be_opened_is_told(place, monkeypatch, code, reason):
     def fail(*_: object, **__: object) -> int:
-        raise PermissionError(13, "Permission denied")
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "open", fail)
-    assert refusal(place, "deep/note.txt") == "it cannot be read (Permission denied)"
+    assert refusal(place, "deep/note.txt") == reason
 
 
 def open_files() -> int:

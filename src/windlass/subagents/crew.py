@@ -1,0 +1,218 @@
+"""Agents that work in the background, each in a session of its own. Above: `delegation.py`. Below: sessions.
+
+A task goes on when the turn and the run that gave it are over, as long as the process lives. Its end is posted to the
+inbox of the session that gave it, so the model is told at the next safe point, once. What a crash has cut off is taken
+up when that session runs again: a session knows its tasks from its log.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from windlass.core.error import SessionBusy, WindlassError
+from windlass.core.event import Entry, InboxResolved, SessionConfigured, SubagentFinished
+from windlass.core.fold import State, fold_events
+from windlass.core.inbox import resolution
+from windlass.core.ledger import budgeted
+from windlass.core.outcome import Outcome
+from windlass.core.plain import words_of
+from windlass.core.run import Run
+from windlass.core.store import events_of, wait_through
+from windlass.driver import leave_the_run, tell, within_a_run
+from windlass.outcome import retold
+from windlass.session import Session
+
+from .attached import DEPTH, depth_of
+from .job import Job, is_pending, jobs_of
+from .report import report
+
+if TYPE_CHECKING:
+    from windlass.agent import Agent
+
+logger = logging.getLogger("windlass")
+
+GO_ON = "Your work was interrupted. Go on where you were, and answer the task that you were given."
+"""What an agent is told whose process ended in good order before its task was done."""
+BUSY_SECONDS = 1.0
+"""How often somebody looks for whom another process works."""
+
+
+class Crew:
+    """The agents that work in the background for the sessions of one process."""
+
+    def __init__(self, agents: "Mapping[str, Agent[Any]]", most_at_once: int) -> None:
+        self.agents = agents
+        self._most_at_once = most_at_once
+        self._floors: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        """Room for so many at once, on each event loop."""
+        self._tasks: dict[tuple[int, str], asyncio.Task[None]] = {}
+        """What goes on, by store and session."""
+        self._above: dict[tuple[int, str], Run] = {}
+        """The last run of each session that has given tasks: its watchers are told what becomes of them."""
+
+    # -- for the tools -------------------------------------------------------------------------------------------------
+
+    def begin(self, run: Run, job: Job) -> "asyncio.Task[None]":
+        """Begin with a task, or go on with it; nothing, when that is being done."""
+        self._above[id(run.log.store), run.session_id] = run
+        key = (id(run.log.store), job.session_id)
+        task = self._tasks.get(key)
+        if task is None or task.done():
+            task = self._tasks[key] = asyncio.ensure_future(self._work(run, job))
+            task.add_done_callback(lambda _: self._tasks.pop(key, None))
+        return task
+
+    async def wait(self, run: Run, jobs: Sequence[Job], seconds: float) -> None:
+        """Until all of these are done, but no longer than this."""
+        going: set[asyncio.Future[None]] = {self.begin(run, job) for job in jobs if is_pending(run, job)}
+        timer = asyncio.ensure_future(run.clock.sleep(seconds))
+        try:
+            while going and not timer.done():
+                await asyncio.wait((*going, timer), return_when=asyncio.FIRST_COMPLETED)
+                going = {task for task in going if not task.done()}
+        finally:
+            timer.cancel()
+            await wait_through((timer,))
+
+    async def cancel(self, run: Run, job: Job) -> None:
+        """Stop a task, wherever it goes on."""
+        task = self._tasks.get((id(run.log.store), job.session_id))
+        if task is None:
+            await self._session(run, job).cancel()
+        else:
+            task.cancel()
+            await wait_through((task,))
+
+    async def status(self, run: Run, job: Job) -> tuple[str, str]:
+        """How a task stands, in a word, and what its agent has said."""
+        state = await _state(run, job)
+        going = (id(run.log.store), job.session_id) in self._tasks
+        past = [each for each in state.inputs.values() if each.ended is not None]
+        if state.interrupted or not past:
+            if not is_pending(run, job):
+                return "cancelled", ""
+            return ("waiting" if state.waiting else "running" if going else "interrupted"), ""
+        last = past[-1]
+        assert last.ended is not None  # noqa: S101 - as was just seen
+        outcome = retold(job.session_id, state.messages, last, last.ended)
+        return outcome.status, str(report(job.agent, outcome).content)
+
+    async def take(self, run: Run, job: Job, words: str) -> None:
+        """The model is being told of the end of a task: it is not told again."""
+        if is_pending(run, job):
+            run.mailbox.forget(job.post_id)
+            resolved = run.stamped(InboxResolved(job.item_id, words, run.clock.now()))
+            await run.emit(resolved, names=[job.post_id])
+
+    # -- for the extension ---------------------------------------------------------------------------------------------
+
+    async def tend(self, run: Run) -> None:
+        """Before each request: take up what a crash has cut off, and say which tasks are over."""
+        if run.path or run.state.reply is not None:
+            return
+        for job in jobs_of(run.state):
+            if is_pending(run, job):
+                if job.agent in self.agents:
+                    self.begin(run, job)
+            elif job.call_id in run.state.subagents:
+                status, words = await self.status(run, job)
+                await run.emit(run.stamped(SubagentFinished(job.call_id, job.agent, status, words[:500])))
+
+    @asynccontextmanager
+    async def lifespan(self, _agent: "Agent[Any]") -> AsyncGenerator[None]:
+        """In `async with agent`, nothing goes on when the block is left. Without it, tasks outlive the runs."""
+        for_one_run = within_a_run()
+        try:
+            yield
+        finally:
+            if not for_one_run:
+                here = asyncio.get_running_loop()
+                going = [task for task in self._tasks.values() if task.get_loop() is here]
+                for task in going:
+                    task.cancel()
+                await wait_through(going)
+
+    # -- one task ------------------------------------------------------------------------------------------------------
+
+    async def _work(self, run: Run, job: Job) -> None:
+        """Do a task, and tell its end to the session that gave it."""
+        leave_the_run()
+        try:
+            outcome = await self._outcome(run, job)
+            words = str(report(job.agent, outcome).content)
+        except Exception as error:  # whoever gave the task has to be told
+            logger.warning("agent %s of session %s failed", job.handle, run.session_id, exc_info=error)
+            words = f"{job.agent} failed ({words_of(error)})."
+        post = resolution(job.item_id, words, run.clock.now())
+        try:
+            if await run.log.store.post(run.session_id, post):
+                tell((id(run.log.store), run.session_id), post)
+        except WindlassError as error:  # it will be told when that session runs again
+            logger.warning("the end of agent %s cannot be posted: %s", job.handle, error)
+
+    async def _outcome(self, run: Run, job: Job) -> Outcome[Any]:
+        session = self._session(run, job)
+        while True:
+            try:
+                async with self._floor():
+                    outcome = await self._run(session, run, job)
+            except SessionBusy:  # another process works on it
+                await run.clock.sleep(BUSY_SECONDS)
+                continue
+            if outcome.status != "waiting":
+                return outcome
+            async for outcome in session.attend():
+                if outcome.status != "waiting":
+                    return outcome
+
+    async def _run(self, session: "Session[Any]", run: Run, job: Job) -> Outcome[Any]:
+        """Begin with the task, go on with it, or hear its end again."""
+        state = await _state(run, job)
+        if not state.configured:
+            note = SessionConfigured({DEPTH: depth_of(run) + 1, "given_by": run.session_id})
+            await session._note(note, begin=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - about itself
+        name, *later = [*state.inputs] or [job.handle]
+        last = later[-1] if later else name
+        past = state.inputs.get(last)
+        if past is not None and past.ended is not None and past.ended.status == "cancelled":
+            return await session.run(GO_ON, input_id=f"{name}.{len(later) + 1}")
+        return await session.run(job.task, input_id=last)
+
+    def _session(self, run: Run, job: Job) -> "Session[Any]":
+        """The session of a task: its agent has what it was not given itself from whoever gave the task."""
+        agent = self.agents[job.agent]
+        model = agent.model
+        for ledger in run.ledgers:
+            model = model if ledger is agent.ledger else budgeted(model, ledger)
+        inherited = agent.replace(
+            model=model,
+            permission=agent.permission or run.gate,
+            deps=run.deps if agent.deps is None else agent.deps,
+            interactive=agent.interactive and run.interactive,
+            watchers=[*agent.watchers, self._telling(run, job)],
+        )
+        return Session(inherited, job.session_id, run.log.store)
+
+    def _telling(self, run: Run, job: Job) -> Any:
+        """Shows what happens in the session of a task to whoever watches the session that gave it."""
+        key = (id(run.log.store), run.session_id)
+
+        async def show_above(entry: Entry) -> None:
+            above, event = self._above[key], entry.event
+            path = f"{job.handle}/{event.path}" if event.path else job.handle
+            above.show(msgspec.structs.replace(event, path=path, run_id=f"{above.run_id}/{job.handle}"))
+
+        return show_above
+
+    def _floor(self) -> asyncio.Semaphore:
+        return self._floors.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._most_at_once))
+
+
+async def _state(run: Run, job: Job) -> State:
+    events, _ = await events_of(run.log.store, job.session_id)
+    return fold_events(events)

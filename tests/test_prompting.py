@@ -1,0 +1,85 @@
+"""From what a person typed to what the model is told, in a session."""
+
+import pytest
+
+from windlass.agent import Agent
+from windlass.context.directives import Hook, HookContext, HookFailed, Mentions, Rewrite, ShortCircuit
+from windlass.context.skills import Skill, Skills
+from windlass.core.event import HookInvoked, MessageAdded, ModelRequested, SkillLoaded
+from windlass.testing import ScriptedModel
+
+BRIEF = Skill(name="brief", description="How to brief.", body="Be brief.")
+
+
+async def test_hooks_skills_and_files_reach_the_model_in_order_and_what_was_typed_is_kept(tmp_path):
+    (tmp_path / "log.txt").write_text("calm", encoding="utf-8")
+    model = ScriptedModel("Aye.")
+    agent = Agent(
+        model,
+        skills=Skills([BRIEF]),
+        hooks=[Hook("loud", lambda context: Rewrite(context.text.replace("read", "READ")))],
+        mentions=Mentions(tmp_path),
+        store=f"sqlite:{tmp_path / 'sessions.db'}",
+    )
+    stream = agent.session("ship").stream("/loud\n/brief now\nread @log.txt and @missing")
+    kinds = (HookInvoked, SkillLoaded, MessageAdded, ModelRequested)
+    events = [event async for event in stream if isinstance(event, kinds)]
+    assert {type(event) for event in events} == set(kinds)
+    skill, message = model.requests[0].messages
+    assert (skill.origin, skill.text) == ("skill", "Be brief.\n\nArguments:\nnow")
+    assert message.text.startswith("[/loud]\n[/brief] now\nREAD @log.txt and @missing\n\n[Files")
+    assert "--- @log.txt ---\ncalm\n" in message.text
+    await agent.store.aclose()
+
+    async with Agent("demo", store=f"sqlite:{tmp_path / 'sessions.db'}") as later:
+        kept = (await later.session("ship").messages())[1]
+    assert kept.original_text == "/loud\n/brief now\nread @log.txt and @missing"
+    assert kept.metadata == {"not_attached": ["@missing is not attached: there is no such file"]}
+
+
+async def test_a_hook_that_answers_keeps_the_model_out_of_it_and_the_next_run_goes_on():
+    model = ScriptedModel("Two messages were before this.")
+    session = Agent(model, hooks=[Hook("ping", lambda _: ShortCircuit("pong"))]).session()
+    outcome = await session.run("/ping")
+    assert (outcome.status, outcome.text, model.requests) == ("done", "pong", [])
+    assert [(each.role, each.text, each.origin) for each in await session.messages()] == [
+        ("user", "[/ping]", ""), ("assistant", "pong", "hook"),
+    ]  # fmt: skip
+    await session.run("What was before this?")
+    assert [each.text for each in model.requests[0].messages] == ["[/ping]", "pong", "What was before this?"]
+
+
+async def test_a_hook_can_do_with_the_session_what_a_caller_can():
+    async def calm(context: HookContext) -> None:
+        await context.controls.configure(instructions="Speak calmly.")
+        await context.controls.rename("Calm")
+        await context.controls.steer("And slowly.")
+
+    model = ScriptedModel("Aye.")
+    session = Agent(model, instructions="Speak.", hooks=[Hook("calm", calm)]).session()
+    await session.run("/calm please")
+    assert model.requests[0].instructions == "Speak calmly."
+    assert "And slowly." in [each.text for each in model.requests[0].messages]
+    info = await session.info()
+    assert info is not None
+    assert info.title == "Calm"
+
+
+async def test_a_hook_that_fails_leaves_nothing_behind():
+    def fail(context: HookContext) -> None:
+        raise OSError("no wind")
+
+    model = ScriptedModel("Aye.")
+    session = Agent(model, hooks=[Hook("sail", fail)]).session()
+    with pytest.raises(HookFailed, match="/sail failed, and the message was not sent: OSError: no wind"):
+        await session.run("/sail")
+    assert await session.info() is None
+    assert (await session.run("Without it.")).text == "Aye."
+
+
+async def test_a_prompt_that_was_answered_before_calls_no_hook_again():
+    called: list[HookContext] = []
+    session = Agent(ScriptedModel("Aye."), hooks=[Hook("note", called.append)]).session()
+    first = await session.run("/note", input_id="one")
+    again = await session.run("/note", input_id="one")
+    assert (first.text, again.text, len(called)) == ("Aye.", "Aye.", 1)

@@ -1,0 +1,52 @@
+"""What type checkers make of directives, and of agents that are classes. Checked, strictly, and never run."""
+
+from collections.abc import Sequence
+from typing import Any, assert_type
+
+from windlass import Agent, Message, Session, Tool, assistant, tool
+from windlass.class_agent import agent_of, tools_of
+from windlass.context.directives import Controls, Hook, HookContext, Mentions, Rewrite, ShortCircuit
+from windlass.toolkits.tasks import Task, tasks_of
+from windlass.toolkits.todo import Todo, todos_of
+
+
+def shout(context: HookContext) -> Rewrite:
+    assert_type(context.controls, Controls)
+    return Rewrite(context.text.upper())
+
+
+async def ping(context: HookContext) -> ShortCircuit | None:
+    assert_type(await context.controls.messages(), Sequence[Message])
+    return ShortCircuit(assistant("pong")) if context.arguments else None
+
+
+async def nothing(context: HookContext) -> None:
+    await context.controls.configure(role=context.arguments)
+
+
+def hooks_fit_an_agent() -> Agent[Any]:
+    hooks = [Hook("shout", shout), Hook("ping", ping, "Is anybody there?"), Hook("nothing", nothing)]
+    hooks.append(Hook("lambda", lambda context: Rewrite(context.arguments)))
+    return Agent("demo", hooks=hooks, mentions=Mentions(".", blocked=["*.bak"]))
+
+
+def a_session_is_what_a_hook_controls(session: Session[str]) -> Controls:
+    return session
+
+
+class Harbour:
+    """You look after a harbour."""
+
+    @tool
+    def berths(self) -> list[int]:
+        """Which are free."""
+        return [4]
+
+
+async def classes_become_agents(session: Session) -> None:
+    assert_type(tools_of(Harbour()), list[Tool[..., Any]])
+    assert_type(agent_of(Harbour(), "demo", name="desk"), Agent[Any])
+    assert_type(Harbour().berths(), list[int])
+    assert_type(tasks_of(await session.kept("tasks")), list[Task])
+    assert_type(todos_of(await session.kept("todos")), list[Todo])
+    assert_type(await session.tasks(), list[Task])
