@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sys
 import time
+from typing import Any
 from unittest import mock
 
 from windlass.cli import drive
@@ -11,7 +12,8 @@ from windlass.cli.main import main
 from windlass.core.error import ProviderDown
 from windlass.core.event import ReplyFinished, TextDelta, ToolCallDelta
 from windlass.core.message import Text, assistant
-from windlass.core.tool import tool
+from windlass.core.tool import ToolContext, tool
+from windlass.interaction import Choice, Confirm, Option, Table
 from windlass.models import register
 from windlass.toolkits.basics import basics
 
@@ -60,7 +62,21 @@ async def block() -> str:
     return "never"
 
 
-ODD = [wait, insist, fail, deaf, sleep, block]
+@tool(asks_first=True)
+async def book(context: ToolContext[Any]) -> str:
+    """Ask before anything is done."""
+    await context.display.push(Table(["berth", "free"], [["north", True], ["south", HOSTILE]]))
+    berth = await context.ask(Choice(f"Which berth?{HOSTILE}", ["north", Option("south", "South", "sunny")]))
+    return f"{berth}, {await context.ask(Confirm('Really?', yes='Of course'))}"
+
+
+@tool
+async def remark(context: ToolContext[Any]) -> str:
+    """Ask when it is too late to begin again."""
+    return await context.ask("Anything else?")
+
+
+ODD = [wait, insist, fail, deaf, sleep, block, book, remark]
 
 
 class Model:

@@ -127,3 +127,21 @@ def test_a_run_in_another_process_is_reached(shell):
     assert process.returncode == 1
     assert "the run was cancelled; what was finished is kept" in errors.decode()
     assert '"status":"cancelled"' in shell.run("sessions", "show", "s", "--json").stdout
+
+
+def test_what_is_asked_is_shown_with_the_rules_that_a_yes_would_make(windlass, asked, tmp_path):
+    result = windlass("questions", "s")
+    assert (result.exit_code, result.stderr) == (0, "")
+    first, session, forever = result.stdout.splitlines()
+    assert first.startswith(f"{asked}  permission: May 'write_text' be called on ")
+    assert session == "| a yes for session would mean: allow('write_text', action='write')"
+    assert forever.endswith(f"target='{tmp_path}/hello.txt')")
+    assert json.loads(windlass("questions", "s", "--json").stdout)["slot_id"] == asked
+
+
+def test_a_question_can_be_declined_with_a_reason(windlass, asked, tmp_path):
+    done = windlass("answer", "s", "--reject", "not today", "--json")
+    assert json.loads(done.stdout) == {"session_id": "s", "ask_id": asked, "rejected": "not today"}
+    assert windlass("questions", "s").stderr == "nobody has to answer anything in session s\n"
+    assert "tool write_text denied: not today" in windlass("resume", "s").stderr
+    assert not (tmp_path / "hello.txt").exists()

@@ -41,7 +41,7 @@ def test_the_first_difference_is_shown_and_the_exit_code_tells(windlass):
     assert result.exit_code == 1
     first, *diff = result.stdout.splitlines()
     assert first == (
-        "session s does something else at entry 3: the request of turn 1 is another one: the instructions or tools"
+        "session s does something else at entry 3: the request of turn 1 is another one: the tools"
     )
     assert diff[:2] == ["--- recorded", "+++ now"]
     assert diff[-1] == "+tool calculate is not offered"

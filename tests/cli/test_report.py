@@ -12,6 +12,8 @@ from windlass.core.event import (
     MessageAdded,
     ReplyDiscarded,
     RetryScheduled,
+    SlotOpened,
+    SlotUpdated,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -92,3 +94,11 @@ def test_a_long_line_is_cut_and_says_so(shown):
     _, line = shown(ToolFinished("c", "look", result))
     assert line.endswith("x…\n")
     assert len(line) == 1001
+
+
+def test_what_tools_show_is_told_beside_the_answer_whichever_agent_shows_it(shown):
+    opened = SlotOpened("slot", "progress", {"label": "copying", "done": 1, "total": 2}, path="child")
+    updated = SlotUpdated("slot", {"label": "copying\x1b[2J", "done": 2, "total": 2})
+    out, err = shown(opened, updated)
+    assert out == ""
+    assert err == "| copying: 1 of 2 (50%)\n| copying␛[2J: 2 of 2 (100%)\n"

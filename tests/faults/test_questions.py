@@ -24,4 +24,4 @@ def in_turn(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[Question
 
 @pytest.mark.parametrize("kind", ["sqlite", "file"])
 def test_a_tool_that_asks_first_survives_kills_of_whoever_asks_and_whoever_answers(search, places, kind):
-    search(f"{kind}, kills of who asks and who answers", in_turn(places(kind), kind), 30, long_count=600)
+    search(f"{kind}, kills of who asks and who answers", in_turn(places(kind), kind), 15, long_count=600)

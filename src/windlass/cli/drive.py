@@ -14,18 +14,21 @@ from msgspec import Struct
 
 from windlass.agent import Agent
 from windlass.core.error import WindlassError
-from windlass.core.event import Event, QuestionAsked
+from windlass.core.event import Event, QuestionAsked, RunResumed
 from windlass.core.fold import fold
 from windlass.core.outcome import Outcome
-from windlass.core.permission import Gate, Grants, Permissions, allow_all, later
+from windlass.core.permission import Gate, Permissions, allow_all, later
+from windlass.interaction.grant_file import GrantFile
 from windlass.override import Overrides
 from windlass.session import Session
 from windlass.toolkits.basics import basics
 
 from .ask import TerminalQuestion
 from .choice import Choice, chosen
-from .home import how_to_answer, kept_grants, no_session, store_spec
+from .home import grants_file, how_to_answer, no_session, store_spec
 from .interrupt import Interrupts
+from .keyboard import Keyboard
+from .prompt import Attended, Unattended
 from .report import JsonReport, TextReport
 from .screen import OutputFailed, Screen, can_ask, one_line, report_error, warn
 
@@ -79,7 +82,8 @@ async def _perform(order: Order) -> int:
 async def _attended(order: Order, screen: Screen, interrupts: Interrupts) -> int:
     """Do it, with somebody who listens to signals."""
     report = JsonReport(screen) if order.as_json else TextReport(screen)
-    question = TerminalQuestion(screen) if can_ask() else None
+    keyboard = Keyboard()
+    question = TerminalQuestion(screen, keyboard) if can_ask() else None
     choice, store = order.choice or chosen(order.model), store_spec(order.store)
     heading = f"model {choice.model}: {choice.why}" if order.prompt is not None and choice.why else ""
 
@@ -89,29 +93,51 @@ async def _attended(order: Order, screen: Screen, interrupts: Interrupts) -> int
             screen.note(heading)
             heading = ""
         report(event)
-        if question is not None and isinstance(event, QuestionAsked):
+        slots(event)
+        if question is not None and _may_be_put(event):
             question.all_shown()
 
+    patience = 0.0 if question is None else float("inf")  # a person may take their time
     gate = _gate(question, order)
-    agent = interrupts.covering(Agent(choice.model, tools=basics(), store=store, permission=gate))
+    agent = interrupts.covering(
+        Agent(choice.model, tools=basics(), store=store, permission=gate, patience_seconds=patience)
+    )
     async with agent:
         session = agent.session(order.session_id)
+        slots = _slots(session, screen, order, keyboard if question is not None else None)
         code = 0
         for begin in await _begins(session, order):
             outcome = None if interrupts.came else await _follow(session, begin, show, interrupts)
             code = code or _concluded(outcome, interrupts)
             if interrupts.came:
                 break
+        slots.leave()
         if not store.startswith("memory:"):
             screen.note(f"session {session.session_id}; go on with: {_next_command(order, session.session_id)}")
         return code
+
+
+def _may_be_put(event: Event) -> bool:
+    """Whether a question about permission may be asked now: it has just come, or an earlier run has left it."""
+    return isinstance(event, RunResumed) or (isinstance(event, QuestionAsked) and event.about == "permission")
+
+
+def _slots(session: Session, screen: Screen, order: Order, keyboard: Keyboard | None) -> Attended | Unattended:
+    """Whoever answers what tools ask."""
+    if keyboard is not None:
+        return Attended(session.display, keyboard, screen)
+
+    def tell(question: QuestionAsked) -> None:
+        screen.note(f"a question is open: {one_line(question.text)}; {how_to_answer(session.session_id, question)}")
+
+    return Unattended(session.display, tell if order.later else None)
 
 
 def _gate(question: TerminalQuestion | None, order: Order) -> Gate:
     if order.yes:
         warn("--yes: whatever the model asks for is done without a question")
         return allow_all
-    return Permissions(handler=question or (later if order.later else None), grants=Grants(kept_grants()))
+    return Permissions(handler=question or (later if order.later else None), grants=GrantFile(grants_file()))
 
 
 async def _begins(session: Session, order: Order) -> list[Begin]:

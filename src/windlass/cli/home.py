@@ -3,7 +3,7 @@
 All of it lies in one folder, `~/.windlass` or what WINDLASS_HOME names, which its owner alone can read.
 """
 
-# ruff: noqa: PTH100, PTH103, PTH111, PTH118, PTH120, PTH123 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH100, PTH111, PTH118 - pathlib would cost every start milliseconds
 import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -14,7 +14,6 @@ from windlass.core.error import SessionNotFound
 
 if TYPE_CHECKING:
     from windlass.core.event import QuestionAsked
-    from windlass.core.permission import Grant
     from windlass.core.store import Store
     from windlass.session import Session
 
@@ -77,7 +76,7 @@ def how_to_answer(session_id: str, question: "QuestionAsked") -> str:
     """What to type."""
     import shlex
 
-    choices = "yes|no" if question.about == "permission" else "retry|skip|TEXT"
+    choices = {"permission": "yes|no", "settlement": "retry|skip|TEXT"}.get(question.about, "VALUE")
     return f"answer it with: windlass answer {shlex.quote(session_id)} {question.ask_id} {choices}"
 
 
@@ -85,40 +84,5 @@ def how_to_answer(session_id: str, question: "QuestionAsked") -> str:
 
 
 def grants_file() -> str:
-    """Where they are kept: a line of JSON for each. Deleting its line takes one back."""
+    """Where a `GrantFile` keeps them: a line of JSON for each. Deleting its line takes one back."""
     return home_file("grants.jsonl")
-
-
-def kept_grants() -> "list[Grant]":
-    """Those that were given before. A line that cannot be understood grants nothing."""
-    import msgspec
-
-    from windlass.core.permission import Grant
-
-    from .screen import warn
-
-    try:
-        with open(grants_file(), "rb") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return []
-    grants: list[Grant] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            grants.append(msgspec.json.decode(line, type=Grant))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            warn(f"line {number} of {grants_file()!r} cannot be understood and grants nothing: delete it")
-    return [grant for grant in grants if grant.scope == "forever"]
-
-
-def keep_grant(grant: "Grant") -> None:
-    """Add one to the file, in one write, so that several processes cannot mix their lines."""
-    import msgspec
-
-    path = grants_file()
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.write(descriptor, msgspec.json.encode(grant) + b"\n")
-    finally:
-        os.close(descriptor)

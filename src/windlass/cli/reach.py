@@ -1,4 +1,4 @@
-"""`windlass answer`, `inbox`, `resolve`, `steer` and `cancel`: what reaches a session wherever it is driven.
+"""`windlass questions`, `answer`, `inbox`, `resolve`, `steer`, `cancel`: what reaches a session wherever it is driven.
 
 Above: `main.py`. Below: sessions. What is posted is kept when the command ends. A run in another process finds it
 within a second; where nobody drives the session, it waits for the next run, or for `windlass resume`.
@@ -16,7 +16,10 @@ from .screen import Screen, json_line, one_line
 from .sessions_show import inbox_row
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from windlass.core.event import QuestionAsked
+    from windlass.interaction.view import SlotView
     from windlass.session import Session
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write what was done as a line of JSON.")
@@ -24,24 +27,29 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Write what w
 
 @click.command()
 @click.argument("session_id", metavar="SESSION")
-@click.argument("words", metavar="[ASK_ID] yes|no|TEXT", nargs=-1, required=True)
+@click.argument("words", metavar="[ASK_ID] yes|no|TEXT|JSON", nargs=-1)
+@click.option("--reject", metavar="REASON", help="Do not answer it, and say why.")
 @json_option
 @store_option
-def answer(session_id: str, words: tuple[str, ...], *, as_json: bool, store: str | None) -> None:
+def answer(session_id: str, words: tuple[str, ...], *, reject: str | None, as_json: bool, store: str | None) -> None:
     """Answer a question of SESSION; which one need only be said when several are open.
 
     Whether calls may be made is answered with yes or no, for all the calls that it is about. What became of a call that
-    a crash cut off is answered with retry, skip, or in words. `windlass sessions show SESSION` shows the questions.
+    a crash cut off is answered with retry, skip, or in words. What a tool asks is answered with what it wants: yes or
+    no, one of the options, a text, or JSON for the fields of a form. `windlass questions SESSION` shows what is asked.
     """
-    *before, said = words or ("",)
+    given = words if reject is None else (*words, reject)
+    if not given:
+        raise click.UsageError(f"missing argument: say what the answer is; windlass questions {session_id} shows them")
+    *before, said = given
     if len(before) > 1:
         raise click.UsageError("an answer is one argument; put it in quotes")
 
     async def give(session: "Session") -> dict[str, Any]:
         question = _chosen(session_id, await session.questions(), before[0] if before else None)
-        if not await session.answer(question.ask_id, _meant(question, said)):
+        if not await _settle(session, question, said, rejected=reject is not None):
             raise UsageError(f"question {question.ask_id!r} has been answered before, and the first answer counts")
-        return {"session_id": session_id, "ask_id": question.ask_id, "answer": said}
+        return {"session_id": session_id, "ask_id": question.ask_id, "answer" if reject is None else "rejected": said}
 
     done = use_session(store, session_id, give)
     resume = f"windlass resume {shlex.quote(session_id)}"
@@ -61,14 +69,65 @@ def _chosen(session_id: str, questions: "list[QuestionAsked]", ask_id: str | Non
     raise UsageError(f"session {session_id!r} has no open question {ask_id!r}: open are {known}")
 
 
-def _meant(question: "QuestionAsked", text: str) -> bool | str:
+async def _settle(session: "Session", question: "QuestionAsked", said: str, *, rejected: bool) -> bool:
+    if rejected:
+        return await session.display.reject(question.ask_id, said)
+    return await session.answer(question.ask_id, _meant(question, said))
+
+
+def _meant(question: "QuestionAsked", text: str) -> Any:
     """What the words mean as an answer to this question."""
+    from windlass.core.schema import Invalid
+
+    from .meaning import YES_NO, meant
+
     if question.about != "permission":
-        return text
-    meant = {"yes": True, "y": True, "no": False, "n": False}.get(text.strip().lower())
-    if meant is None:
+        try:
+            return meant(text, question.output)
+        except Invalid as problem:
+            raise UsageError(f"{text!r} does not answer {question.text!r}: {problem}") from None
+    verdict = YES_NO.get(text.strip().lower())
+    if verdict is None:
         raise UsageError(f"{text!r} does not say whether the calls may be made: answer yes or no")
-    return meant
+    return verdict
+
+
+@click.command()
+@click.argument("session_id", metavar="SESSION")
+@click.option("--json", "as_json", is_flag=True, help="Write each question as a line of JSON.")
+@store_option
+def questions(session_id: str, *, as_json: bool, store: str | None) -> None:
+    """Show what SESSION waits for people to answer: what tools ask, and which calls they may make."""
+    import msgspec
+
+    async def waiting(session: "Session") -> "list[SlotView]":
+        return [each for each in await session.display.slots() if each.waits]
+
+    screen = Screen()
+    found = use_session(store, session_id, waiting)
+    for each in found:
+        screen.say((json_line(msgspec.json.encode(each)) if as_json else _described(each)) + "\n")
+    if not found and not as_json:
+        screen.note(one_line(f"nobody has to answer anything in session {session_id}"))
+
+
+def _described(view: "SlotView") -> str:
+    """A question, what a screen would show with it, and what may be answered."""
+    from windlass.core.plain import to_text
+
+    from .slot_text import slot_text
+
+    head = f"{view.slot_id}  {view.renderer}: {one_line(view.text)}"
+    if view.renderer == "permission":
+        calls = [f"{_rule(scope, call)}" for call in view.input["calls"] for scope in ("session", "forever")]
+        return "\n".join([head, *calls])
+    wanted = "" if view.output is None else f"\n| answer: {one_line(to_text(view.output), 1000)}"
+    shown = "" if view.renderer in {"line", "confirm", "settlement"} else f"\n{slot_text(view.renderer, view.input)}"
+    return f"{head}{shown}{wanted}"
+
+
+def _rule(scope: str, call: "Mapping[str, Any]") -> str:
+    return one_line(f"| a yes for {scope} would mean: {call['rules'][scope]}", 1000)
 
 
 @click.command()

@@ -77,16 +77,18 @@ def _agent(screen: Screen, model: str | None, store: str | None, *, as_json: boo
     """The agent of `windlass run`, whose live part is shown as it happens."""
     from windlass.agent import Agent
     from windlass.core.event import Entry, QuestionAsked
-    from windlass.core.permission import Grants, Permissions
+    from windlass.core.permission import Permissions
+    from windlass.interaction.grant_file import GrantFile
     from windlass.toolkits.basics import basics
 
     from .ask import TerminalQuestion
     from .choice import chosen
-    from .home import kept_grants, store_spec
+    from .home import grants_file, store_spec
+    from .keyboard import Keyboard
     from .report import TextReport
     from .screen import can_ask
 
-    question = TerminalQuestion(screen) if can_ask() else None
+    question = TerminalQuestion(screen, Keyboard()) if can_ask() else None
     report = TextReport(screen)
 
     async def show(entry: Entry) -> None:
@@ -98,7 +100,8 @@ def _agent(screen: Screen, model: str | None, store: str | None, *, as_json: boo
         chosen(model).model,
         tools=basics(),
         store=store_spec(store),
-        permission=Permissions(handler=question, grants=Grants(kept_grants())),
+        permission=Permissions(handler=question, grants=GrantFile(grants_file())),
+        interactive=False,  # what tools ask is no part of a comparison
         watchers=() if as_json else (show,),
     )
 

@@ -16,6 +16,8 @@ from windlass.core.event import (
     MessageAdded,
     ReplyDiscarded,
     RetryScheduled,
+    SlotOpened,
+    SlotUpdated,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -23,6 +25,7 @@ from windlass.core.event import (
 from windlass.core.message import Message, ToolResult
 
 from .screen import Screen, json_line, line_width, one_line
+from .slot_text import slot_text
 
 LONGEST: Final = 1000
 """Characters of a line about a call, where it need not fit a terminal."""
@@ -34,10 +37,13 @@ class TextReport:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._arguments: dict[str, str] = {}
+        self._renderers: dict[str, str] = {}
         self._streamed = False
         """Whether words of the current reply have been shown."""
 
     def __call__(self, event: Event) -> None:
+        if isinstance(event, (SlotOpened, SlotUpdated)):  # by whichever agent: it is for the person here
+            self._slot(event)
         if event.path:
             return  # what agents below this one say is theirs to report
         match event:
@@ -61,6 +67,11 @@ class TextReport:
             self._screen.say(message.text)
         self._break_off()
         self._arguments = {call.call_id: call.arguments for call in message.tool_calls}
+
+    def _slot(self, event: SlotOpened | SlotUpdated) -> None:
+        if isinstance(event, SlotOpened):
+            self._renderers[event.slot_id] = event.renderer
+        self._screen.note(slot_text(self._renderers.get(event.slot_id, ""), event.input))
 
     def _break_off(self) -> None:
         self._screen.end_line()

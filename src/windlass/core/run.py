@@ -109,7 +109,7 @@ _NO_LIMITS = Limits()
 _OF_THE_AGENT = (
     *("_settings", "accept", "agent_name", "compaction", "deps", "gate", "guardrails", "info", "instructions"),
     *("interactive", "ledgers", "limits", "model", "output_spec", "patience_seconds", "reminders", "scrub"),
-    *("settings", "shape", "stop", "toolbox", "upkeep", "wrap_tool"),
+    *("scrub_error", "settings", "shape", "stop", "toolbox", "upkeep", "wrap_tool"),
 )
 """What a run has from its agent: the rest belongs to the session, or to what has happened in it."""
 

@@ -1,0 +1,157 @@
+"""What was allowed for ever, in a file: shared by processes, replaced as a whole, and never overwritten in part."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from windlass import ConfigError, Grants, Permissions, StoreError
+from windlass.core.permission import Grant, PermissionRequest
+from windlass.interaction import GrantFile
+
+FOR_EVER = Grant("forever", True, "shell", "run", "ls", "", "because")
+HERE = Grant("session", True, "shell", "run", "", "s1")
+REQUEST = PermissionRequest("c", "shell", "run", "ls", {}, "hash", required=True, session_id="s1")
+
+WRITER = """
+import sys
+from windlass.core.permission import Grant
+from windlass.interaction import GrantFile
+path, name, count = sys.argv[1:]
+grants = GrantFile(path)
+for number in range(int(count)):
+    grants.remember(Grant("forever", True, "shell", "run", f"{name}-{number}"))
+grants.revoke(Grant("forever", True, "shell", "run", f"{name}-0").grant_id)
+"""
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "below" / "grants.jsonl"
+
+
+def test_nothing_is_made_before_there_is_something_to_keep(path):
+    grants = GrantFile(path)
+    assert list(grants) == []
+    grants.remember(HERE)
+    assert list(grants) == [HERE]
+    assert not path.parent.exists()
+    assert repr(grants) == f"GrantFile({str(path)!r})"
+
+
+def test_what_holds_for_ever_is_in_the_file_for_its_owner_alone(path):
+    GrantFile(path).remember(FOR_EVER)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o077 == 0
+    assert msgspec.json.decode(path.read_bytes(), type=Grant) == FOR_EVER
+    assert list(GrantFile(path)) == [FOR_EVER]
+    assert [each.name for each in path.parent.iterdir()] == ["grants.jsonl"]
+
+
+def test_another_one_sees_what_was_remembered_and_taken_back(path):
+    one, other = GrantFile(path), GrantFile(path)
+    one.remember(FOR_EVER)
+    assert other.find(REQUEST) == FOR_EVER
+    assert other.revoke(FOR_EVER.grant_id)
+    assert not other.revoke(FOR_EVER.grant_id)
+    assert one.find(REQUEST) is None
+    assert path.read_bytes() == b""
+
+
+def test_a_later_verdict_replaces_the_earlier_one(path):
+    grants = GrantFile(path)
+    grants.remember(FOR_EVER)
+    no = msgspec.structs.replace(FOR_EVER, allow=False)
+    grants.remember(no)
+    assert list(GrantFile(path)) == [no]
+
+
+def test_an_old_log_does_not_bring_back_what_the_file_has_not(path):
+    grants = GrantFile(path)
+    grants.restore(FOR_EVER)
+    grants.restore(HERE)
+    assert list(grants) == [HERE]
+    grants.remember(FOR_EVER)
+    grants.forget(FOR_EVER.grant_id)
+    grants.forget(HERE.grant_id)
+    assert list(grants) == []
+
+
+def test_a_gate_takes_a_file(path):
+    GrantFile(path).remember(FOR_EVER)
+    assert Permissions(grants=GrantFile(path)).explain(REQUEST).grant == FOR_EVER
+    assert isinstance(GrantFile(path), Grants)
+
+
+@pytest.mark.parametrize("damage", [b"not json\n", b'{"scope":"forever"}\n', b"\xff\n", b"[" * 5000 + b"\n"])
+def test_a_damaged_file_is_said_to_be_so_and_left_as_it_is(path, damage):
+    grants = GrantFile(path)
+    grants.remember(FOR_EVER)
+    broken = path.read_bytes() + damage
+    path.write_bytes(broken)
+    for use in (lambda: grants.find(REQUEST), lambda: grants.remember(FOR_EVER), lambda: GrantFile(path)):
+        with pytest.raises(StoreError, match=r"line 2 of the grants in .* cannot be understood"):
+            use()
+    assert path.read_bytes() == broken
+
+
+def test_lines_that_are_empty_or_not_for_ever_grant_nothing(path):
+    path.parent.mkdir()
+    path.write_bytes(b"\n" + msgspec.json.encode(HERE) + b"\n" + msgspec.json.encode(FOR_EVER))
+    assert list(GrantFile(path)) == [FOR_EVER]
+
+
+def test_a_file_that_others_can_change_is_refused(path):
+    GrantFile(path).remember(FOR_EVER)
+    path.chmod(0o622)
+    with pytest.raises(StoreError, match=r"can be changed by others \(mode 0622\)"):
+        GrantFile(path)
+
+
+def test_a_disk_that_fails_is_told_and_leaves_the_old_file(path, monkeypatch):
+    grants = GrantFile(path)
+    grants.remember(FOR_EVER)
+    before = path.read_bytes()
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="cannot be written: No space left on device"):
+        grants.remember(msgspec.structs.replace(FOR_EVER, target="pwd"))
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == ["grants.jsonl"]
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StoreError, match="cannot be read"):
+        list(grants)
+
+
+def test_several_processes_lose_nothing_of_each_other(path):
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name, "12"]) for name in ("one", "two", "three")
+    ]
+    assert [each.wait(30) for each in writers] == [0, 0, 0]
+    targets = {each.target for each in GrantFile(path)}
+    assert targets == {f"{name}-{number}" for name in ("one", "two", "three") for number in range(1, 12)}
+
+
+def test_a_system_without_locks_of_folders_is_used_without(path, monkeypatch):
+    monkeypatch.setattr("windlass.interaction.grant_file._IS_POSIX", False)
+    GrantFile(path).remember(FOR_EVER)
+    assert list(GrantFile(path)) == [FOR_EVER]
+
+
+def test_a_path_in_the_home_folder_may_be_written_with_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    GrantFile("~/grants.jsonl").remember(FOR_EVER)
+    assert (tmp_path / "grants.jsonl").exists()
+
+
+@pytest.mark.parametrize("given", [5, None, ""])
+def test_what_is_no_path_is_refused(given):
+    with pytest.raises(ConfigError, match="give the path of a file"):
+        GrantFile(given)
