@@ -7,19 +7,19 @@ the reason why there are none. A new name without a place fails.
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
 
 import windlass
 import windlass.testing
+from tests.bad_input_of_parts import AGENT_ROWS, PARTS_TABLE, SESSION_ROWS, Bad, Never, bad
 from windlass import (
     Accepted,
     Again,
     Agent,
     Audio,
-    ConfigError,
     Document,
     Entry,
     Grants,
@@ -98,25 +98,6 @@ from windlass.testing import (
 )
 
 # mypy: ignore-errors
-
-
-class Bad(NamedTuple):
-    """A call that cannot work."""
-
-    call: Callable[[], Any]
-    says: tuple[str, ...]
-    """What its error must say: what was wrong, and what to do."""
-    error: type[WindlassError] = ConfigError
-
-
-class Never(NamedTuple):
-    """The reason why a name cannot be given bad input."""
-
-    reason: str
-
-
-def bad(call: Callable[[], Any], *says: str, error: type[WindlassError] = ConfigError) -> Bad:
-    return Bad(call, says, error)
 
 
 @tool
@@ -666,6 +647,11 @@ TESTING_TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: check_store(nothing, restored="x"), "restored='x'", "function"),
     ],
 }
+
+
+TABLE |= PARTS_TABLE
+TABLE["Agent"] = [*TABLE["Agent"], *AGENT_ROWS]
+TABLE["Session"] = [*TABLE["Session"], *SESSION_ROWS]
 
 
 @pytest.mark.parametrize(

@@ -326,7 +326,7 @@ async def test_a_newcomer_sees_what_there_is_and_then_every_change():
 
 async def test_a_subscriber_sees_what_is_settled_while_nobody_drives(monkeypatch):
     monkeypatch.setattr("windlass.display.LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("windlass.session.WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("windlass.keeping.WATCH_SECONDS", 0.01)
     store = MemoryStore()
     session = session_of(calls(call("show", text="hello"), call("confirm", question="Really?")), store=store)
     await session.run("Go.")

@@ -462,7 +462,7 @@ async def test_a_session_whose_log_lost_an_entry_can_be_gone_on_with(tmp_path):
 
 
 async def test_a_run_that_is_driven_elsewhere_can_be_watched(tmp_path, monkeypatch):
-    monkeypatch.setattr("windlass.session.WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("windlass.keeping.WATCH_SECONDS", 0.01)
     driver = Agent(ScriptedModel("One.", "Two."), store=f"sqlite:{tmp_path / 's.db'}")
     await driver.session("s").run("1?")
     before = len(await driver.store.read("s"))

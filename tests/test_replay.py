@@ -32,6 +32,8 @@ from windlass import (
 )
 from windlass.core.event import (
     AutoContinued,
+    Compacted,
+    CompactionStarted,
     Entry,
     GuardrailTripped,
     InboxResolved,
@@ -48,6 +50,7 @@ from windlass.core.event import (
     ToolFinished,
     ToolsChanged,
     UsageReported,
+    ViewChanged,
 )
 from windlass.core.message import Image, Status, Text, Thinking, assistant
 from windlass.core.outcome import Outcome
@@ -395,7 +398,7 @@ async def test_other_instructions_are_a_divergence_at_the_first_request():
     agent = await recorded(Agent(two_turns(), tools=[depth]))
     divergence = await diverging(agent.replace(instructions="Be brief."))
     assert (divergence.seq, divergence.about) == (3, "request")
-    assert divergence.what == "the request of turn 1 is another one: the instructions or tools"
+    assert divergence.what == "the request of turn 1 is another one: the instructions"
 
 
 async def test_a_document_that_tells_the_instructions_shows_what_has_changed_in_them():
@@ -863,6 +866,9 @@ async def test_a_prompt_with_an_origin_is_a_prompt():
         (ToolsChanged(("depth",)), "tools are added: depth"),
         (RunEnded("failed", "ValueError", "odd"), "the run ends: failed (ValueError)\n  odd"),
         (AutoContinued(2), '{"kind":"auto_continued","count":2}'),
+        (CompactionStarted("tokens"), "the conversation is summed up (tokens)"),
+        (Compacted(user("So far:\nnothing."), 4), "a summary stands for the first 4 messages:\n  So far:\n  nothing."),
+        (ViewChanged("summaries", 4), "results in the first 4 messages are sent in their short form"),
         (
             MessageAdded(assistant([Thinking("Hm."), Text("Look:\nthere."), Image(url="a.png")])),
             "assistant:\n  [thinking] Hm.\n  Look:\n  there.\n  [image: a.png]",

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from .core.model import Request as Request
     from .core.model import Settings as Settings
     from .core.outcome import Outcome as Outcome
+    from .core.permission import Explanation as Explanation
     from .core.permission import Grants as Grants
     from .core.permission import PermissionRequest as PermissionRequest
     from .core.permission import Permissions as Permissions
@@ -143,6 +144,9 @@ if TYPE_CHECKING:
     from .session import Session as Session
     from .stores import open_store as open_store
     from .stream import RunStream as RunStream
+    from .subagents.as_tool import subagent as subagent
+    from .subagents.delegation import delegation as delegation
+    from .subagents.delegation import orchestrator as orchestrator
     from .tracing.mirror import log_tool_calls as log_tool_calls
     from .tracing.mirror import mirror_text as mirror_text
     from .transfer import export_session as export_session
@@ -169,6 +173,7 @@ __all__ = [
     "EmptyReply",
     "Entry",
     "Event",
+    "Explanation",
     "Extension",
     "Fenced",
     "Grants",
@@ -257,6 +262,7 @@ __all__ = [
     "before",
     "compacted",
     "credentialed",
+    "delegation",
     "deny",
     "deny_all",
     "export_session",
@@ -276,10 +282,12 @@ __all__ = [
     "observed",
     "open_model",
     "open_store",
+    "orchestrator",
     "react",
     "repeated_calls",
     "replay",
     "retried",
+    "subagent",
     "timed",
     "tool",
     "tool_from_schema",
@@ -383,6 +391,7 @@ _HOMES = {
     ),
     ".core.outcome": ("Outcome",),
     ".core.permission": (
+        "Explanation",
         "Grants",
         "PermissionRequest",
         "Permissions",
@@ -455,6 +464,11 @@ _HOMES = {
     ".session": ("Session",),
     ".stores": ("open_store",),
     ".stream": ("RunStream",),
+    ".subagents.as_tool": ("subagent",),
+    ".subagents.delegation": (
+        "delegation",
+        "orchestrator",
+    ),
     ".tracing.mirror": (
         "log_tool_calls",
         "mirror_text",

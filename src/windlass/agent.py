@@ -26,10 +26,11 @@ from .core.store import Hit, Narrowed, Store
 from .core.tool import D, Tool
 from .core.toolbox import Toolbox
 from .extension import alive, check_bundle
+from .keeping import searchable
 from .models import open_model
 from .output import Output
 from .override import Overrides
-from .session import Session, searchable
+from .session import Session
 from .stores import open_store
 from .stream import RunStream
 from .sync import wait_for
@@ -465,8 +466,8 @@ class Agent(Generic[D]):
 
     def _check_parts(self) -> None:
         """The same, of what is made elsewhere."""
-        for name in ("extensions", "roles", "hooks", "handoffs"):
-            check_bundle("Agent", name, getattr(self, name))
+        for name, kind in _BUNDLES.items():
+            check_bundle("Agent", name, getattr(self, name), kind)
         for name, (method, advice) in _PARTS.items():
             value = getattr(self, name)
             if value is not None and not callable(getattr(value, method, None)):
@@ -479,6 +480,7 @@ class Agent(Generic[D]):
             self.role_of(self.role)
 
 
+_BUNDLES = {"extensions": "Extension", "roles": "Role", "hooks": "Hook", "handoffs": "Agent"}
 _KINDS: Mapping[str, type] = {"limits": Limits, "settings": Settings, "ledger": Ledger}
 _PARTS: Mapping[str, tuple[str, str]] = {
     "clock": ("monotonic", "a clock, such as windlass.testing.FakeClock()"),

@@ -6,7 +6,7 @@ is no other way in which extensions act on an agent or on one another.
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -66,14 +66,20 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False):
             check.function_or_none("Extension", field, getattr(self, field))
         for field in ("reminders", "upkeep", "accept", "guardrails", "stop", "watchers"):
             check.functions("Extension", field, getattr(self, field))
-        for field in ("tools", "hooks", "skills", "roles", "agents"):
-            check_bundle("Extension", field, getattr(self, field))
+        for field, kind in _BUNDLES.items():
+            check_bundle("Extension", field, getattr(self, field), kind)
 
 
-def check_bundle(call: str, name: str, value: object) -> None:
-    """Refuse what is no list of anything."""
+_BUNDLES = {"tools": "Tool", "hooks": "Hook", "skills": "Skill", "roles": "Role", "agents": "str"}
+
+
+def check_bundle(call: str, name: str, value: object, kind: str = "") -> None:
+    """Refuse what is no list, or a list of anything but `kind`, the name of a class."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         check.refuse(call, name, value, "give a list")
+    for each in cast("Sequence[object]", value if kind else ()):
+        if kind not in [known.__name__ for known in type(each).__mro__]:  # the classes are imported at first use
+            check.refuse(call, name, each, f"give a list of {kind}(…)")
 
 
 @asynccontextmanager

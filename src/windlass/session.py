@@ -5,19 +5,18 @@ follow-ups, answers, resolutions, cancels) is durable when the call returns, and
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 
 from .core import check
 from .core.clock import new_id
-from .core.error import SessionBusy, SessionNotFound, Unsupported, UsageError
-from .core.event import Entry, Event, GrantRevoked, QuestionAsked, SessionConfigured
-from .core.fanout import Subscription
-from .core.fold import State, fold_events
+from .core.error import SessionBusy, UsageError
+from .core.event import GrantRevoked, QuestionAsked, SessionConfigured
+from .core.fold import State
 from .core.inbox import INBOX, InboxItem, items_of, resolution
 from .core.loop import direct
 from .core.mailbox import ANSWER, CANCEL, FOLLOW_UP, STEER, answer_name, letter, revocation
@@ -26,53 +25,31 @@ from .core.outcome import Outcome
 from .core.permission import Permissions
 from .core.plain import clean, to_jsonable, to_text
 from .core.question import stated
-from .core.redact import redacted
 from .core.run import CancelMode
 from .core.store import (
-    Hit,
-    Lease,
-    Log,
-    Narrowed,
     Post,
-    Searchable,
-    SessionInfo,
-    Store,
-    events_of,
-    insisted,
     wait_through,
 )
 from .core.tool import D
-from .driver import NOTHING_NEW, Driver, Order, look_at, tell
+from .driver import NOTHING_NEW, Order, look_at, tell
+from .keeping import KeptSession
 from .models import open_model
 from .output import Output
 from .override import Options, Overrides, as_message, check_mode, check_overrides, with_output
 from .stream import RunStream
 
 if TYPE_CHECKING:
-    from .agent import Agent
     from .core.permission import Explanation, Gate, Grant
     from .display import SessionDisplay
-    from .toolkits.tasks import Task
 
 T = TypeVar("T")
 
-WATCH_SECONDS = 1.0
-"""How often `watch` looks for what other processes have stored."""
 ATTEND_SECONDS = 1.0
 """How often `attend` looks for posts."""
-_PAGE = 500
 
 
-class Session(Generic[D]):
+class Session(KeptSession[D]):
     """One conversation. Cheap to make; nothing is opened before it is used."""
-
-    def __init__(self, agent: "Agent[D]", session_id: str, store: Store, role: str = "") -> None:
-        self.agent = agent
-        self.session_id = session_id
-        self.store = store
-        self.role = role
-        """What its runs are, unless one of them asks for another role."""
-        self._driver = Driver(agent, session_id, store)
 
     # -- talking -------------------------------------------------------------------------------------------------------
 
@@ -359,117 +336,6 @@ class Session(Generic[D]):
                     yield outcome
             await self.agent.clock.sleep(seconds)
 
-    # -- looking -------------------------------------------------------------------------------------------------------
-
-    async def messages(self) -> Sequence[Message]:
-        """The conversation as it is kept."""
-        return (await self._kept()).messages
-
-    async def kept(self, name: str, default: Any = None) -> Any:
-        """What tools have left in the log under that name: tasks, notes, or whatever of your own."""
-        check.text("session.kept", "name", name, filled=True)
-        return (await self._state()).kept.get(name, default)
-
-    async def tasks(self) -> "list[Task]":
-        """What the agent says that it has to do, when it has the tools for it (`task_tools`)."""
-        from .toolkits.tasks import tasks_of
-
-        return tasks_of(await self.kept("tasks"))
-
-    async def watch(self, *, after: int = 0) -> AsyncIterator[Entry]:
-        """Every entry of the log after that number, then everything that happens from now on.
-
-        Also while another process drives the session: what it stores is seen within a second, its deltas are not.
-        """
-        subscription = self.subscribe()
-        coming: asyncio.Future[Entry | None] | None = None
-        live: Entry | None = None
-        try:
-            while True:
-                if live is None or live.seq > after + 1:  # others may have stored something that nobody here has seen
-                    for entry in await self.store.read(self.session_id, after=after):
-                        after = entry.seq
-                        yield entry
-                elif live.seq in {0, after + 1}:
-                    after = max(after, live.seq)
-                    yield live
-                if len(subscription):
-                    live = subscription.take()
-                    continue
-                coming = coming or asyncio.ensure_future(_next(subscription))
-                arrived, _ = await asyncio.wait((coming,), timeout=WATCH_SECONDS)
-                live = coming.result() if arrived else None
-                if arrived and live is None:
-                    return  # the session was closed
-                coming = None if arrived else coming
-        finally:
-            subscription.close()
-            if coming is not None:
-                coming.cancel()
-
-    def subscribe(self, *, backpressure: bool = False) -> Subscription[Entry]:
-        """Everything that happens from now on, as entries. Close it when done."""
-        self._driver.settle_in()
-        return self._driver.fanout.subscribe(backpressure=backpressure)
-
-    def run_in_place_of(self, run_id: str) -> str:
-        """The run that was taken up when this one was asked for; empty when there is none."""
-        return self._driver.became.get(run_id, "")
-
-    async def info(self) -> SessionInfo | None:
-        """The session's line in the list; `None` when there is nothing in it yet."""
-        return await self.store.info(self.session_id)
-
-    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
-        """What was said in this session. Takes what `Searchable.search` takes; whatever it says, it stays in here."""
-        here: Narrowed = {**narrowed, "session_id": self.session_id}
-        return await searchable(self.store).search(query, **here)
-
-    # -- keeping -------------------------------------------------------------------------------------------------------
-
-    async def fork(self, session_id: str | None = None, *, at: int | None = None) -> "Session[D]":
-        """Another session, which begins with the first `at` entries of this one; without `at`, a clone of it."""
-        name = new_id() if session_id is None else session_id
-        await self.store.fork(self.session_id, name, at=at)
-        return Session(self.agent, name, self.store, self.role)
-
-    async def lineage(self) -> list[SessionInfo]:
-        """The sessions that this one was forked from, the first one first, and this one last."""
-        line: list[SessionInfo] = []
-        info = await self.store.info(self.session_id)
-        while info is not None:
-            line.append(info)
-            info = await self.store.info(info.parent) if info.parent else None
-        return line[::-1]
-
-    async def forks(self) -> list[SessionInfo]:
-        """The sessions that were forked from this one."""
-        return [each async for each in every(self.store) if each.parent == self.session_id]
-
-    async def rename(self, title: str) -> None:
-        """Give it a title, which lists show instead of its first words."""
-        check.text("session.rename", "title", title, filled=True)
-        await self._note(SessionConfigured({"title": title}))
-
-    async def redact(self, seq: int) -> None:
-        """Take the words out of an entry, and leave no byte of them: in the log, the search index, nor any fork.
-
-        The entry stays, so the conversation stays valid. Raises `SessionBusy` while the session is being driven.
-        """
-        async with self._leased() as (lease, entries):
-            found = next((each for each in entries if each.seq == seq), None)
-            if found is None:
-                raise UsageError(f"session {self.session_id!r} has no entry {seq!r}: it has {len(entries)}")
-            await self.store.redact(lease, Entry(found.seq, found.at, redacted(found.event), found.id))
-
-    async def delete(self) -> None:
-        """Forget it, and leave no byte of it. What forks share with it stays, for them."""
-        await self.store.delete(self.session_id)
-
-    async def aclose(self) -> None:
-        """Let watchers finish. The session itself stays where it is kept."""
-        await self._driver.aclose()
-
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _order(self, prompt: Content | Message, input_id: str, take_over: bool, overrides: Options) -> Order:  # noqa: FBT001 - handed through
@@ -496,24 +362,11 @@ class Session(Generic[D]):
         agent = self.agent
         return bool(agent.hooks or agent.skills or agent.mentions or agent.extensions)
 
-    def _now(self) -> float:
-        return self.agent.clock.now()
-
     @property
     def _gate(self) -> "Gate | None":
         """Who decides about calls now."""
         run = self._driver.run
         return run.gate if run is not None else self.agent.permission
-
-    async def _state(self) -> State:
-        """What the log amounts to now."""
-        run = self._driver.run
-        return run.state if run is not None else await self._kept()
-
-    async def _kept(self) -> State:
-        """What the log amounts to as it is kept."""
-        events, _ = await events_of(self.store, self.session_id)
-        return fold_events(events)
 
     async def _say(self, kind: str, message: Message, post_id: str) -> bool:
         check.text(f"session.{kind}", "post_id", post_id)
@@ -544,24 +397,6 @@ class Session(Generic[D]):
             for post in posts
         )
 
-    async def _note(self, event: Event, *, begin: bool = False) -> None:
-        """Add something to the log between runs. With `begin`, a session that is not there is made."""
-        async with self._leased(begin=begin) as (lease, entries):
-            head = entries[-1].seq if entries else 0
-            log = Log(self.store, lease, head, self.agent.clock)
-            await log.append([event], sync=True, stored=lambda _: None)
-
-    @asynccontextmanager
-    async def _leased(self, *, begin: bool = False) -> AsyncGenerator[tuple[Lease, list[Entry]]]:
-        """Have the session, as long as nobody drives it. One that is not there is not made, unless it is to begin."""
-        if not begin and await self.store.info(self.session_id) is None:
-            raise SessionNotFound(f"there is no session {self.session_id!r}: use run() to begin it")
-        lease = await self.store.acquire(self.session_id)
-        try:
-            yield lease, await self.store.read(self.session_id)
-        finally:
-            await insisted(lambda: self.store.release(lease))
-
     def _stop(self, run_id: str, mode: CancelMode) -> bool:
         check_mode(mode)
         return self._driver.stop(run_id, mode)
@@ -582,27 +417,3 @@ class Session(Generic[D]):
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r})"
-
-
-async def _next(subscription: Subscription[Entry]) -> Entry | None:
-    """What comes next; `None` when nothing does."""
-    async for entry in subscription:
-        return entry
-    return None
-
-
-def searchable(store: Store) -> Searchable:
-    """The store, if it can be searched."""
-    if not isinstance(store, Searchable):
-        kind = type(store).__name__
-        raise Unsupported(f"a {kind} cannot be searched: keep sessions in 'sqlite:PATH' or 'postgresql://…'")
-    return store
-
-
-async def every(store: Store, *, prefix: str = "") -> AsyncIterator[SessionInfo]:
-    """Every session of a store, page by page."""
-    offset = 0
-    while page := await store.list(prefix=prefix, limit=_PAGE, offset=offset):
-        for each in page:
-            yield each
-        offset += len(page)

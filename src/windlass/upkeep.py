@@ -13,7 +13,7 @@ from .core import check
 from .core.error import ConfigError, SessionBusy, Unsupported
 from .core.fold import fold
 from .core.store import Maintained, SessionInfo, Store
-from .session import every
+from .keeping import every
 
 CRITERIA = ("older_than_seconds", "keep", "max_bytes")
 """What sessions can be chosen by."""

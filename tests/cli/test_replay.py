@@ -40,9 +40,7 @@ def test_the_first_difference_is_shown_and_the_exit_code_tells(windlass):
     result = windlass("replay", "s")
     assert result.exit_code == 1
     first, *diff = result.stdout.splitlines()
-    assert first == (
-        "session s does something else at entry 3: the request of turn 1 is another one: the tools"
-    )
+    assert first == ("session s does something else at entry 3: the request of turn 1 is another one: the tools")
     assert diff[:2] == ["--- recorded", "+++ now"]
     assert diff[-1] == "+tool calculate is not offered"
 
@@ -136,6 +134,30 @@ def test_a_session_that_never_asked_a_model_is_told(windlass, tmp_path):
     result = windlass("replay", "s", "--store", f"sqlite:{tmp_path / 'calls.db'}")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: session 's' has never asked a model: there is nothing to replay")
+
+
+def test_a_session_that_was_summed_up_and_told_otherwise_does_the_same_again(windlass, tmp_path):
+    import asyncio
+
+    from windlass import Agent
+    from windlass.context.compaction import Compaction
+    from windlass.testing import ScriptedModel
+
+    store = f"sqlite:{tmp_path / 'long.db'}"
+    compaction = Compaction(model=ScriptedModel("## Goal\nAdd numbers."), keep_recent_messages=0)
+
+    async def talk():
+        async with Agent("demo", tools=basics(), store=store, compaction=compaction) as agent:
+            session = agent.session("s")
+            await session.run("Calculate 6 * 7. " + "There is no hurry. " * 300)
+            assert await session.compact()
+            await session.configure(instructions="Be brief.")
+            await session.run("Calculate 1 + 1")
+
+    asyncio.run(talk())
+    result = windlass("replay", "s", "--store", store)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "session s does the same as recorded: 4 turns in 2 runs\n"
 
 
 def test_differences_are_coloured_on_a_terminal(shell):

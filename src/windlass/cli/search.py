@@ -65,7 +65,7 @@ def search(
     import msgspec
 
     async def find(opened: "Store") -> "list[Hit]":
-        from windlass.session import searchable
+        from windlass.keeping import searchable
 
         return await searchable(opened).search(
             " ".join(query),

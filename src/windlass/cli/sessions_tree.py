@@ -61,7 +61,7 @@ def tree(session_id: str | None, *, as_json: bool, store: str | None) -> None:
 
 
 async def _all(store: "Store") -> "list[SessionInfo]":
-    from windlass.session import every
+    from windlass.keeping import every
 
     return [each async for each in every(store)]
 

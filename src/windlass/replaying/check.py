@@ -1,8 +1,12 @@
-"""What happens now, held against the record, event by event. Above: `replay.py` and its stand-ins. Below: the record.
+"""What happens now, held against the record, event by event. Above: `drive.py` and the stand-ins. Below: the record.
 
 The calls of one reply may end in any order, so the events of a call are compared with those of the same call; all
 others come in the order in which they were recorded. Names and times of entries are not compared, nor is what the log
-keeps for a crash only.
+keeps for a crash only, nor what calls have stored beside their results, nor the runs of other agents below this one.
+
+That the model is sent something else than before (`ViewChanged`) is compared where it makes the conversation shorter:
+by a summary, or by the short form of older results. Where it only tells that instructions, tools, model or messages
+have changed, it follows from the requests, and these are compared themselves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +18,7 @@ from windlass.core.error import StoreError
 from windlass.core.event import (
     AutoContinued,
     Compacted,
+    CompactionStarted,
     Entry,
     Event,
     GuardrailTripped,
@@ -37,16 +42,20 @@ from .diff import (
     about,
     as_json,
     conversation_lines,
+    difference,
     message_lines,
     prefix_lines,
     prefix_of,
     told,
 )
-from .record import Record, Stretch
+from .prefix import same_prefix, what_differs
+from .record import Record
+from .stretch import Stretch, is_compaction, is_shortening
 
 COMPARED = (
     AutoContinued,
     Compacted,
+    CompactionStarted,
     GuardrailTripped,
     MessageAdded,
     ModelRequested,
@@ -81,21 +90,25 @@ class Check:
         self._known = prefixes
         self._left: list[Entry] = []
         self._cut = False
-        self._prefix = ""
-        self._suspect: tuple[int, ModelRequested, ModelRequested] | None = None
-        """A request that is not as recorded: where that was, what it was, and what it is now."""
+        self._request: tuple[int, ModelRequested, ModelRequested] | None = None
+        """A request that is about to be seen: where it was recorded, what it was, and what it is now."""
 
     def begin(self, stretch: Stretch) -> None:
         """Follow this stretch from its beginning."""
         self._left = [entry for entry in stretch.entries if _is_compared(entry.event)]
         self._cut = stretch.ended is None
-        self.current, self._suspect = None, None
+        self.current, self._request = None, None
         self.at = stretch.entries[0].at
 
     @property
     def left(self) -> list[Entry]:
         """What was recorded in this stretch and has not happened yet."""
         return self._left
+
+    @property
+    def upcoming(self) -> Event | None:
+        """What was recorded next."""
+        return self._left[0].event if self._left else None
 
     def meet(self, event: Event) -> None:
         """This happens now. Raises `Stopped` when something else was recorded, or nothing any more."""
@@ -112,15 +125,16 @@ class Check:
 
     def _breaks_off(self) -> bool:
         """Whether nothing is left of a stretch that was cut off, but what other calls did."""
-        return self._cut and all(_call_of(entry.event) is not None for entry in self._left)
+        return self._cut and all(call_of(entry.event) is not None for entry in self._left)
 
     def _place_of(self, event: Event) -> int | None:
         """Where in the rest of the record this is expected."""
-        call_id = _call_of(event)
+        call_id = call_of(event)
         if call_id is None:
-            return 0 if self._left else None
+            others = (place for place, entry in enumerate(self._left) if call_of(entry.event) is None)
+            return next(others, None) if _shortens(event) else (0 if self._left else None)  # by a call, or in order
         for place, entry in enumerate(self._left):
-            recorded = _call_of(entry.event)
+            recorded = call_of(entry.event)
             if recorded is None:
                 return None
             if recorded == call_id:
@@ -133,11 +147,7 @@ class Check:
             return False
         if isinstance(then, ModelRequested) and isinstance(now, ModelRequested):
             self.current = entry.seq
-            if not _same_request(then, now):
-                self._suspect = (entry.seq, then, now)  # what is in the request is known when the model is asked
-            else:
-                self.requests += 1
-                self._prefix = now.prefix
+            self._request = (entry.seq, then, now)  # what is in it is known when the model is asked
             return True
         if isinstance(now, ToolStarted) and now.call_id in self.record.asked and now.call_id not in self.asked:
             self._unasked(entry, now)
@@ -155,7 +165,7 @@ class Check:
         arguments = self.record.arguments
         seq = expected.seq if expected else self.record.last + 1
         then = expected.event if expected else None
-        self.diverge(seq, *_difference(then, now), told(then, arguments), told(now, arguments))
+        self.diverge(seq, *difference(then, now), told(then, arguments), told(now, arguments))
         raise Stopped(str(self.divergence))
 
     def _unasked(self, entry: Entry, now: ToolStarted) -> NoReturn:
@@ -171,22 +181,23 @@ class Check:
             then = told(entry.event, self.record.arguments)
             self.diverge(entry.seq, about(entry.event), "nothing more happens here", then, NOTHING)
 
-    @property
-    def suspicious(self) -> bool:
-        """Whether the request that goes out now is known to be another one."""
-        return self._suspect is not None
-
     def see(self, request: Request, transcript: Sequence[Message]) -> None:
         """The request that goes out now, and the conversation that it is made of.
 
         Raises when it is not the one that was recorded.
         """
-        if self._suspect is None:
-            self.prefixes[self._prefix] = prefix_of(request)
+        if self._request is None:
             return
-        seq, then, now = self._suspect
+        (seq, then, now), self._request = self._request, None
+        parts = _other_parts(then, now, request)
+        if not parts:
+            self.requests += 1
+            self.prefixes[then.prefix] = prefix_of(request)
+            return
         recorded, sent = self._texts(then, now, request, transcript)
-        self.diverge(seq, "request", _request_difference(then, now), recorded, sent)
+        self.diverge(
+            seq, "request", f"the request of turn {then.turn} is another one: {', '.join(parts)}", recorded, sent
+        )
         raise Stopped(str(self.divergence))
 
     def _texts(
@@ -194,10 +205,10 @@ class Check:
     ) -> tuple[str, str]:
         """Both requests in words, as far as the recorded one is known."""
         recorded, sent = [f"request of turn {then.turn}"], [f"request of turn {now.turn}"]
-        if then.settings != now.settings:
+        if not _same_settings(then, now):
             recorded.append(f"settings: {as_json(then.settings)}")
             sent.append(f"settings: {as_json(now.settings)}")
-        if then.prefix != now.prefix:
+        if not same_prefix(then, now, request):
             known = self._known.get(then.prefix)
             recorded += prefix_lines(known) if known else [_hash_line(then)]
             sent += prefix_lines(prefix_of(request)) if known else [_hash_line(now), *self._gone(request)]
@@ -220,24 +231,36 @@ def _hash_line(event: ModelRequested) -> str:
 
 
 def _is_compared(event: Event) -> bool:
+    if event.path:
+        return False
     if isinstance(event, PermissionDecided):
         return not event.allow  # a yes shows itself: the call is made
-    return isinstance(event, COMPARED) and not event.path
+    return isinstance(event, COMPARED) or _shortens(event)
 
 
-def _call_of(event: Event) -> str | None:
+def _shortens(event: Event) -> bool:
+    """Whether it makes what the model is sent shorter, or was to."""
+    return is_compaction(event) or is_shortening(event)
+
+
+def call_of(event: Event) -> str | None:
     """The call that an event is about."""
     return event.call_id if isinstance(event, ToolStarted | ToolFinished | PermissionDecided) else None
 
 
-def _same_request(then: ModelRequested, now: ModelRequested) -> bool:
-    return (then.turn, then.attempt, dict(then.settings), then.prefix, then.messages) == (
-        now.turn,
-        now.attempt,
-        msgspec.to_builtins(dict(now.settings)),
-        now.prefix,
-        now.messages,
-    )
+def _same_settings(then: ModelRequested, now: ModelRequested) -> bool:
+    return bool(dict(then.settings) == msgspec.to_builtins(dict(now.settings)))
+
+
+def _other_parts(then: ModelRequested, now: ModelRequested, request: Request) -> list[str]:
+    """In what a request differs from the recorded one."""
+    parts = {
+        "its turn": (then.turn, then.attempt) != (now.turn, now.attempt),
+        "its settings": not _same_settings(then, now),
+        what_differs(then, now): not same_prefix(then, now, request),
+        "the messages": then.messages != now.messages,
+    }
+    return [name for name, is_other in parts.items() if is_other]
 
 
 def _essence(event: Event) -> object:
@@ -257,40 +280,3 @@ def _essence(event: Event) -> object:
             return event.reason
         case _:
             return msgspec.structs.replace(event, run_id="", path="")
-
-
-def _difference(then: Event | None, now: Event) -> tuple[About, str]:
-    """What differs, and the difference in a sentence."""
-    if isinstance(then, PermissionDecided):
-        return "permission", f"the call of {then.tool!r} is not denied any more"
-    if isinstance(now, PermissionDecided):
-        return "permission", f"the call of {now.tool!r} is denied now"
-    if isinstance(now, ToolStarted | ToolFinished):
-        return "call", f"the call of {now.name!r} {_HOW.get((type(then), type(now)), 'was another one')}"
-    if isinstance(now, ModelRequested) and (then is None or isinstance(then, RunEnded)):
-        return "request", "the model is asked once more than recorded"
-    if isinstance(now, RunEnded):
-        return "ending", "the run ends otherwise" if isinstance(then, RunEnded) else "the run ends here now"
-    if isinstance(then, MessageAdded) and isinstance(now, MessageAdded):
-        return about(now), "another message is added to the conversation"
-    return about(now), "something else happens"
-
-
-_HOW: Mapping[tuple[type, type], str] = {
-    (ToolStarted, ToolFinished): "is not made any more",
-    (ToolFinished, ToolStarted): "is made now",
-    (ToolFinished, ToolFinished): "ends otherwise",
-}
-"""How a call differs, by what was recorded and what happens now."""
-
-
-def _request_difference(then: ModelRequested, now: ModelRequested) -> str:
-    parts = {
-        "its turn": then.turn != now.turn or then.attempt != now.attempt,
-        "its settings": then.settings != now.settings,
-        "the instructions or tools": then.prefix != now.prefix,
-        "the messages": then.messages != now.messages,
-    }
-    return (
-        f"the request of turn {then.turn} is another one: {', '.join([name for name, other in parts.items() if other])}"
-    )

@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from windlass.core.codec import encode_event
 from windlass.core.event import (
+    Compacted,
+    CompactionStarted,
     Event,
     GuardrailTripped,
     MessageAdded,
@@ -21,14 +23,15 @@ from windlass.core.event import (
     ToolFinished,
     ToolsChanged,
     ToolStarted,
+    ViewChanged,
 )
 from windlass.core.message import Message, Text, Thinking, ToolCall, ToolResult, flatten
 from windlass.core.model import Request
 from windlass.transfer import Prefix
 
-About: TypeAlias = Literal["request", "message", "call", "permission", "reply", "ending"]
-"""What differs: what a model is asked; what it is told beside; a call or its result; who allows it; what a model has
-said; how a run ends."""
+About: TypeAlias = Literal["request", "message", "view", "call", "permission", "reply", "ending"]
+"""What differs: what a model is asked; what it is told beside; how much of the conversation it is sent; a call or its
+result; who allows it; what a model has said; how a run ends."""
 
 NOTHING = "(nothing)"
 """Stands for an end: of the record, or of what happens now."""
@@ -62,7 +65,7 @@ class Divergence(Struct, frozen=True):
 def about(event: Event) -> About:
     """What an event is about."""
     match event:
-        case ModelRequested():
+        case ModelRequested() | ToolsChanged():
             return "request"
         case ToolStarted() | ToolFinished():
             return "call"
@@ -72,6 +75,8 @@ def about(event: Event) -> About:
             return "reply"
         case RunEnded():
             return "ending"
+        case CompactionStarted() | Compacted() | ViewChanged():
+            return "view"
         case MessageAdded(message=Message(role="assistant")):
             return "reply"
         case _:
@@ -108,7 +113,57 @@ def _lines(event: Event, arguments: Mapping[str, str]) -> Iterator[str]:
         case ToolsChanged():
             yield f"tools are added: {', '.join(event.added)}"
         case _:
+            yield from _view_lines(event)
+
+
+def _view_lines(event: Event) -> Iterator[str]:
+    """How much of the conversation the model is sent from here on."""
+    match event:
+        case CompactionStarted():
+            yield f"the conversation is summed up{_in_brackets(event.cause)}"
+        case Compacted():
+            yield f"a summary stands for the first {event.upto} messages:"
+            yield from _indented(event.summary.text)
+        case ViewChanged(upto=upto) if upto:
+            yield f"results in the first {upto} messages are sent in their short form"
+        case _:
             yield encode_event(event).decode()
+
+
+def difference(then: Event | None, now: Event) -> tuple[About, str]:
+    """What differs, and the difference in a sentence."""
+    for kind, lost in _LOST.items():
+        if isinstance(then, kind) and not isinstance(now, kind):
+            return about(then), lost
+    if isinstance(then, PermissionDecided):
+        return "permission", f"the call of {then.tool!r} is not denied any more"
+    if isinstance(now, PermissionDecided):
+        return "permission", f"the call of {now.tool!r} is denied now"
+    if isinstance(now, ToolStarted | ToolFinished):
+        return "call", f"the call of {now.name!r} {_HOW.get((type(then), type(now)), 'was another one')}"
+    if isinstance(now, ModelRequested) and (then is None or isinstance(then, RunEnded)):
+        return "request", "the model is asked once more than recorded"
+    if isinstance(now, RunEnded):
+        return "ending", "the run ends otherwise" if isinstance(then, RunEnded) else "the run ends here now"
+    if isinstance(then, MessageAdded) and isinstance(now, MessageAdded):
+        return about(now), "another message is added to the conversation"
+    return about(now), "something else happens"
+
+
+_LOST: Mapping[type[Event], str] = {
+    CompactionStarted: "the conversation is not summed up here any more",
+    Compacted: "the conversation is not summed up here any more",
+    ViewChanged: "older results are not sent in their short form any more",
+    ToolsChanged: "tools that were added are not added any more",
+}
+"""What is missing now, by what was recorded."""
+
+_HOW: Mapping[tuple[type, type], str] = {
+    (ToolStarted, ToolFinished): "is not made any more",
+    (ToolFinished, ToolStarted): "is made now",
+    (ToolFinished, ToolFinished): "ends otherwise",
+}
+"""How a call differs, by what was recorded and what happens now."""
 
 
 def prefix_lines(prefix: Prefix) -> Iterator[str]:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from windlass.core import error as errors
 from windlass.core.clock import Timer
 from windlass.core.error import AllModelsFailed, ModelError
@@ -15,6 +17,7 @@ from windlass.core.event import (
     ModelEvent,
     ReplyDiscarded,
     RetryScheduled,
+    SessionConfigured,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -77,10 +80,18 @@ class ComparingStore(MemoryStore):
         return super().append_now(lease, entries, sync=sync)
 
     async def hold(self, session_id: str, entries: Sequence[Entry]) -> None:
-        """Begin a session with what was recorded."""
+        """Begin a session with what was recorded; the record answers, whichever model it was told to ask."""
         lease = await self.acquire(session_id)
-        super().append_now(lease, entries, sync=False)
+        super().append_now(lease, [_without_model(entry) for entry in entries], sync=False)
         await self.release(lease)
+
+
+def _without_model(entry: Entry) -> Entry:
+    event = entry.event
+    if not isinstance(event, SessionConfigured) or "model" not in event.changes:
+        return entry
+    changes = {name: value for name, value in event.changes.items() if name != "model"}
+    return replace(entry, event=replace(event, changes=changes))
 
 
 def deltas(discarded: ReplyDiscarded) -> list[ModelEvent]:

@@ -4,15 +4,14 @@ The same prompts are put to the agent as it is today, in a store of its own. The
 tools, the answers of people and the time come from the log; nothing has an effect. What the agent does is compared with
 the log, entry by entry, and the first difference ends the replay.
 
-    replay.py           what callers see; drives the sessions
-    replay_record.py    the log, read as a recording
-    replay_check.py     what happens now, held against it
-    replay_tape.py      where the replay stands; the model, tools and gate that take its words
-    replay_doubles.py   the clock and the store
-    replay_diff.py      the difference, in words
+    replay.py     what callers see
+    drive.py      drives the sessions, one stretch of a run after the other
+    record.py     the log, read as a recording; `stretch.py` has what happened in a piece of a run
+    check.py      what happens now, held against it; `prefix.py` knows hashes, `diff.py` tells the difference in words
+    offline.py    the agent with stand-ins: `calls.py` for tools, `gate.py` for people, `upkeep.py` for summaries
+    tape.py       where the replay stands, and the model; `session.py`, `doubles.py`: the session, the clock, the store
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, Unpack, cast
 
@@ -23,22 +22,18 @@ from windlass.agent import Agent
 from windlass.core import check
 from windlass.core.clock import new_id
 from windlass.core.error import SessionNotFound, UsageError
-from windlass.core.event import Entry, QuestionAsked
+from windlass.core.event import Entry
 from windlass.core.message import Content, Message
-from windlass.core.model import info_of
 from windlass.core.outcome import Outcome
 from windlass.core.store import Store
 from windlass.core.tool import Tool
-from windlass.override import Options, restored
-from windlass.session import Session
+from windlass.override import Options
 from windlass.stores import open_store
 from windlass.transfer import Prefix, Recording, read_document
 
-from .check import Check, Stopped
 from .diff import About, Divergence
-from .doubles import ComparingStore
-from .record import Record, Stretch, read_record
-from .tape import RecordedModel, Tape
+from .drive import Drive, missing_code
+from .record import Record, read_record
 
 __all__ = ["About", "Divergence", "Replayed", "Source", "replay"]
 
@@ -112,7 +107,17 @@ async def replay(
     elif not any(stretch.exchanges for stretch in record.stretches):
         raise UsageError(f"session {recording.session_id!r} has never asked a model: there is nothing to replay")
     _check_code(recording.session_id, record, code, added)
-    replayed = await _Replay(agent, recording, record, code, added).whole(entries)
+    drive = Drive(agent, recording, record, code, added)
+    driven, compared = await drive.whole(entries), drive.check
+    replayed = Replayed(
+        recording.session_id,
+        driven.runs,
+        compared.requests,
+        compared.divergence,
+        driven.outcomes,
+        driven.skipped,
+        compared.prefixes,
+    )
     return replayed if live is None else replace(replayed, branch=await live.go_on(agent, record, code))
 
 
@@ -131,7 +136,7 @@ async def _recording(store: Store, source: Source) -> Recording:
 
 def _check_code(session_id: str, record: Record, code: Options, added: Sequence[Tool[..., Any]]) -> None:
     """Say what is missing, before anything is replayed."""
-    missing = sorted({name for stretch in record.stretches for name in _missing(stretch, code)})
+    missing = sorted({name for stretch in record.stretches for name in missing_code(stretch, code)})
     if missing:
         given = ", ".join(f"{name}=…" for name in missing)
         raise UsageError(f"session {session_id!r} has runs with code of their own, which no log can keep: give {given}")
@@ -140,133 +145,12 @@ def _check_code(session_id: str, record: Record, code: Options, added: Sequence[
         raise UsageError(f"session {session_id!r} has tools that other tools have added ({names}): give added=[…]")
 
 
-def _missing(stretch: Stretch, code: Options) -> list[str]:
-    """The code that a run needs and was not given. Its model is the record, and what only its tools use is not used."""
-    needed = set(stretch.started.options.get("code", ())) - {"model", "deps"}
-    return [name for name in needed if name not in code] if stretch.begins != "call" else []
-
-
 def _check_place(source: Source, from_seq: int, entries: Sequence[Entry]) -> None:
     if not isinstance(source, str):
         raise UsageError("from_seq goes on in a fork of a kept session: give its id, and import a document first")
     check.whole_number("replay", "from_seq", from_seq, 1)
     if from_seq > len(entries):
         raise UsageError(f"session {source!r} has {len(entries)} entries: it cannot be replayed up to {from_seq}")
-
-
-class _Replay:
-    """One replay, stretch by stretch."""
-
-    def __init__(
-        self,
-        agent: Agent[Any],
-        recording: Recording,
-        record: Record,
-        code: Options,
-        added: Sequence[Tool[..., Any]],
-    ) -> None:
-        self._recording = recording
-        self._record = record
-        self._code = code
-        self._check = Check(record, recording.prefixes)
-        self._tape = Tape(self._check, added)
-        self._agent = agent.replace(
-            model=RecordedModel(self._tape, info_of(agent.model)),
-            tools=[self._tape.served(tool) for tool in agent.tools],
-            permission=self._tape.gate(agent.permission),
-            clock=self._tape.clock,
-            watchers=(),
-            store="memory:",
-            steering_mode="all",  # what came together then comes together now
-            follow_up_mode="all",
-            patience_seconds=0.0,
-        )
-
-    async def whole(self, entries: Sequence[Entry]) -> Replayed:
-        """Replay everything, or up to the first difference."""
-        outcomes: list[Outcome[Any]] = []
-        runs = skipped = 0
-        in_step = False
-        for stretch in self._record.stretches:
-            if stretch.begins == "call":
-                skipped, in_step = skipped + 1, False
-                continue
-            if not in_step:
-                await self._open(entries[: stretch.entries[0].seq - 1])
-            runs += stretch.begins != "resume"
-            outcome = await self._drive(stretch)
-            if self._check.divergence is not None:
-                break
-            in_step = outcome is not None
-            outcomes += [outcome] if outcome is not None else []
-        name, check = self._recording.session_id, self._check
-        return Replayed(name, runs, check.requests, check.divergence, tuple(outcomes), skipped, check.prefixes)
-
-    async def _open(self, before: Sequence[Entry]) -> None:
-        """A session that begins with what was recorded: at the start, and where a crash or a call came in between."""
-        store = ComparingStore(self._check)
-        await store.hold(self._recording.session_id, before)
-        self._tape.open(self._agent.session(self._recording.session_id, store=store))
-
-    async def _drive(self, stretch: Stretch) -> Outcome[Any] | None:
-        """Replay one stretch. Its outcome is missing when it was cut off, or the replay has left the record."""
-        await self._tape.begin(stretch)
-        session, overrides = self._tape.session, self._overrides(stretch)
-        try:
-            outcome = await self._begun(stretch, session, overrides)
-            while outcome is not None and outcome.status == "waiting":
-                answered = await self._answered(session, outcome.questions)
-                outcome = await session.resume(**overrides) if answered else None
-        except Stopped:
-            return None
-        finally:
-            await session.aclose()
-        self._check.finish()
-        return outcome
-
-    async def _begun(self, stretch: Stretch, session: Session, overrides: Options) -> Outcome[Any] | None:
-        if stretch.begins == "resume":
-            return await session.resume(**overrides)
-        if stretch.begins == "wake":
-            return await session.wake()
-        prompt = stretch.prompt
-        if prompt is None:
-            raise Stopped("the record breaks off before the prompt")
-        if not stretch.interrupted or stretch.exchanges:
-            return await session.run(prompt, **overrides)
-        stream = session.stream(prompt, **overrides)  # it was cancelled before it began
-        ending = asyncio.ensure_future(stream.outcome())
-        await asyncio.sleep(0)
-        await stream.cancel()
-        return await ending
-
-    async def _answered(self, session: Session, questions: Sequence[QuestionAsked]) -> bool:
-        """Answer as people did then; `False` when nobody has."""
-        known = {(ask.about, _calls_of(ask)): answered for ask, answered in self._record.answers}
-        for question in questions:
-            answered = known.get((question.about, _calls_of(question)))
-            if answered is None:
-                return False
-            await session.answer(question.ask_id, answered.answer)
-        return True
-
-    def _overrides(self, stretch: Stretch) -> Options:
-        """How this run differs from others. The model is the record, whoever was to answer."""
-        options = stretch.started.options
-        own: set[str] = set(options.get("code", ()))
-        again = cast("Options", {name: value for name, value in self._code.items() if name in own})
-        data = {name: value for name, value in options.items() if name not in {"code", "model"}}
-        overrides: Options = {**restored(data, {}), **again}
-        overrides.pop("model", None)
-        if "tools" in overrides:
-            overrides["tools"] = [self._tape.served(tool) for tool in overrides["tools"]]
-        if "permission" in overrides:
-            overrides["permission"] = self._tape.gate(overrides["permission"])
-        return overrides
-
-
-def _calls_of(question: QuestionAsked) -> tuple[str, ...]:
-    return tuple([str(call["call_id"]) for call in question.calls])
 
 
 class _Live(Struct, frozen=True):

@@ -1,0 +1,172 @@
+"""Rows for `test_bad_input.py`: what the model sees, who is asked, and bundles of all that."""
+
+from typing import Any, NamedTuple
+
+from windlass import (
+    Agent,
+    Compaction,
+    ConfigError,
+    Extension,
+    Hook,
+    Mentions,
+    Project,
+    Prompts,
+    Rewrite,
+    Role,
+    ShortCircuit,
+    Skill,
+    Skills,
+    WindlassError,
+    agent_of,
+    credentialed,
+    delegation,
+    load_config,
+    load_roles,
+    load_skills,
+    orchestrator,
+    subagent,
+    tool,
+    tools_of,
+)
+from windlass.testing import ScriptedModel
+
+# mypy: ignore-errors
+
+MODEL = ScriptedModel("Hello.", repeat_last=True)
+
+
+class Bad(NamedTuple):
+    """A call that cannot work."""
+
+    call: Any
+    says: tuple[str, ...]
+    """What its error must say: what was wrong, and what to do."""
+    error: type[WindlassError] = ConfigError
+
+
+class Never(NamedTuple):
+    """The reason why a name cannot be given bad input."""
+
+    reason: str
+
+
+def bad(call: Any, *says: str, error: type[WindlassError] = ConfigError) -> Bad:
+    return Bad(call, says, error)
+
+
+@tool
+def knot(name: str) -> str:
+    """Tie a knot."""
+    return name
+
+
+class Untitled:
+    """Has no model."""
+
+
+AGENT_ROWS = [
+    bad(lambda: Agent(MODEL, extensions=5), "extensions=5", "a list"),
+    bad(lambda: Agent(MODEL, extensions=["x"]), "extensions='x'", "Extension("),
+    bad(lambda: Agent(MODEL, compaction=5), "compaction=5", "Compaction("),
+    bad(lambda: Agent(MODEL, project="."), "project='.'", "Project("),
+    bad(lambda: Agent(MODEL, skills=["x"]), "['x']", "load_skills("),
+    bad(lambda: Agent(MODEL, roles=["x"]), "roles='x'", "Role("),
+    bad(lambda: Agent(MODEL, role="mate"), "'mate'", "no roles"),
+    bad(lambda: Agent(MODEL, role="mat", roles=[Role("mate", "Be brief.")]), "'mat'", "'mate'"),
+    bad(lambda: Agent(MODEL, hooks=["x"]), "hooks='x'", "Hook("),
+    bad(lambda: Agent(MODEL, hooks=[Hook("a", print), Hook("a", print)]), "/a", "another name"),
+    bad(lambda: Agent(MODEL, mentions="."), "mentions='.'", "Mentions("),
+    bad(lambda: Agent(MODEL, handoffs=["x"]), "handoffs='x'", "Agent("),
+    bad(lambda: Agent(MODEL, vault={"a": "b"}), "vault={'a': 'b'}", "EnvironmentVault("),
+    bad(lambda: Agent(MODEL, interactive="no"), "interactive='no'", "True or False"),
+    bad(lambda: Agent(MODEL).session("s", role="mate"), "'mate'", "no roles"),
+    bad(lambda: Agent(MODEL).as_tool(name="a b"), "'a b'", "letters"),
+]
+
+SESSION_ROWS = [
+    bad(lambda: Agent(MODEL).session("s").run("go", role=5), "role=5", "str"),
+    bad(lambda: Agent(MODEL).session("s").run("go", role="mate"), "'mate'", "no roles"),
+    bad(lambda: Agent(MODEL).session("s").skill("x"), "'x'", "Agent(skills=", error=WindlassError),
+    bad(lambda: Agent(MODEL, skills=Skills([])).session("s").skill("x"), "'x'", "available"),
+    bad(lambda: Agent(MODEL).session("s").compact(), "no compaction", "Compaction()", error=WindlassError),
+    bad(lambda: Agent(MODEL).session("s").configure(model=5), "model=5", "text"),
+    bad(lambda: Agent(MODEL).session("s").configure(model="nope:x"), "'nope'"),
+    bad(lambda: Agent(MODEL).session("s").configure(role="mate"), "'mate'", "no roles"),
+    bad(lambda: Agent(MODEL).session("s").kept(""), "name=''", "words"),
+    bad(lambda: Agent(MODEL).session("s").explain("x", {}), "'x'", "no tools"),
+    bad(lambda: Agent(MODEL, tools=[knot]).session("s").explain("knot", {}), "name", "missing"),
+]
+
+PARTS_TABLE = {
+    "Extension": [
+        bad(lambda: Extension(name=""), "name=''", "words"),
+        bad(lambda: Extension(name="x", tools="shell"), "tools='shell'", "a list"),
+        bad(lambda: Extension(name="x", tools=[print]), "tools=", "Tool("),
+        bad(lambda: Extension(name="x", agents=[5]), "agents=5", "str"),
+        bad(lambda: Extension(name="x", lifespan=5), "lifespan=5", "a function"),
+        bad(lambda: Extension(name="x", reminders=["now"]), "reminders=['now']", "functions"),
+    ],
+    "Compaction": [
+        bad(lambda: Compaction(at_fraction=2), "at_fraction=2", "from 0 to 1"),
+        bad(lambda: Compaction(at_fraction=0), "at_fraction=0", "above 0"),
+        bad(lambda: Compaction(at_turns="x"), "at_turns='x'", "whole number"),
+        bad(lambda: Compaction(model="demo"), "model='demo'", "model object"),
+        bad(lambda: Compaction(instructions=5), "instructions=5", "text"),
+        bad(lambda: Compaction(strategy="x"), "strategy='x'", "a function"),
+    ],
+    "keep_recent": Never("a strategy: it is called by a compaction"),
+    "Project": [
+        bad(lambda: Project(5), "workdir=5", "a folder"),
+        bad(lambda: Project("no-such-folder"), "'no-such-folder'", "exists"),
+    ],
+    "Prompts": [bad(lambda: Prompts("no-such-folder", "v1"), "'no-such-folder'", "cannot be read")],
+    "Role": [bad(lambda: Role("", "x"), "name=''", "words"), bad(lambda: Role("mate", 5), "instructions=5", "words")],
+    "load_roles": [bad(lambda: load_roles(5), "directory=5", "a folder")],
+    "Skill": [
+        bad(lambda: Skill(name="A B", description="x", body="y"), "'A B'", "release-notes"),
+        bad(lambda: Skill(name="a", description="", body="y"), "description=''", "words"),
+    ],
+    "Skills": [
+        bad(lambda: Skills(["x"]), "'x'", "Skill("),
+        bad(lambda: Skills([]).get("x"), "'x'", "available"),
+    ],
+    "load_skills": [bad(lambda: load_skills(5), "workdir=5", "words")],
+    "Hook": [
+        bad(lambda: Hook("a b", print), "'a b'", "a letter"),
+        bad(lambda: Hook("a", 5), "handler=5", "a function"),
+    ],
+    "HookContext": Never("a value that the runtime makes and hands out"),
+    "Rewrite": [bad(lambda: Rewrite(5), "text=5", "words")],
+    "ShortCircuit": [bad(lambda: ShortCircuit(5), "answer=5", "assistant(")],
+    "Mentions": [
+        bad(lambda: Mentions(5), "workdir=5", "a directory"),
+        bad(lambda: Mentions(".", max_bytes="5"), "max_bytes='5'", "whole number"),
+    ],
+    "agent_of": [bad(lambda: agent_of(Untitled()), "Untitled", "provider:model")],
+    "tools_of": [bad(lambda: tools_of(Untitled), "Untitled", "Untitled()")],
+    "load_config": [
+        bad(lambda: load_config(5), "5", "name the file"),
+        bad(lambda: load_config("no-such-file.toml"), "no-such-file.toml", "cannot be read"),
+    ],
+    "Config": Never("it is made by load_config"),
+    "credentialed": [
+        bad(lambda: credentialed(5, {}), "tool=5", "@tool"),
+        bad(lambda: credentialed(knot, 5), "vault=", "EnvironmentVault("),
+    ],
+    "subagent": [
+        bad(lambda: subagent("a b", "x", print), "'a b'", "letters"),
+        bad(lambda: subagent("a", "x", 5), "factory=5", "function"),
+    ],
+    "delegation": [
+        bad(lambda: delegation([]), "agents"),
+        bad(lambda: delegation(["x"]), "'x'", "Agent("),
+        bad(lambda: delegation([Agent(MODEL), Agent(MODEL)]), "'agent'", "another name"),
+    ],
+    "orchestrator": [bad(lambda: orchestrator("x", [Agent(MODEL)]), "'x'", "Agent(")],
+    "NotAnswered": Never("an error: it is raised by us, and takes any words"),
+    "HookFailed": Never("an error: it is raised by us, and takes any words"),
+    "BadConfig": Never("an error: it is raised by us, and takes any words"),
+    "Explanation": Never("a value that the runtime makes and hands out"),
+    "Showable": Never("a class to derive from"),
+    "Askable": Never("a class to derive from"),
+}
