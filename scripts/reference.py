@@ -61,7 +61,7 @@ PAGES = (
         "tools.md",
         "Tools",
         "What an agent can do: functions, raw JSON Schemas, and the box they come in.",
-        ("windlass.core.tool", "windlass.core.toolbox"),
+        ("windlass.core.tool", "windlass.core.tool_context", "windlass.core.toolbox"),
         ("windlass.core.tool.ToolOptions",),
     ),
     Page(

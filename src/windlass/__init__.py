@@ -119,10 +119,10 @@ if TYPE_CHECKING:
     from .core.store import SessionInfo as SessionInfo
     from .core.tool import Skip as Skip
     from .core.tool import Tool as Tool
-    from .core.tool import ToolContext as ToolContext
     from .core.tool import ToolOutput as ToolOutput
     from .core.tool import tool as tool
     from .core.tool import tool_from_schema as tool_from_schema
+    from .core.tool_context import ToolContext as ToolContext
     from .core.toolbox import Toolbox as Toolbox
     from .core.wrap import after as after
     from .core.wrap import around as around
@@ -434,11 +434,11 @@ _HOMES = {
     ".core.tool": (
         "Skip",
         "Tool",
-        "ToolContext",
         "ToolOutput",
         "tool",
         "tool_from_schema",
     ),
+    ".core.tool_context": ("ToolContext",),
     ".core.toolbox": ("Toolbox",),
     ".core.wrap": (
         "after",

@@ -16,7 +16,7 @@ from .event import Event, SlotClosed, SlotOpened, SlotUpdated
 from .plain import to_jsonable
 
 if TYPE_CHECKING:
-    from .tool import ToolContext
+    from .tool_context import ToolContext
 
 T = TypeVar("T")
 
