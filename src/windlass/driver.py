@@ -22,7 +22,7 @@ from .core.effect import not_started, uncertain
 from .core.error import SessionNotFound, StoreError, UsageError
 from .core.event import Entry, Event, MessageAdded, PostTaken, RunResumed, RunStarted, SessionOpened
 from .core.fanout import Fanout
-from .core.fold import CRASHES, CUT_OFF, UNANSWERED, State, repairs
+from .core.fold import CRASHES, CUT_OFF, UNANSWERED, State, repairs, repairs_below
 from .core.inbox import INBOX
 from .core.loop import ended, execute, react
 from .core.mailbox import ANSWER, CANCEL, Mailbox
@@ -418,6 +418,16 @@ def _promote(mailbox: Mailbox) -> None:
         mailbox.steering, mailbox.follow_ups = mailbox.follow_ups, mailbox.steering
 
 
+def within_a_run() -> bool:
+    """Whether this is a part of some run, as a tool is, or a lifespan that lasts as long as the run."""
+    return bool(_driving.get())
+
+
+def leave_the_run() -> None:
+    """From here on, the current task is a part of no run: it goes on when the run that began it has ended."""
+    _driving.set(frozenset())
+
+
 def tell(key: tuple[int, str], post: Post) -> None:
     """Hand a post that was just stored to the run of this process that it is for, if there is one."""
     driver = _going.get(key)
@@ -455,12 +465,15 @@ def look_at(task: "asyncio.Future[Any]") -> None:
 
 async def _wind_up(run: Run) -> Outcome[Any]:
     """End a run whose task does not: its log is taken from it, and every open call says so."""
-    begun = [ToolCall(start.call_id, start.name) for start in run.state.started.values()]
-    waiting = [call for call in run.state.unsettled if call.call_id not in run.state.started]
+    open_calls = [ToolCall(start.call_id, start.name) for start in run.state.started.values()]
+    open_calls += [call for call in run.state.unsettled if call.call_id not in run.state.started]
+    begun = [call for call in open_calls if call.call_id in run.state.begun]
+    waiting = [call for call in open_calls if call not in begun]
     text = "The run was cancelled, and this did not stop; it may still be running."
     results = [uncertain(call, Status.CANCELLED, text) for call in begun]
     results += [not_started(call) for call in waiting]
-    await run.take_over([finished(run, each) for each in results])
+    below = repairs_below(run.state, ("cancelled", run.interrupted_by, text))
+    await run.take_over([*below, *[finished(run, each) for each in results]])
     run.output = run.state.latest if CALL in (run.state.run or RunStarted()).options else None
     outcome = run.interruption()
     await run.take_over([ended(run, outcome)])

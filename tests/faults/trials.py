@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tests.faults.children import Order, Place, Tell, drive
+from tests.faults.families import FamilyTrial
 from tests.faults.kills import ClerkTrial, KillTrial
 from tests.faults.questions import QuestionTrial
 from tests.faults.races import RaceTrial
@@ -23,7 +24,7 @@ from tests.faults.tools import tools
 from tests.faults.zygote import Bell, nursery
 from windlass.stores.postgres import database as postgres_database  # noqa: F401 - loaded once, and not in each child
 
-Trial: TypeAlias = KillTrial | ClerkTrial | TakeoverTrial | RaceTrial | QuestionTrial
+Trial: TypeAlias = KillTrial | ClerkTrial | TakeoverTrial | RaceTrial | QuestionTrial | FamilyTrial
 _trials: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Trial)
 
 

@@ -511,6 +511,7 @@ NOT_STARTED = "This call was not started: the run ended before its turn came. It
 CUT_OFF = ("failed", "interrupted", "the process ended")
 UNANSWERED = ("cancelled", "unanswered", "the conversation went on without an answer")
 CRASHES = ("parked", "crash_loop", "the process ended again and again at this place")
+LEFT_ALONE = ("cancelled", "left_alone", "the run that it worked for has ended")
 """How a run is closed that nobody drives: status, reason, words."""
 
 

@@ -43,6 +43,7 @@ from .event import (
     TurnEnded,
     TurnStarted,
 )
+from .fold import LEFT_ALONE, repairs_below
 from .mailbox import Delivery
 from .message import Message, Status, StopReason, ToolCall, ToolResult, user
 from .model import Request, assemble, is_empty, sound
@@ -78,7 +79,7 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
         if timer is not None:
             timer.cancel()
     with suppress(asyncio.CancelledError):  # it is stored, and the run is over: there is nothing left to cancel
-        await run.emit(*run.closing, ended(run, outcome), sync=True)
+        await run.emit(*run.closing, *repairs_below(run.state, LEFT_ALONE), ended(run, outcome), sync=True)
     return outcome
 
 

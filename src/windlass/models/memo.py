@@ -12,9 +12,9 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from windlass.core.error import BadRequest
-from windlass.core.view import View
 from windlass.core.message import Message
 from windlass.core.plain import to_jsonable
+from windlass.core.view import View
 
 from .think_tags import untagged
 

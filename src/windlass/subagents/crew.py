@@ -9,13 +9,13 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from windlass.core.error import SessionBusy, WindlassError
-from windlass.core.event import Entry, InboxResolved, SessionConfigured, SubagentFinished
+from windlass.core.event import Entry, Event, InboxResolved, SessionConfigured, SubagentFinished
 from windlass.core.fold import State, fold_events
 from windlass.core.inbox import resolution
 from windlass.core.ledger import budgeted
@@ -42,6 +42,10 @@ BUSY_SECONDS = 1.0
 """How often somebody looks for whom another process works."""
 
 
+Key: TypeAlias = tuple[int, int, str]
+"""A task in this process: its event loop, its store and its session."""
+
+
 class Crew:
     """The agents that work in the background for the sessions of one process."""
 
@@ -50,22 +54,25 @@ class Crew:
         self._most_at_once = most_at_once
         self._floors: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         """Room for so many at once, on each event loop."""
-        self._tasks: dict[tuple[int, str], asyncio.Task[None]] = {}
-        """What goes on, by store and session."""
-        self._above: dict[tuple[int, str], Run] = {}
-        """The last run of each session that has given tasks: its watchers are told what becomes of them."""
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        """What goes on."""
+        self._above: dict[Key, Run] = {}
+        """The last run of whoever gave each of them: its watchers are told what becomes of it."""
 
     # -- for the tools -------------------------------------------------------------------------------------------------
 
     def begin(self, run: Run, job: Job) -> "asyncio.Task[None]":
         """Begin with a task, or go on with it; nothing, when that is being done."""
-        self._above[id(run.log.store), run.session_id] = run
-        key = (id(run.log.store), job.session_id)
+        key = _key(run, job)
+        self._above[key] = run
         task = self._tasks.get(key)
-        if task is None or task.done():
+        if task is None:
             task = self._tasks[key] = asyncio.ensure_future(self._work(run, job))
-            task.add_done_callback(lambda _: self._tasks.pop(key, None))
+            task.add_done_callback(lambda _: self._forget(key))
         return task
+
+    def _forget(self, key: Key) -> None:
+        del self._tasks[key], self._above[key]
 
     async def wait(self, run: Run, jobs: Sequence[Job], seconds: float) -> None:
         """Until all of these are done, but no longer than this."""
@@ -81,17 +88,16 @@ class Crew:
 
     async def cancel(self, run: Run, job: Job) -> None:
         """Stop a task, wherever it goes on."""
-        task = self._tasks.get((id(run.log.store), job.session_id))
-        if task is None:
-            await self._session(run, job).cancel()
-        else:
+        task = self._tasks.get(_key(run, job))
+        if task is not None:
             task.cancel()
             await wait_through((task,))
+            await self._session(run, job).cancel()  # if another process works on it, that one hears of it
 
     async def status(self, run: Run, job: Job) -> tuple[str, str]:
         """How a task stands, in a word, and what its agent has said."""
         state = await _state(run, job)
-        going = (id(run.log.store), job.session_id) in self._tasks
+        going = _key(run, job) in self._tasks
         past = [each for each in state.inputs.values() if each.ended is not None]
         if state.interrupted or not past:
             if not is_pending(run, job):
@@ -102,12 +108,14 @@ class Crew:
         outcome = retold(job.session_id, state.messages, last, last.ended)
         return outcome.status, str(report(job.agent, outcome).content)
 
-    async def take(self, run: Run, job: Job, words: str) -> None:
-        """The model is being told of the end of a task: it is not told again."""
-        if is_pending(run, job):
+    async def take(self, run: Run, ends: Mapping[Job, str], *beside: Event) -> None:
+        """The model is being told how tasks have ended: it is not told again by the inbox."""
+        pending = {job: words for job, words in ends.items() if is_pending(run, job)}
+        for job in pending:
             run.mailbox.forget(job.post_id)
-            resolved = run.stamped(InboxResolved(job.item_id, words, run.clock.now()))
-            await run.emit(resolved, names=[job.post_id])
+        resolved = [InboxResolved(job.item_id, words, run.clock.now()) for job, words in pending.items()]
+        if resolved:
+            await run.emit(*map(run.stamped, (*resolved, *beside)), names=[job.post_id for job in pending])
 
     # -- for the extension ---------------------------------------------------------------------------------------------
 
@@ -200,10 +208,10 @@ class Crew:
 
     def _telling(self, run: Run, job: Job) -> Any:
         """Shows what happens in the session of a task to whoever watches the session that gave it."""
-        key = (id(run.log.store), run.session_id)
+        key = _key(run, job)
 
         async def show_above(entry: Entry) -> None:
-            above, event = self._above[key], entry.event
+            above, event = self._above.get(key, run), entry.event
             path = f"{job.handle}/{event.path}" if event.path else job.handle
             above.show(msgspec.structs.replace(event, path=path, run_id=f"{above.run_id}/{job.handle}"))
 
@@ -211,6 +219,10 @@ class Crew:
 
     def _floor(self) -> asyncio.Semaphore:
         return self._floors.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._most_at_once))
+
+
+def _key(run: Run, job: Job) -> Key:
+    return id(asyncio.get_running_loop()), id(run.log.store), job.session_id
 
 
 async def _state(run: Run, job: Job) -> State:

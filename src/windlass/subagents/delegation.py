@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from windlass.core import check
 from windlass.core.error import ConfigError, ToolError
+from windlass.core.event import ValueKept
 from windlass.core.run import Run
 from windlass.core.tool import Tool, ToolContext, ToolOutput, tool
 from windlass.extension import Extension
@@ -28,6 +29,7 @@ WAIT_SECONDS = 300.0
 """How long `wait_for_agents` waits, unless the model says otherwise."""
 _SHOWN = 500
 _HISTORY = "agent_history:"
+_TOLD = "agents_told"
 
 
 def delegation(
@@ -137,22 +139,41 @@ def _wait_for_agents(crew: Crew) -> Tool[..., Any]:
     ) -> str:
         """Wait until agents that work in the background are done, and read their answers."""
         run = context.run
-        jobs = [_job(run, each) for each in handles] or [each for each in jobs_of(run.state) if is_pending(run, each)]
+        before = _told_before(context)  # what this very call was told when a crash cut it off
+        jobs = [_job(run, each) for each in handles] or [
+            each for each in jobs_of(run.state) if is_pending(run, each) or each.handle in before
+        ]
         if not jobs:
             return "No agent is at work in the background."
         await crew.wait(run, jobs, timeout_seconds)
-        return "\n\n".join([await _told(crew, run, job) for job in jobs])
+        return await _told(crew, context, jobs)
 
     return tool(wait_for_agents, effect="read")
 
 
-async def _told(crew: Crew, run: Run, job: Job) -> str:
-    """How a task stands. Whoever is told its end here is not told again by the inbox."""
-    status, words = await crew.status(run, job)
-    if status in {"running", "waiting", "interrupted"}:
-        return f"{job.handle}: still at work ({status})."
-    await crew.take(run, job, words)
-    return f"{job.handle} ({status}), given the task {job.task!r}:\n{words}"
+async def _told(crew: Crew, context: ToolContext[Any], jobs: Sequence[Job]) -> str:
+    """How tasks stand. Whoever is told their end here is not told again by the inbox."""
+    run, lines, ends = context.run, list[str](), dict[Job, str]()
+    for job in jobs:
+        status, words = await crew.status(run, job)
+        if status in {"running", "waiting", "interrupted"}:
+            lines.append(f"{job.handle}: still at work ({status}).")
+        else:
+            ends[job] = words
+            lines.append(f"{job.handle} ({status}), given the task {job.task!r}:\n{words}")
+    told = {**_open_tellings(context), context.call_id: [job.handle for job in ends]}
+    await crew.take(run, ends, ValueKept(_TOLD, told))
+    return "\n\n".join(lines)
+
+
+def _told_before(context: ToolContext[Any]) -> Sequence[str]:
+    return _open_tellings(context).get(context.call_id, ())
+
+
+def _open_tellings(context: ToolContext[Any]) -> dict[str, list[str]]:
+    """What calls have been told that have no result yet."""
+    told: dict[str, list[str]] = context.kept(_TOLD, {})
+    return {call_id: handles for call_id, handles in told.items() if call_id in context.run.state.open_calls}
 
 
 def _list_agents(crew: Crew) -> Tool[..., Any]:
@@ -196,7 +217,7 @@ def _cancel_agent(crew: Crew) -> Tool[..., Any]:
         if not is_pending(run, job):
             return f"{handle} is not at work any more."
         await crew.cancel(run, job)
-        await crew.take(run, job, "cancelled")
+        await crew.take(run, {job: "cancelled"})
         return f"{handle} is cancelled."
 
     return tool(cancel_agent, effect="idempotent")

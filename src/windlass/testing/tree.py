@@ -89,7 +89,7 @@ class _Tree:
         self._durations = durations
         self._open: dict[str, list[_Line]] = {"": [self.root]}
         """For each path: what is going on there, the innermost last."""
-        self._calls: dict[str, _Line] = {}
+        self._calls: dict[tuple[str, str], _Line] = {}
         self._homes: dict[str, _Line] = {}
         """For each agent's name: the call that started it last."""
 
@@ -147,10 +147,10 @@ class _Tree:
                 line.detail = _as_json(event.data)
 
     def _add_tool(self, event: ToolStarted | ToolFinished) -> None:
-        line = self._calls.get(event.call_id)
+        line = self._calls.get((event.path, event.call_id))
         if line is None:
             line = self._append(self._scope(event.path)[-1], _Line(f"tool {event.name}", "no result"))
-            self._calls[event.call_id] = line
+            self._calls[event.path, event.call_id] = line
         if isinstance(event, ToolFinished):
             text = event.result.text
             took = f" ({event.duration_seconds:.3f} s)" if self._durations else ""
@@ -179,7 +179,7 @@ class _Tree:
                 verdict = "allowed" if event.allow else "denied"
                 self._append(line, _Line(f"permission {event.tool}", f"{verdict} {event.reason}".rstrip()))
             case SubagentStarted():
-                self._homes[event.name] = line
+                self._homes[event.child or event.name] = line
                 self._append(line, _Line(f"subagent {event.name}", _quoted(event.prompt)))
             case _:
                 self._append(line, _Line(str(event.__struct_config__.tag), _fields(event, durations=self._durations)))
@@ -190,12 +190,12 @@ class _Tree:
         """What is going on at a path; an agent that was not heard of before gets a line under what started it."""
         if path not in self._open:
             above, _, name = path.rpartition("/")
-            home = self._homes.get(name) or self._scope(above)[-1]
+            home = self._homes.get(path) or self._homes.get(name) or self._scope(above)[-1]
             self._open[path] = [self._append(home, _Line(f"agent {name}"))]
         return self._open[path]
 
     def _place(self, event: Event) -> _Line:
-        return self._calls.get(getattr(event, "call_id", "")) or self._scope(event.path)[-1]
+        return self._calls.get((event.path, getattr(event, "call_id", ""))) or self._scope(event.path)[-1]
 
     def _leave(self, path: str) -> None:
         if path:

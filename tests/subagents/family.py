@@ -1,0 +1,74 @@
+"""Agents whose models need no memory: each answers from what it is told, so any process can go on with them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from windlass import Agent, Request, Tool, ToolContext, tool
+from windlass.core.event import Entry, Event
+from windlass.core.message import Message
+from windlass.core.store import Store
+from windlass.stores.memory import MemoryStore
+from windlass.testing import ScriptedModel, call, calls
+
+Say = Callable[[Request], Any]
+
+
+def since_prompt(request: Request) -> Sequence[Message]:
+    """What was said since the last prompt."""
+    said = list(request.messages)
+    first = max(place for place, each in enumerate(said) if each.role == "user" and not each.origin)
+    return said[first:]
+
+
+def following(*steps: Any) -> ScriptedModel:
+    """A model that answers each prompt with these steps, one after the other; the last of them is words."""
+
+    def say(request: Request) -> Any:
+        return steps[sum(each.role == "assistant" for each in since_prompt(request))]
+
+    return ScriptedModel(say, repeat_last=True)
+
+
+def act_tool(done: list[str], name: str = "act") -> Tool[..., Any]:
+    """An effect that must not happen twice; what has happened is written down outside."""
+
+    @tool(name=name)
+    async def act(what: str, context: ToolContext[Any]) -> str:
+        """Acts."""
+        done.append(f"{context.idempotency_key.rpartition('/')[0].partition('/')[2]} {what}")
+        return f"did {what}"
+
+    return act
+
+
+def family(done: list[str], store: Store | str = "memory:", **options: Any) -> Agent[Any]:
+    """A chief who asks two scouts at once and then a clerk; each scout has a helper, and all of them act."""
+    helper = Agent(following(call("act", what="help"), "Helped."), name="helper", tools=[act_tool(done)])
+    scout = Agent(
+        following(calls(call("act", what="scout"), call("helper", task="Help me.")), "Scouted."),
+        name="scout",
+        tools=[act_tool(done), helper.as_tool()],
+    )
+    clerk = Agent(following(call("act", what="note"), "Noted."), name="clerk", tools=[act_tool(done)])
+    both = calls(call("scout", task="Go north."), call("scout", task="Go south."), call("act", what="lead"))
+    return Agent(
+        following(both, call("clerk", task="Write it down."), call("clerk", task="Write more down."), "All is done."),
+        name="chief",
+        tools=[act_tool(done), scout.as_tool(), clerk.as_tool(durable=True)],
+        store=store,
+        **options,
+    )
+
+
+async def left_behind(entries: Sequence[Entry], session_id: str = "s") -> MemoryStore:
+    """A store in which a process has died after these entries."""
+    store = MemoryStore()
+    lease = await store.acquire(session_id)
+    await store.append(lease, list(entries), sync=True)
+    await store.release(lease)
+    return store
+
+
+def below(events: Sequence[Event], path: str) -> list[Event]:
+    """The events of one agent."""
+    return [event for event in events if event.path == path]

@@ -1,0 +1,140 @@
+"""Another agent takes the conversation over: back and forth, and from wherever the log was cut off."""
+
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.doubles import log_of, of
+from tests.subagents.family import act_tool, following, left_behind
+from tests.transcript import assert_valid
+from windlass import Agent, ConfigError, Model
+from windlass.core.event import ModelRequested, RunStarted, SessionConfigured, ToolStarted, ViewChanged
+from windlass.core.fold import fold_events
+from windlass.core.run import _OF_THE_AGENT, Run
+from windlass.core.store import Store
+from windlass.extension import Extension
+from windlass.stores.memory import MemoryStore
+from windlass.testing import ScriptedModel, call
+
+
+def desk(front: Model, billing: Model, store: Store | str = "memory:", **options: Any) -> Agent[Any]:
+    """A front desk that can hand over to billing."""
+    second = Agent(
+        billing,
+        name="billing",
+        description="Knows bills.",
+        instructions="You are billing.",
+        tools=[act_tool([])],
+        **options,
+    )
+    return Agent(front, name="front", instructions="You are the front desk.", handoffs=[second], store=store)
+
+
+async def test_the_other_agent_goes_on_with_its_own_words_tools_and_model():
+    front = ScriptedModel(call("hand_over_to_billing", message="They want a refund."), name="first")
+    billing = ScriptedModel("I am billing.", name="second")
+    session = desk(front, billing).session("s")
+    outcome = await session.run("I want my money back.")
+    assert outcome.text == "I am billing."
+    (request,) = billing.requests
+    assert request.instructions == "You are billing."
+    assert [tool.name for tool in request.tools] == ["act", "hand_over_to_front"]
+    assert request.messages[-1].tool_results[0].text.endswith("You were told: They want a refund.")
+    events = await log_of(session.store, "s")
+    assert [each.model for each in of(events, ModelRequested)] == ["first", "second"]
+    assert [each.cause for each in of(events, ViewChanged)] == ["model"]
+
+
+async def test_who_speaks_is_still_known_in_the_next_run_and_after_a_restart():
+    store = MemoryStore()
+    await desk(ScriptedModel(call("hand_over_to_billing")), ScriptedModel("I am billing."), store).session("s").run("x")
+    outcome = await desk(ScriptedModel(), ScriptedModel("Still billing."), store).session("s").run("y")
+    assert outcome.text == "Still billing."
+
+
+async def test_the_conversation_can_be_handed_back_and_forth():
+    front = ScriptedModel(call("hand_over_to_billing"), call("hand_over_to_billing"), "Front again.")
+    billing = ScriptedModel(call("hand_over_to_front"), call("act", what="x"), call("hand_over_to_front"))
+    session = desk(front, billing).session("s")
+    assert (await session.run("Go")).text == "Front again."
+    spoke = [each.changes["agent"] for each in of(await log_of(session.store, "s"), SessionConfigured)]
+    assert spoke == ["billing", "front", "billing", "front"]
+    assert_valid(await session.messages())
+
+
+async def test_a_run_that_is_cut_off_around_a_handover_goes_on_with_whoever_has_to_speak():
+    def made(store: Store | str) -> Agent[Any]:
+        front = following(call("hand_over_to_billing"), None, None, "Front again.")
+        billing = following(None, call("act", what="x"), call("hand_over_to_front"))
+        return desk(front, billing, store)
+
+    store = MemoryStore()
+    assert (await made(store).session("s").run("Go")).text == "Front again."
+    entries = await store.read("s")
+    first = next(place for place, entry in enumerate(entries, 1) if isinstance(entry.event, RunStarted)) + 1
+    for cut in range(first, len(entries)):
+        again = await left_behind(entries[:cut])
+        outcome = await made(again).session("s").resume()
+        assert outcome.text == "Front again.", cut
+        events = await log_of(again, "s")
+        assert [each.changes["agent"] for each in of(events, SessionConfigured)] == ["billing", "front"]
+        assert_valid(fold_events(events).messages)
+        assert len({each.call_id for each in of(events, ToolStarted)}) == 3
+
+
+async def test_a_chain_of_agents_hands_back_to_whoever_spoke_before():
+    third = Agent(ScriptedModel(call("hand_over_to_second"), "Third."), name="third")
+    second = Agent(ScriptedModel(call("hand_over_to_third"), "Second again."), name="second", handoffs=[third])
+    first = Agent(ScriptedModel(call("hand_over_to_second")), name="first", handoffs=[second])
+    assert (await first.run("Go")).text == "Second again."
+
+
+async def test_a_child_can_hand_its_task_over_too():
+    child = desk(ScriptedModel(call("hand_over_to_billing")), ScriptedModel("I am billing."))
+    session = Agent(ScriptedModel(call("front", task="Go."), "Top."), tools=[child.as_tool()]).session("s")
+    outcome = await session.run("Go")
+    assert (outcome.text, outcome.messages[2].tool_results[0].text) == ("Top.", "I am billing.")
+    state = fold_events(await log_of(session.store, "s"))
+    assert (state.configured, state.children["front-call_1"].configured["agent"]) == ({}, "billing")
+
+
+async def test_a_call_that_was_refused_hands_nothing_over():
+    front = ScriptedModel(call("hand_over_to_billing", to="whom"), "Front.")
+    session = desk(front, ScriptedModel()).session("s")
+    assert (await session.run("Go")).text == "Front."
+
+
+async def test_an_agent_that_is_gone_is_an_error_that_names_those_that_are_there():
+    store = MemoryStore()
+    await desk(ScriptedModel(call("hand_over_to_billing")), ScriptedModel("I am billing."), store).session("s").run("x")
+    other = Agent(ScriptedModel("y"), name="front", store=store)
+    with pytest.raises(ConfigError, match="handed over to 'billing', which is not here any more: there is 'front'"):
+        await other.session("s").run("y")
+
+
+async def test_what_the_other_agent_needs_is_open():
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(agent: Agent[Any]):
+        seen.append(agent.name)
+        yield
+
+    pool = Extension(name="pool", lifespan=lifespan)
+    agent = desk(ScriptedModel(call("hand_over_to_billing")), ScriptedModel("b", repeat_last=True), extensions=[pool])
+    await agent.session("s").run("x")
+    assert seen == ["billing"]
+    async with agent:
+        await agent.session("s").run("x")
+    assert seen == ["billing", "billing"]
+
+
+def test_a_run_that_becomes_another_takes_over_all_that_it_has_from_its_agent():
+    """Whatever is added to a run belongs to one side or the other."""
+    of_the_session = {
+        *("_loop", "_prefix", "_thread", "_tool_changes", "cancelling", "children", "clock", "closing", "fanout"),
+        *("forgettable", "interrupted_by", "left_behind", "log", "mailbox", "may_wait", "output", "parent", "partial"),
+        *("path", "prefixes", "run_id", "scratch", "session_id", "state", "task", "unlogged"),
+    }
+    assert {*Run.__slots__} - of_the_session == {*_OF_THE_AGENT}
