@@ -50,8 +50,8 @@ from windlass.core.event import (
     ToolStarted,
     WatcherDropped,
 )
-from windlass.core.fold import INTERRUPTED
 from windlass.core.message import Status, StopReason, assistant
+from windlass.core.repair import INTERRUPTED
 from windlass.core.run import PATIENCE_SECONDS
 from windlass.core.schema import arguments_hash
 from windlass.core.store import Lease

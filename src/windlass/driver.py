@@ -22,12 +22,13 @@ from .core.effect import not_started, uncertain
 from .core.error import SessionNotFound, StoreError, UsageError
 from .core.event import Entry, Event, MessageAdded, PostTaken, RunResumed, RunStarted, SessionOpened
 from .core.fanout import Fanout
-from .core.fold import CRASHES, CUT_OFF, UNANSWERED, State, repairs, repairs_below
+from .core.fold import State
 from .core.inbox import INBOX
 from .core.loop import ended, execute, react
 from .core.mailbox import ANSWER, CANCEL, Mailbox
 from .core.message import Message, Status, ToolCall
 from .core.outcome import Outcome
+from .core.repair import CRASHES, CUT_OFF, UNANSWERED, repairs, repairs_below
 from .core.run import CancelMode, Engine, Forgotten, Run
 from .core.store import Lease, Log, Post, Store, events_of, insisted, wait_through
 from .extension import alive

@@ -2,9 +2,9 @@
 
 from windlass import Agent, Message, Settings, ToolContext, Usage, tool, user
 from windlass.core.cache import PrefixWatch, first_change
-from windlass.core.fold import View
 from windlass.core.message import assistant
 from windlass.core.model import ModelInfo, Request, ToolSpec
+from windlass.core.view import View
 from windlass.testing import Reply, ScriptedModel, call
 
 ONE, TWO, THREE = user("one"), assistant("two"), user("three")

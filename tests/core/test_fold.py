@@ -31,8 +31,9 @@ from windlass.core.event import (
     ValueKept,
     ViewChanged,
 )
-from windlass.core.fold import INTERRUPTED, NOT_STARTED, State, fold, repairs
+from windlass.core.fold import State, fold
 from windlass.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from windlass.core.repair import INTERRUPTED, NOT_STARTED, repairs
 
 
 def folded(*events: Event) -> State:

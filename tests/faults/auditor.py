@@ -22,7 +22,8 @@ from tests.faults.plan import (
 )
 from tests.transcript import assert_valid
 from windlass.core.event import RunEnded
-from windlass.core.fold import CRASHES, CUT_OFF, fold
+from windlass.core.fold import fold
+from windlass.core.repair import CRASHES, CUT_OFF
 
 USABLE_SECONDS = 5.0
 """A session answers a new prompt within this time after a crash."""

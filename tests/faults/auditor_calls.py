@@ -7,8 +7,8 @@ from typing import NamedTuple
 from tests.faults.evidence import Evidence, writer_of
 from tests.faults.plan import FORBIDDEN, LAST_WISH, NEEDS_PERMISSION, ONCE
 from windlass.core.event import MessageAdded, PermissionDecided, RunEnded, ToolFinished, ToolStarted
-from windlass.core.fold import CRASHES, CUT_OFF, INTERRUPTED
 from windlass.core.message import Status, ToolCall
+from windlass.core.repair import CRASHES, CUT_OFF, INTERRUPTED
 
 
 class Settled(NamedTuple):

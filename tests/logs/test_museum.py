@@ -18,8 +18,9 @@ from windlass import Agent, ConfigError, StoreError
 from windlass.core.codec import decode_entry, encode_entry
 from windlass.core.error import UnreadableEntry
 from windlass.core.event import EVENTS, Entry, Unknown
-from windlass.core.fold import INTERRUPTED, NOT_STARTED, fold
+from windlass.core.fold import fold
 from windlass.core.message import Message
+from windlass.core.repair import INTERRUPTED, NOT_STARTED
 from windlass.core.store import Post, Store
 from windlass.stores.file.record import line_of
 from windlass.stores.file.store import FileStore

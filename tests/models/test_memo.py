@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.view import View
 from windlass.core.message import Message, user
+from windlass.core.view import View
 from windlass.models.memo import BrokenRule, Item, Memo, encoded
 
 

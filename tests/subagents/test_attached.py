@@ -23,10 +23,11 @@ from windlass.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.core.fold import fold, fold_events, repairs
+from windlass.core.fold import fold, fold_events
 from windlass.core.ledger import Ledger
 from windlass.core.message import Status
 from windlass.core.model import Price
+from windlass.core.repair import repairs
 from windlass.core.run import PATIENCE_SECONDS
 from windlass.core.tool import ToolContext
 from windlass.stores.memory import MemoryStore

@@ -11,9 +11,9 @@ from typing import Any
 from . import check, question
 from .effect import FAILURES, Job, denied, describe, error_result, out_of_calls, unknown
 from .event import Event, LimitReached, ToolFinished
-from .fold import withdrawals
 from .message import ToolCall, ToolResult
 from .permission import NOBODY_TO_ASK, PermissionRequest, Permissions, Verdict, decision_of, one_each
+from .repair import withdrawals
 from .run import Run
 from .schema import Invalid, parse_object
 from .tool import Arguments, Skip, Tool

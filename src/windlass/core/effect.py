@@ -15,10 +15,10 @@ from . import check
 from .arguments import arguments_hash
 from .error import NotStarted, ToolError
 from .event import ToolStarted
-from .fold import INTERRUPTED, NOT_STARTED
 from .message import RESULT_TYPES, ResultPart, Status, StopReason, Text, ToolCall, ToolResult, storable
 from .permission import PermissionRequest
 from .plain import clean, to_jsonable, to_text, words_of
+from .repair import INTERRUPTED, NOT_STARTED
 from .store import wait_through
 from .tool import Arguments, Tool, ToolContext, ToolOutput
 

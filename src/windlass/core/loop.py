@@ -43,13 +43,13 @@ from .event import (
     TurnEnded,
     TurnStarted,
 )
-from .fold import LEFT_ALONE, repairs_below
 from .mailbox import Delivery
 from .message import Message, Status, StopReason, ToolCall, ToolResult, user
 from .model import Request, assemble, is_empty, sound
 from .outcome import Outcome
 from .permission import Permissions
 from .plain import words_of
+from .repair import LEFT_ALONE, repairs_below
 from .run import Accepted, Again, Engine, Run, Shape
 from .stop import Guardrail, Halt, Nudge, Step, holds
 from .store import wait_through

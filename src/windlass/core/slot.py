@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .tool_context import ToolContext
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 Until: TypeAlias = Literal["closed", "call", "run"]
 """How long something is shown: until it is closed, or at the latest until the call, or the run, is over."""
@@ -41,7 +42,7 @@ class Showable(Struct, frozen=True):
         return to_jsonable(msgspec.structs.asdict(self))
 
 
-class Askable(Showable, Generic[T], frozen=True):
+class Askable(Showable, Generic[T_co], frozen=True):
     """Something that people can answer."""
 
     @property
@@ -54,7 +55,7 @@ class Askable(Showable, Generic[T], frozen=True):
         """The JSON Schema of an answer; `None` when anything may be answered."""
         return None
 
-    def read(self, answer: Any) -> T:
+    def read(self, answer: Any) -> T_co:
         """An answer that fits the schema, as the value that the tool gets."""
         return answer  # type: ignore[no-any-return]
 

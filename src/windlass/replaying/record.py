@@ -29,8 +29,8 @@ from windlass.core.event import (
     ToolsChanged,
     ToolStarted,
 )
-from windlass.core.fold import CRASHES, CUT_OFF, UNANSWERED
 from windlass.core.message import Status
+from windlass.core.repair import CRASHES, CUT_OFF, UNANSWERED
 
 from .stretch import Stretch, filled
 

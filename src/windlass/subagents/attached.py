@@ -17,11 +17,12 @@ from windlass.core.cache import PrefixWatch
 from windlass.core.effect import Suspended
 from windlass.core.error import ConfigError, ToolError
 from windlass.core.event import Event, MessageAdded, RunResumed, RunStarted, SubagentFinished, SubagentStarted
-from windlass.core.fold import Past, State, repairs
+from windlass.core.fold import Past, State
 from windlass.core.loop import execute
 from windlass.core.message import user
 from windlass.core.outcome import Outcome
 from windlass.core.plain import clean, words_of
+from windlass.core.repair import repairs
 from windlass.core.run import Engine, Run
 from windlass.core.store import wait_through
 from windlass.core.tool import ToolOutput
