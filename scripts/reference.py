@@ -50,6 +50,7 @@ PAGES = (
         (
             "windlass.core.outcome",
             "windlass.core.run",
+            "windlass.core.seam",
             "windlass.core.loop",
             "windlass.core.proceed",
             "windlass.output",

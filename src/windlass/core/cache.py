@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from .event import ModelRequested
 from .message import PASSING, Message, Usage
 from .model import ModelInfo, Request
 from .view import View
@@ -114,3 +115,12 @@ def _shared(before: Sequence[Message], after: Sequence[Message], kept: int) -> i
             break
         shared += 1
     return shared
+
+
+def changed(before: ModelRequested, now: ModelRequested, segment: str) -> str:
+    """Why a request does not begin with the one before it; empty when it does. `segment` is what was seen to differ."""
+    if before.model != now.model or before.provider != now.provider:
+        return "model"
+    if before.prefix != now.prefix:
+        return "tools" if before.prefix.partition("-")[0] == now.prefix.partition("-")[0] else "instructions"
+    return "messages" if segment.startswith("messages") else ""

@@ -57,7 +57,7 @@ async def prepared(run: Run, call: ToolCall) -> Job | ToolResult:
     if tool is None:
         return error_result(call, f"there is no tool {call.name!r}; {run.toolbox.advice(call.name)}")
     try:
-        final = await final_arguments(tool, call)
+        final = await final_arguments(tool, call) if tool.prepare else parsed(tool, parse_object(call.arguments))
     except Invalid as problem:
         return error_result(call, f"invalid arguments for {call.name!r}: {problem}")
     except FAILURES as error:  # a hook that fails must not let the call through
@@ -82,6 +82,11 @@ async def final_arguments(tool: Tool[..., Any], call: ToolCall) -> tuple[Argumen
         if changed is not None:
             check.returned("before", hook, changed, dict, "a dict of arguments, a Skip(…), or nothing")
             arguments = changed
+    return parsed(tool, arguments)
+
+
+def parsed(tool: Tool[..., Any], arguments: Arguments) -> tuple[Arguments, Arguments]:
+    """The arguments as they are, and as the function gets them. Raises `Invalid`."""
     return arguments, tool.parameters.parse(arguments)
 
 

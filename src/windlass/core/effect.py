@@ -104,22 +104,22 @@ class Job(Struct, eq=False):
         )
 
 
-async def attempt(run: "Run", job: Job) -> ToolResult:
-    """Carry out a call, and again if its tool allows that. Whatever happens becomes a result."""
-    if not job.tool.asks_first:
-        return await _attempt(run, job)
+async def attempt_without_intent(run: "Run", job: Job) -> ToolResult:
+    """As `attempt`, for a tool that asks first: the log does not know that it is under way."""
     run.unlogged.add(job.call.call_id)
     try:
-        return await _attempt(run, job)
+        return await attempt(run, job)
     finally:
         run.unlogged.discard(job.call.call_id)
 
 
-async def _attempt(run: "Run", job: Job) -> ToolResult:
+async def attempt(run: "Run", job: Job) -> ToolResult:
+    """Carry out a call, and again if its tool allows that. Whatever happens becomes a result."""
     tries = 0
     while True:
         tries += 1
-        context: ToolContext[Any] = ToolContext(run, job.call.call_id, job.tool.name, _beginning(run, job))
+        begin = _beginning(run, job) if job.tool.asks_first else None
+        context: ToolContext[Any] = ToolContext(run, job.call.call_id, job.tool.name, begin)
         try:
             seconds = job.tool.timeout_seconds or run.limits.tool_timeout_seconds
             if seconds is None and job.tool.abortable:
@@ -151,10 +151,8 @@ async def _attempt(run: "Run", job: Job) -> ToolResult:
             return _failed(run, job, error)  # what it told last is what is known of it
 
 
-def _beginning(run: "Run", job: Job) -> Callable[[], Awaitable[None]] | None:
+def _beginning(run: "Run", job: Job) -> Callable[[], Awaitable[None]]:
     """Stores the intent of a tool that asks first, when it says that it begins."""
-    if not job.tool.asks_first:
-        return None
 
     async def begin() -> None:
         if job.call.call_id not in run.state.started:

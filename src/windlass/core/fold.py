@@ -295,6 +295,9 @@ class State:
     def _spend(self, usage: Usage) -> None:
         """What a child uses, those above it have used too."""
         self._unsummed.append(usage)
+        self._spend_above(usage)
+
+    def _spend_above(self, usage: Usage) -> None:
         above = self.parent
         while above is not None:
             above._children_usage += usage  # noqa: SLF001 - of its own kind
@@ -391,13 +394,17 @@ class State:
     def message_added(self, event: MessageAdded) -> None:
         """The transcript grows; a reply with calls waits for their results."""
         message = event.message
-        self._get_on()
+        self.recoveries = 0
+        if self.parent is not None:
+            self._get_on()
         if message.role != "assistant":
             self.transcript.add(message)
             return
         self.attempts = 0
         if message.usage is not None:
-            self._spend(message.usage)
+            self._unsummed.append(message.usage)
+            if self.parent is not None:
+                self._spend_above(message.usage)
         for part in message.parts:
             if type(part) is ToolCall:
                 self.open_calls[part.call_id] = part
@@ -430,7 +437,9 @@ class State:
     def tool_finished(self, event: ToolFinished) -> None:
         """A call has its result; the last one completes the turn."""
         call_id, calls, results = event.call_id, self.open_calls, self.results
-        self._get_on()
+        self.recoveries = 0
+        if self.parent is not None:
+            self._get_on()
         self.started.pop(call_id, None)
         if self.decided:
             self.decided.pop(call_id, None)

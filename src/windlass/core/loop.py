@@ -24,7 +24,7 @@ from typing import Any, NoReturn, get_args
 
 from . import check, faults
 from .call import answer, permit, prepare, settled
-from .effect import Job, Suspended, attempt, cut_off, finish, not_started, unknown
+from .effect import Job, Suspended, attempt, attempt_without_intent, cut_off, finish, not_started, unknown
 from .error import EmptyReply, ModelError, ReplyCutOff, StoreError
 from .event import (
     ErrorRaised,
@@ -358,7 +358,8 @@ async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
     if len(jobs) == 1:  # alone: a task of its own would only cost time
         await intend(run, jobs)
         await settle(run, jobs[0])
-        suspend_with(jobs)
+        if jobs[0].suspended:
+            raise Suspended
         return
     waiting = deque(jobs)
     running: dict[asyncio.Task[None], Job] = {}
@@ -383,12 +384,7 @@ async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
         for task in running:
             _ = task.cancelled() or task.exception()  # looked at: one error is told, and asyncio complains of no other
         raise
-    suspend_with(jobs)
-
-
-def suspend_with(jobs: Sequence[Job]) -> None:
-    """When a call waits for an answer that nobody here can give, and all others are settled, so does the run."""
-    if [job for job in jobs if job.suspended]:
+    if [job for job in jobs if job.suspended]:  # all others are settled: the run waits with the one that does
         raise Suspended
 
 
@@ -410,10 +406,9 @@ async def intend(run: Run, wave: Sequence[Job]) -> None:
     faults.point("loop.before_intent")
     if run.interrupted_by:  # and somebody has swallowed the cancel: nothing may begin any more
         raise asyncio.CancelledError
-    beginning = [job for job in wave if not job.tool.asks_first]  # the others say when they begin
-    changing = [job for job in beginning if job.tool.effect != "read"]
-    if beginning:
-        await run.emit(*[job.intent(run) for job in beginning], sync=bool(changing))
+    intents = [job.intent(run) for job in wave if not job.tool.asks_first]  # the others say when they begin
+    if intents:
+        await run.emit(*intents, sync=bool([None for intent in intents if intent.effect != "read"]))
     faults.point("loop.intent_stored")
 
 
@@ -421,7 +416,7 @@ async def settle(run: Run, job: Job) -> None:
     """One effect, one result: it is stored even when the run is being cancelled."""
     began = run.clock.monotonic()
     try:
-        result = await attempt(run, job)
+        result = await (attempt_without_intent(run, job) if job.tool.asks_first else attempt(run, job))
     except Suspended:
         job.suspended = True
         return

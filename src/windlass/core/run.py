@@ -7,14 +7,12 @@ loop reads from it and tells it what happened; when a run ends is decided by the
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
 
-from . import check
-from .cache import PrefixWatch
+from .cache import PrefixWatch, changed
 from .clock import Clock, Timer
 from .error import ContextOverflow, Fenced, OutOfBudget, WindlassError
 from .event import (
@@ -39,68 +37,33 @@ from .model import Model, OutputSpec, Request, Settings, ToolSpec, info_of
 from .outcome import Outcome, OutcomeStatus
 from .permission import Gate
 from .plain import clean, to_jsonable, words_of
+from .seam import Accept, Accepted, Again, CancelMode, CompactNow, Engine, Reminder, Scrub, Shape, Upkeep
 from .stop import Guardrail, Limits, StopCondition
 from .store import Log
 from .tool import Tool
 from .toolbox import Toolbox
 from .view import View
 
+__all__ = [
+    "Accept",
+    "Accepted",
+    "Again",
+    "CancelMode",
+    "CompactNow",
+    "Engine",
+    "Forgotten",
+    "Reminder",
+    "Run",
+    "Scrub",
+    "Shape",
+    "Upkeep",
+    "logger",
+]
+
 logger = logging.getLogger("windlass")
 
 PATIENCE_SECONDS = 5.0
 """How long a cancelled run may take to end before it is left behind."""
-
-CancelMode: TypeAlias = Literal["now", "after_tools", "after_turn"]
-"""At once; when the calls that run now have their results; or when the reply and all its calls are settled."""
-
-Shape: TypeAlias = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
-"""What the model sees of a conversation. A pure view: what it returns is sent, and never kept."""
-
-
-class Accepted(Struct, frozen=True):
-    """The reply may stand."""
-
-
-class Again(Struct, frozen=True):
-    """The model has to go on; it is told this."""
-
-    feedback: str
-    origin: str = "feedback"
-    """What the message is marked with."""
-    event: Event | None = None
-    """Something for the log beside it."""
-
-    def __post_init__(self) -> None:
-        check.text("Again", "feedback", self.feedback, filled=True)
-        check.text("Again", "origin", self.origin)
-        if self.event is not None and not isinstance(self.event, Event):
-            check.refuse("Again", "event", self.event, "give an event, such as Custom(…)")
-
-
-Accept: TypeAlias = Callable[["Run", Message], "Accepted | Again | Awaitable[Accepted | Again]"]
-"""Asked about a reply that calls no tool: is this the end? Output types, guards and graders are all of this kind."""
-
-Upkeep: TypeAlias = Callable[["Run"], Awaitable[None]]
-"""What has to be done before the model is asked, and before its calls are made (then `run.state.reply` is there)."""
-
-Reminder: TypeAlias = Callable[["Run"], "str | None"]
-"""Words for the very end of one request, which are never kept: the place for whatever changes all the time."""
-
-Scrub: TypeAlias = Callable[[Event], Event]
-"""Takes secrets out of an event before it is stored or shown."""
-
-
-class CompactNow(Protocol):
-    """Sums the conversation up for the model, because of something; says whether it is shorter now."""
-
-    def __call__(self, run: "Run", cause: str, *, error: ContextOverflow | None = None) -> Awaitable[bool]:
-        """`error` is how the model refused the request, if it did."""
-        ...
-
-
-Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
-"""How a run thinks. `react` is the one we ship in core; others wrap it."""
-
 
 _NO_SETTINGS = Settings()
 _NO_LIMITS = Limits()
@@ -146,6 +109,7 @@ class Run:
         "instructions",
         "interactive",
         "interrupted_by",
+        "is_over",
         "ledgers",
         "left_behind",
         "limits",
@@ -278,6 +242,8 @@ class Run:
         self._loop = asyncio.get_running_loop()
         self.left_behind: asyncio.Future[None] = self._loop.create_future()
         """Done when the run was cancelled, did not end, and is not waited for any longer."""
+        self.is_over = False
+        """Whether nothing can be added by it any more, because it was left behind."""
         self._thread = threading.get_ident()
         self._settings: dict[str, Any] = msgspec.to_builtins(settings)
         self._prefix: tuple[str, Sequence[ToolSpec], str] = ("", (), "")
@@ -307,7 +273,7 @@ class Run:
         is raised only when they are stored and shown.
         """
         cancelled = False
-        if self.left_behind.done():
+        if self.is_over:
             raise Fenced(f"run {self.run_id} did not end when it had to: nothing more can be added by it")
         if self.scrub is not None:
             events = tuple(map(self.scrub, events))
@@ -423,8 +389,8 @@ class Run:
             run_id=self.run_id,
             path=self.path,
         )
-        cause = changed(state.requested, requested, self.prefixes.look(request, info, turn))
-        if not cause or state.view_changed:
+        segment, before = self.prefixes.look(request, info, turn), state.requested
+        if before is None or state.view_changed or not (cause := changed(before, requested, segment)):
             return (requested,)
         return ViewChanged(cause, run_id=self.run_id, path=self.path), requested
 
@@ -520,6 +486,7 @@ class Run:
         if self._must_be_waited_for():
             self.clock.call_later(PATIENCE_SECONDS, self._lose_patience)
         elif not self.left_behind.done():
+            self.is_over = True
             self.left_behind.set_result(None)
 
     def _must_be_waited_for(self) -> bool:
@@ -570,14 +537,3 @@ class Run:
         """Its own, and those of the runs below it."""
         below = f"{self.path}/" if self.path else ""
         return [each for each in self.state.questions if each.path == self.path or each.path.startswith(below)]
-
-
-def changed(before: ModelRequested | None, now: ModelRequested, segment: str) -> str:
-    """Why a request does not begin with the one before it; empty when it does. `segment` is what was seen to differ."""
-    if before is None:
-        return ""
-    if (before.provider, before.model) != (now.provider, now.model):
-        return "model"
-    if before.prefix != now.prefix:
-        return "tools" if before.prefix.partition("-")[0] == now.prefix.partition("-")[0] else "instructions"
-    return "messages" if segment.startswith("messages") else ""
