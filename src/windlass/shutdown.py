@@ -147,9 +147,7 @@ class Shutdown:
     def _leave_behind(self) -> None:
         """What ignores its cancel must not keep the others from being stored."""
         for run in self._runs:
-            if not run.left_behind.done():
-                run.left_behind.set_result(None)
-                self.left_behind = True
+            self.left_behind = run.leave_behind() or self.left_behind
 
 
 def _stop(run: Run) -> None:

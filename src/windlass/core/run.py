@@ -485,9 +485,16 @@ class Run:
         """Leave behind a run that ignores its cancel; but never while something runs that must not be aborted."""
         if self._must_be_waited_for():
             self.clock.call_later(PATIENCE_SECONDS, self._lose_patience)
-        elif not self.left_behind.done():
-            self.is_over = True
-            self.left_behind.set_result(None)
+        else:
+            self.leave_behind()
+
+    def leave_behind(self) -> bool:
+        """Wait no longer for it; nothing can be added by it any more. `False` when nobody did before."""
+        if self.left_behind.done():
+            return False
+        self.is_over = True
+        self.left_behind.set_result(None)
+        return True
 
     def _must_be_waited_for(self) -> bool:
         tools = [self.toolbox.get(start.name) for start in self.state.started.values()]
