@@ -7,8 +7,8 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from windlass import Agent, tool
-from windlass.context.skills import Resource, Skill, Skills, Trust, load_skills
+from windlass import Agent, Skill, Skills, load_skills, tool
+from windlass.context.skills import Resource, Trust
 from windlass.testing import ScriptedModel, call
 
 

@@ -4,10 +4,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from windlass import Agent, Request
-from windlass.context.project import Project
-from windlass.context.prompts import Prompts
-from windlass.context.roles import load_roles
+from windlass import Agent, Project, Prompts, Request, load_roles
 from windlass.testing import ScriptedModel
 
 FILES = {

@@ -4,7 +4,8 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from windlass.config import BadConfig, TrustedFiles, load_config
+from windlass import BadConfig, load_config
+from windlass.config import TrustedFiles
 from windlass.testing import ScriptedModel, call
 
 BROKEN = """\

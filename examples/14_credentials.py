@@ -3,9 +3,9 @@
 import asyncio
 import base64
 
-from windlass import Agent, ToolContext, tool
+from windlass import Agent, ToolContext, credentialed, tool
 from windlass.core.event import ToolFinished, ToolProgress
-from windlass.credentials import MemoryVault, Redactor, credentialed, scrubbed_model
+from windlass.credentials import MemoryVault, Redactor, scrubbed_model
 from windlass.testing import Recorder, ScriptedModel, call
 
 VALUE = "harbour-7f3a91c2"

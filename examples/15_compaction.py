@@ -2,13 +2,9 @@
 
 import asyncio
 
-from windlass import Agent, tool
-from windlass.context.compaction import Compaction
+from windlass import Agent, Compaction, Extension, Request, ToolCall, tool
 from windlass.context.history import history_tools
 from windlass.context.large_results import large_results
-from windlass.core.message import ToolCall
-from windlass.core.model import Request
-from windlass.extension import Extension
 from windlass.testing import ScriptedModel, call
 
 PORTS = ["Bergen", "Stavanger", "Kristiansand", "Skagen", "Gothenburg", "Helsingor", "Kiel", "Rostock"]

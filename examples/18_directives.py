@@ -4,9 +4,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from windlass import Agent
-from windlass.context.directives import Hook, HookContext, Mentions, Rewrite, ShortCircuit
-from windlass.context.skills import Skill, Skills
+from windlass import Agent, Hook, HookContext, Mentions, Rewrite, ShortCircuit, Skill, Skills
 from windlass.testing import ScriptedModel
 
 BRIEF = Skill(name="brief", description="How to brief a crew.", body="Say what, where and when, in three lines.")

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from windlass import Limits, ToolContext, tool
-from windlass.class_agent import agent_of
+from windlass import Limits, ToolContext, agent_of, tool
 from windlass.testing import ScriptedModel, call
 
 

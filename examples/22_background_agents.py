@@ -2,9 +2,8 @@
 
 import asyncio
 
-from windlass import Agent, Request, tool
+from windlass import Agent, Request, orchestrator, tool
 from windlass.core.event import TextDelta
-from windlass.subagents.delegation import orchestrator
 from windlass.testing import ScriptedModel, call, calls
 
 

@@ -163,6 +163,13 @@ PAGES = (
         ),
     ),
     Page(
+        "subagents.md",
+        "Agents that work for agents",
+        "As a tool, in the background, in one's place. See [how-to/subagents](../how-to/subagents.md).",
+        ("windlass.subagents.as_tool", "windlass.subagents.delegation"),
+        ("windlass.subagents.as_tool.Assignment",),
+    ),
+    Page(
         "configuration.md",
         "Configuration, and agents as classes",
         "Agents that are described elsewhere. See [how-to/configuration](../how-to/configuration.md).",

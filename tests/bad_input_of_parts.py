@@ -166,6 +166,7 @@ PARTS_TABLE = {
     "NotAnswered": Never("an error: it is raised by us, and takes any words"),
     "HookFailed": Never("an error: it is raised by us, and takes any words"),
     "BadConfig": Never("an error: it is raised by us, and takes any words"),
+    "Assignment": Never("a value that the runtime makes and hands out"),
     "Explanation": Never("a value that the runtime makes and hands out"),
     "Showable": Never("a class to derive from"),
     "Askable": Never("a class to derive from"),

@@ -60,6 +60,11 @@ PROMISES: dict[str, str] = {
     "output:repair": "An answer that does not fit goes back with every problem, as often as was said and no more.",
     "output:partial": "What is seen of an output while it is written is a part of what it becomes.",
     "cache:prefix": "A request of a session begins with the one before it; what keeps it from that is named.",
+    # -- what the model is sent ----------------------------------------------------------------------------------------
+    "view:told": "Whatever changes what was sent before, and does not only add to it, is told in the log.",
+    "view:whole": "A summary shortens what is sent, and nothing that is kept: the transcript stays whole.",
+    "view:valid": "What is sent is valid and fits the window, however a conversation goes and is summed up.",
+    "view:harmless": "A summary that fails, is cancelled or would not help leaves everything as it was.",
     # -- a run ---------------------------------------------------------------------------------------------------------
     "run:cancel-anywhere": "A run can be cancelled anywhere: results are kept, the transcript is valid, nothing leaks.",
     "run:cancel-is-honest": "A call that a cancel cut off says that nobody knows, and one that never began says that.",
@@ -85,8 +90,23 @@ PROMISES: dict[str, str] = {
     "questions:once": "A question is answered once, by whoever is first, here or anywhere.",
     "questions:silence": "Silence, and what is no answer, are a no.",
     "questions:settled": "What became of a call that asks for it is settled by a person, who is waited for.",
+    "questions:asks-first": "What a tool asks before it begins is asked and answered once, whoever is killed.",
     "inbox:once": "What an agent waits for is pending, resolved, consumed, and told to the model once.",
     "inbox:wakes": "What has come from outside can begin a run.",
+    # -- agents that work for agents -----------------------------------------------------------------------------------
+    "subagents:crash": "A family of agents may be killed anywhere: each task is given once and ends once.",
+    "subagents:transcripts": "The transcripts of an agent and of all that work for it are valid at any cut of the log.",
+    "subagents:background": "A task in the background outlives its run and a crash, and its end is told once.",
+    "subagents:questions": "What a child asks is asked on the session, and the answer reaches it, days later as well.",
+    "subagents:limits": "What a child uses counts for its parents, and their limits and ledgers hold for it.",
+    "subagents:cancel": "A cancel ends the children as well, and leaves nothing open.",
+    # -- secrets -------------------------------------------------------------------------------------------------------
+    "secrets:nowhere": "A secret of a vault is in no log, event, error, request, export or file, in whatever form.",
+    # -- files that people write ---------------------------------------------------------------------------------------
+    "files:broken-skill": "A broken skill is left out with one message, or mended with one, and costs no other skill.",
+    "files:broken-configuration": "A broken configuration is refused with the line of each fault, whatever is in it.",
+    "files:bounded": "No file keeps its reader waiting: what is too large, too deep or no file is left.",
+    "files:trust": "A skill that a project brings is not told to any model before somebody agrees to its content.",
     # -- watchers ------------------------------------------------------------------------------------------------------
     "watchers:harmless": "A watcher that raises, blocks or hangs hurts neither the run nor the other watchers.",
     "watchers:told": "A watcher that falls behind is told what it missed.",
@@ -116,6 +136,7 @@ PROMISES: dict[str, str] = {
     "crash:parked": "A run that was taken up three times and got nowhere is parked.",
     "crash:one-submission": "A prompt that is sent again under the same name is answered once, also over a crash.",
     "crash:always": "Every run can be thrown away after any entry, and goes on from the log.",
+    "crash:long": "A session of 500 turns, killed again and again, comes to its end, and no effect happens twice.",
     "crash:housekeeping": "Forks, redactions, deletions and posts are done as a whole or not at all.",
     "crash:shutdown": "A process that is told to end gives its tools time and frees its sessions.",
     "crash:harness": "The searches for faults find the bugs that are planted for them.",
@@ -198,6 +219,21 @@ _TAP = "tests/net/test_tap.py::test_"
 _OUTPUT = "tests/test_output.py::test_"
 _PARTIAL = "tests/test_partial.py::test_"
 _CACHE = "tests/core/test_cache.py::test_"
+_EXTENSION = "tests/test_extension.py::test_"
+_COMPACTION = "tests/context/test_compaction.py::test_"
+_SUMMED_UP = "tests/context/test_compaction_of_sessions.py::test_"
+_SHORTENED = "tests/context/test_compaction_properties.py::test_"
+_SLOT = "tests/core/test_slot.py::test_"
+_ATTACHED = "tests/subagents/test_attached.py::test_"
+_DELEGATION = "tests/subagents/test_delegation.py::test_"
+_FAMILIES = "tests/faults/test_families.py::test_"
+_ASKED = "tests/faults/test_questions.py::test_"
+_PLANTED = "tests/credentials/test_planted_secrets.py::test_"
+_SKILL = "tests/context/skills/test_broken.py::test_"
+_TRUST = "tests/context/skills/test_trust.py::test_"
+_FRONT_MATTER = "tests/context/test_front_matter.py::test_"
+_CONFIG = "tests/configuring/test_broken_files.py::test_"
+_MARATHON = "tests/faults/test_long_session.py::test_"
 
 KEPT_BY: dict[str, tuple[str, ...]] = {
     "calls:one-result": (
@@ -439,6 +475,28 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _CACHE + "an_outcome_says_what_spoiled_the_cache",
         _CACHE + "the_first_message_that_differs_is_named",
     ),
+    "view:told": (
+        _EXTENSION + "the_log_tells_what_of_a_requests_beginning_has_changed_also_in_another_process",
+        _EXTENSION + "a_shape_that_rewrites_what_was_sent_is_told_too",
+        _EXTENSION + "tools_that_come_while_a_run_goes_on_change_the_view_once",
+        _SUMMED_UP + "each_request_begins_with_the_one_before_it_except_where_the_log_says_so",
+        _MARATHON + "a_session_of_500_turns_survives_every_kill_and_each_request_begins_with_the_one_before",
+    ),
+    "view:whole": (
+        _COMPACTION + "the_model_is_sent_a_summary_and_the_latest_messages_and_the_log_keeps_everything",
+        _COMPACTION + "whoever_opens_the_session_later_sees_the_same",
+    ),
+    "view:valid": (
+        _SHORTENED + "the_view_is_valid_fits_and_can_be_read_back_whatever_happens",
+        _SUMMED_UP + "a_run_that_is_longer_than_the_window_gets_to_its_end",
+        "tests/context/test_boundary.py::test_a_cut_keeps_what_is_unanswered_and_never_parts_a_call_from_its_result",
+    ),
+    "view:harmless": (
+        _COMPACTION + "a_model_that_cannot_sum_up_leaves_everything_as_it_was_and_is_asked_again_later",
+        _COMPACTION + "a_summary_that_would_not_be_shorter_is_not_used_and_not_tried_every_turn",
+        _COMPACTION + "a_cancel_while_it_sums_up_changes_nothing",
+        _SUMMED_UP + "a_run_goes_on_when_nobody_can_sum_up",
+    ),
     "run:cancel-anywhere": (
         _CANCEL + "a_run_can_be_cancelled_anywhere",
         _CANCEL + "a_run_that_is_kept_in_a_file_can_be_cancelled_anywhere",
@@ -538,6 +596,10 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _QUESTION + "an_answer_that_was_garbled_on_its_way_is_a_no",
     ),
     "questions:settled": (_QUESTION + "a_person_settles_a_call_that_asks_for_it",),
+    "questions:asks-first": (
+        _SLOT + "a_tool_that_asks_first_is_put_aside_and_gets_its_answers_in_order",
+        _ASKED + "a_tool_that_asks_first_survives_kills_of_whoever_asks_and_whoever_answers",
+    ),
     "inbox:once": (
         _KEEPING + "an_item_is_pending_then_resolved_then_consumed",
         _KEEPING + "an_item_is_answered_once_also_by_several_processes",
@@ -545,6 +607,64 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "inbox:wakes": (
         _KEEPING + "an_answer_wakes_the_session",
         _KEEPING + "whoever_attends_a_session_sees_it_go_on_by_itself",
+    ),
+    "subagents:crash": (
+        _FAMILIES + "agents_that_work_for_agents_survive_kills",
+        _ATTACHED + "a_run_that_was_cut_off_anywhere_goes_on_and_does_nothing_twice",
+    ),
+    "subagents:transcripts": (
+        _ATTACHED + "all_transcripts_are_valid_at_any_cut_of_the_log",
+        _ATTACHED + "a_new_prompt_after_a_crash_closes_the_children_too",
+    ),
+    "subagents:background": (
+        _DELEGATION + "a_background_task_outlives_the_run_and_its_end_wakes_the_session",
+        _DELEGATION + "what_a_crash_cut_off_is_taken_up_and_told_once",
+        _DELEGATION + "whoever_waits_for_agents_is_told_once",
+        _FAMILIES + "agents_that_work_for_agents_survive_kills",
+    ),
+    "subagents:questions": (
+        _ATTACHED + "questions_of_a_child_are_asked_on_the_session_and_answered_days_later",
+        _ATTACHED + "an_answer_reaches_a_child_that_is_waiting_for_it_here",
+    ),
+    "subagents:limits": (
+        _ATTACHED + "what_a_child_uses_and_costs_counts_for_its_parents",
+        _ATTACHED + "a_token_budget_of_the_parent_ends_a_child",
+        _ATTACHED + "a_limit_in_money_holds_for_children_and_needs_their_price",
+        _ATTACHED + "the_ledger_of_the_parent_is_the_childs_too",
+    ),
+    "subagents:cancel": (
+        _ATTACHED + "a_child_is_cancelled_with_its_parent",
+        _ATTACHED + "a_run_that_is_cancelled_while_its_child_waits_ends_the_child_too",
+        _ATTACHED + "a_cancel_while_a_child_is_being_begun_leaves_nothing_open",
+    ),
+    "secrets:nowhere": (
+        _PLANTED + "no_sink_has_any_of_fifty_secrets_in_any_form",
+        _PLANTED + "an_agent_with_a_vault_shows_and_keeps_none_of_them",
+        _PLANTED + "every_sink_has_them_when_nothing_is_scrubbed",
+        _SLOT + "secrets_that_a_tool_was_given_are_not_shown",
+    ),
+    "files:broken-skill": (
+        _SKILL + "a_skill_that_cannot_be_used_is_left_out_with_one_message",
+        _SKILL + "a_skill_that_can_be_mended_is_used_with_one_message",
+        _SKILL + "any_file_is_either_a_skill_or_refused",
+    ),
+    "files:broken-configuration": (
+        _CONFIG + "a_broken_file_is_refused_with_its_line",
+        _CONFIG + "a_broken_file_of_servers_is_refused_with_its_line",
+        _CONFIG + "everything_that_is_wrong_is_told_at_once",
+        _CONFIG + "no_bytes_cause_any_other_error",
+        _CONFIG + "a_file_that_is_cut_off_or_changed_at_any_byte_causes_no_other_error",
+    ),
+    "files:bounded": (
+        _SKILL + "what_is_no_small_file_is_left_out_unread",
+        _SKILL + "what_lies_beside_a_projects_skill_cannot_keep_the_loader",
+        _FRONT_MATTER + "a_file_that_is_made_to_cost_much_is_left_after_its_first_steps",
+        _CONFIG + "what_is_no_file_of_text_is_refused_without_waiting",
+    ),
+    "files:trust": (
+        _TRUST + "a_skill_of_a_project_is_inert_until_somebody_agrees_to_it",
+        _TRUST + "any_change_of_content_asks_again",
+        _TRUST + "what_was_trusted_is_read_as_it_was_or_not_at_all",
     ),
     "watchers:harmless": (
         _FANOUT + "a_watcher_that_raises_is_reported_and_the_others_go_on",
@@ -667,6 +787,9 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _DRIVER + "a_prompt_that_a_crash_cut_off_goes_on_when_it_is_sent_again",
     ),
     "crash:always": (_DRIVER + "a_run_can_be_thrown_away_after_every_append_and_goes_on_from_the_log",),
+    "crash:long": (
+        _MARATHON + "a_session_of_500_turns_survives_every_kill_and_each_request_begins_with_the_one_before",
+    ),
     "crash:housekeeping": (
         _KILL + "no_kill_leaves_a_fork_a_redaction_a_deletion_or_a_post_half_done",
         _LINEAGE + "whoever_is_killed_while_redacting_forking_or_deleting_leaves_all_in_order",

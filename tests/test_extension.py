@@ -66,7 +66,7 @@ async def test_a_tool_of_an_extension_can_be_the_only_one_that_is_allowed():
         "Done.",
         tools=[look],
         extensions=[Extension(name="ears", tools=[listen])],
-        limits=Limits(allowed_tools=["listen"]),
+        limits=Limits(allowed_tools=("listen",)),
     )
     assert [each.name for each in request.tools] == ["listen"]
 

@@ -144,6 +144,7 @@ if TYPE_CHECKING:
     from .session import Session as Session
     from .stores import open_store as open_store
     from .stream import RunStream as RunStream
+    from .subagents.as_tool import Assignment as Assignment
     from .subagents.as_tool import subagent as subagent
     from .subagents.delegation import delegation as delegation
     from .subagents.delegation import orchestrator as orchestrator
@@ -158,6 +159,7 @@ __all__ = [
     "Agent",
     "AllModelsFailed",
     "Askable",
+    "Assignment",
     "Audio",
     "AuthFailed",
     "BadConfig",
@@ -464,7 +466,10 @@ _HOMES = {
     ".session": ("Session",),
     ".stores": ("open_store",),
     ".stream": ("RunStream",),
-    ".subagents.as_tool": ("subagent",),
+    ".subagents.as_tool": (
+        "Assignment",
+        "subagent",
+    ),
     ".subagents.delegation": (
         "delegation",
         "orchestrator",

@@ -5,9 +5,9 @@ shown is closed in the log itself while nobody drives the session, and by a post
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .core import check
 from .core.error import SessionBusy, UsageError
@@ -83,7 +83,7 @@ class SessionDisplay:
         removed = [await self.remove(each.slot_id, reason) for each in await self.slots()]
         return sum(removed)
 
-    async def subscribe(self) -> AsyncIterator[list[SlotView]]:
+    async def subscribe(self) -> AsyncGenerator[list[SlotView]]:
         """All slots as they are now, and again whenever they have changed. Never ends by itself.
 
         What a run of this session object does is seen at once, everything else within a second.
@@ -135,7 +135,7 @@ class SessionDisplay:
         return True
 
 
-async def _ticking(entries: AsyncIterator[Entry]) -> AsyncGenerator[Entry | None]:
+async def _ticking(entries: AsyncGenerator[Entry]) -> AsyncGenerator[Entry | None]:
     """The same, and `None` whenever nothing has come for a while."""
     coming: asyncio.Future[Entry | None] | None = None
     try:
@@ -153,4 +153,4 @@ async def _ticking(entries: AsyncIterator[Entry]) -> AsyncGenerator[Entry | None
         if coming is not None:
             coming.cancel()
             await asyncio.wait((coming,))
-        await cast("AsyncGenerator[Entry]", entries).aclose()
+        await entries.aclose()

@@ -56,7 +56,7 @@ class KeptSession(Generic[D]):
 
         return tasks_of(await self.kept("tasks"))
 
-    async def watch(self, *, after: int = 0) -> AsyncIterator[Entry]:
+    async def watch(self, *, after: int = 0) -> AsyncGenerator[Entry]:
         """Every entry of the log after that number, then everything that happens from now on.
 
         Also while another process drives the session: what it stores is seen within a second, its deltas are not.

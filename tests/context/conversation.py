@@ -11,7 +11,7 @@ from windlass.core.fanout import Fanout
 from windlass.core.fold import State, fold
 from windlass.core.mailbox import Mailbox
 from windlass.core.message import Message, Text, ToolCall, ToolResult, Usage, assistant, user
-from windlass.core.model import Model, Request
+from windlass.core.model import Request
 from windlass.core.run import Run
 from windlass.core.store import Log
 from windlass.core.tool import Tool
@@ -43,7 +43,9 @@ def is_for_summary(request: Request) -> bool:
 class Conversation:
     """A session of one run in a store of its own, into which a test puts whatever it likes."""
 
-    def __init__(self, model: Model | None = None, tools: Iterable[Tool[..., Any]] = (), **options: Any) -> None:
+    def __init__(
+        self, model: ScriptedModel | None = None, tools: Iterable[Tool[..., Any]] = (), **options: Any
+    ) -> None:
         self.model = model or summing_up()
         self.store = MemoryStore()
         self.state = State()

@@ -96,7 +96,7 @@ def test_there_is_nothing_behind_the_end():
     assert (output.content, output.is_error) == ("The result has 3 characters; there is nothing from 3 on.", True)
 
 
-@pytest.mark.parametrize("reading", [read_result, lambda *given: grep_result(*given, "x")])
+@pytest.mark.parametrize("reading", [read_result, lambda context, call_id: grep_result(context, call_id, "x")])
 def test_a_call_that_is_not_there_is_told(reading):
     output = reading(Told(), "c9")
     assert output.is_error

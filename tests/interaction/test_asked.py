@@ -4,14 +4,13 @@ import dataclasses
 from typing import Any, TypedDict
 
 import msgspec
+import pydantic
 import pytest
 
 from windlass import ConfigError, ToolError
 from windlass.core.problem import Invalid
 from windlass.core.schema import check_value
 from windlass.interaction import Choice, Choices, Confirm, Custom, Form, Option
-
-pydantic = pytest.importorskip("pydantic")
 
 
 @dataclasses.dataclass
@@ -148,15 +147,15 @@ def test_a_choice_may_leave_room_for_something_else():
     ("make", "told"),
     [
         (lambda: Confirm(""), "Confirm(question=''): give some words"),
-        (lambda: Confirm("x", yes=1), "Confirm(yes=1): give some words"),
+        (lambda: Confirm("x", yes=1), "Confirm(yes=1): give some words"),  # type: ignore[arg-type]
         (lambda: Choice("x", "abc"), "Choice(options='abc'): give a list of options"),
         (lambda: Choice("x", []), "Choice(options=[]): give a list of options"),
-        (lambda: Choice("x", [5]), "Choice(options=5): give texts, or Option(…)"),
+        (lambda: Choice("x", [5]), "Choice(options=5): give texts, or Option(…)"),  # type: ignore[list-item]
         (lambda: Choice("x", ["a", Option("a")]), "Choice(options=['a', 'a']): give each value once"),
-        (lambda: Choice("x", ["a"], other="yes"), "Choice(other='yes'): say True or False"),
+        (lambda: Choice("x", ["a"], other="yes"), "Choice(other='yes'): say True or False"),  # type: ignore[arg-type]
         (lambda: Choices("x", ["a"], least=2), "Choices(least=2): there are 1 options"),
         (lambda: Choices("x", ["a", "b"], 2, 1), "Choices(most=1): give a whole number, 2 or more"),
-        (lambda: Option(5), "Option(value=5): give text"),
+        (lambda: Option(5), "Option(value=5): give text"),  # type: ignore[arg-type]
         (lambda: Form("x", int), "give a class with fields"),
         (lambda: Form("", Address), "Form(question=''): give some words"),
         (lambda: Form("x", {"type": "array"}), 'or a JSON Schema of "type": "object"'),
@@ -164,7 +163,7 @@ def test_a_choice_may_leave_room_for_something_else():
         (lambda: Form("x", Address, {"city": "x"}), "give a dict with some of 'street', 'number', 'country'"),
         (lambda: Form("x", Address, [1]), "Form(initial=[1])"),
         (lambda: Custom(""), "Custom(kind=''): give some words"),
-        (lambda: Custom("map", answer=5), "Custom(answer=5): give a JSON Schema, or None"),
+        (lambda: Custom("map", answer=5), "Custom(answer=5): give a JSON Schema, or None"),  # type: ignore[arg-type]
         (lambda: Custom("map", answer={"type": "no such type"}), "JSON Schema"),
     ],
 )

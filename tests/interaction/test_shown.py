@@ -41,21 +41,21 @@ def test_a_renderer_is_given_the_fields_as_json_values(shown, renderer, data):
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: Words(5), "Words(text=5): give text"),
-        (lambda: Markdown(None), "Markdown(text=None): give text"),
+        (lambda: Words(5), "Words(text=5): give text"),  # type: ignore[arg-type]
+        (lambda: Markdown(None), "Markdown(text=None): give text"),  # type: ignore[arg-type]
         (lambda: Table("abc"), "Table(columns='abc'): give a list of names"),
         (lambda: Table([]), "Table(columns=[]): give a list of names"),
-        (lambda: Table([1]), "Table(columns=[1]): give a list of names"),
-        (lambda: Table(["a"], 5), "Table(rows=5): give a list of rows"),
+        (lambda: Table([1]), "Table(columns=[1]): give a list of names"),  # type: ignore[list-item]
+        (lambda: Table(["a"], 5), "Table(rows=5): give a list of rows"),  # type: ignore[arg-type]
         (lambda: Table(["a"], [[1], [1, 2]]), "Table(rows[1]=[1, 2]): give a list of 1 values"),
         (lambda: Table(["a"], ["x"]), "Table(rows[0]='x'): give a list of 1 values"),
-        (lambda: Progress(5), "Progress(label=5): give text"),
+        (lambda: Progress(5), "Progress(label=5): give text"),  # type: ignore[arg-type]
         (lambda: Progress("x", -1), "Progress(done=-1): give a number from 0 on"),
         (lambda: Progress("x", 1, float("nan")), "Progress(total=nan): give a number from 0 on"),
         (Picture, "Picture(url=''): give either its data or its url"),
         (lambda: Picture(b"x", "https://example.org"), "give either its data or its url"),
-        (lambda: Picture("x"), "Picture(data='x'): give bytes"),
-        (lambda: Picture(b"x", alt=1), "Picture(alt=1): give text"),
+        (lambda: Picture("x"), "Picture(data='x'): give bytes"),  # type: ignore[arg-type]
+        (lambda: Picture(b"x", alt=1), "Picture(alt=1): give text"),  # type: ignore[arg-type]
         (lambda: Picture(b"x" * (LARGEST_PICTURE + 1)), "more than 8,388,608 bytes: give its url instead"),
     ],
 )

@@ -18,7 +18,7 @@ from windlass.core.event import (
     ValueKept,
 )
 from windlass.core.message import Status
-from windlass.core.slot import Showable
+from windlass.core.slot import Showable, Until
 from windlass.credentials import MemoryVault
 from windlass.extension import Extension
 from windlass.extensions import notebook
@@ -87,7 +87,7 @@ async def test_what_tools_keep_is_kept_again_and_reminders_find_it():
 
 async def test_what_tools_show_is_shown_again():
     @tool(effect="read")
-    async def show(context: ToolContext, *, until: str = "closed") -> str:
+    async def show(context: ToolContext, *, until: Until = "closed") -> str:
         """Show a sign."""
         DONE.append("shown")
         slot_id = await context.display.push(Sign("wait"), until=until)

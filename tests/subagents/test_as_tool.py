@@ -8,7 +8,7 @@ import pytest
 from tests.doubles import log_of, of
 from tests.subagents.family import act_tool, following, left_behind
 from windlass import Agent, ConfigError, Tool
-from windlass.core.event import RunEnded, SubagentStarted
+from windlass.core.event import RunEnded, SubagentStarted, ToolFinished
 from windlass.core.message import Status
 from windlass.extension import Extension
 from windlass.stores.memory import MemoryStore
@@ -153,7 +153,7 @@ async def test_a_depth_that_is_too_deep_is_an_error_result():
     outcome = await session.run("Go")
     events = await log_of(session.store, "s")
     assert (outcome.text, len(of(events, SubagentStarted))) == ("Top.", 3)
-    results = [event.result.text for event in events if getattr(event, "result", None) is not None]
+    results = [event.result.text for event in of(events, ToolFinished)]
     assert "agent number 4 in a row, and 3 are the most" in results[0]
 
 

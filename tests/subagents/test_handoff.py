@@ -134,7 +134,18 @@ def test_a_run_that_becomes_another_takes_over_all_that_it_has_from_its_agent():
     """Whatever is added to a run belongs to one side or the other."""
     of_the_session = {
         *("_loop", "_prefix", "_thread", "_tool_changes", "cancelling", "children", "clock", "closing", "fanout"),
-        *("forgettable", "interrupted_by", "left_behind", "log", "mailbox", "may_wait", "output", "parent", "partial"),
+        *(
+            "forgettable",
+            "interrupted_by",
+            "is_over",
+            "left_behind",
+            "log",
+            "mailbox",
+            "may_wait",
+            "output",
+            "parent",
+            "partial",
+        ),
         *("path", "prefixes", "run_id", "scratch", "session_id", "state", "task", "unlogged"),
     }
     assert {*Run.__slots__} - of_the_session == {*_OF_THE_AGENT}

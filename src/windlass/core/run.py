@@ -489,7 +489,7 @@ class Run:
             self.leave_behind()
 
     def leave_behind(self) -> bool:
-        """Wait no longer for it; nothing can be added by it any more. `False` when nobody did before."""
+        """Wait no longer for it; nothing can be added by it any more. `False` when that was so before."""
         if self.left_behind.done():
             return False
         self.is_over = True

@@ -48,7 +48,11 @@ def delegation(
     crew = Crew(named, most_at_once)
     tools = [_delegate(crew, max_depth), _wait_for_agents(crew), _list_agents(crew), _cancel_agent(crew)]
     return Extension(
-        name="delegation", tools=[*tools, _clear_agent_history(crew)], upkeep=[crew.tend], lifespan=crew.lifespan
+        name="delegation",
+        tools=[*tools, _clear_agent_history(crew)],
+        agents=tuple(named),
+        upkeep=[crew.tend],
+        lifespan=crew.lifespan,
     )
 
 
@@ -60,6 +64,10 @@ def orchestrator(
     max_depth: int = MAX_DEPTH,
 ) -> "Agent[Any]":
     """The planner as an agent that can give tasks to the others."""
+    from windlass.agent import Agent  # which stands above this
+
+    if not isinstance(planner, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not all typed
+        check.refuse("orchestrator", "planner", planner, "give an Agent(…)")
     more = delegation(agents, most_at_once=most_at_once, max_depth=max_depth)
     return planner.replace(extensions=[*planner.extensions, more])
 
@@ -72,7 +80,7 @@ def _by_name(agents: "Sequence[Agent[Any]]") -> "dict[str, Agent[Any]]":
     named: dict[str, Agent[Any]] = {}
     for each in agents:
         if not isinstance(each, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not all typed
-            check.refuse("delegation", "agents", each, "give agents")
+            check.refuse("delegation", "agents", each, "give a list of Agent(…)")
         if segment_of(each.name) in map(segment_of, named):
             raise ConfigError(f"two agents are called {each.name!r}: give one of them another name")
         named[each.name] = each

@@ -1,0 +1,120 @@
+"""What a tool is given while it carries out a call."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.doubles import log_of, of
+from windlass import Agent, ConfigError, Extension, ToolContext, tool
+from windlass.core.event import Custom, Event, TextDelta, ThinkingDelta, ToolProgress, ToolStarted, ValueKept
+from windlass.core.run import Run
+from windlass.stores.memory import MemoryStore
+from windlass.testing import Recorder, ScriptedModel, call, thinking
+
+
+async def inside(body: Callable[[ToolContext[Any]], Awaitable[Any]], *before: Any, **options: Any) -> Any:
+    """What a function returns that is given the context of a call."""
+    returned: list[Any] = []
+
+    @tool
+    async def act(context: ToolContext[Any]) -> str:
+        """Act."""
+        returned.append(await body(context))
+        return "done"
+
+    tools = [act, *options.pop("tools", ())]
+    outcome = await Agent(ScriptedModel(*before, call("act"), "Done."), tools=tools, **options).session("s").run("Go")
+    assert outcome.status == "done", outcome
+    return returned[0] if returned else outcome.new_messages[-2].tool_results[0].text
+
+
+async def test_a_tool_can_put_an_event_of_its_own_into_the_log():
+    store = MemoryStore()
+    await inside(lambda context: context.record(Custom("tide", {"at": "16:40"})), store=store)
+    (event,) = of(await log_of(store, "s"), Custom)
+    assert (event.name, event.data, bool(event.run_id)) == ("tide", {"at": "16:40"}, True)
+
+
+async def test_what_is_no_event_is_refused():
+    async def body(context: ToolContext[Any]) -> str:
+        with pytest.raises(ConfigError, match="give an event"):
+            await context.record("tide")  # type: ignore[arg-type] # wrong on purpose
+        return "refused"
+
+    assert await inside(body) == "refused"
+
+
+async def test_what_a_tool_keeps_is_there_for_later_calls_and_for_others():
+    async def body(context: ToolContext[Any]) -> list[Any]:
+        before = context.kept("log", "nothing")
+        await context.keep("log", ["set sail"])
+        with pytest.raises(ConfigError, match="name=''"):
+            await context.keep("", 1)
+        return [before, context.kept("log")]
+
+    store = MemoryStore()
+    assert await inside(body, store=store) == ["nothing", ["set sail"]]
+    assert [each.value for each in of(await log_of(store, "s"), ValueKept)] == [["set sail"]]
+    assert await Agent("demo", store=store).session("s").kept("log") == ["set sail"]
+
+
+async def test_the_result_of_an_earlier_call_can_be_read():
+    @tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        return "land"
+
+    async def body(context: ToolContext[Any]) -> list[Any]:
+        found = [context.result_of(call_id) for call_id in ("call_1", "call_2", "nobody")]
+        return [each and each.text for each in found]
+
+    assert await inside(body, call("look"), call("look"), tools=[look]) == ["land", "land", None]
+
+
+async def test_a_tool_that_does_not_ask_first_has_begun_already():
+    store = MemoryStore()
+
+    async def body(context: ToolContext[Any]) -> bool:
+        await context.begin()
+        return context.can_begin_again
+
+    assert await inside(body, store=store) is False
+    assert len(of(await log_of(store, "s"), ToolStarted)) == 1
+
+
+async def test_without_a_compaction_nothing_is_summed_up():
+    assert await inside(lambda context: context.compact()) is False
+
+
+async def test_whatever_it_shows_or_keeps_passes_its_scrubber():
+    recorder = Recorder()
+
+    async def body(context: ToolContext[Any]) -> Any:
+        context.scrub = lambda value: str(value).replace("secret", "***")
+        context.emit("a secret")
+        await context.keep("note", "my secret")
+        return context.kept("note")
+
+    assert await inside(body, watchers=[recorder]) == "my ***"
+    assert [each.data for each in recorder.of(ToolProgress)] == ["a ***"]
+
+
+async def test_whatever_a_run_stores_and_shows_passes_its_scrubber():
+    recorder = Recorder()
+
+    def scrub(event: Event) -> Event:
+        if isinstance(event, TextDelta | ThinkingDelta):
+            return msgspec.structs.replace(event, text=event.text.replace("secret", "***"))
+        return event
+
+    async def tame(run: Run) -> None:
+        run.scrub = scrub
+        run.scrub_error = lambda error: type(error)(str(error).replace("secret", "***"))
+
+    model = ScriptedModel(thinking("secret thoughts", "a secret"))
+    agent = Agent(model, watchers=[recorder], extensions=[Extension(name="tame", upkeep=[tame])])
+    await agent.run("Go")
+    assert [each.text for each in recorder.of(TextDelta)] == ["a ***"]
+    assert [each.text for each in recorder.of(ThinkingDelta)] == ["*** thoughts"]
