@@ -71,6 +71,7 @@ async def test_a_tool_of_an_extension_can_be_the_only_one_that_is_allowed():
     assert [each.name for each in request.tools] == ["listen"]
 
 
+@pytest.mark.in_memory("tools are code")
 async def test_a_wrapper_is_put_around_every_tool_also_those_that_come_later_or_for_one_run():
     @tool
     async def more(context: ToolContext[Any]) -> str:
@@ -129,6 +130,7 @@ async def test_upkeep_is_done_before_each_request_and_before_calls():
     assert seen == [(0, False), (1, True), (1, False)]
 
 
+@pytest.mark.in_memory("what a guardrail has seen")
 async def test_acceptance_stop_conditions_guardrails_and_watchers_are_those_of_all():
     recorder = Recorder()
     tries: list[str] = []
@@ -309,6 +311,7 @@ async def test_a_shape_that_rewrites_what_was_sent_is_told_too():
     assert [each.cause for each in of(await log_of(agent.store, "s"), ViewChanged)] == ["messages"]
 
 
+@pytest.mark.in_memory("tools are code")
 async def test_tools_that_come_while_a_run_goes_on_change_the_view_once():
     @tool
     async def more(context: ToolContext[Any]) -> str:
