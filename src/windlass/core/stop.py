@@ -32,7 +32,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Calls of one reply that run at the same time."""
     tool_timeout_seconds: float | None = None
     """For each call of a tool that has no timeout of its own."""
-    allowed_tools: Sequence[str] | None = None
+    allowed_tools: tuple[str, ...] | None = None
     """Only these tools are offered and run."""
 
     def __post_init__(self) -> None:
