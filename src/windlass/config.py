@@ -7,9 +7,9 @@ is imported before that, and nothing that the file says can run, redirect or all
 # ruff: noqa: PTH111, PTH112, PTH118, PTH120 - a Path would cost milliseconds, and adds nothing here
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -52,6 +52,12 @@ __all__ = [
 
 Trusted: TypeAlias = bool | Callable[[str], bool]
 """Whether the content of a file is trusted, or a function that says so of its SHA-256."""
+
+PARTS: Final = (
+    *("model", "name", "description", "instructions", "tools", "store", "permission", "limits", "settings"),
+    *("compaction", "project", "skills", "roles", "role", "interactive"),
+)
+"""What a file can say, as `Agent` names it."""
 
 
 class Config(Struct, frozen=True, kw_only=True, eq=False):
@@ -96,6 +102,11 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
 
         Raises `ConfigError`; where it is about something in the file, with the line.
         """
+        wanted = [name for name in PARTS if name not in changes]
+        return Agent(**{**self.parts(wanted, trust=trust), **changes})
+
+    def parts(self, names: Iterable[str] = PARTS, *, trust: Trust | None = None) -> dict[str, Any]:
+        """What the file says, made: by the names under which `Agent` takes it, and no more of it than is asked for."""
         makers: dict[str, Callable[[], Any]] = {
             "model": self._model,
             "tools": self._tools,
@@ -107,10 +118,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
             "instructions": lambda: self.instructions,
             "store": self._store,
         }
-        given = {name: make() for name, make in makers.items() if name not in changes}
-        for name in ("name", "description", "limits", "settings", "role", "interactive"):
-            given[name] = getattr(self.tables, name)
-        return Agent(**{**given, **changes})
+        return {name: makers[name]() if name in makers else getattr(self.tables, name) for name in names}
 
     def mcp_servers(self, environment: Mapping[str, str] | None = None) -> list[McpServer]:
         """Servers of the Model Context Protocol, with the variables in their texts expanded. Nothing is started.

@@ -22,6 +22,8 @@ def shell(tmp_path):
 def windlass(tmp_path, monkeypatch):
     """Runs the command inside this process: `windlass("run", "…").output`."""
     monkeypatch.setenv("WINDLASS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))  # where skills and instructions of one's own are
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("WINDLASS_MODEL", "demo")
     monkeypatch.delenv("WINDLASS_DEBUG", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -29,12 +29,13 @@ class Shell:
         self.folder = folder / "folder"
         self.folder.mkdir()
         self.home = folder / "home"
-        ours = ("WINDLASS_", "COVERAGE")
+        ours = ("WINDLASS_", "COVERAGE", "XDG_CONFIG_HOME")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self.environment = {
             **inherited,
             "WINDLASS_HOME": str(self.home),
             "WINDLASS_MODEL": "demo",
+            "HOME": str(folder / "person"),
             "TERM": "xterm",
             "COLUMNS": "120",
         }

@@ -23,7 +23,8 @@ import msgspec
 from tests.faults.zygote import Bell, Nursery, nursery
 from tests.transcript import assert_valid
 from windlass import Agent, ToolContext, open_store, tool
-from windlass.cli import drive
+from windlass.cli import drive, equipment
+from windlass.cli.order import Order, Wish
 from windlass.core.codec import decode_event, encode_event
 from windlass.core.event import Event, ReplyFinished, TextDelta, ToolCallDelta, ToolFinished, ToolStarted
 from windlass.core.fold import fold
@@ -105,8 +106,8 @@ class Trial:
         """What the child does: the command line, in this process."""
         sys.stdout = Lines(tell)  # as much of a stream as is used
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - to the end of the process
-        order = drive.Order(session_id="s", prompt="go", model="busy", store=self.store, as_json=True)
-        with mock.patch.object(drive, "basics", return_value=tools(self.ledger)):
+        order = Order(session_id="s", prompt="go", wish=Wish(model="busy", store=self.store), as_json=True)
+        with mock.patch.object(equipment, "basics", return_value=tools(self.ledger)):
             os._exit(drive.carry_out(order))
 
     def carry_out(self, children: Nursery, findings: Findings) -> None:

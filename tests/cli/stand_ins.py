@@ -7,7 +7,7 @@ import time
 from typing import Any
 from unittest import mock
 
-from windlass.cli import drive
+from windlass.cli import equipment
 from windlass.cli.main import main
 from windlass.core.error import ProviderDown
 from windlass.core.event import ReplyFinished, TextDelta, ToolCallDelta
@@ -113,5 +113,5 @@ class Model:
 
 if __name__ == "__main__":
     register("odd", Model)
-    with mock.patch.object(drive, "basics", return_value=[*basics(), *ODD]):
+    with mock.patch.object(equipment, "basics", return_value=[*basics(), *ODD]):
         main()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.cli.choice import Choice, chosen
+from windlass.cli.choice import Choice, chosen, has_little_room
 from windlass.models.catalog import PROVIDERS
 
 
@@ -57,3 +57,20 @@ def test_the_choice_is_told_and_kept(windlass, monkeypatch):
     assert "model" not in windlass("run", "--session", "s", "--model", "demo", "Calculate 6 * 7").stderr.split("\n")[0]
     assert "model" not in windlass("run", "-q", "--session", "s", "Calculate 6 * 7").stderr
     assert '"model":"demo"' in windlass("sessions", "show", "s", "--json").stdout
+
+
+def test_what_files_suggest_comes_after_the_variable_and_before_keys(monkeypatch):
+    suggested = Choice("openai:x", "windlass.toml names it")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+    assert chosen(None, suggested) == suggested
+    assert chosen("local", suggested) == Choice("local", "")
+    monkeypatch.setenv("WINDLASS_MODEL", "demo")
+    assert chosen(None, suggested) == Choice("demo", "WINDLASS_MODEL is set")
+
+
+@pytest.mark.parametrize(
+    ("model", "little"),
+    [("local", True), ("local:smollm2", True), ("Demo/words", True), ("localhost:x", False), ("openai:local", False)],
+)
+def test_what_runs_in_this_process_has_little_room(model, little):
+    assert has_little_room(model) is little

@@ -18,7 +18,7 @@ def kept(windlass):
 def changed(monkeypatch):
     """The tools as they will be tomorrow: the calculator is gone."""
     tools = [each for each in basics() if each.name != "calculate"]
-    monkeypatch.setattr("windlass.toolkits.basics.basics", lambda: tools)
+    monkeypatch.setattr("windlass.cli.equipment.basics", lambda _: tools)
 
 
 def entries_of(windlass, name):

@@ -5,6 +5,7 @@ import pytest
 from windlass.cli.report import TextReport, told
 from windlass.cli.screen import Screen
 from windlass.core.event import (
+    Compacted,
     ErrorRaised,
     FailedOver,
     GuardrailTripped,
@@ -12,12 +13,14 @@ from windlass.core.event import (
     MessageAdded,
     ReplyDiscarded,
     RetryScheduled,
+    SkillLoaded,
     SlotOpened,
     SlotUpdated,
     TextDelta,
     ToolFinished,
     ToolStarted,
     TurnStarted,
+    ValueKept,
 )
 from windlass.core.message import Status, Text, ToolCall, ToolResult, assistant, user
 
@@ -83,6 +86,26 @@ def test_a_reply_that_broke_off_does_not_run_into_the_next(shown):
         (ErrorRaised("OSError", "no\nway", "the permission gate"), "the permission gate: OSError: no␊way\n"),
         (ErrorRaised("OSError", "no way", "tool 'look'"), ""),
         (Lagged(7), "7 events came too fast to be shown\n"),
+        (SkillLoaded("knots"), "skill knots is loaded\n"),
+        (SkillLoaded("knots", "model"), ""),
+        (
+            Compacted(user("All was well."), 12),
+            "the first 12 messages are summed up for the model; the session keeps them\n",
+        ),
+        (
+            ValueKept("tasks", [{"id": "1", "content": "Coil\x1b[2J", "status": "in_progress"}]),
+            "tasks: 0 of 1 done; Coil␛[2J\n",
+        ),
+        (ValueKept("tasks", []), "tasks: 0 of 0 done\n"),
+        (ValueKept("tasks", "none of ours"), ""),
+        (ValueKept("scratchpad", "one\ntwo\nthree"), "notes: one (and 2 lines more)\n"),
+        (ValueKept("scratchpad", ""), "notes: (empty)\n"),
+        (ValueKept("berth", 4), ""),
+        (
+            MessageAdded(user("@x", metadata={"not_attached": ["@x is not attached: no\nway"]})),
+            "@x is not attached: no␊way\n",
+        ),
+        (MessageAdded(user("x", metadata={"command_line": {}})), ""),
     ],
 )
 def test_what_a_person_would_wonder_about_is_told(shown, event, line):

@@ -2,6 +2,8 @@
 
 import json
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -167,3 +169,27 @@ def test_a_session_that_somebody_else_drives_is_left_alone(shell):
         result = shell.run("run", "--session", "s", "hello")
     assert result.returncode == 75
     assert result.stderr.startswith(f"error: session 's' is being driven by process {other.pid} on ")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["resume", "--help"], ["replay", "--help"]])
+def test_help_imports_nothing_of_what_a_run_needs(arguments):
+    code = f"""
+import sys
+from windlass.cli.main import program
+try:
+    program.main({arguments!r})
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=30, check=False)
+    assert done.returncode == 0
+    assert not {"windlass.agent", "windlass.config", "windlass.cli.drive", "windlass.cli.order"} & set(
+        done.stderr.split()
+    )
+    assert not [name for name in done.stderr.split() if name.startswith("windlass.context")]
+
+
+def test_help_says_what_the_agent_is_told_in_a_project(windlass):
+    shown = " ".join(windlass("run", "--help").stdout.split())
+    for words in ("AGENTS.md", "windlass.toml", "--context / --no-context", "for local and demo all this is left out"):
+        assert words in shown

@@ -1,7 +1,7 @@
 """Which model answers when nobody names one. Above: the commands that ask a model. Below: `models`.
 
-The variable WINDLASS_MODEL comes first; then the first provider whose key is here; then weights that run in this
-process; then the demonstration, which is always here.
+The variable WINDLASS_MODEL comes first; then what the files of a project suggest; then the first provider whose key is
+here; then weights that run in this process; then the demonstration, which is always here.
 """
 
 import os
@@ -18,13 +18,20 @@ class Choice(NamedTuple):
     """Empty when it was named."""
 
 
-def chosen(named: str | None = None) -> Choice:
-    """The model that was named, or else the one that is most likely wanted."""
+def chosen(named: str | None = None, suggested: Choice | None = None) -> Choice:
+    """The model that was named, or else the one that is most likely wanted: what the person's own variable says counts
+    before what files suggest.
+    """
     if named:
         return Choice(named, "")
     if kept := os.environ.get(VARIABLE):
         return Choice(kept, f"{VARIABLE} is set")
-    return _with_a_key() or _without()
+    return suggested or _with_a_key() or _without()
+
+
+def has_little_room(model: str) -> bool:
+    """Whether a model runs in this process: those have small windows, and lose their way in long instructions."""
+    return model.replace("/", ":").partition(":")[0].lower() in {"local", "demo"}
 
 
 def _with_a_key() -> Choice | None:

@@ -55,7 +55,7 @@ def check(context: click.Context, /, path: str) -> None:
     from windlass.config import BadConfig
 
     try:
-        look = _looked_at(path)
+        look = looked_at(path)
         look.expand()
     except BadConfig as error:
         for line in str(error).splitlines():
@@ -74,7 +74,7 @@ def show(path: str, *, as_json: bool) -> None:
     """Show what a file says, with what it names. Variables of the environment are shown by their names."""
     import msgspec
 
-    look = _looked_at(path)
+    look = looked_at(path)
     encoded = msgspec.json.encode(look.said)
     screen = Screen()
     screen.say((json_line(encoded) if as_json else msgspec.json.format(encoded, indent=2).decode()) + "\n")
@@ -90,7 +90,7 @@ def show(path: str, *, as_json: bool) -> None:
 def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool) -> None:
     """Agree to a file as it is now: to what it imports, starts, redirects and allows. When it changes, agree again."""
     screen = Screen()
-    look = _looked_at(path)
+    look = looked_at(path)
     if revoke:
         done = trusted_files().revoke(path, look.digest)
         screen.note(one_line(f"{path} is {'not trusted any more' if done else 'not trusted anyway'}"))
@@ -110,7 +110,7 @@ def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool) -> N
 # -- one look at a file ------------------------------------------------------------------------------------------------
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """A file without a fault, as it was when it was read, once."""
 
     digest: str
@@ -129,13 +129,21 @@ class _Look(NamedTuple):
 
     def notes(self, path: str) -> list[str]:
         """What somebody should know of it."""
+        needed = self.needs_trust(path)
+        return [*self.problems, needed] if needed else [*self.problems]
+
+    def needs_trust(self, path: str) -> str:
+        """For what somebody has to agree to it first, and how; empty when nobody has to, or somebody has."""
+        import shlex
+
         if not self.restricted or trusted_files()(self.digest):
-            return [*self.problems]
+            return ""
         names = ", ".join(self.restricted)
-        return [*self.problems, f"it is not trusted yet, which it needs for {names}: windlass config trust {path}"]
+        return f"it is not trusted yet, which it needs for {names}: windlass config trust {shlex.quote(path)}"
 
 
-def _looked_at(path: str) -> _Look:
+def looked_at(path: str) -> Look:
+    """A file as it is now, whether it is trusted or not. Raises `BadConfig` for its faults."""
     if path.lower().endswith(".json"):
         from windlass.configuring.mcp_servers import read_servers
 
@@ -145,12 +153,12 @@ def _looked_at(path: str) -> _Look:
     return _look_at_config(load_config(path, trusted=True))
 
 
-def _look_at_servers(found: "ServerSource") -> _Look:
+def _look_at_servers(found: "ServerSource") -> Look:
     restricted = {f"mcpServers.{name}": f"starts or reaches {_value(table)}" for name, table in found.tables.items()}
-    return _Look(found.source.digest, {"mcpServers": found.tables}, restricted, (), (found,))
+    return Look(found.source.digest, {"mcpServers": found.tables}, restricted, (), (found,))
 
 
-def _look_at_config(found: "Config") -> _Look:
+def _look_at_config(found: "Config") -> Look:
     from windlass.configuring.restriction import restricted, restricted_roles
 
     tables = {name: getattr(found.tables, name) for name in found.tables.__struct_fields__}
@@ -169,7 +177,7 @@ def _look_at_config(found: "Config") -> _Look:
     }
     for role in restricted_roles(found.roles):
         needs[f"roles.{role.name}"] = f"sends conversations to an address of its own: {_value(role.model)}"
-    return _Look(found.digest, said, needs, found.problems, found.servers)
+    return Look(found.digest, said, needs, found.problems, found.servers)
 
 
 def _at(tables: Any, path: tuple[str | int, ...]) -> Any:

@@ -7,27 +7,24 @@ import asyncio
 import logging
 import os
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from msgspec import Struct
-
-from windlass.agent import Agent
 from windlass.core.error import WindlassError
 from windlass.core.event import Event, QuestionAsked, RunResumed
 from windlass.core.fold import fold
+from windlass.core.message import user
 from windlass.core.outcome import Outcome
-from windlass.core.permission import Gate, Permissions, allow_all, later
-from windlass.interaction.grant_file import GrantFile
-from windlass.override import Overrides
+from windlass.core.permission import Permissions, later
 from windlass.session import Session
-from windlass.toolkits.basics import basics
+from windlass.stores import open_store
 
 from .ask import TerminalQuestion
-from .choice import Choice, chosen
-from .home import grants_file, how_to_answer, no_session, store_spec
+from .equipment import Equipment, equip, kept_in
+from .home import how_to_answer, no_session
 from .interrupt import Interrupts
 from .keyboard import Keyboard
+from .order import Order, Wish, as_before
 from .prompt import Attended, Unattended
 from .report import JsonReport, TextReport
 from .screen import OutputFailed, Screen, can_ask, one_line, report_error, warn
@@ -37,31 +34,6 @@ CUT_SHORT: Final = 3
 
 Begin: TypeAlias = Callable[[], Awaitable[Outcome[Any]]]
 Show: TypeAlias = Callable[[Event], None]
-
-
-class Order(Struct, frozen=True, kw_only=True):
-    """What a command was asked to do."""
-
-    session_id: str | None = None
-    """Which session; a new one if none is named."""
-    prompt: str | None = None
-    """What to say; nothing if the last run is only to be finished."""
-    resume: bool = False
-    """Finish the last run first, if it was cut off."""
-    model: str | None = None
-    """Who was named to answer."""
-    choice: Choice | None = None
-    """Who answers, and why, if that is known already."""
-    store: str | None = None
-    overrides: Overrides = {}
-    """How this run differs from others."""
-    as_json: bool = False
-    quiet: bool = False
-    raw: bool = False
-    yes: bool = False
-    """Allow every call."""
-    later: bool = False
-    """Leave questions open where nobody can be asked."""
 
 
 def carry_out(order: Order) -> int:
@@ -84,35 +56,31 @@ async def _attended(order: Order, screen: Screen, interrupts: Interrupts) -> int
     report = JsonReport(screen) if order.as_json else TextReport(screen)
     keyboard = Keyboard()
     question = TerminalQuestion(screen, keyboard) if can_ask() else None
-    choice, store = order.choice or chosen(order.model), store_spec(order.store)
-    heading = f"model {choice.model}: {choice.why}" if order.prompt is not None and choice.why else ""
+    equipment = equip(order.wish if order.prompt is not None else await wish_before(order.wish, order.session_id))
+    _warn(equipment, order)
+    headings = [*_headings(equipment, order)]
 
     def show(event: Event) -> None:
-        nonlocal heading
-        if heading:
-            screen.note(heading)
-            heading = ""
+        while headings:
+            screen.note(headings.pop(0))
         report(event)
         slots(event)
         if question is not None and _may_be_put(event):
             question.all_shown()
 
     patience = 0.0 if question is None else float("inf")  # a person may take their time
-    gate = _gate(question, order)
-    agent = interrupts.covering(
-        Agent(choice.model, tools=basics(), store=store, permission=gate, patience_seconds=patience)
-    )
-    async with agent:
+    gate = equipment.gate(question, yes=order.yes, wait=order.later)
+    async with interrupts.covering(equipment.agent(permission=gate, patience_seconds=patience)) as agent:
         session = agent.session(order.session_id)
         slots = _slots(session, screen, order, keyboard if question is not None else None)
         code = 0
-        for begin in await _begins(session, order):
+        for begin in await _begins(session, order, equipment):
             outcome = None if interrupts.came else await _follow(session, begin, show, interrupts)
             code = code or _concluded(outcome, interrupts)
             if interrupts.came:
                 break
         slots.leave()
-        if not store.startswith("memory:"):
+        if not equipment.store.startswith("memory:"):
             screen.note(f"session {session.session_id}; go on with: {_next_command(order, session.session_id)}")
         return code
 
@@ -133,14 +101,32 @@ def _slots(session: Session, screen: Screen, order: Order, keyboard: Keyboard | 
     return Unattended(session.display, tell if order.later else None)
 
 
-def _gate(question: TerminalQuestion | None, order: Order) -> Gate:
+async def wish_before(wish: Wish, session_id: str | None) -> Wish:
+    """What is wanted of the agent, where the log of a session has the rest: it is to be the agent that it was."""
+    store = open_store(kept_in(wish))
+    try:
+        return as_before(wish, fold(await store.read(session_id or "")))
+    finally:
+        await store.aclose()
+
+
+def _warn(equipment: Equipment, order: Order) -> None:
+    """Tell at once what somebody has to know."""
     if order.yes:
         warn("--yes: whatever the model asks for is done without a question")
-        return allow_all
-    return Permissions(handler=question or (later if order.later else None), grants=GrantFile(grants_file()))
+    for each in equipment.warnings:
+        warn(one_line(each))
 
 
-async def _begins(session: Session, order: Order) -> list[Begin]:
+def _headings(equipment: Equipment, order: Order) -> Iterator[str]:
+    """What is told when the first thing happens."""
+    choice = equipment.choice
+    if order.prompt is not None and choice.why:
+        yield f"model {choice.model}: {choice.why}"
+    yield from map(one_line, equipment.notes)
+
+
+async def _begins(session: Session, order: Order, equipment: Equipment) -> list[Begin]:
     """What there is to do, in order."""
     begins: list[Begin] = []
     if order.resume:
@@ -149,8 +135,9 @@ async def _begins(session: Session, order: Order) -> list[Begin]:
             raise no_session(session.session_id)
         if state.interrupted or order.prompt is None:
             begins.append(_resumption(session, asked=bool(state.questions)))
-    if (prompt := order.prompt) is not None:
-        begins.append(lambda: session.run(prompt, **order.overrides))
+    if order.prompt is not None:
+        prompt = user(order.prompt, metadata=order.wish.kept)
+        begins.append(lambda: session.run(prompt, **equipment.overrides(order)))
     return begins
 
 
@@ -158,7 +145,7 @@ def _resumption(session: Session, *, asked: bool) -> Begin:
     """Go on with the last run. A question that was left open is not denied now: it has an answer, or stays open."""
     gate = session.agent.permission
     if asked and isinstance(gate, Permissions) and gate.handler is None:
-        waiting = Permissions(handler=later, grants=gate.grants)
+        waiting = Permissions(*gate.rules, handler=later, grants=gate.grants, expires_seconds=gate.expires_seconds)
         return lambda: session.resume(permission=waiting)
     return session.resume
 
@@ -220,6 +207,15 @@ def _concluded(outcome: Outcome[Any] | None, interrupts: Interrupts) -> int:
 
 def _next_command(order: Order, session_id: str) -> str:
     """How to go on with the session."""
-    options = {"--session": session_id, "--model": order.model, "--store": order.store}
+    wish = order.wish
+    options = {
+        "--session": session_id,
+        "--model": wish.model,
+        "--role": wish.role,
+        "--config": wish.config,
+        "--store": wish.store,
+    }
     given = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value]
+    if wish.context is not None:
+        given.append("--context" if wish.context else "--no-context")
     return f'windlass run {" ".join(given)} "…"'

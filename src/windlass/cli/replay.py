@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .home import no_session, store_option
-from .screen import Screen, json_line, visible
+from .run import agent_options, wish_of
+from .screen import Screen, json_line, one_line, visible, warn
 
 if TYPE_CHECKING:
     from windlass.agent import Agent
     from windlass.core.outcome import Outcome
     from windlass.replaying.replay import Divergence, Replayed
+
+    from .order import Wish
 
 DIVERGED = 1
 """The exit code when something else happens now."""
@@ -26,6 +29,7 @@ DIVERGED = 1
 @click.option("--prompt", "-p", metavar="TEXT", help="With --from: say this, instead of finishing the run.")
 @click.option("--model", "-m", metavar="PROVIDER:MODEL", help="With --from: who answers.")
 @click.option("--json", "as_json", is_flag=True, help="Write what came of it as a line of JSON.")
+@agent_options
 @store_option
 @click.pass_context
 def replay(context: click.Context, /, session_id: str, **options: Any) -> None:
@@ -36,30 +40,28 @@ def replay(context: click.Context, /, session_id: str, **options: Any) -> None:
 
     With --from the session is replayed up to that entry. Then it goes on live, in a fork of its own: the run that is
     cut there is finished, or --prompt is answered.
+
+    The agent is that of windlass run, made from the files that lie here now: where AGENTS.md or a skill has changed
+    since, that is a difference.
     """
     import asyncio
 
     for name in ("prompt", "model"):
         if options[name] is not None and options["from_seq"] is None:
             raise click.UsageError(f"--{name} is for what happens live; say with --from where that begins")
-    context.exit(asyncio.run(_perform(session_id, **options)))
+    wish = wish_of(options)
+    context.exit(asyncio.run(_perform(session_id, wish, **options)))
 
 
-async def _perform(
-    session_id: str,
-    *,
-    from_seq: int | None,
-    prompt: str | None,
-    model: str | None,
-    as_json: bool,
-    store: str | None,
-) -> int:
+async def _perform(session_id: str, wish: "Wish", *, from_seq: int | None, prompt: str | None, as_json: bool) -> int:
     from windlass.override import Overrides
     from windlass.replaying.replay import replay as replay_session
 
+    from .drive import wish_before
+
     screen = Screen(quiet=as_json)
-    agent = _agent(screen, model, store, as_json=as_json)
-    overrides = Overrides() if model is None else Overrides(model=model)
+    agent = _agent(screen, await wish_before(wish, session_id), as_json=as_json)
+    overrides = Overrides() if wish.model is None else Overrides(model=wish.model)
     async with agent:
         if not await agent.store.read(session_id):
             raise no_session(session_id)
@@ -73,17 +75,12 @@ async def _perform(
     return 0 if replayed.agrees else DIVERGED
 
 
-def _agent(screen: Screen, model: str | None, store: str | None, *, as_json: bool) -> "Agent[Any]":
+def _agent(screen: Screen, wish: "Wish", *, as_json: bool) -> "Agent[Any]":
     """The agent of `windlass run`, whose live part is shown as it happens."""
-    from windlass.agent import Agent
     from windlass.core.event import Entry, QuestionAsked
-    from windlass.core.permission import Permissions
-    from windlass.interaction.grant_file import GrantFile
-    from windlass.toolkits.basics import basics
 
     from .ask import TerminalQuestion
-    from .choice import chosen
-    from .home import grants_file, store_spec
+    from .equipment import equip
     from .keyboard import Keyboard
     from .report import TextReport
     from .screen import can_ask
@@ -96,11 +93,13 @@ def _agent(screen: Screen, model: str | None, store: str | None, *, as_json: boo
         if question is not None and isinstance(entry.event, QuestionAsked):
             question.all_shown()
 
-    return Agent(
-        chosen(model).model,
-        tools=basics(),
-        store=store_spec(store),
-        permission=Permissions(handler=question, grants=GrantFile(grants_file())),
+    equipment = equip(wish)
+    for each in equipment.warnings:
+        warn(one_line(each))
+    for each in equipment.notes:
+        screen.note(one_line(each))
+    return equipment.agent(
+        permission=equipment.gate(question),
         interactive=False,  # what tools ask is no part of a comparison
         watchers=() if as_json else (show,),
     )

@@ -7,7 +7,9 @@ import sys
 from typing import Final
 
 from windlass.core.codec import encode_event
+from windlass.core.error import ConfigError
 from windlass.core.event import (
+    Compacted,
     ErrorRaised,
     Event,
     FailedOver,
@@ -16,11 +18,13 @@ from windlass.core.event import (
     MessageAdded,
     ReplyDiscarded,
     RetryScheduled,
+    SkillLoaded,
     SlotOpened,
     SlotUpdated,
     TextDelta,
     ToolFinished,
     ToolStarted,
+    ValueKept,
 )
 from windlass.core.message import Message, ToolResult
 
@@ -59,8 +63,17 @@ class TextReport:
                 self._line(f"tool {name} {self._arguments.get(call_id, '')}".rstrip())
             case ToolFinished(result=result):
                 self._line(told(result))
+            case MessageAdded(message=message) if message.metadata:
+                self._not_attached(message)
             case _:
                 self._aside(event)
+
+    def _not_attached(self, message: Message) -> None:
+        """Files that a prompt mentions and that the model does not see."""
+        from windlass.context.directives.directed import NOT_ATTACHED
+
+        for note in message.metadata.get(NOT_ATTACHED, ()):
+            self._line(note)
 
     def _reply(self, message: Message) -> None:
         if not self._streamed:  # a model may say everything at once, at the end
@@ -90,6 +103,12 @@ class TextReport:
                 self._line(f"{event.where}: {event.error}: {event.message}")
             case Lagged():
                 self._line(f"{event.missed} events came too fast to be shown")
+            case SkillLoaded(name=name, source="user"):
+                self._line(f"skill {name} is loaded")
+            case Compacted(upto=upto):
+                self._line(f"the first {upto} messages are summed up for the model; the session keeps them")
+            case ValueKept() if line := kept_line(event):
+                self._line(line)
             case _:
                 pass
 
@@ -102,6 +121,25 @@ def told(result: ToolResult) -> str:
     first, *more = result.text.strip().splitlines() or [""]
     rest = f" (and {len(more)} lines more)" if more else ""
     return f"tool {result.name} {result.status}: {first}{rest}"
+
+
+def kept_line(event: ValueKept) -> str:
+    """How the list of tasks, or the page of notes, stands now; empty for whatever else tools keep."""
+    from windlass.toolkits.scratchpad import SCRATCHPAD
+    from windlass.toolkits.tasks import TASKS, tasks_of
+
+    if event.name == SCRATCHPAD and isinstance(event.value, str):
+        first, *more = event.value.splitlines() or ["(empty)"]
+        return f"notes: {first}{f' (and {len(more)} lines more)' if more else ''}"
+    if event.name != TASKS:
+        return ""
+    try:
+        tasks = tasks_of(event.value)
+    except ConfigError:  # somebody else's, under the same name
+        return ""
+    done = sum(task.status == "completed" for task in tasks)
+    now = [task.shown for task in tasks if task.status == "in_progress"]
+    return "; ".join([f"tasks: {done} of {len(tasks)} done", *now])
 
 
 class JsonReport:

@@ -1,12 +1,15 @@
 """`windlass run`: an agent answers a prompt. Above: `main.py`. Below: `drive.py`."""
 
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from .home import store_option
 from .screen import Screen
+
+if TYPE_CHECKING:
+    from .order import Wish
 
 MOST_BYTES: Final = 10_000_000
 """Of a prompt from standard input."""
@@ -26,57 +29,72 @@ def showing_options(command: Any) -> Any:
     return command
 
 
+def agent_options(command: Any) -> Any:
+    """The options of every command that makes the agent of `windlass run`."""
+    for option in (
+        click.option(
+            "--context/--no-context",
+            default=None,
+            help="Tell the agent about the project, with skills and more tools; see windlass run -h.",
+        ),
+        click.option("--config", metavar="PATH", help="The configuration.  [default: windlass.toml, here or above]"),
+    ):
+        command = option(command)
+    return command
+
+
+def wish_of(options: dict[str, Any]) -> "Wish":
+    """What was said about the agent, taken out of the options of a command."""
+    from .order import Wish
+
+    return Wish(**{name: options.pop(name) for name in Wish.__struct_fields__ if name in options})
+
+
 @click.command()
 @click.argument("prompt", required=False)
 @click.option("--session", "-s", "session_id", metavar="ID", help="Go on with this session, or begin it.")
 @click.option("--model", "-m", metavar="PROVIDER:MODEL", help="Who answers.  [default: WINDLASS_MODEL, or see below]")
 @click.option("--instructions", "-i", metavar="TEXT", help="What the model is told before the conversation.")
+@click.option("--role", metavar="NAME", help="Who the agent is: a file NAME.md in the folder roles.")
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="End after so many replies.")
 @click.option("--resume", is_flag=True, help="First finish the session's last run, if it was cut off.")
+@agent_options
 @showing_options
 @click.pass_context
-def run(
-    context: click.Context,
-    /,
-    *,
-    prompt: str | None,
-    session_id: str | None,
-    model: str | None,
-    instructions: str | None,
-    max_turns: int | None,
-    **options: Any,
-) -> None:
+def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> None:
     """Let an agent answer PROMPT, and keep the conversation.
 
     Without PROMPT, or when it is "-", the prompt is read from standard input. The agent can tell the time, calculate,
     and read text files below the working folder; to write one it asks at the terminal, and is denied where nobody can
     be asked.
 
-    Without --model and WINDLASS_MODEL, the first provider answers whose key is set, such as ANTHROPIC_API_KEY; without
-    any key, a small model that runs in this process, or else a demonstration that only matches words.
+    Without --model and WINDLASS_MODEL, whoever the role or windlass.toml names answers; else the first provider whose
+    key is set, such as ANTHROPIC_API_KEY; without any key, a small model that runs in this process, or else a
+    demonstration that only matches words.
+
+    In a project the agent is told what AGENTS.md or CLAUDE.md says, here and above up to the root of the repository,
+    and which skills there are: yours, and those of the project that you trust (windlass skills). It has a list of tasks
+    and a page of notes, can look things up in a long conversation, and reads long results in parts. Models that run in
+    this process have little room: for local and demo all this is left out, unless --context or --config is given.
+
+    In PROMPT, /NAME loads a skill and @PATH attaches a file below the working folder. Long conversations are summed up
+    for the model; the session keeps everything.
+
+    windlass.toml, here or above up to the root of the repository, may say more. Before you trust it (windlass config
+    trust) it is not used if it would run, redirect or allow anything. Options win over it.
 
     The answer goes to standard output with control characters shown, not sent; see --raw. The exit code is 0 when the
     run is done, 3 when it ended at a limit or waits for an answer, 130 after Ctrl-C. SIGTERM and SIGHUP end the run in
     good order, with code 0: tools get ten seconds, and what was finished is kept.
     """
-    from windlass.core.stop import Limits
-    from windlass.override import Overrides
+    from .drive import carry_out
+    from .order import Order
 
-    from .choice import chosen
-    from .drive import Order, carry_out
-
-    if options["resume"] and session_id is None:
+    if options["resume"] and options["session_id"] is None:
         raise click.UsageError("--resume needs to know the session; name it with --session")
-    choice = chosen(model)
-    overrides = Overrides(model=choice.model)  # kept in the log, so that `resume` asks the same model
-    if instructions is not None:
-        overrides["instructions"] = instructions
-    if max_turns is not None:
-        overrides["limits"] = Limits(max_turns=max_turns)
     only_resume = options["resume"] and prompt is None
-    said = None if only_resume else _prompt(prompt)
-    order = Order(prompt=said, session_id=session_id, model=model, choice=choice, overrides=overrides, **options)
-    context.exit(carry_out(order))
+    wish = wish_of(options)
+    context.exit(carry_out(Order(prompt=None if only_resume else _prompt(prompt), wish=wish, **options)))
 
 
 def _prompt(given: str | None) -> str:
