@@ -1,5 +1,6 @@
 """`windlass run`: an agent answers a prompt. Above: `main.py`. Below: `drive.py`."""
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,7 +106,7 @@ def _prompt(given: str | None) -> str:
         raise click.UsageError('there is no prompt; write it as windlass run "…", or pipe it in')
     if sys.stdin.isatty():
         Screen().note("write the prompt; Ctrl-D on a line of its own ends it")
-    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    data = _typed() if sys.stdin.isatty() and os.name == "posix" else sys.stdin.buffer.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise click.UsageError(f"the prompt has more than {MOST_BYTES:,} bytes; let the agent read a file instead")
     try:
@@ -115,3 +116,31 @@ def _prompt(given: str | None) -> str:
     if not text.strip():
         raise click.UsageError('there is no prompt on standard input; write it as windlass run "…", or pipe it in')
     return text
+
+
+def _typed() -> bytes:
+    """What is written at a terminal, up to Ctrl-D.
+
+    Ctrl-C in the moment before a read begins would be noticed only at the next key. So what is waited for is a pipe as
+    well, into which the arrival of a signal is written.
+    """
+    import select
+    import signal
+
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    before, typed = signal.set_wakeup_fd(tell), b""
+    try:
+        while len(typed) <= MOST_BYTES:
+            ready, _, _ = select.select([sys.stdin.fileno(), told], [], [])
+            if told in ready:
+                os.read(told, 1)  # its handler has run by now: whoever is still here goes on
+            elif line := os.read(sys.stdin.fileno(), 4096):
+                typed += line
+            else:
+                break
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(told)
+        os.close(tell)
+    return typed
