@@ -1,5 +1,6 @@
 """An agent out of `windlass.toml`."""
 
+import inspect
 import sys
 
 import pytest
@@ -206,6 +207,8 @@ RESTRICTED = {
     "settings.extra_body": "[settings.extra_body]\nx = 1",
     "permissions.allow": '[permissions]\nallow = ["*"]',
     "skills": 'skills = ["skills"]',
+    "extensions.imports": '[extensions]\nimports = ["a:b"]',
+    "vault": '[vault]\nenvironment = "SHIP_"',
     "instructions_file": 'instructions_file = "../secret"',
     "prompts.directory": '[prompts]\ndirectory = "/etc"\ndefault = "v1"',
     "roles": 'roles = "~"',
@@ -293,3 +296,57 @@ def test_an_unreadable_list_of_trust_is_an_error(write, tmp_path):
     (tmp_path / "trusted.json").write_text("{", encoding="utf-8")
     with pytest.raises(ConfigError, match="trusts nothing"):
         load_config(write(""), trusted=TrustedFiles(str(tmp_path / "trusted.json")))
+
+
+# -- extensions, secrets and files in messages -------------------------------------------------------------------------
+
+EQUIPPED = """\
+model = "demo"
+mentions = true
+
+[extensions]
+large_results = 8000
+short_results = true
+history = true
+notebook = true
+imports = ["windlass.extensions:history"]
+
+[vault]
+environment = "SHIP_"
+file = "secrets.json"
+"""
+
+
+async def test_an_agent_can_be_given_bundles_secrets_and_files(write, folder, monkeypatch):
+    monkeypatch.setenv("SHIP_RADIO", "hush-hush-1")
+    (folder / "secrets.json").write_text('{"engine": "hush-hush-2"}', encoding="utf-8")
+    (folder / "secrets.json").chmod(0o600)
+    text = EQUIPPED.replace('imports = ["windlass.extensions:history"]\n', "")
+    agent = load_config(write(text), trusted=True).agent()
+    assert [each.name for each in agent.extensions] == ["large_results", "short_results", "history", "notebook"]
+    assert agent.mentions is not None
+    assert agent.vault is not None
+    found = [agent.vault.resolve(name) for name in ("RADIO", "engine")]
+    assert [await each if inspect.isawaitable(each) else each for each in found] == ["hush-hush-1", "hush-hush-2"]
+
+
+def test_an_extension_may_be_imported_or_made_by_a_function(write):
+    agent = load_config(write('model = "demo"\n[extensions]\nimports = ["windlass.extensions:history"]'), trusted=True)
+    assert [each.name for each in agent.agent().extensions] == ["history"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ('[extensions]\nimports = ["windlass.extensions:hystory"]', 3, "did you mean 'history'"),
+        ('[extensions]\nimports = ["windlass.core.check:text"]', 3, "makes none"),
+        ('[extensions]\nimports = ["windlass:__version__"]', 3, "no Extension"),
+        ("[extensions]\nlarge_results = 5", 3, "max_characters=5"),
+        ("[vault]", 2, "needs a place"),
+    ],
+)
+def test_what_cannot_be_made_has_its_line(write, text, line, told):
+    config = load_config(write(f'model = "demo"\n{text}\n'), trusted=True)
+    with pytest.raises(BadConfig, match=told) as caught:
+        config.agent()
+    assert caught.value.faults[0].line == line

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from .agent import Agent
 from .configuring.fault import BadConfig, Fault
-from .configuring.imports import imported_tools
+from .configuring.imports import imported_extension, imported_tools
 from .configuring.lines import Lines, Path
 from .configuring.mcp_servers import ServerSource, how_to_trust, load_mcp_servers, read_servers, server_source
 from .configuring.restriction import restricted, restricted_roles
@@ -25,6 +25,7 @@ from .configuring.tables import CompactionTable, ConfigFile
 from .configuring.trusted import TrustedFiles
 from .configuring.validation import validated
 from .context.compaction import Compaction
+from .context.directives import Mentions
 from .context.project import Project, config_folder
 from .context.prompts import Prompts
 from .context.role import Role
@@ -36,6 +37,9 @@ from .core.error import ConfigError
 from .core.model import Model
 from .core.permission import Permissions, later
 from .core.tool import Tool
+from .credentials import EnvironmentVault, FileVault, KeyringVault, Vault, first_of
+from .extension import Extension
+from .extensions import history, large_results, notebook, short_results
 from .mcp.server import McpServer
 from .models import open_model
 
@@ -55,7 +59,7 @@ Trusted: TypeAlias = bool | Callable[[str], bool]
 
 PARTS: Final = (
     *("model", "name", "description", "instructions", "tools", "store", "permission", "limits", "settings"),
-    *("compaction", "project", "skills", "roles", "role", "interactive"),
+    *("compaction", "project", "skills", "roles", "role", "interactive", "mentions", "extensions", "vault"),
 )
 """What a file can say, as `Agent` names it."""
 
@@ -117,6 +121,9 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
             "roles": lambda: self.roles,
             "instructions": lambda: self.instructions,
             "store": self._store,
+            "mentions": lambda: Mentions(self.workdir) if self.tables.mentions else None,
+            "extensions": self._extensions,
+            "vault": self._vault,
         }
         return {name: makers[name]() if name in makers else getattr(self.tables, name) for name in names}
 
@@ -164,6 +171,31 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
             with self._at(("skills", place)):
                 found += skills_in(_seen_from(self.folder, folder))
         return found
+
+    def _extensions(self) -> list[Extension]:
+        table, made = self.tables.extensions, list[Extension]()
+        if table.large_results is not False:
+            with self._at(("extensions", "large_results")):
+                made.append(large_results() if table.large_results is True else large_results(table.large_results))
+        made += [short_results()] if table.short_results else []
+        made += [history()] if table.history else []
+        made += [notebook()] if table.notebook else []
+        for place, name in enumerate(table.imports):
+            with self._at(("extensions", "imports", place)):
+                made.append(imported_extension(name))
+        return made
+
+    def _vault(self) -> Vault | None:
+        table = self.tables.vault
+        if table is None:
+            return None
+        with self._at(("vault",)):
+            vaults: list[Vault] = [] if table.environment is None else [EnvironmentVault(table.environment)]
+            vaults += [FileVault(_seen_from(self.folder, table.file))] if table.file else []
+            vaults += [KeyringVault(table.keyring)] if table.keyring else []
+            if not vaults:
+                raise ConfigError("a vault needs a place: add environment, file or keyring")
+            return first_of(*vaults)
 
     def _store(self) -> str:
         """The store, whose path is seen from the folder of the file too."""

@@ -22,26 +22,28 @@ Restriction: TypeAlias = tuple[Path, str]
 
 def restricted(file: ConfigFile, folder: str) -> Iterator[Restriction]:
     """The values of a file, in this folder, that need trust."""
-    if file.tools:
-        yield ("tools",), "imports code"
-    for name in ("servers", "files"):
-        if getattr(file.mcp, name):
-            yield ("mcp", name), "starts programs or connects to servers"
-    if file.store not in {"", "memory:"}:
-        yield ("store",), "decides where conversations are kept"
-    if file.base_url:
-        yield ("base_url",), "sends conversations, and the key, to another address"
-    if is_address(file.model):
-        yield ("model",), "sends conversations to an address of its own"
-    if file.compaction is not None and is_address(file.compaction.model):
-        yield ("compaction", "model"), "sends conversations to an address of its own"
-    if file.settings.extra_body:
-        yield ("settings", "extra_body"), "adds to requests what nobody checks"
-    if file.permissions is not None and file.permissions.allow:
-        yield ("permissions", "allow"), "allows calls without a question"
-    if not isinstance(file.skills, bool) and file.skills:
-        yield ("skills",), "vouches for skills"
+    named_skills = not isinstance(file.skills, bool) and bool(file.skills)
+    summary_model = "" if file.compaction is None else file.compaction.model
+    found: dict[Path, tuple[object, str]] = {
+        ("tools",): (file.tools, "imports code"),
+        ("extensions", "imports"): (file.extensions.imports, "imports code"),
+        ("mcp", "servers"): (file.mcp.servers, _CONNECTS),
+        ("mcp", "files"): (file.mcp.files, _CONNECTS),
+        ("store",): (file.store not in {"", "memory:"}, "decides where conversations are kept"),
+        ("base_url",): (file.base_url, "sends conversations, and the key, to another address"),
+        ("model",): (is_address(file.model), _SENDS),
+        ("compaction", "model"): (is_address(summary_model), _SENDS),
+        ("settings", "extra_body"): (file.settings.extra_body, "adds to requests what nobody checks"),
+        ("permissions", "allow"): (file.permissions and file.permissions.allow, "allows calls without a question"),
+        ("vault",): (file.vault is not None, "hands out secrets"),
+        ("skills",): (named_skills, "vouches for skills"),
+    }
+    yield from [(path, what) for path, (said, what) in found.items() if said]
     yield from _outside(file, folder)
+
+
+_CONNECTS = "starts programs or connects to servers"
+_SENDS = "sends conversations to an address of its own"
 
 
 def _outside(file: ConfigFile, folder: str) -> Iterator[Restriction]:

@@ -24,6 +24,8 @@ _TABLES: Final = (
     tables.RuleTable,
     tables.PromptsTable,
     tables.CompactionTable,
+    tables.ExtensionsTable,
+    tables.VaultTable,
     tables.McpTable,
     tables.ServerTable,
     Limits,

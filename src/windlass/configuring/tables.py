@@ -94,6 +94,32 @@ class CompactionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether a model writes a summary, or what is old is left out without one."""
 
 
+class ExtensionsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Bundles of more that the agent can do."""
+
+    large_results: bool | int = False
+    """Whether results that are too long are sent as a preview; or from how many characters on."""
+    short_results: bool = False
+    """Whether results of earlier runs are sent in their short form."""
+    history: bool = False
+    """Whether the model can search all that was said."""
+    notebook: bool = False
+    """Whether it has a list of tasks and a page for notes."""
+    imports: tuple[str, ...] = ()
+    """Others, by where they are imported from: `"package.module:name"`, an extension or a function that makes one."""
+
+
+class VaultTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the secrets are that tools get, and the model does not. The first place that has a name counts."""
+
+    environment: str | None = None
+    """Variables that begin with this; what follows is the name."""
+    file: str = ""
+    """A file of secrets that its owner alone can read."""
+    keyring: str = ""
+    """A service in the keyring of the system."""
+
+
 class ServerTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How a server of the Model Context Protocol is started, or where it is reached."""
 
@@ -165,5 +191,11 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """Which calls are made, which never, and which are asked about."""
     compaction: CompactionTable | None = None
     """When a long conversation is summed up, and how. Without this table it is not."""
+    mentions: bool = False
+    """Whether `@file` in a message attaches a file of the folder that it works in."""
+    extensions: ExtensionsTable = ExtensionsTable()
+    """Bundles of more that the agent can do."""
+    vault: VaultTable | None = None
+    """Where the secrets are that tools get, and the model does not."""
     mcp: McpTable = McpTable()
     """Servers of the Model Context Protocol."""
