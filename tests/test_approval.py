@@ -12,6 +12,7 @@ from windlass import (
     Agent,
     ConfigError,
     Grants,
+    Limits,
     Permissions,
     Session,
     Skip,
@@ -261,3 +262,13 @@ async def test_what_nobody_has_decided_cannot_be_taken_back():
 async def test_an_ask_rule_shows_in_the_explanation():
     explanation = await session_of(permission=Permissions(ask("look"), handler=later)).explain("look", {})
     assert (explanation.verdict, explanation.rule) == ("ask", "ask('look')")
+
+
+async def test_a_tool_that_the_limits_leave_out_is_denied_and_said_to_be():
+    session = session_of(permission=allow_all, limits=Limits(allowed_tools=("look",)))
+    explanation = await session.explain("pay", {"what": "rope"})
+    assert (explanation.verdict, explanation.why) == (
+        "deny",
+        "allowed_tools does not list 'pay': it is not offered, and not called",
+    )
+    assert (await session.explain("look", {})).verdict == "allow"

@@ -358,3 +358,36 @@ async def test_slots_of_a_child_are_slots_of_the_session():
     await crashed(store, "s", RunStarted(run_id="r"), SlotOpened("slot", "text", {"text": "x"}, path="child"), question)
     shown, asked = await session_of(store=store).display.slots()
     assert (shown.path, asked.path, asked.slot_id) == ("child", "child", "ask")
+
+
+# -- too late ----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_settled_before_is_said_to_be_so_and_what_never_was_is_an_error():
+    session = session_of(call("confirm", question="Sail?"), call("show", text="Sailing"), "Done.")
+    await session.run("Go")
+    asked = await one(session)
+    assert await session.display.resolve(asked.slot_id, value=True)
+    assert (await session.resume()).status == "done"
+    shown = of(await log_of(session.store, "s"), SlotOpened)[0].slot_id
+    for settle in (session.display.remove, session.display.reject):
+        assert not await settle(asked.slot_id)
+        with pytest.raises(UsageError, match="has no slot 'another': open are"):
+            await settle("another")
+    assert not await session.display.resolve(asked.slot_id, value=False)
+    assert not await session.answer(asked.slot_id, answer=False)
+    await session.display.remove(shown)
+    assert not await session.display.remove(shown)
+
+
+@pytest.mark.parametrize("mode", ["now", "after_tools", "after_turn"])
+async def test_a_run_that_was_cancelled_while_it_waited_shows_nothing_and_takes_no_answer(mode):
+    session = session_of(call("confirm", question="Sail?"), "Done.")
+    (question,) = (await session.run("Go")).questions
+    assert await session.cancel(mode)
+    assert (await session.display.slots(), await session.questions()) == ([], [])
+    assert not await session.answer(question.ask_id, answer=True)
+    assert not await session.display.reject(question.ask_id)
+    outcome = await session.resume()
+    assert (outcome.status, outcome.reason) == ("cancelled", "cancelled")
+    assert results(outcome)[0][0] is Status.CANCELLED_BEFORE_START

@@ -259,7 +259,7 @@ async def test_what_a_session_is_told_holds_from_its_next_run_on_in_every_proces
     assert first == second
     assert first.startswith("Be long.")
     assert first.endswith("Find what is wrong.")
-    assert third == ""
+    assert third == "Be brief."
     changes = [each.cause for each in of(await log_of(store, "s"), ViewChanged)]
     assert changes == ["instructions"]
 
@@ -326,3 +326,20 @@ async def test_tools_that_come_while_a_run_goes_on_change_the_view_once():
         [("listen",)],
         ["tools"],
     )
+
+
+def test_two_extensions_that_give_the_same_name_to_something_are_refused():
+    with pytest.raises(ConfigError, match="two extensions are called 'ears'"):
+        Agent("demo", extensions=[Extension(name="ears"), Extension(name="ears")])
+    with pytest.raises(ConfigError, match="two roles of extensions are called 'critic'"):
+        Agent("demo", extensions=[Extension(name=name, roles=[CRITIC]) for name in ("one", "two")])
+    agent = Agent("demo", roles=[CRITIC], extensions=[Extension(name="one", roles=[Role("critic", "Another.")])])
+    assert agent.role_of("critic") is CRITIC
+
+
+def test_a_reminder_that_would_have_to_be_waited_for_is_refused():
+    async def slow(_run: Run) -> str:
+        return "x"
+
+    with pytest.raises(ConfigError, match=r"Extension\(reminders=.*in 'time': a reminder is a plain function"):
+        Extension(name="time", reminders=[slow])  # type: ignore[list-item]

@@ -2,11 +2,13 @@
 
 import pytest
 
+from windlass import UsageError, tool
 from windlass.agent import Agent
+from windlass.context.compaction import Compaction
 from windlass.context.directives import Hook, HookContext, HookFailed, Mentions, Rewrite, ShortCircuit
 from windlass.context.skills import Skill, Skills
 from windlass.core.event import HookInvoked, MessageAdded, ModelRequested, SkillLoaded
-from windlass.testing import ScriptedModel
+from windlass.testing import ScriptedModel, call
 
 BRIEF = Skill(name="brief", description="How to brief.", body="Be brief.")
 
@@ -83,3 +85,60 @@ async def test_a_prompt_that_was_answered_before_calls_no_hook_again():
     first = await session.run("/note", input_id="one")
     again = await session.run("/note", input_id="one")
     assert (first.text, again.text, len(called)) == ("Aye.", "Aye.", 1)
+
+
+@tool(effect="read")
+async def draw() -> str:
+    """Draws."""
+    return "drawn"
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+async def test_the_tools_of_a_skill_are_there_in_the_very_run_that_loads_it(by_name):
+    model = ScriptedModel(call("draw"), "Drawn.", "Again.")
+    skills = Skills([Skill(name="ropework", description="Knots.", body="Tie.", tools=(draw,))])
+    session = Agent(model, skills=skills).session("s")
+    outcome = await (session.run("/ropework now") if by_name else session.skill("ropework", "now"))
+    assert outcome.messages[-2].tool_results[0].text == "drawn"
+    await session.skill("ropework", "again")
+    names = ["skill", "skill_resource", "draw"]
+    assert [[each.name for each in request.tools] for request in model.requests] == [names] * 3
+
+
+async def test_a_tool_of_a_skill_that_has_the_name_of_another_is_left_out_in_every_run():
+    @tool(effect="read", name="draw")
+    async def other() -> str:
+        """Draws something else."""
+        return "something else"
+
+    model = ScriptedModel(call("draw"), "Drawn.", call("draw"), "Drawn.")
+    skills = [Skill(name=name, description="Knots.", body="Tie.", tools=(draw,)) for name in ("one", "two")]
+    session = Agent(model, tools=[other], skills=Skills(skills)).session("s")
+    for name in ("one", "two"):
+        outcome = await session.skill(name)
+        assert outcome.messages[-2].tool_results[0].text == "something else"
+
+
+async def test_hooks_skills_and_compaction_are_those_of_whoever_speaks():
+    model = ScriptedModel("Billing.", repeat_last=True)
+    billing = Agent(
+        model,
+        name="billing",
+        skills=Skills([BRIEF]),
+        hooks=[Hook("loud", lambda context: Rewrite(context.text.upper()))],
+        compaction=Compaction(),
+    )
+    desk = Agent(ScriptedModel(call("hand_over_to_billing")), name="desk", handoffs=[billing])
+    session = desk.session("s")
+    with pytest.raises(UsageError, match="no compaction"):
+        await session.compact()
+    with pytest.raises(UsageError, match="no skills"):
+        await session.skill("brief")
+    await session.run("Go")
+    await session.run("/loud now")
+    assert model.requests[-1].messages[-1].text.endswith("NOW")
+    await session.run("/brief now")
+    assert model.requests[-1].messages[-2].text.startswith("Be brief.")
+    await session.skill("brief")
+    assert model.requests[-1].messages[-1].text == "Be brief."
+    assert await session.compact()

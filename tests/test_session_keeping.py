@@ -10,6 +10,7 @@ from windlass import (
     Agent,
     ConfigError,
     Hit,
+    Request,
     SessionBusy,
     SessionExists,
     SessionNotFound,
@@ -18,7 +19,10 @@ from windlass import (
     UsageError,
     tool,
 )
+from windlass.context.compaction import Compaction
+from windlass.core.codec import encode_event
 from windlass.core.event import InboxAdded, InboxResolved, MessageAdded
+from windlass.core.redact import NO_SUMMARY
 from windlass.stores.memory import MemoryStore
 from windlass.testing import FakeClock, ScriptedModel, call
 
@@ -280,6 +284,27 @@ async def test_redacting_takes_the_words_and_leaves_a_conversation_that_goes_on(
     assert [each.text for each in outcome.messages] == ["[redacted]", "I forget it.", "Well?", "Yes?"]
     with pytest.raises(UsageError, match="has no entry 99"):
         await session.redact(99)
+
+
+async def test_redacting_takes_the_words_out_of_the_summaries_that_were_made_of_them():
+    def say(request: Request) -> str:
+        return "Noted. " * 100 if request.instructions == "Talk." else "The code is 0000."
+
+    talker = Agent(
+        ScriptedModel(say, repeat_last=True), instructions="Talk.", compaction=Compaction(keep_recent_tokens=50)
+    )
+    session = talker.session("s")
+    await session.run("My code is 0000")
+    for number in range(1, 4):
+        await session.run(f"More {number}")
+    assert await session.compact()
+    place = next(entry.seq for entry in await session.store.read("s") if isinstance(entry.event, MessageAdded))
+    await session.redact(place)
+    assert [entry for entry in await session.store.read("s") if b"0000" in encode_event(entry.event)] == []
+    model = ScriptedModel("Yes?")
+    outcome = await session.run("Well?", model=model)
+    assert (outcome.text, model.requests[0].messages[0].text) == ("Yes?", NO_SUMMARY)
+    assert_valid(outcome.messages)
 
 
 async def test_nothing_is_redacted_while_the_session_is_driven():

@@ -25,12 +25,13 @@ from .core.stop import GUARDRAILS, Guardrail, Limits, StopCondition
 from .core.store import Hit, Narrowed, Store
 from .core.tool import D, Tool
 from .core.toolbox import Toolbox
-from .extension import alive, check_bundle
+from .extension import alive, check_bundle, check_extensions
 from .keeping import searchable
 from .models import open_model
 from .output import Output
 from .override import Overrides
 from .session import Session
+from .speaking import check_handoffs, check_role
 from .stores import open_store
 from .stream import RunStream
 from .sync import wait_for
@@ -254,8 +255,7 @@ class Agent(Generic[D]):
         """
         if session_id is not None and (not isinstance(session_id, str) or not session_id.strip()):
             raise ConfigError(f"a session cannot be called {session_id!r}: give it a name, or None for a new one")
-        if role:
-            self.role_of(role)
+        check_role(self, role)
         return Session(self, session_id or new_id(), self.store if store is None else open_store(store), role)
 
     @overload
@@ -269,7 +269,7 @@ class Agent(Generic[D]):
     async def run(
         self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
     ) -> Outcome[Any]:
-        """Answer one prompt in a session of its own; without a store of its own, nothing is left of it afterwards."""
+        """Answer one prompt in a session of its own; without a store, nothing is left of it: nobody answers later."""
         session = self._anonymous()
         try:
             return await session.run(prompt, output=output, **overrides)
@@ -310,7 +310,7 @@ class Agent(Generic[D]):
 
     def _anonymous(self) -> Session[D]:
         """A session that nobody has named. One that is kept in memory by default would never be found again."""
-        return self.session(store="memory:" if self._forgetful else None)
+        return Session(self, new_id(), open_store("memory:"), forgotten=True) if self._forgetful else self.session()
 
     def as_tool(
         self,
@@ -398,7 +398,7 @@ class Agent(Generic[D]):
         for agent in self.reachable:
             if agent.name == name:
                 return agent
-        known = ", ".join([repr(each.name) for each in self.reachable])
+        known = ", ".join([repr(each.name) for each in self.reachable]) + '; session.configure(agent="") hands it back'
         raise ConfigError(f"the conversation was handed over to {name!r}, which is not here any more: there is {known}")
 
     @property
@@ -408,7 +408,7 @@ class Agent(Generic[D]):
 
     def wrap_tool(self, tool: Tool[..., Any]) -> Tool[..., Any]:
         """A tool as this agent offers it: the vault innermost, so that nothing else sees a secret."""
-        if self.vault is not None:
+        if self.vault is not None and tool.credentials:
             from .credentials import credentialed
 
             tool = credentialed(tool, self.vault, redactor=self.redactor)
@@ -476,8 +476,9 @@ class Agent(Generic[D]):
             from .context.directives import by_name
 
             by_name([*self.hooks, *[hook for each in self.extensions for hook in each.hooks]])
-        if self.role:
-            self.role_of(self.role)
+        check_extensions(self.extensions)
+        check_handoffs(self)
+        self.role_of(self.role)
 
 
 _BUNDLES = {"extensions": "Extension", "roles": "Role", "hooks": "Hook", "handoffs": "Agent"}

@@ -25,6 +25,7 @@ from .core.run import Run
 from .core.schema import Invalid
 from .core.store import Post
 from .core.tool import Skip
+from .speaking import speaking
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
 
 async def explained(agent: "Agent[Any]", session_id: str, state: State, run: Run | None, call: ToolCall) -> Explanation:
     """What would become of a call in that session; in the run that goes on, if one does."""
-    agent = agent.speaking(state.configured.get("agent", ""))
-    toolbox = toolbox_of(agent, {}, agent.all_skills(), state) if run is None else run.toolbox
+    agent = speaking(agent, state)
+    toolbox = toolbox_of(agent, {}, agent.all_skills(), state.skills) if run is None else run.toolbox
     tool = toolbox.get(call.name)
     if tool is None:
         raise ConfigError(f"there is no tool {call.name!r}; {toolbox.advice(call.name)}")
+    allowed = agent.limits.allowed_tools if run is None else None  # a run has only what it may use
+    if allowed is not None and call.name not in allowed:
+        return Explanation("deny", f"allowed_tools does not list {call.name!r}: it is not offered, and not called")
     try:
         final = await final_arguments(tool, call)
     except Invalid as problem:

@@ -5,9 +5,9 @@ extensions. The same log and the same agent always make the same run, so one tha
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .core.cache import PrefixWatch
@@ -15,28 +15,28 @@ from .core.error import ConfigError, ContextOverflow
 from .core.event import Entry
 from .core.fanout import Fanout
 from .core.fold import State
+from .core.gate import held_below
 from .core.ledger import Ledger, budgeted
 from .core.loop import shaped
 from .core.mailbox import Mailbox
 from .core.model import Compact, Model, Request, info_of
 from .core.permission import Gate, Permissions
 from .core.plain import clean
-from .core.run import Run, Scrub, Upkeep
-from .core.stop import Guardrail, StopCondition, any_of, steps_of
+from .core.run import Run
+from .core.secrecy import Secrecy
+from .core.stop import Guardrail, Limits, StopCondition, any_of, steps_of
 from .core.store import Log
 from .core.tool import Tool
 from .core.toolbox import Toolbox
-from .models import open_model
 from .output import Held, applied
 from .override import Options
+from .speaking import HANDED_BY, model_of, role_of, speaking, told_to
 
 if TYPE_CHECKING:
     from .agent import Agent
     from .context.compaction import Compaction
     from .context.role import Role
     from .context.skills import Skills
-
-T = TypeVar("T")
 
 
 class Place(Struct, frozen=True, kw_only=True, eq=False):
@@ -53,25 +53,37 @@ class Place(Struct, frozen=True, kw_only=True, eq=False):
     """Whether it may end as `waiting`, because it can be resumed."""
     parent: Run | None = None
     """The run whose call it carries out."""
+    loading: Sequence[str] = ()
+    """The skills that come into the conversation as it begins."""
+    secrecy: Secrecy = field(default_factory=Secrecy)
+    """What it keeps to itself, with all who work for the same session, or for whom this session works."""
 
 
-def build(agent: "Agent[Any]", place: Place, overrides: Options, stands_for: Run | None = None) -> Run:
-    """Everything that a run needs; `stands_for` is the one that goes on, when this is what it is to become."""
-    first, agent = agent, agent.speaking(place.state.configured.get("agent", ""))
-    session, parent = place.state.configured, place.parent
-    role = agent.role_of(overrides.get("role") or session.get("role") or agent.role)
-    model = _model(agent, overrides, role, session)
+def build(
+    first: "Agent[Any]", place: Place, overrides: Options, stands_for: Run | None = None, handed_to: str = ""
+) -> Run:
+    """Everything that a run of an agent needs.
+
+    `stands_for` is the run that goes on, when this is what it is to become because the conversation is `handed_to`
+    another agent.
+    """
+    agent = first.speaking(handed_to) if handed_to else speaking(first, place.state)
+    told, parent = told_to(first, agent, place.state), place.parent
+    role = role_of(first, agent, overrides, told)
+    model = model_of(agent, overrides, role, told)
     limits = overrides.get("limits", agent.limits)
     if limits.max_cost_usd is not None and info_of(model).price is None:
         raise ConfigError(f"max_cost_usd needs a model whose price is known, and {info_of(model).name!r} has none")
     made: list[Run] = []
     ledgers = _ledgers(agent, overrides, parent)
-    model, compaction = _wrapped(agent, model, ledgers, made), _compaction(agent, ledgers)
+    model, compaction = _wrapped(agent, model, ledgers, made), _compaction(agent, ledgers, place.secrecy)
     skills = agent.all_skills()
-    toolbox = toolbox_of(agent, overrides, skills, place.state)
+    toolbox = toolbox_of(agent, overrides, skills, [*place.state.skills, *place.loading])
     if agent is not first:
-        toolbox = _with_a_way_back(first, agent, toolbox, place.state)
-    base = overrides.get("instructions", session.get("instructions", agent.instructions))
+        before = place.state.configured.get(HANDED_BY, "") if stands_for is None else stands_for.agent_name
+        toolbox = _with_a_way_back(first.speaking(before), agent, toolbox)
+    limits = _within(first, toolbox, limits)
+    base = overrides.get("instructions", told.get("instructions", agent.instructions))
     words = [each for each in (base, *[extension.instructions for extension in agent.extensions]) if each]
     plain = Held(toolbox, "\n\n".join(words), [*agent.accept, *_all(agent, "accept")])
     asked = applied(overrides.get("output"), info_of(model), plain)
@@ -86,7 +98,7 @@ def build(agent: "Agent[Any]", place: Place, overrides: Options, stands_for: Run
         clock=agent.clock,
         toolbox=asked.toolbox,
         mailbox=place.mailbox,
-        instructions=_instructions(agent, asked, skills, role),
+        instructions=_instructions(agent, asked, skills, role[0]),
         settings=overrides.get("settings", agent.settings),
         limits=limits,
         gate=_gate(overrides.get("permission", agent.permission), place),
@@ -101,19 +113,19 @@ def build(agent: "Agent[Any]", place: Place, overrides: Options, stands_for: Run
         may_wait=place.may_wait,
         interactive=agent.interactive and (parent is None or parent.interactive),
         upkeep=[
-            *([] if not first.handoffs else [_handing_over(first, place, overrides)]),
             *_all(agent, "upkeep"),
             *([] if compaction is None else [compaction]),
         ],
         reminders=_all(agent, "reminders"),
         compaction=None if compaction is None else compaction.compact,
-        scrub=_scrub(agent, parent),
-        scrub_error=_scrub_error(agent, parent),
+        secrecy=place.secrecy,
         wrap_tool=_tool_wrapper(agent),
         parent=parent,
         ledgers=ledgers,
     )
     made.append(stands_for or run)
+    if first.handoffs:
+        _let_hand_over(run, first, place, overrides)
     return run
 
 
@@ -123,14 +135,6 @@ def _all(agent: "Agent[Any]", field: str) -> list[Any]:
 
 
 # -- who answers -------------------------------------------------------------------------------------------------------
-
-
-def _model(agent: "Agent[Any]", overrides: Options, role: "Role | None", session: dict[str, Any]) -> Model:
-    """Whoever was asked for most closely: for this run, by its role, for the session, or the agent's own."""
-    if "model" in overrides:
-        return open_model(overrides["model"])
-    named = (role.model if role is not None else "") or session.get("model")
-    return open_model(named) if named else agent.model
 
 
 def _ledgers(agent: "Agent[Any]", overrides: Options, parent: Run | None) -> list[Ledger]:
@@ -150,22 +154,18 @@ def _wrapped(agent: "Agent[Any]", model: Model, ledgers: Sequence[Ledger], made:
         model = compacted(model, _shorter(made))
     for ledger in ledgers:
         model = budgeted(model, ledger)
-    if agent.redactor is None:
-        return model
-    from .credentials import scrubbed_model  # at first use: most agents have no vault
-
-    return scrubbed_model(model, agent.redactor)
+    return model
 
 
-def _compaction(agent: "Agent[Any]", ledgers: Sequence[Ledger]) -> "Compaction | None":
-    """The agent's compaction. When another model sums up, the budgets hold for that one too."""
-    compaction = agent.compaction
-    if compaction is None or compaction.model is None or not ledgers:
+def _compaction(agent: "Agent[Any]", ledgers: Sequence[Ledger], secrecy: Secrecy) -> "Compaction | None":
+    """The agent's compaction. When another model sums up, it has the same budgets, and is told no secret either."""
+    compaction, redactor = agent.compaction, secrecy.redactor
+    if compaction is None or compaction.model is None or not (ledgers or redactor):
         return compaction
     model = compaction.model
     for ledger in ledgers:
         model = budgeted(model, ledger)
-    return replace(compaction, model=model)
+    return replace(compaction, model=model if redactor is None else redactor.model(model))
 
 
 def _shorter(made: Sequence[Run]) -> Compact:
@@ -178,7 +178,7 @@ def _shorter(made: Sequence[Run]) -> Compact:
         view = run.state.view
         request = run.request(view if run.shape is None else await shaped(run.shape, view))
         await run.emit(*run.requested(request))
-        return request
+        return replace(request, messages=[run.secrecy.value(each) for each in request.messages])
 
     return compact
 
@@ -186,13 +186,29 @@ def _shorter(made: Sequence[Run]) -> Compact:
 # -- what it knows and can do ------------------------------------------------------------------------------------------
 
 
-def toolbox_of(agent: "Agent[Any]", overrides: Options, skills: "Skills | None", state: State) -> Toolbox:
-    """Its tools, those of skills that were loaded, and a way to load the others."""
+def toolbox_of(agent: "Agent[Any]", overrides: Options, skills: "Skills | None", loaded: Iterable[str]) -> Toolbox:
+    """Its tools, those of skills that were loaded, and a way to load the others.
+
+    A tool of a skill never takes the place of one that is there.
+    """
     box = agent.toolbox if "tools" not in overrides else _fitted(agent, overrides["tools"])
-    loaded = (
-        [] if skills is None else [tool for name in state.skills if name in skills for tool in skills.get(name).tools]
-    )
-    return box.plus(_fitted(agent, loaded)) if loaded else box
+    found = [] if skills is None else [tool for name in loaded if name in skills for tool in skills.get(name).tools]
+    more: dict[str, Tool[..., Any]] = {}
+    for each in found:
+        if each.name not in box:
+            more.setdefault(each.name, each)
+    return box.plus(_fitted(agent, more.values())) if more else box
+
+
+def _within(first: "Agent[Any]", toolbox: Toolbox, limits: Limits) -> Limits:
+    """The limits, without tools that are allowed to the run and that only another agent of this conversation has."""
+    allowed = limits.allowed_tools
+    if allowed is None or not first.handoffs:
+        return limits
+    from .subagents.handoff import handoff_name
+
+    others = {name for each in first.reachable for name in (*each.toolbox.names, handoff_name(each))}
+    return replace(limits, allowed_tools=tuple([each for each in allowed if each in toolbox or each not in others]))
 
 
 def _fitted(agent: "Agent[Any]", tools: Iterable[Tool[..., Any]]) -> Toolbox:
@@ -226,31 +242,34 @@ def _instructions(agent: "Agent[Any]", asked: Held, skills: "Skills | None", rol
 # -- whoever speaks ----------------------------------------------------------------------------------------------------
 
 
-def _with_a_way_back(first: "Agent[Any]", agent: "Agent[Any]", toolbox: Toolbox, state: State) -> Toolbox:
-    """An agent that was handed the conversation can hand it back."""
-    from .subagents.handoff import HANDED_BY, handoff_tool
+def _with_a_way_back(before: "Agent[Any]", agent: "Agent[Any]", toolbox: Toolbox) -> Toolbox:
+    """An agent that was handed the conversation can hand it back to whoever spoke before."""
+    from .subagents.handoff import handoff_tool
 
-    back = handoff_tool(first.speaking(state.configured.get(HANDED_BY, "")))
+    back = handoff_tool(before)
     return toolbox if back.name in toolbox else toolbox.plus(_fitted(agent, [back]))
 
 
-def _handing_over(first: "Agent[Any]", place: Place, overrides: Options) -> Upkeep:
-    """What makes another agent speak, once the conversation was handed over to it."""
-    from .subagents.handoff import handing_over
+def _let_hand_over(run: Run, first: "Agent[Any]", place: Place, overrides: Options) -> None:
+    """Let another agent speak once the conversation was handed over to it, and be told before if it could not."""
+    from .subagents.handoff import TRIAL, handing_over
 
-    return handing_over(lambda run: build(first, place, overrides, run))
+    def other(who: Run, name: str) -> Run:
+        apart = replace(place, prefixes=PrefixWatch())  # the run that goes on keeps its own
+        return build(first, apart, overrides, who, name)
+
+    run.scratch[TRIAL] = other
+    run.upkeep = [handing_over(other), *run.upkeep]
 
 
 # -- what holds it back ------------------------------------------------------------------------------------------------
 
 
 def _gate(gate: Gate | None, place: Place) -> Gate | None:
-    """The gate, knowing what was decided earlier in this session. A child without one has its parent's."""
-    if gate is None and place.parent is not None:
-        return place.parent.gate
+    """The gate, knowing what was decided earlier in this session. That of a child is held by its parent's."""
     if isinstance(gate, Permissions):
         gate.grants.follow(place.state.remembered, place.session_id)
-    return gate
+    return held_below(gate, None if place.parent is None else place.parent.gate)
 
 
 def _stop(agent: "Agent[Any]") -> StopCondition | None:
@@ -270,21 +289,3 @@ def _guardrails(agent: "Agent[Any]", place: Place) -> list[Guardrail]:
             for guardrail in guardrails:
                 guardrail(step)
     return guardrails
-
-
-def _scrub(agent: "Agent[Any]", parent: Run | None) -> Scrub | None:
-    """Takes secrets out of all that is stored and shown, also those of the runs above."""
-    own = None if agent.redactor is None else agent.redactor.event
-    return _both(own, None if parent is None else parent.scrub)
-
-
-def _scrub_error(agent: "Agent[Any]", parent: Run | None) -> Callable[[BaseException], BaseException] | None:
-    """The same, of what goes wrong."""
-    own = None if agent.redactor is None else agent.redactor.error
-    return _both(own, None if parent is None else parent.scrub_error)
-
-
-def _both(own: Callable[[T], T] | None, above: Callable[[T], T] | None) -> Callable[[T], T] | None:
-    if own is None or above is None:
-        return own or above
-    return lambda given: above(own(given))

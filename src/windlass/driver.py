@@ -20,22 +20,25 @@ from .core.cache import PrefixWatch
 from .core.call import finished
 from .core.effect import not_started, uncertain
 from .core.error import SessionNotFound, StoreError, UsageError
-from .core.event import Entry, Event, MessageAdded, PostTaken, RunResumed, RunStarted, SessionOpened
+from .core.event import Entry, Event, MessageAdded, PostTaken, RunResumed, RunStarted, SessionOpened, SkillLoaded
 from .core.fanout import Fanout
 from .core.fold import State
-from .core.inbox import INBOX
 from .core.loop import ended, execute, react
-from .core.mailbox import ANSWER, CANCEL, Mailbox
+from .core.mailbox import CANCEL, Mailbox
 from .core.message import Message, Status, ToolCall
 from .core.outcome import Outcome
 from .core.repair import CRASHES, CUT_OFF, UNANSWERED, repairs, repairs_below
 from .core.run import CancelMode, Engine, Forgotten, Run
+from .core.secrecy import Secrecy
 from .core.store import Lease, Log, Post, Store, events_of, insisted, wait_through
-from .extension import alive
+from .delivery import deliver_all, promote
+from .discretion import introduce
+from .extension import alive, watchers_of
 from .outcome import retold
 from .output import held
 from .override import Options, recorded, restored
 from .stream import coalesce, lagged, watcher_dropped
+from .waking import CALL, is_resumable
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -51,9 +54,6 @@ MOST_RECOVERIES = 3
 
 NOTHING_NEW = "nothing_new"
 """Why a run that was to tell the model something did not even begin."""
-
-CALL = "call"
-"""Marks a run that is only a call; its value is the name of the tool."""
 
 _HASTE: Mapping[str | None, int] = {"after_turn": 1, "after_tools": 2, "now": 3}
 """How quickly a run is to stop. Whoever loses patience may ask for more, and never for less."""
@@ -83,15 +83,19 @@ class Order(Struct, frozen=True):
     input_id: str = ""
     take_over: bool = False
     """Whether to take the session from whoever drives it."""
+    is_optional: bool = False
+    """Whether it is no mistake to go on where there is nothing to go on with: somebody else may have been quicker."""
 
 
 class Driver:
     """The runs of one session in this process."""
 
-    def __init__(self, agent: "Agent[Any]", session_id: str, store: Store) -> None:
+    def __init__(self, agent: "Agent[Any]", session_id: str, store: Store, secrecy: Secrecy | None = None) -> None:
         self.agent = agent
         self.session_id = session_id
         self.store = store
+        self.may_wait = True
+        """Whether its runs may end as `waiting`: somebody can find the session again."""
         self.run: Run | None = None
         """The run that goes on."""
         self.task: asyncio.Task[Any] | None = None
@@ -108,6 +112,8 @@ class Driver:
         """What the run was called by whoever asked for it; one that is taken up again keeps its own name."""
         self._prefixes = PrefixWatch()
         """Sees whether each request begins with the one before it."""
+        self.secrecy = secrecy or Secrecy()
+        """What is taken out of all that is stored and shown; a session that works for another one shares it."""
         self._unwanted: set[str] = set()
         """The runs that were cancelled while they waited."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -195,9 +201,8 @@ class Driver:
             await insisted(lambda: self.store.release(lease))
 
     async def _watched(self, work: Coroutine[Any, Any, Outcome[Any]]) -> Outcome[Any]:
-        """Show a run to the agent's watchers, and let them catch up before it is over."""
-        more = [watcher for each in self.agent.extensions for watcher in each.watchers]
-        removers = [self.fanout.add(watcher) for watcher in (*self.agent.watchers, *more)]
+        """Show a run to the watchers of all who may speak in it, and let them catch up before it is over."""
+        removers = [self.fanout.add(watcher) for watcher in watchers_of(self.agent)]
         try:
             return await work
         finally:
@@ -207,9 +212,12 @@ class Driver:
 
     async def _drive(self, order: Order, lease: Lease) -> Outcome[Any]:
         await self._catch_up()
+        await introduce(self.agent, self._state, self.secrecy)
         past = self._state.inputs.get(order.input_id) if order.input_id else None
         if past is not None and past.ended is not None:
             return retold(self.session_id, self._state.messages, past, past.ended)
+        if order.is_optional and not is_resumable(self._state):
+            return Outcome(status="done", reason=NOTHING_NEW, session_id=self.session_id)
         posts = await self.store.posts(self.session_id)
         resuming = order.kind == "resume" or past is not None
         if resuming and self._interrupted_run().run_id != order.run_id:
@@ -217,7 +225,7 @@ class Driver:
             self.became = {self._asked: order.run_id}
         mailbox, late = self._sorted(posts, order.run_id, resuming=resuming)
         if order.kind == "wake" or (resuming and len(self._state.messages) == self._state.first):
-            _promote(mailbox)  # nothing has been said in this run
+            promote(mailbox)  # nothing has been said in this run
         self.order = order
         self.run = run = self._build(order, lease, mailbox)
         run.show(SessionOpened(self.session_id, self._head, run_id=run.run_id))
@@ -225,13 +233,16 @@ class Driver:
             await run.emit(*repairs(self._state, CRASHES), sync=True)
             self._head = run.log.head
             return run.outcome("parked", "crash_loop")
-        if order.kind == "wake" and (self._state.interrupted or not mailbox.due):
+        if order.kind == "wake" and (is_resumable(self._state) or not mailbox.due):
+            _take_up(run)
             return run.outcome("done", NOTHING_NEW)  # somebody else was quicker
         if order.kind == "compact":
             return await self._compact(run)
         for event in order.beside:
             if not event.durable:
                 run.show(run.stamped(event))
+        if resuming and self._state.waiting:  # nobody waits for the answer: there is nothing to be done first
+            self._unwanted |= {post.named("run_id") for post in posts if post.kind == CANCEL}
         opening = self._opening(order, resuming=resuming)
         taken = [PostTaken(post.kind, run_id=run.run_id) for post in late]
         await run.emit(*taken, *opening, sync=True, names=[post.id for post in late])
@@ -290,18 +301,7 @@ class Driver:
     def _sorted(self, posts: Sequence[Post], run_id: str, *, resuming: bool) -> tuple[Mailbox, list[Post]]:
         """What has come for this run, and what came too late for an earlier one."""
         mailbox = Mailbox(self.agent.steering_mode, self.agent.follow_up_mode)
-        questions = {each.ask_id for each in self._state.questions} if resuming else set[str]()
-        late: list[Post] = []
-        for post in posts:
-            if (
-                (post.kind == CANCEL and post.named("run_id") != run_id)
-                or (post.kind == ANSWER and post.named("ask_id") not in questions)
-                or (post.kind == INBOX and post.named("item_id") not in self._state.inbox)
-            ):
-                late.append(post)
-            else:
-                mailbox.put(post)
-        return mailbox, late
+        return mailbox, deliver_all(mailbox, posts, self._state, run_id, resuming=resuming)
 
     def _opening(self, order: Order, *, resuming: bool) -> list[Event]:
         """How the run begins, in the log."""
@@ -362,7 +362,9 @@ class Driver:
                 fanout=self.fanout,
                 mailbox=mailbox,
                 prefixes=self._prefixes,
-                may_wait=order.kind != "call",
+                may_wait=self.may_wait and order.kind != "call",
+                loading=[each.name for each in order.beside if isinstance(each, SkillLoaded)],
+                secrecy=self.secrecy,
             ),
             order.overrides,
         )
@@ -413,12 +415,6 @@ async def _answered(run: Run) -> Outcome[Any]:
     return run.outcome("done")
 
 
-def _promote(mailbox: Mailbox) -> None:
-    """Without a run that could end first, what was to follow it comes now."""
-    if not mailbox.due:
-        mailbox.steering, mailbox.follow_ups = mailbox.follow_ups, mailbox.steering
-
-
 def within_a_run() -> bool:
     """Whether this is a part of some run, as a tool is, or a lifespan that lasts as long as the run."""
     return bool(_driving.get())
@@ -456,6 +452,14 @@ async def _to_its_end(run: Run, engine: Engine) -> Outcome[Any]:
     if cancelled:
         raise asyncio.CancelledError
     return outcome
+
+
+def _take_up(run: Run) -> None:
+    """Let agents go on that worked in the background for a session of which nobody wants anything else."""
+    if run.upkeep and run.state.inbox:
+        from .subagents.crew import take_up  # which stands above this
+
+        take_up(run)
 
 
 def look_at(task: "asyncio.Future[Any]") -> None:

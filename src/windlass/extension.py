@@ -6,11 +6,13 @@ is no other way in which extensions act on an agent or on one another.
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct
 
 from .core import check
+from .core.error import ConfigError
 from .core.event import Entry
 from .core.feed import Watcher
 from .core.model import Model
@@ -66,6 +68,10 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False):
             check.function_or_none("Extension", field, getattr(self, field))
         for field in ("reminders", "upkeep", "accept", "guardrails", "stop", "watchers"):
             check.functions("Extension", field, getattr(self, field))
+        for each in self.reminders:
+            if iscoroutinefunction(each):
+                advice = f"in {self.name!r}: a reminder is a plain function; what has to wait belongs into `upkeep`"
+                check.refuse("Extension", "reminders", each, advice)
         for field, kind in _BUNDLES.items():
             check_bundle("Extension", field, getattr(self, field), kind)
 
@@ -80,6 +86,30 @@ def check_bundle(call: str, name: str, value: object, kind: str = "") -> None:
     for each in cast("Sequence[object]", value if kind else ()):
         if kind not in [known.__name__ for known in type(each).__mro__]:  # the classes are imported at first use
             check.refuse(call, name, each, f"give a list of {kind}(…)")
+
+
+def check_extensions(extensions: Sequence[Extension]) -> None:
+    """Refuse two extensions that give the same name to something. Tools, skills and hooks are checked with all others.
+
+    An agent's own role comes before that of an extension.
+    """
+    _check_distinct("extensions", [each.name for each in extensions])
+    _check_distinct("roles of extensions", [role.name for each in extensions for role in each.roles])
+
+
+def _check_distinct(what: str, names: Sequence[str]) -> None:
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise ConfigError(f"two {what} are called {name!r}: give one of them another name, or leave it out")
+
+
+def watchers_of(agent: "Agent[Any]") -> list[Watcher[Entry]]:
+    """Those of an agent, its extensions, and the agents that it may hand over to. Who is listed twice is told once."""
+    found: list[Watcher[Entry]] = []
+    for each in agent.reachable:
+        listed = [*each.watchers, *[watcher for extension in each.extensions for watcher in extension.watchers]]
+        found += [watcher for watcher in listed if each is agent or watcher not in found]
+    return found
 
 
 @asynccontextmanager

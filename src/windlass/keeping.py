@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 from .core import check
 from .core.clock import new_id
 from .core.error import SessionNotFound, Unsupported, UsageError
-from .core.event import Entry, Event, SessionConfigured
+from .core.event import Entry, Event, QuestionAsked, SessionConfigured, SlotOpened
 from .core.fanout import Subscription
 from .core.fold import State, fold_events
 from .core.message import Message
-from .core.redact import redacted
+from .core.redact import redacted, retold_in
+from .core.secrecy import Secrecy
 from .core.store import Hit, Lease, Log, Narrowed, Searchable, SessionInfo, Store, events_of, insisted
 from .core.tool import D
 from .driver import Driver
@@ -31,13 +32,23 @@ _PAGE = 500
 class KeptSession(Generic[D]):
     """One conversation, as it is kept."""
 
-    def __init__(self, agent: "Agent[D]", session_id: str, store: Store, role: str = "") -> None:
+    def __init__(
+        self,
+        agent: "Agent[D]",
+        session_id: str,
+        store: Store,
+        role: str = "",
+        secrecy: Secrecy | None = None,
+        *,
+        forgotten: bool = False,
+    ) -> None:
         self.agent = agent
         self.session_id = session_id
         self.store = store
         self.role = role
         """What its runs are, unless one of them asks for another role."""
-        self._driver = Driver(agent, session_id, store)
+        self._driver = Driver(agent, session_id, store, secrecy)
+        self._driver.may_wait = not forgotten  # nobody could answer later
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -111,7 +122,7 @@ class KeptSession(Generic[D]):
         """Another session, which begins with the first `at` entries of this one; without `at`, a clone of it."""
         name = new_id() if session_id is None else session_id
         await self.store.fork(self.session_id, name, at=at)
-        return type(self)(self.agent, name, self.store, self.role)
+        return type(self)(self.agent, name, self.store, self.role, secrecy=self._driver.secrecy)
 
     async def lineage(self) -> list[SessionInfo]:
         """The sessions that this one was forked from, the first one first, and this one last."""
@@ -134,13 +145,15 @@ class KeptSession(Generic[D]):
     async def redact(self, seq: int) -> None:
         """Take the words out of an entry, and leave no byte of them: in the log, the search index, nor any fork.
 
-        The entry stays, so the conversation stays valid. Raises `SessionBusy` while the session is being driven.
+        The entry stays, so the conversation stays valid. Summaries that were made of it are taken out as a whole: the
+        model is told that there was one. Raises `SessionBusy` while the session is being driven.
         """
         async with self._leased() as (lease, entries):
             found = next((each for each in entries if each.seq == seq), None)
             if found is None:
                 raise UsageError(f"session {self.session_id!r} has no entry {seq!r}: it has {len(entries)}")
-            await self.store.redact(lease, Entry(found.seq, found.at, redacted(found.event), found.id))
+            for each in (*retold_in(entries, found), found):  # itself last: cut off before, it can be asked for again
+                await self.store.redact(lease, Entry(each.seq, each.at, redacted(each.event), each.id))
 
     async def delete(self) -> None:
         """Forget it, and leave no byte of it. What forks share with it stays, for them."""
@@ -165,12 +178,42 @@ class KeptSession(Generic[D]):
         events, _ = await events_of(self.store, self.session_id)
         return fold_events(events)
 
-    async def _note(self, event: Event, *, begin: bool = False) -> None:
+    def _below(self, state: State, *, done: bool = False) -> dict[str, Self]:
+        """The sessions in which agents work for this one in the background, by handle; with `done`, or have worked."""
+        if not (state.inbox or done):
+            return {}
+        from .subagents.job import jobs_of  # which stands above this
+
+        jobs = [job for job in jobs_of(state) if done or job.item_id in state.inbox]
+        return {
+            job.handle: type(self)(self.agent, job.session_id, self.store, secrecy=self._driver.secrecy)
+            for job in jobs
+            if job.session_id.startswith(f"{self.session_id}/")  # else it is of the session that this was forked from
+        }
+
+    async def _knows(self, ask_id: str) -> bool:
+        """Whether that was ever asked here, or below."""
+        if await self._has_had(ask_id):
+            return True
+        below = self._below(await self._state(), done=True).values()
+        return any([await each._knows(ask_id) for each in below])  # noqa: SLF001 - of its own kind
+
+    async def _has_had(self, slot_id: str) -> bool:
+        """Whether there has ever been a question, or a slot, of that id."""
+        events, _ = await events_of(self.store, self.session_id)
+        return any(
+            (isinstance(each, QuestionAsked) and each.ask_id == slot_id)
+            or (isinstance(each, SlotOpened) and each.slot_id == slot_id)
+            for each in events
+        )
+
+    async def _note(self, *events: Event, begin: bool = False) -> None:
         """Add something to the log between runs. With `begin`, a session that is not there is made."""
         async with self._leased(begin=begin) as (lease, entries):
             head = entries[-1].seq if entries else 0
             log = Log(self.store, lease, head, self.agent.clock)
-            await log.append([event], sync=True, stored=lambda _: None)
+            scrubbed = [self._driver.secrecy.event(each) for each in events]
+            await log.append(scrubbed, sync=True, stored=lambda _: None)
 
     @asynccontextmanager
     async def _leased(self, *, begin: bool = False) -> AsyncGenerator[tuple[Lease, list[Entry]]]:
@@ -182,6 +225,11 @@ class KeptSession(Generic[D]):
             yield lease, await self.store.read(self.session_id)
         finally:
             await insisted(lambda: self.store.release(lease))
+
+
+def path_below(handle: str, path: str) -> str:
+    """Where something is, seen from the session that has given a task, which knows it by this handle."""
+    return f"{handle}/{path}" if path else handle
 
 
 async def _next(subscription: Subscription[Entry]) -> Entry | None:

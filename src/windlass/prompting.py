@@ -14,6 +14,7 @@ from .core.event import SkillLoaded
 from .core.fold import State
 from .core.message import Message, user
 from .driver import Order
+from .speaking import speaking
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -26,7 +27,7 @@ async def directed_order(session: "Session", order: Order, state: State) -> Orde
 
     if not order.messages or (order.input_id and order.input_id in state.inputs):
         return order
-    agent = session.agent
+    agent = speaking(session.agent, state)
 
     def skill_text(name: str, arguments: str) -> str | None:
         skills = agent.all_skills()

@@ -5,7 +5,7 @@ follow-ups, answers, resolutions, cancels) is durable when the call returns, and
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -15,9 +15,9 @@ import msgspec
 from .core import check
 from .core.clock import new_id
 from .core.error import SessionBusy, UsageError
-from .core.event import GrantRevoked, QuestionAsked, SessionConfigured
+from .core.event import GrantRevoked, QuestionAsked
 from .core.fold import State
-from .core.inbox import INBOX, InboxItem, items_of, resolution
+from .core.inbox import InboxItem, items_of, resolution
 from .core.loop import direct
 from .core.mailbox import ANSWER, CANCEL, FOLLOW_UP, STEER, answer_name, letter, revocation
 from .core.message import Content, Message, ToolCall, ToolResult
@@ -32,11 +32,14 @@ from .core.store import (
 )
 from .core.tool import D
 from .driver import NOTHING_NEW, Order, look_at, tell
-from .keeping import KeptSession
+from .keeping import KeptSession, path_below
 from .models import open_model
+from .once import alone
 from .output import Output
 from .override import Options, Overrides, as_message, check_mode, check_overrides, with_output
+from .speaking import SPEAKS, check_role, configured, speaking
 from .stream import RunStream
+from .waking import CUT_OFF, is_resumable, is_unwanted, pressing, reasons
 
 if TYPE_CHECKING:
     from .core.permission import Explanation, Gate, Grant
@@ -44,12 +47,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Reasons = Callable[[State, Sequence[Post], float], frozenset[str]]
+"""Finds what there is to go on with in a session: what its log amounts to, its posts, and the time."""
+
 ATTEND_SECONDS = 1.0
 """How often `attend` looks for posts."""
 
 
 class Session(KeptSession[D]):
     """One conversation. Cheap to make; nothing is opened before it is used."""
+
+    _in_vain: frozenset[str] = frozenset()
+    """Reasons to go on that are there, and with which it could not."""
 
     # -- talking -------------------------------------------------------------------------------------------------------
 
@@ -154,10 +163,13 @@ class Session(KeptSession[D]):
         options = with_output(overrides, output)
         check_overrides(options)
         check.flag("session.resume", "take_over", take_over)
-        return await self._uncancelled(self._driver.perform(Order("resume", overrides=options, take_over=take_over)))
+        return await self._uncancelled(self._perform(Order("resume", overrides=options, take_over=take_over)))
 
     async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides[D]]) -> ToolResult:
-        """Call a tool without a model: gated and logged like any other call."""
+        """Call a tool without a model: gated and logged like any other call.
+
+        It cannot wait for an answer beyond the agent's `patience_seconds`: then the tool is told that nobody answers.
+        """
         check_overrides(with_output(overrides, None))
         check.text("session.call", "tool", tool)
         if not isinstance(arguments, dict):
@@ -167,7 +179,7 @@ class Session(KeptSession[D]):
             raise UsageError(message)
         call = ToolCall(new_id(), tool, to_text(arguments))
         engine: Options = {**with_output(overrides, None), "engine": direct(call)}
-        outcome = await self._uncancelled(self._driver.perform(Order("call", new_id(), engine, tool=tool)))
+        outcome = await self._uncancelled(self._perform(Order("call", new_id(), engine, tool=tool)))
         result: ToolResult | None = outcome.output
         if result is None or result.call_id != call.call_id:
             raise outcome.error or UsageError(f"the call of {tool!r} was cancelled before it began")
@@ -177,34 +189,41 @@ class Session(KeptSession[D]):
         """Begin a run with a skill: what it says is told to the model, and then the arguments, as text or as JSON."""
         from .prompting import skill_message
 
-        message, loaded = skill_message(self.agent, name, arguments, "code")
+        message, loaded = skill_message(speaking(self.agent, await self._state()), name, arguments, "code")
         order = self._order(message, "", False, with_output(overrides, None))  # noqa: FBT003 - handed through
-        return await self._uncancelled(self._driver.perform(msgspec.structs.replace(order, beside=(loaded,))))
+        return await self._uncancelled(self._perform(msgspec.structs.replace(order, beside=(loaded,))))
 
     async def compact(self) -> bool:
         """Have the conversation summed up for the model now; `False` when that would not make it shorter.
 
         Needs an agent with a `compaction`. Raises `SessionBusy` while somebody else drives the session.
         """
-        if self.agent.compaction is None:
+        if speaking(self.agent, await self._state()).compaction is None:
             raise UsageError("this agent has no compaction: give it one, as in Agent(compaction=Compaction())")
-        outcome = await self._uncancelled(self._driver.perform(Order("compact", new_id())))
+        outcome = await self._uncancelled(self._perform(Order("compact", new_id())))
         return bool(outcome.output)
 
     async def configure(
-        self, *, model: str | None = None, instructions: str | None = None, role: str | None = None
+        self,
+        *,
+        model: str | None = None,
+        instructions: str | None = None,
+        role: str | None = None,
+        agent: str | None = None,
     ) -> None:
-        """Change something for this session alone, from its next run on. It is kept in the log; `""` takes it back."""
-        changes = {"model": model, "instructions": instructions, "role": role}
+        """Change something for this session alone, from its next run on. It is kept in the log; `""` takes it back.
+
+        `agent` is who speaks, of those that the conversation can be handed over to; `""` is the session's own. A model,
+        instructions and a role are for whoever speaks then, and not for others who take the conversation over.
+        """
+        changes = {"model": model, "instructions": instructions, "role": role, SPEAKS: agent}
         given = {name: value for name, value in changes.items() if value is not None}
         for name, value in given.items():
             check.text("session.configure", name, value)
         if model:
             open_model(model)
-        if role:
-            self.agent.role_of(role)
         if given:
-            await self._note(SessionConfigured(given), begin=True)
+            await self._note(*configured(self.agent, await self._state(), given), begin=True)
 
     # -- from any process ----------------------------------------------------------------------------------------------
 
@@ -222,7 +241,8 @@ class Session(KeptSession[D]):
     async def cancel(self, mode: CancelMode = "now") -> bool:
         """Stop the run that is going, here or in another process: now, after the calls that run, or after the turn.
 
-        Says whether there was one. One that waits for an answer, or was cut off, ends when it is taken up again.
+        Says whether there was one. One that was cut off stops when it is taken up again. One that waits for an answer
+        takes none any more, and ends, whatever the mode, when it is taken up: `resume`, `wake` and `attend` do.
         """
         check_mode(mode)
         order = self._driver.order
@@ -236,23 +256,35 @@ class Session(KeptSession[D]):
         return True
 
     async def questions(self) -> list[QuestionAsked]:
-        """What somebody has to answer before the run can go on."""
-        return (await self._state()).questions
+        """What somebody has to answer before the run can go on, or an agent that works in the background for it."""
+        state = await self._state()
+        asked = [] if is_unwanted(state, await self.store.posts(self.session_id)) else state.questions
+        for handle, session in self._below(state).items():
+            theirs = await session.questions()
+            asked += [msgspec.structs.replace(each, path=path_below(handle, each.path)) for each in theirs]
+        return asked
 
     async def answer(self, ask_id: str, answer: Any) -> bool:
         """Answer a question, also while nobody drives the session: `resume` then goes on.
 
         About permission: `True`, `False` or a `Verdict`, for all its calls, or a dict with one of these for each call.
-        A question is answered once: `False` when it has been before, or has expired.
+        A question is answered once: `False` when it has been before, has expired, or its run is cancelled or over.
         """
         check.text("session.answer", "ask_id", ask_id, filled=True)
         state = await self._state()
         question = state.asks.get(ask_id)
         if question is None:
-            known = ", ".join([repr(each.ask_id) for each in state.questions]) or "none"
+            if await self._has_had(ask_id):
+                return False
+            for session in self._below(state, done=True).values():
+                if await session._knows(ask_id):  # noqa: SLF001 - of its own kind
+                    return await session.answer(ask_id, answer)
+            known = ", ".join([repr(each.ask_id) for each in await self.questions()]) or "none"
             raise UsageError(f"session {self.session_id!r} has no open question {ask_id!r}: open are {known}")
-        body = {"ask_id": ask_id, "answer": stated(question, answer)}
+        body = {"ask_id": ask_id, "answer": self._driver.secrecy.value(stated(question, answer))}
         if ask_id in state.answers or (question.expires_at is not None and self._now() >= question.expires_at):
+            return False
+        if is_unwanted(state, await self.store.posts(self.session_id)):
             return False
         return await self._post(Post(answer_name(ask_id), ANSWER, body, self._now()))
 
@@ -261,7 +293,7 @@ class Session(KeptSession[D]):
         """What people are shown and asked here: to look at, answer, and close, from any process."""
         from .display import SessionDisplay  # at first use: most programs show nothing
 
-        return SessionDisplay(self, self._state, self._post, self._note)
+        return SessionDisplay(self, self._state, self._post, self._note, self._has_had, below=self._below)
 
     async def explain(self, tool: str, arguments: dict[str, Any]) -> "Explanation":
         """What would become of a call: allowed, denied or asked about, and why. Nothing is called, asked or logged.
@@ -311,28 +343,31 @@ class Session(KeptSession[D]):
         item = next((each for each in await self.inbox() if each.item_id == item_id), None)
         if item is None:
             raise UsageError(f"session {self.session_id!r} has no item {item_id!r} in its inbox: see session.inbox()")
-        return await self._post(resolution(item_id, to_jsonable(response), self._now()))
+        return await self._post(resolution(item_id, self._driver.secrecy.value(to_jsonable(response)), self._now()))
 
-    async def wake(self) -> Outcome[Any] | None:
-        """Go on if something has come that the model can be told: a run without a prompt. `None` when nothing has."""
-        state, posts = await self._state(), await self.store.posts(self.session_id)
-        if state.interrupted:
-            return await self.resume() if self._is_settled(state, posts) else None
-        if not any(post.kind in {STEER, FOLLOW_UP, INBOX} for post in posts):
-            return None
-        outcome = await self._uncancelled(self._driver.perform(Order("wake", new_id())))
-        return None if outcome.reason == NOTHING_NEW else outcome
+    async def wake(self, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None:
+        """Go on if there is something to go on with. `None` when there is nothing, or somebody drives the session.
 
-    async def attend(self, *, seconds: float = ATTEND_SECONDS) -> AsyncIterator[Outcome[Any]]:
-        """Wake the session whenever an answer has come that it waits for, and tell each outcome. Never ends by itself.
+        A run that waits goes on when it was answered, nobody answered in time, or it was cancelled. One that a crash
+        cut off goes on; after three times without getting anywhere it is parked. Otherwise a run without a prompt
+        tells the model what has come. `overrides` are as for `run` and `resume`: code that a run was begun with has to
+        be given again.
+        """
+        return await self._wake(with_output(overrides, None), reasons)
 
-        Items of the inbox wake it when they were added with `wake=True`. While somebody else drives the session, they
-        hear of what comes.
+    async def attend(
+        self, *, seconds: float = ATTEND_SECONDS, **overrides: Unpack[Overrides[D]]
+    ) -> AsyncIterator[Outcome[Any]]:
+        """Wake the session whenever there is a reason to, and tell each outcome. Never ends by itself.
+
+        Reasons are those of `wake`, but that steering is none, and items of the inbox are only when they were added
+        with `wake=True`. While somebody else drives the session, they hear of what comes.
         """
         check.number("session.attend", "seconds", seconds)
+        options = with_output(overrides, None)
         while True:
             with suppress(SessionBusy):
-                if await self._is_called() and (outcome := await self.wake()) is not None:
+                if (outcome := await self._wake(options, self._new_reasons)) is not None:
                     yield outcome
             await self.agent.clock.sleep(seconds)
 
@@ -344,23 +379,36 @@ class Session(KeptSession[D]):
         if clean(input_id) != input_id:
             check.refuse("session.run", "input_id", input_id, "give text that UTF-8 can hold")
         check.flag("session.run", "take_over", take_over)
-        if self.role and "role" not in overrides:
-            overrides = {**overrides, "role": self.role}
-        self.agent.role_of(overrides.get("role", ""))
+        check_role(self.agent, overrides.get("role", self.role))
         message = as_message(prompt)
         return Order("run", new_id(), overrides, (message,), input_id=input_id, take_over=take_over)
 
     async def _begin(self, order: Order) -> Outcome[Any]:
         """Do what the message itself asks for with `/name` and `@file`, then drive the run."""
-        if self._is_directed():
-            from .prompting import directed_order
+        if not self._is_directed():
+            return await self._perform(order)
+        if not order.input_id:
+            handed = State() if not self.agent.handoffs else await self._state()
+            return await self._perform(await self._directed(order, handed))
+        async with alone(*self._driver.key, order.input_id):  # so that what it asks for is done once
+            return await self._perform(await self._directed(order, await self._state()))
 
-            order = await directed_order(self, order, await self._state())
-        return await self._driver.perform(order)
+    async def _directed(self, order: Order, state: State) -> Order:
+        from .prompting import directed_order
+
+        return await directed_order(self, order, state)
 
     def _is_directed(self) -> bool:
-        agent = self.agent
-        return bool(agent.hooks or agent.skills or agent.mentions or agent.extensions)
+        return any(
+            agent.hooks or agent.skills or agent.mentions or any(each.hooks or each.skills for each in agent.extensions)
+            for agent in self.agent.reachable
+        )
+
+    async def _perform(self, order: Order) -> Outcome[Any]:
+        """Have it done, in the role that this session has; a run that is taken up again keeps its own."""
+        if self.role and order.kind != "resume" and "role" not in order.overrides:
+            order = msgspec.structs.replace(order, overrides={**order.overrides, "role": self.role})
+        return await self._driver.perform(order)
 
     @property
     def _gate(self) -> "Gate | None":
@@ -370,7 +418,8 @@ class Session(KeptSession[D]):
 
     async def _say(self, kind: str, message: Message, post_id: str) -> bool:
         check.text(f"session.{kind}", "post_id", post_id)
-        return await self._post(letter(kind, message, post_id or new_id(), self._now()))
+        discreet = self._driver.secrecy.value(message)
+        return await self._post(letter(kind, discreet, post_id or new_id(), self._now()))
 
     async def _post(self, post: Post) -> bool:
         """Store a post, and tell a run of this process at once; one elsewhere finds it by itself."""
@@ -379,23 +428,38 @@ class Session(KeptSession[D]):
         tell(self._driver.key, post)
         return True
 
-    def _is_settled(self, state: State, posts: Sequence[Post]) -> bool:
-        """Whether a run that stands still can go on: it was answered, nobody answered in time, or it is unwanted."""
-        answered = {post.named("ask_id") for post in posts if post.kind == ANSWER}
-        unwanted = {post.named("run_id") for post in posts if post.kind == CANCEL}
-        late = [each for each in state.questions if each.expires_at is not None and each.expires_at <= self._now()]
-        asked = any(each.ask_id in answered for each in state.questions)
-        return asked or bool(late) or (state.run is not None and state.run.run_id in unwanted)
-
-    async def _is_called(self) -> bool:
+    async def _wake(self, options: Options, reasons_of: Reasons) -> Outcome[Any] | None:
+        """Go on, if there are such reasons to."""
+        check_overrides(options)
+        if self._driver.order is not None:  # whoever drives it here hears of what comes
+            return None
         state, posts = await self._state(), await self.store.posts(self.session_id)
-        if state.waiting:
-            return self._is_settled(state, posts)
-        items = {item_id for item_id, item in state.inbox.items() if item.wake}
-        return any(
-            post.kind == ANSWER or (post.kind == INBOX and post.named("item_id") in items) or post.kind == FOLLOW_UP
-            for post in posts
-        )
+        found = reasons_of(state, posts, self._now())
+        if not (found or self._has_work(state, posts)):
+            return None
+        order = _going_on(state, options) if found else Order("wake", new_id(), options)
+        try:
+            outcome = await self._uncancelled(self._perform(order))
+        except SessionBusy:
+            if not found or CUT_OFF in found:  # it was not: somebody drives it
+                return None
+            raise
+        if outcome.reason == NOTHING_NEW:  # somebody else was quicker
+            return None
+        self._in_vain = reasons(state, posts, self._now()) - {CUT_OFF}  # those that were of use do not come again
+        return outcome
+
+    def _has_work(self, state: State, posts: Sequence[Post]) -> bool:
+        """Whether agents that worked in the background were cut off, and nobody here has taken their tasks up."""
+        if not (state.inbox and self.agent.extensions):
+            return False
+        from .subagents.crew import has_work  # which stands above this
+
+        return has_work(self.agent, state, posts, self.store)
+
+    def _new_reasons(self, state: State, posts: Sequence[Post], now: float) -> frozenset[str]:
+        """What makes the session go on by itself, without what has not helped before: else that would never end."""
+        return pressing(state, posts, now) - self._in_vain
 
     def _stop(self, run_id: str, mode: CancelMode) -> bool:
         check_mode(mode)
@@ -417,3 +481,10 @@ class Session(KeptSession[D]):
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r})"
+
+
+def _going_on(state: State, options: Options) -> Order:
+    """What a driver is asked to do when a session is to go on by itself."""
+    if is_resumable(state):
+        return Order("resume", overrides=options, is_optional=True)
+    return Order("wake", new_id(), options)

@@ -172,6 +172,7 @@ def test_whoever_asks_for_it_gets_it_with_the_demonstration_too(project):
     (prompt,) = [each["message"] for each in requested if each.get("message", {}).get("role") == "user"]
     assert prompt["metadata"] == {"command_line": {"context": True}}
     agent = equip(Wish(context=True)).agent()
+    assert agent.project is not None
     assert "Lengths are in metres." in agent.project.text()
     assert set(agent.toolbox.names) >= MORE
 
@@ -475,8 +476,8 @@ def test_what_the_file_says_about_questions_holds():
 
 @pytest.mark.usefixtures("windlass")
 def test_questions_are_left_open_where_that_was_asked_for():
-    assert given().gate(None).handler is None
-    assert given().gate(None, wait=True).handler is later
+    gates = [given().gate(None), given().gate(None, wait=True)]
+    assert [each.handler for each in gates if isinstance(each, Permissions)] == [None, later]
 
 
 @pytest.mark.usefixtures("windlass")
@@ -489,3 +490,13 @@ def test_options_change_what_they_are_about_and_leave_the_rest():
         "limits": Limits(max_turns=2, max_tool_calls=7),
     }
     assert given().overrides(order)["limits"] == Limits(max_turns=2)
+
+
+def test_a_file_that_names_extensions_has_these_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.setenv("WINDLASS_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "ship"
+    folder.mkdir()
+    (folder / "windlass.toml").write_text('model = "demo"\nmentions = false\n[extensions]\nhistory = true\n', "utf-8")
+    equipment = equip(Wish(context=True), str(folder))
+    assert [each.name for each in equipment.parts["extensions"]] == ["history"]
+    assert equipment.parts["mentions"] is None

@@ -275,3 +275,13 @@ def test_what_cannot_work_is_refused(arguments, complaint):
 
 def test_a_project_shows_where_it_is(home, root):
     assert repr(Project(root, home=home)) == f"Project({str(root)!r})"
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
+def test_characters_that_nobody_sees_are_left_out_and_told(tmp_path, name):
+    (tmp_path / ".git").mkdir()
+    hidden = "Be \x1b[31mbrief\x1b[0m.\u202e\u200b\x07 Always.\U000e0041\n\tYes.\n"
+    (tmp_path / name).write_text(hidden, encoding="utf-8")
+    project = Project(tmp_path, home=tmp_path)
+    assert project.text() == f"## Instructions from {name}\n\nBe brief. Always.\n\tYes."
+    assert project.problems == (f"{name} has characters that nobody sees, such as escape sequences: they are left out",)

@@ -1,6 +1,7 @@
 """What a log amounts to: the same whether it is watched as it grows or read back, and never a broken conversation."""
 
 from collections.abc import Iterable
+from typing import NoReturn
 
 import pytest
 
@@ -26,6 +27,8 @@ from windlass.core.event import (
     SlotClosed,
     SlotOpened,
     SlotUpdated,
+    SubagentFinished,
+    SubagentStarted,
     ToolFinished,
     ToolStarted,
     ValueKept,
@@ -263,6 +266,8 @@ def test_skills_settings_and_grants_of_a_session_are_known():
         SkillLoaded("pdf"), SessionConfigured({"role": "critic"}), decided("a", "session"), GrantRevoked("grant_1")
     )
     assert (list(state.skills), state.configured) == (["pdf"], {"role": "critic"})
+    state.apply(SessionConfigured({"role": "clerk", "for": "billing"}))
+    assert (state.configured, state.configured_for) == ({"role": "critic"}, {"billing": {"role": "clerk"}})
     assert state.remembered == [decided("a", "session"), GrantRevoked("grant_1")]
 
 
@@ -363,3 +368,44 @@ def test_repairs_settle_children_first_and_find_nothing_the_second_time():
     assert repairs(state) == []
     assert_valid(state.messages)
     assert_valid(state.children["a"].messages)
+
+
+class Unwalked(dict[str, State]):
+    """Children of which there may be thousands: looked up, never gone through."""
+
+    def _refuse(self) -> NoReturn:
+        raise AssertionError("all children were gone through")
+
+    values = items = keys = __iter__ = _refuse
+
+
+def test_children_that_are_done_are_not_gone_through_again():
+    state = State()
+    state.children = Unwalked()
+    for event in START:
+        state.apply(event)
+    for number in range(3):
+        state.apply(MessageAdded(reply(f"c{number}")))
+        state.apply(RunStarted("child", input_id=f"c{number}", path=f"a{number}"))
+        assert (state.begun, list(state.open_below)) == (frozenset({f"c{number}"}), [f"a{number}"])
+        state.apply(RunEnded("done", path=f"a{number}"))
+        assert (state.begun, state.open_below) == (
+            frozenset({f"c{number}"}),
+            dict[str, State](),
+        )  # its result is not there yet
+        result = ToolResult(f"c{number}", "act", (Text("ok"),))
+        state.apply(ToolFinished(f"c{number}", "act", result))
+    assert (state.begun, state.errands) == (frozenset(), {})
+    assert [type(each) for each in repairs(state)] == [RunEnded]
+
+
+def test_what_was_used_in_a_session_of_its_own_counts_when_its_end_is_told():
+    state = folded(
+        *START,
+        SubagentStarted("c1", "scout", "Go.", "s/scout-1"),
+        SubagentStarted("c2", "scout", "Go.", "s/scout-2"),
+        SubagentFinished("c1", "scout", "done", "It is x.", Usage(10, 1), 0.5),
+        SubagentFinished("c2", "scout", "done", "It is y.", Usage(5, 1)),
+    )
+    assert (state.usage, state.own_usage, state.children_usd) == (Usage(15, 2), Usage(), 0.5)
+    assert state.subagents == {}

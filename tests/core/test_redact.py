@@ -7,16 +7,20 @@ from tests.core.material import events as any_event
 from windlass import Text, Thinking, ToolCall, ToolResult, assistant, user
 from windlass.core.codec import decode_event, encode_event
 from windlass.core.event import (
+    Compacted,
     Custom,
+    Entry,
+    Event,
     InboxAdded,
     MessageAdded,
     QuestionAsked,
     ReplyDiscarded,
     RunStarted,
     ToolFinished,
+    ValueKept,
 )
 from windlass.core.message import Image, Message, Status
-from windlass.core.redact import REDACTED, redacted
+from windlass.core.redact import NO_SUMMARY, REDACTED, redacted, retold_in
 
 SECRET = "the launch code is 0000"
 
@@ -41,6 +45,49 @@ def test_nothing_that_was_said_is_left(event):
     assert SECRET.encode() not in encode_event(redacted(event))
 
 
+def test_what_the_runtime_keeps_for_itself_loses_its_words_and_is_found_again():
+    task = {"handle": "scout-1", "agent": "scout", "task": SECRET, "session_id": "s/scout-1", "call_id": "c1"}
+    left = redacted(ValueKept("windlass:agent:scout-1", task))
+    assert isinstance(left, ValueKept)
+    assert left.value == {**task, "task": REDACTED}
+    mine = redacted(ValueKept("windless", task))
+    assert isinstance(mine, ValueKept)
+    assert mine.value == {}
+    words = redacted(ValueKept("windlass:note", SECRET))
+    assert isinstance(words, ValueKept)
+    assert words.value == REDACTED
+
+
+def logged(*events: Event) -> list[Entry]:
+    return [Entry(place, 0.0, event) for place, event in enumerate(events, 1)]
+
+
+def summary(upto: int, path: str = "") -> Compacted:
+    return Compacted(user(SECRET), upto, path=path)
+
+
+def test_summaries_of_what_is_redacted_are_found():
+    entries = logged(
+        RunStarted("agent"),
+        MessageAdded(user("One")),
+        MessageAdded(assistant("Two")),
+        summary(1),
+        summary(2, path="a"),
+        MessageAdded(user("Three")),
+        MessageAdded(user("Below"), path="a"),
+        summary(3),
+        summary(1, path="a"),
+    )
+    found = {entry.seq: [each.seq for each in retold_in(entries, entry)] for entry in entries}
+    assert found == {1: [], 2: [4, 8], 3: [8], 4: [8], 5: [9], 6: [8], 7: [9], 8: [], 9: []}
+
+
+def test_a_redacted_summary_says_that_there_was_one():
+    left = redacted(summary(1))
+    assert isinstance(left, Compacted)
+    assert (left.summary.text, left.summary.role, left.upto) == (NO_SUMMARY, "user", 1)
+
+
 def test_the_form_stays_so_that_the_history_stays_valid():
     reply = assistant([Text(SECRET), ToolCall("c1", "fire", "{}")])
     left = redacted(MessageAdded(reply, run_id="r1"))
@@ -52,6 +99,16 @@ def test_the_form_stays_so_that_the_history_stays_valid():
     added = redacted(InboxAdded("i1", "job", SECRET, blocking=True))
     assert isinstance(added, InboxAdded)
     assert (added.item_id, added.blocking) == ("i1", True)
+
+
+def test_a_question_can_still_be_found_by_what_it_is_about():
+    calls = (
+        {"call_id": "c1", "tool": "fire", "arguments_hash": "h", "arguments": {"code": SECRET}, "target": SECRET},
+        {"call_id": "c2", "tool": "fire", "place": 2, "attempt": 1},
+    )
+    left = redacted(QuestionAsked("a1", "permission", SECRET, calls))
+    assert isinstance(left, QuestionAsked)
+    assert left.calls == ({"call_id": "c1", "tool": "fire", "arguments_hash": "h"}, calls[1])
 
 
 @given(any_event)

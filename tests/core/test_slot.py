@@ -258,6 +258,30 @@ async def test_something_is_shown_changed_and_removed():
     assert [each.reason for each in of(log, SlotClosed)] == ["copied"]
 
 
+@pytest.mark.parametrize("name", ["update", "remove"])
+async def test_what_nobody_is_shown_cannot_be_changed_or_removed(name):
+    async def work(context: ToolContext[Any]) -> None:
+        await context.display.push(Words("here"))
+        await getattr(context.display, name)("nope", Words("x") if name == "update" else "")
+
+    outcome = await session_of(call("show"), "Done.", tools=[showing(work)]).run("Show.")
+    status, text = result_of(outcome)
+    assert status is Status.ERROR
+    assert f"display.{name}(slot_id='nope'): there is no such slot, give what push() returned; open: '" in text
+
+
+async def test_what_a_call_has_shown_can_be_changed_though_somebody_has_closed_it_meanwhile():
+    async def work(context: ToolContext[Any]) -> None:
+        slot_id = await context.display.push(Progress("copying", 1, 2))
+        await context.record(SlotClosed(slot_id, "enough"))
+        await context.display.update(slot_id, Progress("copying", 2, 2))
+        await context.display.remove(slot_id)
+
+    slots, store = await slots_after(work)
+    assert slots == []
+    assert len(of(await log_of(store, "s"), SlotClosed)) == 2
+
+
 async def test_something_is_shown_until_the_call_or_the_run_is_over_or_it_is_closed():
     async def work(context: ToolContext[Any]) -> None:
         await context.display.push(Words("call"), until="call")

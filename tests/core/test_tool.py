@@ -18,6 +18,7 @@ from windlass.core.event import ToolProgress
 from windlass.core.message import Status
 from windlass.core.model import ToolSpec
 from windlass.core.schema import Invalid
+from windlass.core.secrecy import Secrecy
 from windlass.core.tool import Tool, ToolContext, ToolOutput, tool, tool_from_schema
 from windlass.core.toolbox import Toolbox
 from windlass.testing import Recorder, ScriptedModel, call
@@ -534,6 +535,7 @@ def test_a_context_is_a_view_of_its_run():
         session_id="s",
         run_id="r",
         scratch={},
+        secrecy=Secrecy(),
         state=SimpleNamespace(turns=7),
         idempotency_key=lambda call_id: f"key of {call_id}",
         progress=lambda *told: added.append(told),

@@ -3,15 +3,13 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.doubles import log_of, of
-from windlass import Agent, ConfigError, Extension, ToolContext, tool
-from windlass.core.event import Custom, Event, TextDelta, ThinkingDelta, ToolProgress, ToolStarted, ValueKept
-from windlass.core.run import Run
+from windlass import Agent, ConfigError, ToolContext, tool
+from windlass.core.event import Custom, ToolProgress, ToolStarted, ValueKept
 from windlass.stores.memory import MemoryStore
-from windlass.testing import Recorder, ScriptedModel, call, thinking
+from windlass.testing import Recorder, ScriptedModel, call
 
 
 async def inside(body: Callable[[ToolContext[Any]], Awaitable[Any]], *before: Any, **options: Any) -> Any:
@@ -101,20 +99,11 @@ async def test_whatever_it_shows_or_keeps_passes_its_scrubber():
     assert [each.data for each in recorder.of(ToolProgress)] == ["a ***"]
 
 
-async def test_whatever_a_run_stores_and_shows_passes_its_scrubber():
-    recorder = Recorder()
+async def test_names_of_the_runtime_itself_are_refused():
+    async def body(context: ToolContext[Any]) -> str:
+        await context.keep("agent:mood", "fine")
+        with pytest.raises(ConfigError, match="begin with 'windlass:' are the runtime's"):
+            await context.keep("windlass:agent:scout", "mine")
+        return str(context.kept("agent:mood"))
 
-    def scrub(event: Event) -> Event:
-        if isinstance(event, TextDelta | ThinkingDelta):
-            return msgspec.structs.replace(event, text=event.text.replace("secret", "***"))
-        return event
-
-    async def tame(run: Run) -> None:
-        run.scrub = scrub
-        run.scrub_error = lambda error: type(error)(str(error).replace("secret", "***"))
-
-    model = ScriptedModel(thinking("secret thoughts", "a secret"))
-    agent = Agent(model, watchers=[recorder], extensions=[Extension(name="tame", upkeep=[tame])])
-    await agent.run("Go")
-    assert [each.text for each in recorder.of(TextDelta)] == ["a ***"]
-    assert [each.text for each in recorder.of(ThinkingDelta)] == ["*** thoughts"]
+    assert await inside(body) == "fine"

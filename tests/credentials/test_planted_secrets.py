@@ -14,6 +14,7 @@ import click.testing
 import msgspec
 import pytest
 
+from tests.credentials.crowd import leaked
 from tests.credentials.shapes import SECRETS, forms, hits
 from windlass import Agent, ProviderDown, ToolContext, ToolOutput, replay, tool
 from windlass.cli.main import program
@@ -193,3 +194,19 @@ async def test_an_agent_with_a_vault_shows_and_keeps_none_of_them(caplog):
     log = b"\n".join(encode_entry(entry) for entry in await agent.store.read("s"))
     assert hits(log, few) == hits(repr(recorder.entries), few) == hits(repr(outcome), few) == []
     assert hits(repr([list(each.messages) for each in model.requests]), few) == []
+
+
+async def test_no_sink_of_a_family_of_agents_has_any_of_fifty_secrets(tmp_path, caplog):
+    found = await leaked(SECRETS, f"sqlite:{tmp_path / 'log.db'}", caplog)
+    found["logging"] = "\n".join(told(caplog.records))
+    found["disk"] = b"".join(file.read_bytes() for file in sorted(tmp_path.rglob("*")) if file.is_file())
+    assert {name: leaks for name, text in found.items() if (leaks := hits(text))} == {}
+    assert [name for name, text in found.items() if "{{secret_" not in str(text)] == []
+
+
+async def test_every_sink_of_a_family_has_them_when_nothing_is_scrubbed(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(Finder, "scrubbed", lambda _self, text, **_more: (text, ""))
+    few = {name: SECRETS[name] for name in ("secret_0", "secret_1", "secret_2", "secret_3")}
+    found = await leaked(few, f"sqlite:{tmp_path / 'log.db'}", caplog)
+    found["logging"] = "\n".join(told(caplog.records))
+    assert [name for name, text in found.items() if not hits(text, few)] == []

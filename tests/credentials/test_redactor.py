@@ -74,3 +74,37 @@ def test_a_credential_that_is_renewed_all_the_time_does_not_fill_the_memory():
     for number in range(MOST_VALUES + 1):
         redactor.learn("key", f"value-number-{number:03}")
     assert redactor.text("value-number-000 value-number-001") == "value-number-000 {{key}}"
+
+
+async def test_values_that_were_handed_out_before_are_known_again():
+    redactor = Redactor()
+    await redactor.recall(MemoryVault({"key": KEY, "other": "never-asked-for"}), ["key", "gone"])
+    assert redactor.text(f"{KEY} never-asked-for") == "{{key}} never-asked-for"
+
+
+@pytest.mark.parametrize("value", [None, "abc", 7])
+async def test_what_cannot_be_hidden_is_not_recalled(value):
+    redactor = Redactor()
+    await redactor.recall(Bare(value), ["key"])
+    assert redactor.scrubber is None
+
+
+async def test_a_vault_that_fails_is_told_of_without_its_words(caplog):
+    class Broken:
+        def resolve(self, name):
+            raise OSError(f"cannot send {KEY}")
+
+    redactor = Redactor()
+    await redactor.recall(Broken(), ["key"])
+    assert redactor.scrubber is None
+    assert caplog.messages == ["credential 'key' cannot be looked up: OSError"]
+    assert KEY not in caplog.text
+
+
+async def test_a_text_in_pieces_is_cleared_of_what_is_learned_meanwhile():
+    redactor = Redactor()
+    stream = redactor.stream()
+    assert (stream.feed("sent s3cr"), stream.end()) == ("sent s3cr", "")
+    redactor.learn("key", KEY)
+    assert [stream.feed(piece) for piece in ("sent s3cr", "3t-val", "ue. ", "s3")] == ["sent ", "", "{{key}}. ", ""]
+    assert stream.end() == "s3"

@@ -40,6 +40,8 @@ CHARACTERS = 4
 """Of a token, as this model counts."""
 SESSION = "marathon"
 _TASK = re.compile(r"task (\d+)")
+_ASKING = {"", "skill", "compaction"}
+"""Where a task may be read: in what was asked, and in a summary, when there was no room for anything else."""
 STEPS = ("work", "read_page", "dump", "research", "update_tasks", "skill", "publish")
 
 
@@ -66,6 +68,8 @@ class Note(msgspec.Struct, frozen=True):
     tokens: int
     segments: list[str]
     """Hashes of the instructions, the tools, and each message that is kept."""
+    tools: list[str]
+    """What is offered."""
     problem: str = ""
     """What is wrong with it."""
 
@@ -123,6 +127,7 @@ class Runner:
             0 if run is None else run.log.head,
             tokens,
             [hashlib.sha256(msgspec.json.encode(each)).hexdigest()[:12] for each in parts],
+            [each.name for each in request.tools],
             problem,
         )
         note(self._order.requests, msgspec.json.encode(told))
@@ -142,7 +147,7 @@ def next_step(messages: Sequence[Message], kind: str) -> str | list[ToolCall]:
             place = arguments.get("place") or arguments.get("arguments") or arguments["tasks"][0]["content"]
             number, step = map(int, str(place).split("."))
             return _planned(number, step + 1, kind)
-        if message.role == "user" and message.origin in {"", "skill"} and (found := _TASK.findall(message.text)):
+        if message.role == "user" and message.origin in _ASKING and (found := _TASK.findall(message.text)):
             return _planned(int(found[-1]), 0, kind)
         if message.role == "assistant":
             return f"{message.text} Noted."
@@ -212,7 +217,15 @@ def agent_of(order: Order) -> tuple[Agent[Any], Runner]:
         return f"{place} {await context.compact()} {focus}"
 
     large = large_results(2_000)
-    skills = Skills([Skill(name="reporting", description="Writes reports.", body="Be exact. " * 30, tools=(publish,))])
+
+    @tool(effect="idempotent")
+    async def sign(place: str) -> str:
+        """Signs a report."""
+        return f"signed {place}"
+
+    reporting = Skill(name="reporting", description="Writes reports.", body="Be exact. " * 30, tools=(publish,))
+    signing = Skill(name="signing", description="For people.", body="Sign below.", tools=(sign,), hidden=True)
+    skills = Skills([reporting, signing])
     root, child = Runner(order, "root"), Runner(order, "child")
     limits = Limits(max_turns=None)
     researcher = Agent(child, name="researcher", instructions="You look things up.", tools=[work], limits=limits)
@@ -265,7 +278,7 @@ async def drive(order: Order) -> None:
         while (number := await _next(session)) < order.tasks:
             if number % 5 == 3:
                 await session.steer(f"A hint for {number}.", post_id=f"hint-{number}")
-            slash = "/reporting " if number % 9 == 4 else ""
+            slash = "/signing " if number == 7 else "/reporting " if number % 9 == 4 else ""
             outcome = await session.run(f"{slash}task {number} please", input_id=f"task-{number}")
             assert outcome.status == "done", outcome
 

@@ -77,6 +77,7 @@ async def test_a_session_of_500_turns_survives_every_kill_and_each_request_begin
     assert_everything_was_in_it(entries)
     assert_each_request_is_sound(requests)
     assert_prefixes_are_shared(entries, requests)
+    assert_tools_of_skills_are_offered(entries, requests)
     assert_effects_happened_once(state, Path(order.ledger), entries)
 
 
@@ -118,6 +119,17 @@ def assert_prefixes_are_shared(entries: list[Entry], requests: list[Note]) -> No
     assert unexplained == []
     shared = sum(after.segments[: len(before.segments)] == before.segments for before, after in pairwise(asked))
     assert shared > len(asked) // 2
+
+
+def assert_tools_of_skills_are_offered(entries: list[Entry], requests: list[Note]) -> None:
+    """From the first request after a skill was loaded, which is in the very run that was begun with it."""
+    loaded: dict[str, int] = {}
+    for each in entries:
+        if isinstance(each.event, SkillLoaded):
+            loaded.setdefault(each.event.name, each.seq)
+    for skill, name in (("reporting", "publish"), ("signing", "sign")):
+        later = [each for each in requests if each.kind == "root" and each.seq >= loaded[skill]]
+        assert [each.seq for each in later if name not in each.tools] == []
 
 
 def assert_effects_happened_once(state: State, ledger: Path, entries: list[Entry]) -> None:

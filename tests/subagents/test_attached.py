@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, deaf_tool, log_of, of, rounds
 from tests.subagents.family import act_tool, below, family, following, left_behind
 from tests.transcript import assert_valid
-from windlass import Agent, Limits, Permissions, Session, Verdict, deny, later, tool
+from windlass import Agent, Limits, Permissions, Session, Verdict, allow_all, ask, deny, later, tool
 from windlass.core.event import (
     CancelRequested,
     QuestionAsked,
@@ -27,6 +28,7 @@ from windlass.core.fold import fold, fold_events
 from windlass.core.ledger import Ledger
 from windlass.core.message import Status
 from windlass.core.model import Price
+from windlass.core.permission import PermissionRequest
 from windlass.core.repair import repairs
 from windlass.core.run import PATIENCE_SECONDS
 from windlass.core.tool import ToolContext
@@ -327,9 +329,36 @@ async def test_a_child_without_a_gate_has_its_parents():
     child = Agent(following(call("act", what="x"), "Child done."), name="scout", tools=[act_tool(done)])
     await parent_of(child, permission=Permissions(deny("act"))).run("Go")
     assert done == []
-    own = child.replace(permission=Permissions())
-    await parent_of(own, permission=Permissions(deny("act"))).run("Go")
-    assert len(done) == 1
+
+
+@pytest.mark.parametrize("own", [allow_all, Permissions(), Permissions(handler=later)])
+async def test_a_child_with_a_gate_of_its_own_cannot_do_what_its_parent_denies(own):
+    done: list[str] = []
+    child = Agent(following(call("act", what="x"), "Done."), name="scout", tools=[act_tool(done)], permission=own)
+    await parent_of(child, permission=Permissions(deny("act"))).run("Go")
+    await parent_of(child, permission=deny_but_scout).run("Go")
+    assert done == []
+    await parent_of(child, permission=Permissions(ask("act"))).run("Go")
+    await parent_of(child, permission=allow_all).run("Go")
+    assert len(done) == 2
+
+
+def deny_but_scout(requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+    """A gate of somebody's own."""
+    return [Verdict(allow=each.tool == "scout") for each in requests]
+
+
+async def test_a_gate_above_that_fails_lets_nothing_pass():
+    def broken(requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+        if requests[0].tool == "act":
+            raise RuntimeError("no idea")
+        return [Verdict(allow=True)]
+
+    for own in (allow_all, Permissions(handler=later)):
+        done: list[str] = []
+        child = Agent(following(call("act", what="x"), "Done."), name="scout", tools=[act_tool(done)], permission=own)
+        outcome = await parent_of(child, permission=broken).run("Go")
+        assert (outcome.status, done) == ("done", [])
 
 
 async def test_a_token_budget_of_the_parent_ends_a_child():

@@ -1,21 +1,24 @@
 """Tasks for agents that are known by name: in the foreground, in the background, and across the death of a process."""
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from tests.doubles import SECONDS, Held, log_of, of, rounds, until
 from tests.subagents.family import act_tool, following, left_behind
-from windlass import Agent, ConfigError, Outcome, Permissions, Session, deny, later, tool
+from windlass import Agent, ConfigError, Limits, Outcome, Permissions, Session, UsageError, deny, later, tool
 from windlass.core.error import StoreError
-from windlass.core.event import InboxAdded, InboxResolved, SubagentFinished, SubagentStarted
+from windlass.core.event import InboxAdded, InboxResolved, SubagentFinished, SubagentStarted, ValueKept
 from windlass.core.fold import fold_events
 from windlass.core.ledger import Ledger
 from windlass.core.message import Status
+from windlass.core.model import Price
 from windlass.core.store import Store
 from windlass.core.tool import ToolContext
 from windlass.extension import Extension
+from windlass.interaction.shown import Words
 from windlass.stores.memory import MemoryStore
 from windlass.subagents.crew import GO_ON
 from windlass.subagents.delegation import delegation, orchestrator
@@ -382,6 +385,83 @@ async def test_a_background_agent_can_wait_for_an_answer():
     assert "Response: Done." in outcome.new_messages[0].text
 
 
+def asking() -> Agent[Any]:
+    """An agent that asks two things, shows one, and tells the answers."""
+
+    @tool(asks_first=True)
+    async def which(context: ToolContext[Any]) -> str:
+        """Asks which."""
+        return await context.ask("Which one?")
+
+    @tool
+    async def show(context: ToolContext[Any]) -> str:
+        """Shows how far it is."""
+        await context.display.push(Words("Half way."))
+        return "shown"
+
+    def tell(request: Any) -> Any:
+        said = [result.text for message in request.messages for result in message.tool_results]
+        return (call("show"), call("which"), call("which"), f"Took {', '.join(said[1:])}.")[len(said)]
+
+    return Agent(ScriptedModel(tell, repeat_last=True), name="scout", tools=[which, show], clock=FakeClock())
+
+
+async def asked_below(session: Session[Any]) -> Any:
+    """The question that an agent in the background asks, as the session shows it that gave the task."""
+    async with asyncio.timeout(SECONDS):
+        while not (questions := await session.questions()):
+            await rounds()
+    return questions[0]
+
+
+async def test_a_question_from_the_background_is_answered_where_the_task_was_given():
+    scout = asking()
+    session = chief(in_background(), "Given.", "Told.", agents=[scout]).session("s")
+    await session.run("Go")
+    first = await asked_below(session)
+    (child,) = await session.store.list(prefix="s/")
+    assert (first.text, f"s/{first.path}") == ("Which one?", child.session_id)
+    assert await session.answer(first.ask_id, "a") is True
+    assert await session.answer(first.ask_id, "b") is False
+    await scout.clock.wait_for_sleepers()  # type: ignore[attr-defined]
+    await scout.clock.advance(1)  # type: ignore[attr-defined]
+    async with asyncio.timeout(SECONDS):
+        while (second := await asked_below(session)).ask_id == first.ask_id:
+            await rounds()
+    assert await session.display.resolve(second.ask_id, "c") is True
+    await scout.clock.wait_for_sleepers()  # type: ignore[attr-defined]
+    await scout.clock.advance(1)  # type: ignore[attr-defined]
+    assert "Response: Took a, c." in (await woken(session)).new_messages[0].text
+    assert (await session.questions(), await session.answer(second.ask_id, "late")) == ([], False)
+    with pytest.raises(UsageError, match="no open question 'nonsense': open are none"):
+        await session.answer("nonsense", "x")
+
+
+async def test_what_the_background_shows_is_shown_and_closed_where_the_task_was_given():
+    session = chief(in_background(), "Given.", agents=[asking()]).session("s")
+    await session.run("Go")
+    question = await asked_below(session)
+    line, asked = await session.display.slots()
+    assert (line.renderer, asked.slot_id, asked.path, asked.waits) == ("text", question.ask_id, question.path, True)
+    async with aclosing(session.display.subscribe()) as changes:
+        assert await anext(changes) == [line, asked]
+        assert await session.display.remove(line.slot_id) is True
+        assert await session.display.reject(asked.slot_id, "not now") is True
+        async with asyncio.timeout(SECONDS):
+            assert await anext(changes) == []
+    assert await session.display.slots() == []
+
+
+async def test_a_fork_does_not_answer_for_the_session_that_it_comes_from():
+    session = chief(in_background(), "Given.", agents=[asking()]).session("s")
+    await session.run("Go")
+    question = await asked_below(session)
+    fork = await session.fork("f")
+    assert (await fork.questions(), await fork.display.slots()) == ([], [])
+    with pytest.raises(UsageError, match="has no open question"):
+        await fork.answer(question.ask_id, "x")
+
+
 async def test_an_end_that_cannot_be_posted_is_told_when_the_session_runs_again(caplog):
     class Deaf(MemoryStore):
         deaf = True
@@ -436,6 +516,123 @@ async def test_what_a_crash_cut_off_is_taken_up_and_told_once():
         events = await log_of(lost, "s")
         assert len(of(events, InboxResolved)) == len(of(events, SubagentFinished)) == 1
         assert len(await lost.list(prefix="s/")) == 1
+
+
+async def test_whoever_attends_to_a_session_takes_up_what_a_crash_cut_off():
+    store, done = MemoryStore(), list[str]()
+    scout = Agent(following(call("act", what="x"), "It is x."), name="scout", tools=[act_tool(done)])
+    await chief(in_background(), "Given.", agents=[scout], store=store).session("s").run("Go")
+    await rounds(200)
+    for cut in (0, 4):
+        lost = await died_with_the_child_cut_off(store, cut)
+        stranger = Agent(ScriptedModel(), extensions=[delegation([scout.replace(name="other")])], store=lost)
+        assert await stranger.session("s").wake() is None
+        session = chief("Told.", agents=[scout], store=lost).session("s")
+        assert await session.wake() is None  # it goes on, and there is nothing to tell yet
+        assert len(of(await log_of(lost, "s"), InboxAdded)) == 1
+        outcome = await woken(session)
+        assert "Response: It is x." in outcome.new_messages[0].text
+        assert await session.wake() is None
+
+
+async def test_whoever_is_driven_elsewhere_is_left_alone_by_wake():
+    store = MemoryStore()
+    scout = Agent(ScriptedModel("It is x.", repeat_last=True), name="scout")
+    await chief(in_background(), "Given.", agents=[scout], store=store).session("s").run("Go")
+    await rounds(200)
+    lost = await died_with_the_child_cut_off(store, 4)
+    lease = await lost.acquire("s")
+    assert await chief(agents=[scout], store=lost).session("s").wake() is None
+    await lost.release(lease)
+
+
+async def test_a_task_that_was_redacted_is_still_told_of():
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    session = chief(in_background("Find 0000."), "Given.", "Told.", "Yes?", agents=[scout]).session("s")
+    await session.run("Go")
+    await rounds(200)
+    for entry in await session.store.read("s"):
+        if isinstance(entry.event, InboxAdded | SubagentStarted | ValueKept):
+            await session.redact(entry.seq)
+    outcome = await woken(session)
+    assert "Response: It is x." in outcome.new_messages[0].text
+    assert len(of(await log_of(session.store, "s"), SubagentFinished)) == 1
+    assert (await session.run("And now?")).status == "done"
+
+
+async def test_a_task_that_was_redacted_before_it_was_begun_is_told_as_failed():
+    store = MemoryStore()
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    await chief(in_background("Find 0000."), "Given.", agents=[scout], store=store).session("s").run("Go")
+    lost = await left_behind(await store.read("s"))
+    session = chief("Told.", agents=[Agent(ScriptedModel(), name="scout")], store=lost).session("s")
+    for entry in await lost.read("s"):
+        if isinstance(entry.event, ValueKept):
+            await session.redact(entry.seq)
+    assert "taken out of the log on request" in (await woken(session)).new_messages[0].text
+
+
+async def test_what_tools_keep_is_never_taken_for_a_task():
+    @tool
+    async def note(context: ToolContext[Any]) -> str:
+        """Keeps something under a name of older tasks."""
+        await context.keep("agent:mood", "fine")
+        return "noted"
+
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    session = chief(call("note"), call("list_agents"), "Top.", agents=[scout], tools=[note]).session("s")
+    outcome = await session.run("Go")
+    assert (outcome.status, results_in(outcome)[1]) == ("done", "scout: idle")
+
+
+# -- what it may use ---------------------------------------------------------------------------------------------------
+
+
+def circling(**options: Any) -> Agent[Any]:
+    """An agent that never comes to an end by itself."""
+    model = ScriptedModel(call("act", what="x"), repeat_last=True, price=Price(input_usd=1e6, output_usd=1e6))
+    return Agent(model, name="scout", tools=[act_tool([])], **options)
+
+
+@pytest.mark.parametrize(
+    ("above", "own", "reason", "spent"),
+    [
+        (Limits(token_budget=100), Limits(), "token_budget", 75),
+        (Limits(token_budget=100), Limits(token_budget=40), "token_budget", 45),
+        (Limits(token_budget=10), Limits(), "token_budget", 15),
+        (Limits(max_cost_usd=100), Limits(), "max_cost", 75),
+        (Limits(max_cost_usd=100), Limits(max_cost_usd=40), "max_cost", 45),
+        (Limits(max_cost_usd=10), Limits(), "max_cost", 15),
+        (Limits(), Limits(token_budget=40), "token_budget", 45),
+    ],
+)
+async def test_a_background_agent_has_what_is_left_to_whoever_gave_the_task(above, own, reason, spent):
+    model = ScriptedModel(in_background(), "Given.", "Told.", price=Price(input_usd=1e6, output_usd=1e6))
+    agent = Agent(model, extensions=[delegation([circling(limits=own)])], limits=above)
+    session = agent.session("s")
+    await session.run("Go")
+    await until_posted(session)
+    (child,) = await session.store.list(prefix="s/")
+    state = fold_events(await log_of(session.store, child.session_id))
+    assert state.ended is not None
+    assert (state.ended.reason, state.usage.total_tokens) == (reason, spent)
+
+
+async def until_posted(session: Session[Any]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not await session.store.posts(session.session_id):
+            await rounds()
+
+
+@pytest.mark.parametrize("price", [None, Price(input_usd=1e6, output_usd=1e6)])
+async def test_what_a_background_agent_has_used_counts_when_its_end_is_told(price):
+    scout = Agent(ScriptedModel(call("act", what="x"), "Done.", price=price), name="scout", tools=[act_tool([])])
+    model = ScriptedModel(in_background(), "Given.", "Told.", price=Price(input_usd=1e6, output_usd=1e6))
+    session = Agent(model, extensions=[delegation([scout])]).session("s")
+    assert (await session.run("Go")).usage.total_tokens == 30
+    outcome = await woken(session)
+    assert outcome.usage.total_tokens == 45
+    assert outcome.cost_usd == pytest.approx(15 if price is None else 45)
 
 
 async def test_a_call_that_is_made_again_finds_the_task_that_it_gave():

@@ -8,8 +8,8 @@ import pytest
 from tests.doubles import log_of, of
 from tests.subagents.family import act_tool, following, left_behind
 from tests.transcript import assert_valid
-from windlass import Agent, ConfigError, Model
-from windlass.core.event import ModelRequested, RunStarted, SessionConfigured, ToolStarted, ViewChanged
+from windlass import Agent, ConfigError, Limits, Model
+from windlass.core.event import Entry, ModelRequested, RunStarted, SessionConfigured, ToolStarted, ViewChanged
 from windlass.core.fold import fold_events
 from windlass.core.run import _OF_THE_AGENT, Run
 from windlass.core.store import Store
@@ -146,6 +146,66 @@ def test_a_run_that_becomes_another_takes_over_all_that_it_has_from_its_agent():
             "parent",
             "partial",
         ),
-        *("path", "prefixes", "run_id", "scratch", "session_id", "state", "task", "unlogged"),
+        *("path", "prefixes", "run_id", "scratch", "secrecy", "session_id", "state", "task", "unlogged"),
     }
     assert {*Run.__slots__} - of_the_session == {*_OF_THE_AGENT}
+
+
+# -- when it cannot be done --------------------------------------------------------------------------------------------
+
+
+async def test_a_handover_that_could_not_work_is_an_error_that_the_model_is_told_and_it_goes_on():
+    front = ScriptedModel(call("hand_over_to_billing"), "Then I do it myself.", "Still here.")
+    session = desk(front, ScriptedModel(), limits=Limits(max_cost_usd=1.0)).session("s")
+    outcome = await session.run("Go")
+    assert outcome.text == "Then I do it myself."
+    (result,) = outcome.messages[2].tool_results
+    assert result.is_error
+    assert result.text.startswith("The conversation could not be handed over to 'billing': max_cost_usd needs a model")
+    assert result.text.endswith("You are still 'front': go on.")
+    assert (await session.run("And?")).text == "Still here."
+    assert of(await log_of(session.store, "s"), SessionConfigured) == []
+
+
+async def test_a_handover_that_cannot_be_done_after_a_restart_is_told_once_and_whoever_spoke_goes_on():
+    store = MemoryStore()
+    agent = desk(ScriptedModel(call("hand_over_to_billing")), ScriptedModel("I am billing."), store)
+    await agent.session("s").run("Go")
+    entries = await store.read("s")
+    cut = next(place for place, entry in enumerate(entries) if isinstance(entry.event, SessionConfigured))
+    again = await left_behind(entries[:cut])
+    front = ScriptedModel("Front.", "Front again.")
+    session = desk(front, ScriptedModel(), again, limits=Limits(max_cost_usd=1.0)).session("s")
+    assert (await session.resume()).text == "Front."
+    assert (await session.run("And?")).text == "Front again."
+    told = [each.text for each in await session.messages() if each.origin == "feedback"]
+    assert len(told) == 1
+    assert told[0].startswith("The conversation could not be handed over to 'billing'")
+    assert_valid(await session.messages())
+
+
+@pytest.mark.in_memory("events that pass")
+async def test_the_watchers_of_all_who_may_speak_are_told_each_of_them_once():
+    seen: list[str] = []
+
+    def both(entry: Entry) -> None:
+        seen.append(f"both {type(entry.event).__name__}")
+
+    def own(entry: Entry) -> None:
+        seen.append(f"own {type(entry.event).__name__}")
+
+    agent = desk(
+        ScriptedModel(call("hand_over_to_billing")),
+        ScriptedModel("b"),
+        watchers=[both],
+        extensions=[Extension(name="watch", watchers=[own])],
+    )
+    await agent.replace(watchers=[both]).session("s").run("x")
+    assert (seen.count("both RunEnded"), seen.count("own RunEnded")) == (1, 1)
+
+
+@pytest.mark.in_memory("what was compared with what")
+async def test_a_handover_does_not_begin_the_report_on_the_prompt_cache_anew():
+    front = ScriptedModel(call("nothing"), call("hand_over_to_billing"))
+    outcome = await desk(front, ScriptedModel("b", name="other")).run("x")
+    assert (outcome.cache.requests, outcome.cache.first_changed) == (2, "model")

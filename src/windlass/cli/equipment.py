@@ -144,7 +144,7 @@ def _wanted(name: str, wish: "Wish", config: "Config | None", *, otherwise: bool
 def _from_file(wish: "Wish", config: "Config", choice: Choice) -> dict[str, Any]:
     """What the agent has from the file; the rest is decided elsewhere."""
     names = ["name", "description", "instructions", "limits", "settings", "role", "interactive"]
-    names += [name for name in ("tools", "compaction") if _says(config, name)]
+    names += [name for name in ("tools", "compaction", "extensions", "vault", "mentions") if _says(config, name)]
     names += ["model"] if choice == _named_in(config) else []
     if wish.context is not False and not isinstance(config.tables.skills, bool) and config.tables.skills:
         names.append("skills")

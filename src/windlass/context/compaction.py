@@ -191,7 +191,7 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
     def compact_tool(self) -> Tool[..., Any]:
         """A tool by which the model itself chooses when: at the end of a piece of work, rather than in its middle."""
 
-        @tool(name="compact_conversation", effect="idempotent", parallel=False)
+        @tool(name="compact_conversation", effect="idempotent", parallel=False, credentials=False)
         async def compact_conversation(context: ToolContext[Any], focus: str = "") -> str:
             """Replace the conversation so far by a summary, to make room. Do it between two pieces of work.
 

@@ -33,7 +33,7 @@ def history_tools() -> tuple[Tool[..., Any], ...]:
     return search_history, read_history
 
 
-@tool(effect="read")
+@tool(effect="read", credentials=False)
 def search_history(context: ToolContext[Any], query: str, limit: int = 10) -> str:
     """Search this whole conversation for words, also what was summed up or left out. Shows where they are.
 
@@ -53,7 +53,7 @@ def search_history(context: ToolContext[Any], query: str, limit: int = 10) -> st
     return "\n".join(lines) + rest + "\nread_history(start, count) shows messages by number."
 
 
-@tool(effect="read")
+@tool(effect="read", credentials=False)
 def read_history(context: ToolContext[Any], start: int, count: int = 5) -> str:
     """Read messages of this conversation by their numbers, also what was summed up or left out.
 

@@ -78,7 +78,7 @@ def preview_of(text: str, call_id: str, max_characters: int) -> str:
     return f"{text[:head]}\n{note}\n{text[len(text) - tail :]}"
 
 
-@tool(effect="read")
+@tool(effect="read", credentials=False)
 def read_result(context: ToolContext[Any], call_id: str, offset: int = 0, limit: int = 8_000) -> ToolOutput:
     """Read a part of the whole result of an earlier call that was shown to you shortened.
 
@@ -99,7 +99,7 @@ def read_result(context: ToolContext[Any], call_id: str, offset: int = 0, limit:
     return ToolOutput(f"[characters {begin} to {end} of {len(text)}{more}]\n{text[begin:end]}")
 
 
-@tool(effect="read")
+@tool(effect="read", credentials=False)
 def grep_result(context: ToolContext[Any], call_id: str, pattern: str, regex: bool = False) -> ToolOutput:  # noqa: FBT001, FBT002 - a model names its arguments
     """Find the lines of the whole result of an earlier call that have a text in them, with their offsets.
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from windlass.core import check
 from windlass.core.error import ConfigError
 
-from .text_file import Unreadable, lenient_text, lies_below, read_beginning
+from .text_file import Unreadable, lenient_text, lies_below, read_beginning, seen
 
 MOST_BYTES: Final = 64 * 1024
 """Of one file; the rest is left out, which is said."""
@@ -217,7 +217,9 @@ def _read_one(source: _Source, problems: list[str]) -> _Piece | None:
     text, replaced = lenient_text(found)
     if replaced:
         problems.append(f"{title} is no UTF-8 text: what could not be read is shown as \ufffd; save it as UTF-8")
-    text = text.strip()
+    if (visible := seen(text)) != text:
+        problems.append(f"{title} has characters that nobody sees, such as escape sequences: they are left out")
+    text = visible.strip()
     if found.cut:
         problems.append(f"{title} has {found.size:,} bytes, of which the first {MOST_BYTES:,} are used")
         text += f"\n[cut off: the first {MOST_BYTES:,} of {found.size:,} bytes]"

@@ -1,4 +1,5 @@
-"""One text file of somebody's, read within bounds. Above: project files, roles, prompts, configuration. Below: `os`.
+"""One text file of somebody's, read within bounds. Above: project files, skills, roles, prompts,
+configuration. Below: `os`.
 
 What lies in a project may be anything: a pipe that nobody writes to, a device, a terabyte, bytes that are no text. So
 only regular files are opened, without waiting, and no more of them is read than is wanted.
@@ -6,6 +7,7 @@ only regular files are opened, without waiting, and no more of them is read than
 
 # ruff: noqa: PTH116 - a Path would cost every start milliseconds, and adds nothing here
 import os
+import re
 import stat
 from typing import Final, NamedTuple
 
@@ -13,6 +15,11 @@ from windlass.core.error import ConfigError
 
 _WITHOUT_WAITING: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _BOM: Final = b"\xef\xbb\xbf"
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
+_UNSEEN: Final = re.compile(  # but not NUL, which makes a file none of text, nor the joiners that some scripts need
+    "[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 
 
 class Unreadable(ConfigError):
@@ -75,6 +82,15 @@ def lenient_text(found: Beginning) -> tuple[str, bool]:
         text, broken = decoder("replace").decode(data, whole), True
     usable = text.replace("\r\n", "\n").replace("\0", "\ufffd")
     return usable, broken or "\0" in text
+
+
+def seen(text: str) -> str:
+    """The text without escape sequences and without characters that nobody sees. Lines stay as they are.
+
+    Escape sequences act on terminals, overrides turn the reading direction, and tag characters say things to a model
+    that no person who reviews the file can see.
+    """
+    return _UNSEEN.sub("", _ESCAPES.sub("", text))
 
 
 def lies_below(path: str, folder: str) -> bool:

@@ -119,22 +119,22 @@ async def ask(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[Verdi
     """One verdict for each request."""
     if run.gate is None:
         return [Verdict(allow=True) if not each.required else NOBODY_TO_ASK for each in requests]
-    if isinstance(run.gate, Permissions) and run.gate.handler is not None:
-        return await by_rules(run, run.gate, requests)
+    rules = run.gate if isinstance(run.gate, Permissions) and run.gate.handler is not None else None
     try:
-        answered = run.gate(requests)
+        answered = run.gate(requests) if rules is None else rules.verdicts(requests)
         answers = list(await answered if inspect.isawaitable(answered) else answered)
     except FAILURES as error:  # whatever goes wrong with a gate, nothing passes it
         if isinstance(error, asyncio.CancelledError) and run.interrupted:
             raise
         run.report(error, "the permission gate")
         return [Verdict(allow=False, reason=f"permission denied: asking failed ({describe(error)})")] * len(requests)
-    return one_each(requests, answers)
+    return one_each(requests, answers) if rules is None else await asked_for(run, rules, requests, answers)
 
 
-async def by_rules(run: Run, gate: Permissions, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
-    """What the rules say, and for the rest somebody."""
-    verdicts = [gate.settled(each) for each in requests]
+async def asked_for(
+    run: Run, gate: Permissions, requests: Sequence[PermissionRequest], verdicts: Sequence[Verdict | None]
+) -> Sequence[Verdict]:
+    """What the rules have settled, and for the rest what somebody says."""
     asked = [each for each, verdict in zip(requests, verdicts, strict=True) if verdict is None]
     answers = iter(await question.permission(run, gate, asked) if asked else ())
     return [next(answers) if verdict is None else verdict for verdict in verdicts]

@@ -142,6 +142,7 @@ async def attempt(run: "Run", job: Job) -> ToolResult:
             error = raised
         finally:
             context.cancelled = True
+            context.finish()
         if tries > job.tool.retries or not _may_run_again(job.tool, error):
             return _failed(run, job, error)
         try:

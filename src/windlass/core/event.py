@@ -488,6 +488,10 @@ class SubagentFinished(Event, frozen=True):
     name: str
     status: str
     message: str = ""
+    usage: Usage | None = None
+    """What it has used, when it worked in a session of its own; else its own events say so."""
+    cost_usd: float | None = None
+    """What that cost, when the prices are known."""
 
 
 class CompactionStarted(Event, frozen=True):
@@ -525,6 +529,10 @@ class ViewChanged(Event, frozen=True):
     """Of `summaries`: results in this many messages of the transcript are sent in their short form from here on."""
 
 
+RESERVED = "windlass:"
+"""How the names begin under which the runtime itself keeps things."""
+
+
 class ValueKept(Event, frozen=True):
     """A tool has left something in the log, by name: a list of tasks, a page of notes. The last one counts."""
 
@@ -543,7 +551,7 @@ class GrantRevoked(Event, frozen=True):
 
 
 class SessionConfigured(Event, frozen=True):
-    """The session's own settings were changed."""
+    """The session's own settings were changed; with `for` among them, for the agent of that name alone."""
 
     durable = True
     critical = True

@@ -44,6 +44,9 @@ from .event import (
 from .message import NO_USAGE, Message, ToolCall, ToolResult, Usage
 from .view import Transcript, View
 
+FOR = "for"
+"""Of the changes of a session: the agent that they are for, when it is not the one that the session was begun with."""
+
 
 class Past(Struct, frozen=True):
     """A run that had a name of the caller's, so that its outcome can be told again."""
@@ -71,8 +74,10 @@ class State:
         "children",
         "children_usd",
         "configured",
+        "configured_for",
         "decided",
         "ended",
+        "errands",
         "first",
         "inbox",
         "inputs",
@@ -80,6 +85,7 @@ class State:
         "latest",
         "latest_results",
         "limit",
+        "open_below",
         "open_calls",
         "parent",
         "path",
@@ -108,6 +114,10 @@ class State:
         """Of a child: the state of whoever gave it its task."""
         self.children: dict[str, State] = {} if parent is None else parent.children
         """The states of all agents below the session's own, by path."""
+        self.open_below: dict[str, State] = {}
+        """Those of them that work for this one right now, by path: they have a run that has not ended."""
+        self.errands: dict[str, str] = {}
+        """The calls that they carry out, or have carried out, and that have no result yet: by call, the path."""
         self.transcript = Transcript()
         """What was said, and what of it the model is sent."""
         self.call_ids: set[str] = set() if parent is None else parent.call_ids
@@ -175,6 +185,8 @@ class State:
         """The skills that have come into the conversation."""
         self.configured: dict[str, Any] = {}
         """What was changed for this session alone."""
+        self.configured_for: dict[str, dict[str, Any]] = {}
+        """The same, for agents that have taken the conversation over: by name."""
 
     @property
     def messages(self) -> View:
@@ -240,10 +252,7 @@ class State:
     @property
     def begun(self) -> frozenset[str]:
         """The calls that have begun: those with an intent and no result, and those that other agents carry out."""
-        if not (self.children or self.subagents):
-            return frozenset(self.started)
-        below = [call_id for child in self.children.values() if child.parent is self for call_id in child.inputs]
-        return frozenset([*self.started, *self.subagents, *below])
+        return frozenset([*self.started, *self.subagents, *self.errands])
 
     def apply(self, event: Event) -> None:
         """Take one more event into account."""
@@ -268,6 +277,10 @@ class State:
         self.turns = self.attempts = self.tool_calls = self.recoveries = 0
         if event.input_id:
             self.inputs[event.input_id] = Past(event.run_id, self.first)
+        if self.parent is not None:
+            self.parent.open_below[self.path] = self
+            if event.input_id:
+                self.parent.errands[event.input_id] = self.path
         self._usage = NO_USAGE
         self._unsummed.clear()
 
@@ -282,6 +295,7 @@ class State:
             self._close_slots("run", event.run_id)
         if self.parent is not None:
             self.parent.children_usd += event.cost_usd or 0.0
+            self.parent.open_below.pop(self.path, None)
         if self.run is not None and self.run.input_id:
             past = Past(event.run_id, self.first, len(self.transcript.messages), event)
             self.inputs[self.run.input_id] = past
@@ -360,7 +374,9 @@ class State:
 
     def session_configured(self, event: SessionConfigured) -> None:
         """Something is different for this session from here on."""
-        self.configured.update(event.changes)
+        whose = event.changes.get(FOR)
+        told = self.configured_for.setdefault(str(whose), {}) if whose else self.configured
+        told.update({name: value for name, value in event.changes.items() if name != FOR})
 
     def compacted(self, event: Compacted) -> None:
         """The model is sent a summary of what came before."""
@@ -431,8 +447,12 @@ class State:
         self.tool_calls += 1
 
     def subagent_finished(self, event: SubagentFinished) -> None:
-        """It is done with it."""
+        """It is done with it. What it has used in a session of its own counts from here on."""
         self.subagents.pop(event.call_id, None)
+        if event.usage is not None:
+            self._children_usage += event.usage
+            self._spend_above(event.usage)
+            self.children_usd += event.cost_usd or 0.0
 
     def tool_finished(self, event: ToolFinished) -> None:
         """A call has its result; the last one completes the turn."""
@@ -441,6 +461,7 @@ class State:
         if self.parent is not None:
             self._get_on()
         self.started.pop(call_id, None)
+        self.errands.pop(call_id, None)
         if self.decided:
             self.decided.pop(call_id, None)
         self.latest = event.result

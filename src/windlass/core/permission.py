@@ -307,13 +307,22 @@ class Permissions:
         self.grants = grants if grants is not None else Grants()
 
     async def __call__(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
-        verdicts = [self.settled(request) for request in requests]
+        verdicts = list(await self.verdicts(requests))
         open_places = [place for place, verdict in enumerate(verdicts) if verdict is None]
         if open_places:
             answers = await self._ask([requests[place] for place in open_places])
             for place, answer in zip(open_places, answers, strict=True):
                 verdicts[place] = answer
         return [verdict or NO_ANSWER for verdict in verdicts]
+
+    async def verdicts(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict | None]:
+        """What is settled without asking anybody, for each request; `None` means: ask."""
+        return [self.settled(request) for request in requests]
+
+    async def refusals(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict | None]:
+        """What rules and earlier decisions deny, whoever could be asked, for each request."""
+        said = [self.forbidden(request) for request in requests]
+        return [None if each is None else Verdict(allow=False, reason=each.why) for each in said]
 
     def settled(self, request: PermissionRequest) -> Verdict | None:
         """The verdict that rules and remembered grants give, with its reason; `None` means: ask."""
@@ -322,14 +331,22 @@ class Permissions:
             return None
         return Verdict(allow=explanation.verdict == "allow", reason=explanation.why)
 
-    def explain(self, request: PermissionRequest) -> Explanation:
-        """What becomes of a call, and why. Nobody is asked, and nothing is remembered."""
-        matching = {rule.policy: str(rule) for rule in reversed(self.rules) if rule.matches(request)}
-        if rule := matching.get("deny"):
+    def forbidden(self, request: PermissionRequest) -> Explanation | None:
+        """The rule or the earlier decision that denies a call, whoever could be asked; `None` when there is none."""
+        rule = next((str(rule) for rule in self.rules if rule.policy == "deny" and rule.matches(request)), "")
+        if rule:
             return Explanation("deny", f"denied by the rule {rule}", rule)
         grant = self.grants.find(request)
-        if grant is not None and not grant.allow:
-            return Explanation("deny", grant.reason or f"denied before, for {grant.scope}", grant=grant)
+        if grant is None or grant.allow:
+            return None
+        return Explanation("deny", grant.reason or f"denied before, for {grant.scope}", grant=grant)
+
+    def explain(self, request: PermissionRequest) -> Explanation:
+        """What becomes of a call, and why. Nobody is asked, and nothing is remembered."""
+        if no := self.forbidden(request):
+            return no
+        matching = {rule.policy: str(rule) for rule in reversed(self.rules) if rule.matches(request)}
+        grant = self.grants.find(request)  # an allowing one, if any
         asking = matching.get("ask", "")
         if not asking:
             if rule := matching.get("allow"):

@@ -53,6 +53,8 @@ _ALLOW = "allow"  # the field by which a verdict that came as JSON is told from 
 
 async def permission(run: Run, gate: Permissions, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
     """A verdict for each of the calls that no rule settles."""
+    if not run.interactive:
+        return [NOBODY_TO_ASK] * len(requests)
     calls = tuple([{**msgspec.to_builtins(each), "rules": rules_for(each)} for each in requests])
     question = standing(run, "permission", calls)
     if question is None:
@@ -199,15 +201,23 @@ async def slot(context: ToolContext[Any], asked: Askable[Any], timeout_seconds: 
             path=run.path,
         )
     may_wait = run.may_wait and context.can_begin_again
+    waits_here = run.may_wait and not may_wait  # the call has begun: only this process can go on with it
     try:
-        reply = await answer_to(run, question, None, patience_seconds=run.patience_seconds if may_wait else None)
+        reply = await answer_to(run, question, None, patience_seconds=None if waits_here else run.patience_seconds)
     except Suspended:
         if may_wait:
             raise
-        raise NotAnswered("the process is about to end, and nobody has answered") from None
+        raise NotAnswered(_unanswered(run)) from None
     if reply.rejected or reply.source == IS_EXPIRED:
         raise NotAnswered(reply.rejected or f"nobody answered in time: {question.text}")
     return reply.answer
+
+
+def _unanswered(run: Run) -> str:
+    """Why a tool that cannot wait any longer gets no answer."""
+    if run.mailbox.is_left:
+        return "the process is about to end, and nobody has answered"
+    return "nobody is here to answer, and this run cannot wait for somebody who could"
 
 
 # -- any question ------------------------------------------------------------------------------------------------------

@@ -41,8 +41,7 @@ def repairs(state: State, ending: tuple[str, str, str] = CUT_OFF) -> list[Event]
 
 def repairs_below(state: State, ending: tuple[str, str, str]) -> list[Event]:
     """The same for the runs that carried out calls of this one: each is closed, and its task given up."""
-    below = [child for child in state.children.values() if child.parent is state]
-    events: list[Event] = [event for child in below for event in repairs(child, ending)]
+    events: list[Event] = [event for child in state.open_below.values() for event in repairs(child, ending)]
     own = [each for each in state.subagents.values() if each.child.rpartition("/")[0] == state.path]  # in this log
     return events + [_given_up(each, ending) for each in own]
 

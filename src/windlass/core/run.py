@@ -32,12 +32,14 @@ from .fold import State
 from .inbox import reminder
 from .ledger import Ledger
 from .mailbox import Mailbox
-from .message import Message, user
+from .message import Message
 from .model import Model, OutputSpec, Request, Settings, ToolSpec, info_of
 from .outcome import Outcome, OutcomeStatus
 from .permission import Gate
-from .plain import clean, to_jsonable, words_of
-from .seam import Accept, Accepted, Again, CancelMode, CompactNow, Engine, Reminder, Scrub, Shape, Upkeep
+from .plain import to_jsonable, words_of
+from .reminding import reminded
+from .seam import Accept, Accepted, Again, CancelMode, CompactNow, Engine, Reminder, Shape, Upkeep
+from .secrecy import Secrecy
 from .stop import Guardrail, Limits, StopCondition
 from .store import Log
 from .tool import Tool
@@ -54,7 +56,6 @@ __all__ = [
     "Forgotten",
     "Reminder",
     "Run",
-    "Scrub",
     "Shape",
     "Upkeep",
     "logger",
@@ -70,9 +71,9 @@ _NO_LIMITS = Limits()
 
 
 _OF_THE_AGENT = (
-    *("_settings", "accept", "agent_name", "compaction", "deps", "gate", "guardrails", "info", "instructions"),
-    *("interactive", "ledgers", "limits", "model", "output_spec", "patience_seconds", "reminders", "scrub"),
-    *("scrub_error", "settings", "shape", "stop", "toolbox", "upkeep", "wrap_tool"),
+    *("_discreet", "_model", "_settings", "accept", "agent_name", "compaction", "deps", "gate", "guardrails", "info"),
+    *("instructions", "interactive", "ledgers", "limits", "output_spec", "patience_seconds", "reminders", "settings"),
+    *("shape", "stop", "toolbox", "upkeep", "wrap_tool"),
 )
 """What a run has from its agent: the rest belongs to the session, or to what has happened in it."""
 
@@ -88,7 +89,9 @@ class Run:
     """One run of an agent. What it can do is in its fields, what has happened is in `state`."""
 
     __slots__ = (
+        "_discreet",
         "_loop",
+        "_model",
         "_prefix",
         "_settings",
         "_thread",
@@ -116,7 +119,6 @@ class Run:
         "log",
         "mailbox",
         "may_wait",
-        "model",
         "output",
         "output_spec",
         "parent",
@@ -127,8 +129,7 @@ class Run:
         "reminders",
         "run_id",
         "scratch",
-        "scrub",
-        "scrub_error",
+        "secrecy",
         "session_id",
         "settings",
         "shape",
@@ -171,8 +172,7 @@ class Run:
         upkeep: Sequence[Upkeep] = (),
         reminders: Sequence[Reminder] = (),
         compaction: CompactNow | None = None,
-        scrub: Scrub | None = None,
-        scrub_error: Callable[[BaseException], BaseException] | None = None,
+        secrecy: Secrecy | None = None,
         wrap_tool: Callable[[Tool[..., Any]], Tool[..., Any]] | None = None,
         parent: "Run | None" = None,
         ledgers: Sequence[Ledger] = (),
@@ -189,7 +189,9 @@ class Run:
         self.unlogged: set[str] = set()
         """The calls that go on without an intent: their tools ask first."""
         self.agent_name = agent_name
-        self.model = model
+        self._model = model
+        self._discreet: Model | None = None
+        """The same model, once there are secrets that it must not be told."""
         self.info = info_of(model)
         self.log = log
         self.state = state
@@ -220,8 +222,8 @@ class Run:
         self.upkeep = upkeep
         self.reminders = reminders
         self.compaction = compaction
-        self.scrub = scrub
-        self.scrub_error = scrub_error
+        self.secrecy = secrecy or Secrecy()
+        """Takes secrets out of all that is stored and shown. It belongs to the whole family of runs."""
         self.wrap_tool = wrap_tool
         """Put around tools that come while it runs."""
         self.scratch: dict[str, Any] = {}
@@ -249,6 +251,16 @@ class Run:
         self._prefix: tuple[str, Sequence[ToolSpec], str] = ("", (), "")
         self._tool_changes: list[Tool[..., Any]] = []
 
+    @property
+    def model(self) -> Model:
+        """Who answers. Secrets are taken out of what it is told, and out of what it says, once the family has any."""
+        redactor = self.secrecy.redactor
+        if redactor is None:
+            return self._model
+        if self._discreet is None:
+            self._discreet = redactor.model(self._model)
+        return self._discreet
+
     # -- what has happened ---------------------------------------------------------------------------------------------
 
     @property
@@ -275,8 +287,8 @@ class Run:
         cancelled = False
         if self.is_over:
             raise Fenced(f"run {self.run_id} did not end when it had to: nothing more can be added by it")
-        if self.scrub is not None:
-            events = tuple(map(self.scrub, events))
+        if (redactor := self.secrecy.redactor) is not None:
+            events = tuple(map(redactor.event, events))
         entries = self.log.append_now(events, sync=sync, names=names)
         if entries is None:
             cancelled = await self.log.append(events, sync=sync, stored=self._take_in, names=names)
@@ -310,8 +322,7 @@ class Run:
     def show(self, event: Event) -> None:
         """Show a passing event to whoever watches."""
         if self.fanout.watched:
-            shown = event if self.scrub is None else self.scrub(event)
-            self.fanout.publish(Entry(0, self.clock.now(), shown))
+            self.fanout.publish(Entry(0, self.clock.now(), self.secrecy.event(event)))
 
     def relay(self, event: ModelEvent) -> None:
         """Show something that the model said, as an event of this run."""
@@ -319,9 +330,7 @@ class Run:
             shown: Event = TextDelta(event.text, run_id=self.run_id, path=self.path)
         else:
             shown = self.stamped(event)
-        if self.scrub is not None:
-            shown = self.scrub(shown)
-        self.fanout.publish(Entry(0, self.clock.now(), shown))
+        self.fanout.publish(Entry(0, self.clock.now(), self.secrecy.event(shown)))
 
     def stamped(self, event: Event) -> Event:
         """The event as one of this run."""
@@ -337,8 +346,7 @@ class Run:
 
     def report(self, error: BaseException, where: str) -> None:
         """Show an error that does not end the run, and log it."""
-        if self.scrub_error is not None:
-            error = self.scrub_error(error)
+        error = self.secrecy.error(error)
         kind, text = type(error).__name__, words_of(error)
         logger.warning(
             "%s failed in run %s of session %s: %s: %s",
@@ -363,8 +371,8 @@ class Run:
         """What the model is asked now."""
         if self.state.inbox and (waiting := reminder(self.state.inbox.values())) is not None:
             messages = [*messages, waiting]
-        if self.reminders and (words := [text for each in self.reminders if (text := each(self))]):
-            messages = [*messages, user(clean("\n\n".join(words)), origin="reminder")]
+        if self.reminders:
+            messages = [*messages, *reminded(self)]
         return Request(
             messages=messages,
             instructions=self.instructions,
@@ -509,8 +517,7 @@ class Run:
 
     def failure(self, error: Exception) -> Outcome[Any]:
         """The outcome of a run that something went wrong with."""
-        if self.scrub_error is not None:
-            error = cast("Exception", self.scrub_error(error))
+        error = cast("Exception", self.secrecy.error(error))
         if isinstance(error, OutOfBudget):
             return self.outcome("limit", "budget")
         if not isinstance(error, WindlassError):

@@ -53,9 +53,6 @@ Upkeep: TypeAlias = Callable[["Run"], Awaitable[None]]
 Reminder: TypeAlias = Callable[["Run"], "str | None"]
 """Words for the very end of one request, which are never kept: the place for whatever changes all the time."""
 
-Scrub: TypeAlias = Callable[[Event], Event]
-"""Takes secrets out of an event before it is stored or shown."""
-
 
 class CompactNow(Protocol):
     """Sums the conversation up for the model, because of something; says whether it is shorter now."""

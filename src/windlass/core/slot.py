@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from . import check
+from .error import ToolError
 from .event import Event, SlotClosed, SlotOpened, SlotUpdated
 from .plain import to_jsonable
 
@@ -107,13 +108,13 @@ class Display:
     async def update(self, slot_id: str, shown: Showable) -> None:
         """Show something else in its place: the next step of some progress, a longer table."""
         _check_showable("display.update", shown, Showable)
-        check.text("display.update", "slot_id", slot_id, filled=True)
+        self._check_known("display.update", slot_id)
         await self._record(SlotUpdated(slot_id, self._context.scrubbed(shown.input)))
 
     async def remove(self, slot_id: str, reason: str = "") -> None:
         """Show it no more."""
-        check.text("display.remove", "slot_id", slot_id, filled=True)
         check.text("display.remove", "reason", reason)
+        self._check_known("display.remove", slot_id)
         await self._record(SlotClosed(slot_id, reason))
 
     @overload
@@ -133,6 +134,17 @@ class Display:
         if timeout_seconds is not None:
             check.number("ask", "timeout_seconds", timeout_seconds)
         return asked.read(await slot(self._context, asked, timeout_seconds))
+
+    def _check_known(self, call: str, slot_id: str) -> None:
+        """Refuse what nobody is shown. What this call has shown, somebody may have closed meanwhile: that is fine."""
+        check.text(call, "slot_id", slot_id, filled=True)
+        context, known = self._context, self._context.run.state.slots
+        own = [_slot_id(context.run_id, context.call_id, place) for place in range(1, context.shown + 1)]
+        if slot_id not in known and slot_id not in own:
+            there = ", ".join(map(repr, known)) or "none"
+            raise ToolError(
+                f"{call}(slot_id={slot_id!r}): there is no such slot, give what push() returned; open: {there}"
+            )
 
     async def _record(self, event: Event) -> None:
         await self._context.record(event)

@@ -129,6 +129,9 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     asks_first: bool = False
     """It has no effect before it says `await context.begin()`: up to there it may be run again, with the answers that
     it got, after a restart or when the answer comes days later."""
+    credentials: bool = True
+    """Whether `{{name}}` in its arguments may stand for a secret of the agent's vault; `False` for tools whose
+    arguments are words: for another model, for the log, for a file."""
     summary: Callable[[ToolResult], str] | None = None
     """Makes the short form of a result."""
     prompt: str = ""
@@ -193,6 +196,7 @@ class ToolOptions(TypedDict, total=False):
     retries: int
     terminate: bool
     asks_first: bool
+    credentials: bool
     summary: Callable[[ToolResult], str] | None
     prompt: str
 
@@ -352,7 +356,7 @@ def _check_parameters(call: str, name: str, value: object) -> None:
 
 _KINDS: Mapping[str, Callable[[str, str, object], None]] = {
     **dict.fromkeys(("description", "action", "prompt"), check.text),
-    **dict.fromkeys(("parallel", "abortable", "terminate", "asks_first"), check.flag),
+    **dict.fromkeys(("parallel", "abortable", "terminate", "asks_first", "credentials"), check.flag),
     **dict.fromkeys(("target", "summary"), check.function_or_none),
     **dict.fromkeys(("prepare", "finish"), check.functions),
     "call": check.function,

@@ -1,13 +1,15 @@
 """What a tool is given while it carries out a call. Above: `tool.py`. Below: the run, slots, events."""
 
+import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from . import check
 from .clock import new_id
-from .event import Event, InboxAdded, ValueKept
+from .event import RESERVED, Event, InboxAdded, ValueKept
 from .message import ToolResult
 from .plain import to_jsonable
+from .secrecy import Clearing
 from .slot import Askable, Display
 
 if TYPE_CHECKING:
@@ -22,15 +24,19 @@ else:
 
 T = TypeVar("T")
 
+_telling = threading.Lock()
+"""Of two threads, the first one's text is told first."""
+
 
 class ToolContext(Generic[D]):
     """What a tool may ask for, by annotating a parameter with it. One for each call."""
 
-    __slots__ = ("_begin", "_run", "asked", "call_id", "cancelled", "name", "scrub", "shown")
+    __slots__ = ("_begin", "_progress", "_run", "asked", "call_id", "cancelled", "name", "scrub", "shown")
 
     def __init__(self, run: "Run", call_id: str, name: str, begin: Callable[[], Awaitable[None]] | None = None) -> None:
         self._run = run
         self._begin = begin
+        self._progress: Clearing | None = None
         self.asked = 0
         """How many questions this call has asked."""
         self.shown = 0
@@ -80,8 +86,26 @@ class ToolContext(Generic[D]):
         return self._run
 
     def emit(self, data: Any) -> None:
-        """Tell watchers how far it is. Works from a thread too."""
-        self._run.progress(self.call_id, self.name, self.scrubbed(data))
+        """Tell watchers how far it is. Works from a thread too.
+
+        Text is taken to be a piece of a longer one: where there are secrets to keep, what may be the beginning of one
+        is held back until it is clear.
+        """
+        data, redactor = self.scrubbed(data), self._run.secrecy.redactor
+        if type(data) is not str or redactor is None:
+            self._run.progress(self.call_id, self.name, data)
+            return
+        with _telling:
+            self._progress = self._progress or redactor.stream()
+            if (clear := self._progress.feed(data)) or not data:
+                self._run.progress(self.call_id, self.name, clear)
+
+    def finish(self) -> None:
+        """Nothing more comes: what was held back is told."""
+        if self._progress is not None:
+            with _telling:
+                if rest := self._progress.end():
+                    self._run.progress(self.call_id, self.name, rest)
 
     def scrubbed(self, data: Any) -> Any:
         """The same, without secrets that the tool was given."""
@@ -96,6 +120,8 @@ class ToolContext(Generic[D]):
     async def keep(self, name: str, value: Any) -> None:
         """Leave something in the log under a name, for later calls and runs, and for screens. The last one counts."""
         check.text("keep", "name", name, filled=True)
+        if name.startswith(RESERVED):
+            check.refuse("keep", "name", name, f"names that begin with {RESERVED!r} are the runtime's: choose another")
         await self.record(ValueKept(name, to_jsonable(self.scrubbed(value))))
 
     def kept(self, name: str, default: Any = None) -> Any:

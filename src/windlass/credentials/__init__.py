@@ -4,8 +4,10 @@ Above: assembly and callers. Below: core. The model writes `{{name}}`; the tool 
 stored, shown or logged has it.
 """
 
+from .family import FamilyRedactor
 from .file_vault import FileVault
 from .forms import forms_of
+from .listing import listed
 from .model import scrubbed_model
 from .redactor import Redactor
 from .scrub import ScrubbedStream, Scrubber
@@ -16,6 +18,7 @@ from .wrapper import credentialed
 
 __all__ = [
     "EnvironmentVault",
+    "FamilyRedactor",
     "FileVault",
     "KeyringVault",
     "MemoryVault",
@@ -27,6 +30,7 @@ __all__ = [
     "credentialed",
     "first_of",
     "forms_of",
+    "listed",
     "names_in",
     "scrubbed_model",
     "substituted",

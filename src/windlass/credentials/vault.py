@@ -155,6 +155,11 @@ class FirstOf:
     def __init__(self, vaults: tuple[Vault, ...]) -> None:
         self._vaults = vaults
 
+    @property
+    def vaults(self) -> tuple[Vault, ...]:
+        """Those that are asked, in order."""
+        return self._vaults
+
     def __repr__(self) -> str:
         return f"first_of({', '.join(map(repr, self._vaults))})"
 

@@ -15,7 +15,6 @@ from windlass.core.event import Event
 from windlass.core.tool import Arguments, Tool, ToolContext
 
 from .redactor import Redactor
-from .scrub import ScrubbedStream
 from .substitute import names_in, substituted
 from .vault import Vault, check_vault
 
@@ -79,12 +78,12 @@ class DiscreetContext(ToolContext[Any]):
     It stands in front of the first context, and what is set on one of them is set on both.
     """
 
-    __slots__ = ("_inner", "_lock", "_progress", "_redactor")
+    __slots__ = ("_inner", "_lock", "_redactor", "_words")
 
     def __init__(self, inner: ToolContext[Any], redactor: Redactor) -> None:
         self._inner: ToolContext[Any] = inner
         self._redactor: Redactor = redactor
-        self._progress: ScrubbedStream | None = None
+        self._words = redactor.stream()
         self._lock: threading.Lock = threading.Lock()
         inner.scrub = redactor.value
 
@@ -99,20 +98,17 @@ class DiscreetContext(ToolContext[Any]):
 
     def emit(self, data: Any) -> None:
         """Tell watchers how far it is. Text is taken to be a piece of a longer one, in which a value may be split."""
-        scrubber = self._redactor.scrubber
-        if type(data) is not str or scrubber is None:
+        if type(data) is not str:
             self._inner.emit(data)
             return
         with self._lock:  # of two threads, the first one's text is told first
-            self._progress = self._progress or ScrubbedStream(scrubber)
-            self._progress.scrubber = scrubber
-            if (clear := self._progress.feed(data)) or not data:
+            if (clear := self._words.feed(data)) or not data:
                 self._inner.emit(clear)
 
     def finish(self) -> None:
         """Tell the rest of the text: it was held back, and nothing more comes that would make it a value."""
         with self._lock:
-            if self._progress is not None and (rest := self._progress.end()):
+            if rest := self._words.end():
                 self._inner.emit(rest)
 
     async def record(self, event: Event) -> None:

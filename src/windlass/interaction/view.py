@@ -4,14 +4,14 @@ What tools show, what they ask, whether calls may be made, what became of a call
 of it is the same, a renderer's name and data for it, and perhaps an answer that somebody waits for.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
 
 from windlass.core.event import QuestionAsked, SlotOpened
 from windlass.core.fold import State
-from windlass.core.mailbox import ANSWER, SLOT
+from windlass.core.mailbox import ANSWER, CANCEL, SLOT
 from windlass.core.store import Post
 
 _SCOPE: Final = {"type": "string", "enum": ["once", "session", "session_target", "forever"]}
@@ -56,18 +56,21 @@ class SlotView(Struct, frozen=True):
     """When it is too late to answer, in seconds since 1970; `None` for never."""
 
 
-def views(state: State, posts: Iterable[Post], now: float) -> list[SlotView]:
+def views(state: State, posts: Collection[Post], now: float) -> list[SlotView]:
     """What is shown, in the order in which it came, and then what waits for an answer.
 
-    What has been answered or closed by a post is not shown any more, and neither is a question that has expired.
+    What has been answered or closed by a post is not shown any more, and neither is a question that has expired, or
+    whose run waits only for its end, because it was cancelled.
     """
     settled = {
         post.named("slot_id" if post.kind == SLOT else "ask_id") for post in posts if post.kind in {SLOT, ANSWER}
     }
     shown = [_of_slot(slot) for slot_id, slot in state.slots.items() if slot_id not in settled]
+    run_id = state.run.run_id if state.waiting and state.run is not None else None
+    unwanted = run_id in [post.named("run_id") for post in posts if post.kind == CANCEL]
     asked = [
         of_question(question)
-        for question in state.questions
+        for question in ([] if unwanted else state.questions)
         if question.ask_id not in settled and (question.expires_at is None or question.expires_at > now)
     ]
     return [*shown, *asked]

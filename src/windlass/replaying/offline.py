@@ -33,6 +33,7 @@ def offline(agent: Agent[Any], tape: Tape, calls: Calls) -> Agent[Any]:
         handoffs=[offline(each, tape, calls) for each in agent.handoffs],
         clock=tape.clock,
         ledger=None,
+        vault=None,  # what is in the record has no secrets
         watchers=(),
         store="memory:",
         steering_mode="all",  # what came together then comes together now

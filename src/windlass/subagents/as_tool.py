@@ -122,7 +122,7 @@ def _in_words(name: str, description: str, carry_out_task: _CarryOut) -> Tool[..
             raise ToolError("the task is empty: say what is to be done")
         return await carry_out_task(task, None, context)
 
-    return tool(give, name=name, description=description, effect="idempotent", asks_first=True)
+    return tool(give, name=name, description=description, effect="idempotent", asks_first=True, credentials=False)
 
 
 def _typed(name: str, description: str, type_: Any, carry_out_task: _CarryOut) -> Tool[..., Any]:
@@ -137,7 +137,7 @@ def _typed(name: str, description: str, type_: Any, carry_out_task: _CarryOut) -
             raise ToolError(f"invalid arguments for {name!r}: {problem}") from None
         return await carry_out_task(to_text(to_jsonable(value)), value, context)
 
-    return tool_from_schema(name, description, schema, give, effect="idempotent", asks_first=True)
+    return tool_from_schema(name, description, schema, give, effect="idempotent", asks_first=True, credentials=False)
 
 
 async def made_by(factory: Factory, assignment: Assignment) -> "Agent[Any]":

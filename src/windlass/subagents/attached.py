@@ -26,6 +26,7 @@ from windlass.core.repair import repairs
 from windlass.core.run import Engine, Run
 from windlass.core.store import wait_through
 from windlass.core.tool import ToolOutput
+from windlass.discretion import introduce
 from windlass.extension import alive
 from windlass.outcome import retold
 from windlass.output import Output, held
@@ -62,10 +63,8 @@ class Errand(Struct, frozen=True, eq=False):
 
 def place_of(parent: Run, call_id: str, segment: str) -> str:
     """Where the child of a call is: where it was begun, or at this segment below its parent."""
-    for state in parent.state.children.values():
-        if state.parent is parent.state and call_id in state.inputs:
-            return state.path
-    return f"{parent.path}/{segment}" if parent.path else segment
+    begun = parent.state.errands.get(call_id)
+    return begun or (f"{parent.path}/{segment}" if parent.path else segment)
 
 
 def check_depth(parent: Run, name: str, most: int) -> None:
@@ -127,6 +126,7 @@ async def _settled(errand: Errand, parent: Run, state: State, past: Past | None)
 
 
 async def _driven(errand: Errand, parent: Run, state: State, past: Past | None) -> Outcome[Any]:
+    await introduce(errand.agent, state, parent.secrecy)
     async with alive(errand.agent):
         child = _built(errand, parent, state)
         await parent.emit(*_opening(errand, parent, child, past), sync=True)
@@ -153,6 +153,7 @@ def _built(errand: Errand, parent: Run, state: State) -> Run:
         prefixes=PrefixWatch(),
         may_wait=parent.may_wait,
         parent=parent,
+        secrecy=parent.secrecy,
     )
     options: Options = {} if errand.output is None else {"output": errand.output}
     if agent.deps is None:

@@ -14,20 +14,25 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from windlass.core.error import SessionBusy, WindlassError
+from windlass.core.error import ConfigError, SessionBusy, WindlassError
 from windlass.core.event import Entry, Event, InboxResolved, SessionConfigured, SubagentFinished
 from windlass.core.fold import State, fold_events
+from windlass.core.gate import held_below
 from windlass.core.inbox import resolution
 from windlass.core.ledger import budgeted
+from windlass.core.message import NO_USAGE
 from windlass.core.outcome import Outcome
 from windlass.core.plain import words_of
-from windlass.core.run import Run
-from windlass.core.store import events_of, wait_through
+from windlass.core.redact import REDACTED
+from windlass.core.run import Run, Upkeep
+from windlass.core.stop import Limits
+from windlass.core.store import Post, Store, events_of, wait_through
 from windlass.driver import leave_the_run, tell, within_a_run
 from windlass.outcome import retold
 from windlass.session import Session
+from windlass.speaking import speaking
 
-from .attached import DEPTH, depth_of
+from .attached import DEPTH, SHOWN_CHARACTERS, depth_of
 from .job import Job, is_pending, jobs_of
 from .report import report
 
@@ -38,6 +43,7 @@ logger = logging.getLogger("windlass")
 
 GO_ON = "Your work was interrupted. Go on where you were, and answer the task that you were given."
 """What an agent is told whose process ended in good order before its task was done."""
+_NEXT_TO_NOTHING_USD = 1e-9
 BUSY_SECONDS = 1.0
 """How often somebody looks for whom another process works."""
 
@@ -63,7 +69,7 @@ class Crew:
 
     def begin(self, run: Run, job: Job) -> "asyncio.Task[None]":
         """Begin with a task, or go on with it; nothing, when that is being done."""
-        key = _key(run, job)
+        key = _key(run.log.store, job)
         self._above[key] = run
         task = self._tasks.get(key)
         if task is None:
@@ -88,7 +94,7 @@ class Crew:
 
     async def cancel(self, run: Run, job: Job) -> None:
         """Stop a task, wherever it goes on."""
-        task = self._tasks.get(_key(run, job))
+        task = self._tasks.get(_key(run.log.store, job))
         if task is not None:
             task.cancel()
             await wait_through((task,))
@@ -96,8 +102,10 @@ class Crew:
 
     async def status(self, run: Run, job: Job) -> tuple[str, str]:
         """How a task stands, in a word, and what its agent has said."""
-        state = await _state(run, job)
-        going = _key(run, job) in self._tasks
+        return self._standing(run, job, await _state(run, job))
+
+    def _standing(self, run: Run, job: Job, state: State) -> tuple[str, str]:
+        going = _key(run.log.store, job) in self._tasks
         past = [each for each in state.inputs.values() if each.ended is not None]
         if state.interrupted or not past:
             if not is_pending(run, job):
@@ -123,13 +131,32 @@ class Crew:
         """Before each request: take up what a crash has cut off, and say which tasks are over."""
         if run.path or run.state.reply is not None:
             return
+        self.take_up(run)
         for job in jobs_of(run.state):
-            if is_pending(run, job):
-                if job.agent in self.agents:
-                    self.begin(run, job)
-            elif job.call_id in run.state.subagents:
-                status, words = await self.status(run, job)
-                await run.emit(run.stamped(SubagentFinished(job.call_id, job.agent, status, words[:500])))
+            if not is_pending(run, job) and job.call_id in run.state.subagents:
+                await run.emit(run.stamped(self._finished(run, job, await _state(run, job))))
+
+    def take_up(self, run: Run) -> None:
+        """Begin with every task that is pending, or go on with it; from here on this run hears of them."""
+        for job in self._pending(run.state):
+            self.begin(run, job)
+
+    def has_work(self, state: State, posts: Sequence[Post], store: Store) -> bool:
+        """Whether a session has tasks whose end is not posted, and that nobody here works on."""
+        posted = {post.id for post in posts}
+        left = [job for job in self._pending(state) if job.post_id not in posted]
+        return any(_key(store, job) not in self._tasks for job in left)
+
+    def _pending(self, state: State) -> list[Job]:
+        return [job for job in jobs_of(state) if job.item_id in state.inbox and job.agent in self.agents]
+
+    def _finished(self, run: Run, job: Job, state: State) -> SubagentFinished:
+        """The end of a task, in short, and what it took."""
+        status, words = self._standing(run, job, state)
+        ends = [past.ended for past in state.inputs.values() if past.ended is not None]
+        usage, costs = sum([each.usage for each in ends], NO_USAGE), [each.cost_usd for each in ends]
+        cost_usd = None if None in costs else sum([each or 0.0 for each in costs])
+        return SubagentFinished(job.call_id, job.agent, status, words[:SHOWN_CHARACTERS], usage, cost_usd)
 
     @asynccontextmanager
     async def lifespan(self, _agent: "Agent[Any]") -> AsyncGenerator[None]:
@@ -153,7 +180,8 @@ class Crew:
         try:
             outcome = await self._outcome(run, job)
             words = str(report(job.agent, outcome).content)
-        except Exception as error:  # whoever gave the task has to be told
+        except Exception as failure:  # whoever gave the task has to be told
+            error = run.secrecy.error(failure)
             logger.warning("agent %s of session %s failed", job.handle, run.session_id, exc_info=error)
             words = f"{job.agent} failed ({words_of(error)})."
         post = resolution(job.item_id, words, run.clock.now())
@@ -185,6 +213,8 @@ class Crew:
             note = SessionConfigured({DEPTH: depth_of(run) + 1, "given_by": run.session_id})
             await session._note(note, begin=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - about itself
         name, *later = [*state.inputs] or [job.handle]
+        if job.task == REDACTED and not state.inputs:
+            raise ConfigError("the task was taken out of the log on request before it was begun")
         last = later[-1] if later else name
         past = state.inputs.get(last)
         if past is not None and past.ended is not None and past.ended.status == "cancelled":
@@ -199,16 +229,17 @@ class Crew:
             model = model if ledger is agent.ledger else budgeted(model, ledger)
         inherited = agent.replace(
             model=model,
-            permission=agent.permission or run.gate,
+            permission=held_below(agent.permission, run.gate, run.session_id),
             deps=run.deps if agent.deps is None else agent.deps,
             interactive=agent.interactive and run.interactive,
+            limits=_within(run, agent.limits),
             watchers=[*agent.watchers, self._telling(run, job)],
         )
-        return Session(inherited, job.session_id, run.log.store)
+        return Session(inherited, job.session_id, run.log.store, secrecy=run.secrecy)
 
     def _telling(self, run: Run, job: Job) -> Any:
         """Shows what happens in the session of a task to whoever watches the session that gave it."""
-        key = _key(run, job)
+        key = _key(run.log.store, job)
 
         async def show_above(entry: Entry) -> None:
             above, event = self._above.get(key, run), entry.event
@@ -221,8 +252,38 @@ class Crew:
         return self._floors.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._most_at_once))
 
 
-def _key(run: Run, job: Job) -> Key:
-    return id(asyncio.get_running_loop()), id(run.log.store), job.session_id
+def _within(run: Run, limits: Limits) -> Limits:
+    """The limits of an agent, and no more tokens and money than are left to the run that gives it a task."""
+    tokens, cost_usd = limits.token_budget, limits.max_cost_usd
+    if run.limits.token_budget is not None:
+        left = max(1, run.limits.token_budget - run.state.usage.total_tokens)
+        tokens = left if tokens is None else min(tokens, left)
+    if run.limits.max_cost_usd is not None:
+        left_usd = max(_NEXT_TO_NOTHING_USD, run.limits.max_cost_usd - (run.cost_usd or 0.0))
+        cost_usd = left_usd if cost_usd is None else min(cost_usd, left_usd)
+    return msgspec.structs.replace(limits, token_budget=tokens, max_cost_usd=cost_usd)
+
+
+def has_work(agent: "Agent[Any]", state: State, posts: Sequence[Post], store: Store) -> bool:
+    """Whether a session has tasks that are not done, and that nobody here works on: a crash may have cut them off."""
+    upkeep = [each for extension in speaking(agent, state).extensions for each in extension.upkeep]
+    return any(crew.has_work(state, posts, store) for crew in _crews_among(upkeep))
+
+
+def take_up(run: Run) -> None:
+    """Go on with them. A task that another process works on is left to it, as long as it does."""
+    for crew in _crews_among(run.upkeep):
+        crew.take_up(run)
+
+
+def _crews_among(upkeep: Sequence[Upkeep]) -> list[Crew]:
+    """The crews that tend a run: their upkeep is their own method."""
+    owners = [getattr(each, "__self__", None) for each in upkeep]
+    return [each for each in owners if isinstance(each, Crew)]
+
+
+def _key(store: Store, job: Job) -> Key:
+    return id(asyncio.get_running_loop()), id(store), job.session_id
 
 
 async def _state(run: Run, job: Job) -> State:

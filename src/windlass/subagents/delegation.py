@@ -120,7 +120,7 @@ def _delegate(crew: Crew, max_depth: int) -> Tool[..., Any]:
         path = place_of(run, context.call_id, segment)
         return await carry_out(Errand(name, crew.agents[name], context.call_id, task, path), run)
 
-    return tool(delegate, description=description, effect="idempotent", asks_first=True)
+    return tool(delegate, description=description, effect="idempotent", asks_first=True, credentials=False)
 
 
 async def _in_background(crew: Crew, context: ToolContext[Any], name: str, task: str) -> ToolOutput:
@@ -156,7 +156,7 @@ def _wait_for_agents(crew: Crew) -> Tool[..., Any]:
         await crew.wait(run, jobs, timeout_seconds)
         return await _told(crew, context, jobs)
 
-    return tool(wait_for_agents, effect="read")
+    return tool(wait_for_agents, effect="read", credentials=False)
 
 
 async def _told(crew: Crew, context: ToolContext[Any], jobs: Sequence[Job]) -> str:
@@ -197,7 +197,7 @@ def _list_agents(crew: Crew) -> Tool[..., Any]:
                 lines.append(_line(f"  {job.handle}", status, words))
         return "\n".join(lines)
 
-    return tool(list_agents, effect="read")
+    return tool(list_agents, effect="read", credentials=False)
 
 
 def _in_foreground(run: Run, name: str) -> tuple[str, str]:
@@ -228,7 +228,7 @@ def _cancel_agent(crew: Crew) -> Tool[..., Any]:
         await crew.take(run, {job: "cancelled"})
         return f"{handle} is cancelled."
 
-    return tool(cancel_agent, effect="idempotent")
+    return tool(cancel_agent, effect="idempotent", credentials=False)
 
 
 def _clear_agent_history(crew: Crew) -> Tool[..., Any]:
@@ -238,7 +238,7 @@ def _clear_agent_history(crew: Crew) -> Tool[..., Any]:
         await context.keep(f"{_HISTORY}{name}", context.kept(f"{_HISTORY}{name}", 0) + 1)
         return f"{name} begins afresh with its next task."
 
-    return tool(clear_agent_history, effect="idempotent", parallel=False)
+    return tool(clear_agent_history, effect="idempotent", parallel=False, credentials=False)
 
 
 def _known(crew: Crew, name: str) -> str:

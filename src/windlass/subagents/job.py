@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.core.clock import new_id
-from windlass.core.event import Event, InboxAdded, SubagentStarted, ValueKept
+from windlass.core.event import RESERVED, Event, InboxAdded, SubagentStarted, ValueKept
 from windlass.core.fold import State
 from windlass.core.inbox import resolution
 from windlass.core.run import Run
@@ -18,7 +18,9 @@ from windlass.core.run import Run
 from .as_tool import segment_of
 
 TAG = "agent:"
-"""In front of an agent's name: what marks items of the inbox, and the names under which tasks are kept."""
+"""In front of an agent's name: what marks items of the inbox."""
+KEPT = f"{RESERVED}{TAG}"
+"""In front of a handle: the name under which a task is kept."""
 _SHORT = 8
 
 
@@ -55,13 +57,22 @@ def opening(job: Job) -> list[Event]:
     return [
         SubagentStarted(job.call_id, job.agent, job.task, job.session_id),
         InboxAdded(job.item_id, f"{TAG}{job.agent}", job.task, wake=True),
-        ValueKept(f"{TAG}{job.handle}", kept),
+        ValueKept(f"{KEPT}{job.handle}", kept),
     ]
 
 
 def jobs_of(state: State) -> list[Job]:
     """Every task that was ever given in this session, in the order of giving."""
-    return [msgspec.convert(value, Job) for name, value in state.kept.items() if name.startswith(TAG)]
+    found = [_read(value) for name, value in state.kept.items() if name.startswith((KEPT, TAG))]
+    return [job for job in found if job is not None]
+
+
+def _read(value: Any) -> Job | None:
+    """A task as it was kept. `None` for what is none: older logs keep tasks beside what tools have left."""
+    try:
+        return msgspec.convert(value, Job)
+    except msgspec.ValidationError:
+        return None
 
 
 def is_pending(run: Run, job: Job) -> bool:

@@ -39,7 +39,7 @@ def basics(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_CLOCK)
         """Read a text file."""
         return files.read_text(path)
 
-    @tool(permission=True, action="write", target=target)
+    @tool(permission=True, action="write", target=target, credentials=False)
     def write_text(path: Annotated[str, "Where to put it below the working folder"], text: str) -> str:
         """Write a new text file. One that exists is not replaced."""
         return files.write_text(path, text)

@@ -5,7 +5,7 @@ from typing import Annotated
 from windlass.core.tool import ToolContext, tool
 
 
-@tool
+@tool(credentials=False)
 async def post_to_inbox(
     tag: Annotated[str, "What kind of thing it is: a short word that whoever answers knows."],
     request: Annotated[str, "What is asked for, so that it can be understood without this conversation."],

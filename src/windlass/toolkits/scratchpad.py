@@ -19,13 +19,13 @@ def scratchpad_tools() -> list[Tool[..., Any]]:
     return [read_scratchpad, write_scratchpad]
 
 
-@tool(effect="read", parallel=False)
+@tool(effect="read", parallel=False, credentials=False)
 async def read_scratchpad(context: ToolContext[Any]) -> str:
     """Read your page of notes."""
     return str(context.kept(SCRATCHPAD, "")) or "(empty)"
 
 
-@tool(effect="idempotent", parallel=False)
+@tool(effect="idempotent", parallel=False, credentials=False)
 async def write_scratchpad(
     content: Annotated[str, "All that the page is to say. It replaces what is there."], context: ToolContext[Any]
 ) -> str:

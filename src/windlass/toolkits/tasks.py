@@ -63,7 +63,7 @@ def task_tools() -> list[Tool[..., Any]]:
     return [update_tasks]
 
 
-@tool(effect="idempotent", parallel=False)
+@tool(effect="idempotent", parallel=False, credentials=False)
 async def update_tasks(
     tasks: Annotated[list[StatedTask], "All tasks, done ones included, in order. It replaces the list that there is."],
     context: ToolContext[Any],

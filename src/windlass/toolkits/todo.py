@@ -56,7 +56,7 @@ def todo_tools() -> list[Tool[..., Any]]:
     return [todo_append, todo_list, todo_update]
 
 
-@tool(effect="idempotent", parallel=False)
+@tool(effect="idempotent", parallel=False, credentials=False)
 async def todo_append(
     id: Annotated[str, "A short name of your own for it, such as 'rope-1'."],  # noqa: A002 - what models know it as
     content: Annotated[str, "What is to be done."],
@@ -76,7 +76,7 @@ async def todo_append(
     return f"Added {added.id!r}. {_counted([*todos, added])}"
 
 
-@tool(effect="read", parallel=False)
+@tool(effect="read", parallel=False, credentials=False)
 async def todo_list(
     context: ToolContext[Any],
     include_completed: Annotated[bool, "Whether to show those that are done or cancelled, too."] = False,  # noqa: FBT002 - a model gives it by name
@@ -87,7 +87,7 @@ async def todo_list(
     return "\n".join([_counted(todos), *[_line(each) for each in shown]])
 
 
-@tool(effect="idempotent", parallel=False)
+@tool(effect="idempotent", parallel=False, credentials=False)
 async def todo_update(
     id: Annotated[str, "The name under which it was added."],  # noqa: A002 - what models know it as
     context: ToolContext[Any],

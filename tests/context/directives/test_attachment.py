@@ -83,6 +83,7 @@ async def test_only_so_many_mentions_are_looked_at(place):
 
 async def test_the_name_of_an_agent_is_no_file(place):
     assert await Mentions(str(place)).read(["a.txt"], agents={"a.txt"}) == ("", ())
+    assert await Mentions(str(place)).read(["harbour master"], agents={"harbour_master"}) == ("", ())
     assert await Mentions(str(place)).read([]) == ("", ())
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from windlass import Agent, ToolContext, tool
+from windlass import Agent, Extension, ToolContext, tool, truncated
 from windlass.context.skills import Resource, Skill, Skills, Trust, prompt_of, skill_tools
 from windlass.core.event import Compacted, SkillLoaded
 from windlass.core.message import Message, Text
@@ -191,3 +191,25 @@ async def test_a_skill_that_was_summed_up_is_told_again():
     outcome = await agent.session().run("Go.")
     texts = [result.text for message in outcome.new_messages for result in message.tool_results]
     assert ["Tie a bowline." in each for each in texts] == [True, False, True]
+
+
+async def test_a_tool_of_a_skill_that_is_not_offered_because_of_its_name_is_told():
+    @tool(name="splice")
+    def other() -> str:
+        """Splice film."""
+        return "cut"
+
+    loads = [call("skill", name="rope", arguments=each) for each in ("one", "two")]
+    model = ScriptedModel(*loads, "Done.")
+    outcome = await Agent(model, tools=[other], skills=Skills([ROPE])).run("Go.")
+    texts = [result.text for message in outcome.messages for result in message.tool_results]
+    assert ["are not offered, since others have their names already: `splice`\n</skill>" in each for each in texts] == [
+        True, True,
+    ]  # fmt: skip
+
+
+async def test_a_skill_that_is_loaded_again_says_nothing_of_its_own_tools():
+    loads = [call("skill", name="rope", arguments=each) for each in ("one", "two")]
+    wrapped = Extension(name="short", wrap_tool=lambda each: truncated(each, 1_000))
+    outcome = await Agent(ScriptedModel(*loads, "Done."), skills=Skills([ROPE]), extensions=[wrapped]).run("Go.")
+    assert not [message for message in outcome.messages for each in message.tool_results if "not offered" in each.text]

@@ -68,8 +68,8 @@ class Mentions(Struct, frozen=True):
         return os.path.realpath(self.workdir)
 
     async def read(self, paths: Sequence[str], agents: Collection[str] = ()) -> Attached:
-        """The files, framed. The name of an agent is no file."""
-        wanted = [path for path in paths if path not in agents]
+        """The files, framed. The name of an agent is no file, nor is it when its tool has `_` for each space in it."""
+        wanted = [path for path in paths if path not in agents and path.replace(" ", "_") not in agents]
         return await THREADS.run(_read_all, (self, wanted), {}) if wanted else Attached("", ())
 
 

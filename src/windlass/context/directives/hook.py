@@ -50,7 +50,12 @@ class Controls(Protocol):
         ...
 
     async def configure(
-        self, *, model: str | None = None, instructions: str | None = None, role: str | None = None
+        self,
+        *,
+        model: str | None = None,
+        instructions: str | None = None,
+        role: str | None = None,
+        agent: str | None = None,
     ) -> None:
         """Change the session from here on; `""` takes it back."""
         ...

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from windlass.context.front_matter import read_front_matter
+from windlass.context.text_file import seen
 from windlass.core.error import ConfigError
 from windlass.core.plain import excerpt
 
 from .files import digest_of, digests_of, files_below, hash_of, is_inside, read_inside
 from .skill import Load, Resource, Skill, Source
-from .wording import is_name, name_from, one_line, seen
+from .wording import is_name, name_from, one_line
 
 FILE: Final = "SKILL.md"
 FOLDERS: Final = ("scripts/", "references/", "assets/")

@@ -20,7 +20,7 @@ _THIS_TURN: Final = "windlass.skills.this_turn"
 def skill_tools(skills: Skills) -> list[Tool[..., Any]]:
     """`skill`, which loads one, and `skill_resource`, which reads what belongs to one."""
 
-    @tool(effect="read")
+    @tool(effect="read", credentials=False)
     async def skill(
         name: Annotated[str, "The name of the skill, as in the list of available skills."],
         context: ToolContext[Any],
@@ -31,10 +31,10 @@ def skill_tools(skills: Skills) -> list[Tool[..., Any]]:
         if _is_in_sight(context, found, arguments):
             return f"Skill {found.name!r} is loaded already: its text is further up in this conversation."
         await context.record(SkillLoaded(found.name, "model", arguments))
-        _offer(context, found)
-        return framed(found, prompt_of(found, arguments), manifest_of(found))
+        taken = _offer(context, found)
+        return framed(found, prompt_of(found, arguments), manifest_of(found), _not_offered(taken))
 
-    @tool(effect="read")
+    @tool(effect="read", credentials=False)
     async def skill_resource(
         skill: Annotated[str, "The name of the skill."],
         name: Annotated[str, "The name of a section or resource, as listed when the skill was loaded."],
@@ -106,6 +106,21 @@ def _holds(message: Message, said: str) -> bool:
     return said in message.text or any(_closed(said) in each.text for each in message.tool_results)
 
 
-def _offer(context: ToolContext[Any], skill: Skill) -> None:
-    """Offer what a skill brings along. A tool that is offered already keeps its name: a skill never takes its place."""
-    context.add_tools(*[each for each in skill.tools if each.name not in context.run.toolbox])
+def _offer(context: ToolContext[Any], skill: Skill) -> list[str]:
+    """Offer what a skill brings along. A tool that is offered already keeps its name: a skill never takes its place.
+
+    Returns the names that others have.
+    """
+    run = context.run
+    there = {each.name: run.toolbox.get(each.name) for each in skill.tools}
+    context.add_tools(*[each for each in skill.tools if there[each.name] is None])
+    wrapped = [each if run.wrap_tool is None else run.wrap_tool(each) for each in skill.tools]
+    return [each.name for each in wrapped if (other := there.get(each.name)) is not None and other.spec != each.spec]
+
+
+def _not_offered(names: list[str]) -> str:
+    """What the model is told of tools that it does not get."""
+    if not names:
+        return ""
+    which = ", ".join([f"`{name}`" for name in names])
+    return f"This skill has tools of its own that are not offered, since others have their names already: {which}"

@@ -1,26 +1,16 @@
-"""Texts from files that anybody may have written: what nobody sees is taken out. Above: `loading.py`. Below: nothing.
-
-Escape sequences act on terminals, overrides turn the reading direction, and tag characters say things to a model that
-no person who reviews the file can see.
+"""Texts from the files of skills, in the form that names and catalogues need. Above: `loading.py`.
+Below: `text_file.py`.
 """
 
 import re
 from typing import Final
 
+from windlass.context.text_file import seen
+
 LONGEST_NAME: Final = 64
 
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
-_UNSEEN: Final = re.compile(  # but not NUL, which makes a file none of text, nor the joiners that some scripts need
-    "[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
 _NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9]+")
-
-
-def seen(text: str) -> str:
-    """The text without escape sequences and without characters that nobody sees. Lines stay as they are."""
-    return _UNSEEN.sub("", _ESCAPES.sub("", text))
 
 
 def one_line(text: str, most: int) -> str:
