@@ -93,6 +93,7 @@ class Runner:
         self.info = ModelInfo("runner", "marathon", context_tokens=WINDOW, max_output_tokens=500)
         self._order, self._kind = order, kind
         self.run: Run | None = None
+        self.session: Session | None = None
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         tokens = size_of(request)
@@ -194,6 +195,8 @@ def agent_of(order: Order) -> tuple[Agent[Any], Runner]:
     async def work(place: str, context: ToolContext[Any]) -> str:
         """Does something that must not be done twice."""
         note(order.ledger, f"{context.session_id} {context.run_id} {context.call_id}".encode())
+        if root.session is not None and int(place.partition(".")[0]) % 4 == 1:  # somebody speaks up in the middle
+            await root.session.steer(f"A remark at {place}.", post_id=f"remark-{place}")
         return f"worked at {place}"
 
     @tool(effect="read")
@@ -228,7 +231,14 @@ def agent_of(order: Order) -> tuple[Agent[Any], Runner]:
     skills = Skills([reporting, signing])
     root, child = Runner(order, "root"), Runner(order, "child")
     limits = Limits(max_turns=None)
-    researcher = Agent(child, name="researcher", instructions="You look things up.", tools=[work], limits=limits)
+    researcher = Agent(
+        child,
+        name="researcher",
+        instructions="You look things up.",
+        tools=[work],
+        limits=limits,
+        extensions=[Extension(name="where", upkeep=[lambda run: _attached(child, run)])],
+    )
     research = researcher.as_tool(name="research", input=Research)
     agent = Agent(
         root,
@@ -272,9 +282,9 @@ async def _attached(model: Runner, run: Run) -> None:
 
 async def drive(order: Order) -> None:
     """Take the conversation from wherever it is to its end."""
-    agent, _ = agent_of(order)
+    agent, model = agent_of(order)
     async with agent:
-        session = agent.session(SESSION)
+        session = model.session = agent.session(SESSION)
         while (number := await _next(session)) < order.tasks:
             if number % 5 == 3:
                 await session.steer(f"A hint for {number}.", post_id=f"hint-{number}")

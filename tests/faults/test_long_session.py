@@ -96,6 +96,8 @@ def assert_everything_was_in_it(entries: list[Entry]) -> None:
     assert any(isinstance(each, ToolFinished) and each.result.preview for each in events)
     messages = fold(entries).messages
     assert {"steering", "skill"} <= {each.origin for each in messages}
+    told = [each.role for each, after in pairwise(messages) if after.origin == "steering"]
+    assert told.count("tool") > 10, "steering in the middle of a run"
     assert "I am lost." not in {each.text for each in messages}
 
 
@@ -107,18 +109,20 @@ def assert_each_request_is_sound(requests: list[Note]) -> None:
 
 
 def assert_prefixes_are_shared(entries: list[Entry], requests: list[Note]) -> None:
-    """Each request begins with the one before it, unless the log tells between the two that the view has changed."""
-    changed = [each.seq for each in entries if isinstance(each.event, ViewChanged) and not each.event.path]
-    asked = [each for each in requests if each.kind == "root"]
-    unexplained = [
-        (before.seq, after.seq)
-        for before, after in pairwise(asked)
-        if after.segments[: len(before.segments)] != before.segments
-        and not [seq for seq in changed if before.seq <= seq <= after.seq]
-    ]
-    assert unexplained == []
-    shared = sum(after.segments[: len(before.segments)] == before.segments for before, after in pairwise(asked))
-    assert shared > len(asked) // 2
+    """Each request begins with the one before it, unless the log tells between the two that the view has changed.
+
+    For the session's own agent, and for each of those that work for it.
+    """
+    shared = 0
+    for path in {each.path for each in requests}:
+        changed = [each.seq for each in entries if isinstance(each.event, ViewChanged) and each.event.path == path]
+        asked = [each for each in requests if each.kind != "summary" and each.path == path]
+        for before, after in pairwise(asked):
+            if after.segments[: len(before.segments)] == before.segments:
+                shared += 1
+            else:
+                assert [seq for seq in changed if before.seq <= seq <= after.seq], (path, before.seq, after.seq)
+    assert shared > len(requests) // 2
 
 
 def assert_tools_of_skills_are_offered(entries: list[Entry], requests: list[Note]) -> None:
