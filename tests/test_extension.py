@@ -7,7 +7,19 @@ from typing import Any
 import pytest
 
 from tests.doubles import log_of, of
-from windlass import Agent, Limits, ToolContext, max_turns, observed, tool
+from windlass import (
+    Agent,
+    Limits,
+    Permissions,
+    ToolContext,
+    allow,
+    allow_all,
+    deny,
+    deny_all,
+    max_turns,
+    observed,
+    tool,
+)
 from windlass.context.role import Role
 from windlass.core.error import ConfigError
 from windlass.core.event import ModelRequested, RunEnded, ToolsChanged, ViewChanged
@@ -343,3 +355,34 @@ def test_a_reminder_that_would_have_to_be_waited_for_is_refused():
 
     with pytest.raises(ConfigError, match=r"Extension\(reminders=.*in 'time': a reminder is a plain function"):
         Extension(name="time", reminders=[slow])  # type: ignore[list-item]
+
+
+# -- what may be done --------------------------------------------------------------------------------------------------
+
+
+@tool(permission=True)
+async def fire() -> str:
+    """Fires the cannon."""
+    return "boom"
+
+
+@pytest.mark.parametrize(
+    ("gate", "rules", "fired"),
+    [
+        (None, [allow("fire")], True),
+        (Permissions(), [allow("fire")], True),
+        (Permissions(allow("*")), [deny("fire")], False),
+        (Permissions(deny("fire")), [allow("fire")], False),
+        (allow_all, [deny("fire")], False),
+        (allow_all, [allow("fire")], True),
+        (deny_all, [allow("fire")], False),
+    ],
+)
+async def test_rules_are_added_to_those_of_the_agent_and_explained_alike(gate, rules, fired):
+    model = ScriptedModel(call("fire"), "Done.")
+    agent = Agent(model, tools=[fire], permission=gate, extensions=[Extension(name="rules", rules=rules)])
+    session = agent.session("s")
+    explained = await session.explain("fire", {})
+    outcome = await session.run("Go")
+    (result,) = outcome.new_messages[2].tool_results
+    assert ((result.text == "boom"), explained.verdict == "allow") == (fired, fired)

@@ -25,6 +25,7 @@ from .core.run import Run
 from .core.schema import Invalid
 from .core.store import Post
 from .core.tool import Skip
+from .extension import ruled
 from .speaking import speaking
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ async def explained(agent: "Agent[Any]", session_id: str, state: State, run: Run
     if isinstance(final, Skip):
         return Explanation("deny", final.reason)
     request = Job(call, tool, *final).permission_request(session_id, "" if run is None else run.run_id)
-    return await _judged(agent.permission if run is None else run.gate, request, state)
+    return await _judged(ruled(agent.permission, agent.extensions) if run is None else run.gate, request, state)
 
 
 async def _judged(gate: Gate | None, request: PermissionRequest, state: State) -> Explanation:

@@ -28,6 +28,7 @@ from .core.stop import Guardrail, Limits, StopCondition, any_of, steps_of
 from .core.store import Log
 from .core.tool import Tool
 from .core.toolbox import Toolbox
+from .extension import ruled
 from .output import Held, applied
 from .override import Options
 from .speaking import HANDED_BY, model_of, role_of, speaking, told_to
@@ -101,7 +102,7 @@ def build(
         instructions=_instructions(agent, asked, skills, role[0]),
         settings=overrides.get("settings", agent.settings),
         limits=limits,
-        gate=_gate(overrides.get("permission", agent.permission), place),
+        gate=_gate(ruled(overrides.get("permission", agent.permission), agent.extensions), place),
         stop=_stop(agent),
         guardrails=_guardrails(agent, place),
         accept=asked.accept,

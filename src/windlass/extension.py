@@ -15,7 +15,9 @@ from .core import check
 from .core.error import ConfigError
 from .core.event import Entry
 from .core.feed import Watcher
+from .core.gate import held_below
 from .core.model import Model
+from .core.permission import Gate, Permissions, Rule, allow, allow_all
 from .core.run import Accept, Reminder, Upkeep
 from .core.stop import Guardrail, StopCondition
 from .core.tool import Tool
@@ -52,6 +54,9 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False):
     """Makes another model of the agent's, such as `lambda model: observed(model, watch)`."""
     wrap_tool: "Callable[[Tool[..., Any]], Tool[..., Any]] | None" = None
     """Makes another tool of each, such as `lambda tool: timed(tool, 30)`; also of those that come later."""
+    rules: Sequence[Rule] = ()
+    """Which calls are made, which never, which are asked about: `allow(…)`, `deny(…)`, `ask(…)`. They are added to the
+    rules of the agent's `Permissions`; of a gate of another kind only a denial can be added to."""
     accept: Sequence[Accept] = ()
     """Asked whether a reply without calls may stand."""
     guardrails: Sequence[Callable[[], Guardrail]] = ()
@@ -76,7 +81,7 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False):
             check_bundle("Extension", field, getattr(self, field), kind)
 
 
-_BUNDLES = {"tools": "Tool", "hooks": "Hook", "skills": "Skill", "roles": "Role", "agents": "str"}
+_BUNDLES = {"tools": "Tool", "hooks": "Hook", "skills": "Skill", "roles": "Role", "agents": "str", "rules": "Rule"}
 
 
 def check_bundle(call: str, name: str, value: object, kind: str = "") -> None:
@@ -110,6 +115,20 @@ def watchers_of(agent: "Agent[Any]") -> list[Watcher[Entry]]:
         listed = [*each.watchers, *[watcher for extension in each.extensions for watcher in extension.watchers]]
         found += [watcher for watcher in listed if each is agent or watcher not in found]
     return found
+
+
+def ruled(gate: Gate | None, extensions: "Sequence[Extension]") -> Gate | None:
+    """A gate, with the rules of extensions."""
+    rules = [rule for each in extensions for rule in each.rules]
+    if not rules:
+        return gate
+    if gate is not None and type(gate) is not Permissions:
+        denials = [rule for rule in rules if rule.policy == "deny"]
+        if gate is allow_all:
+            return Permissions(*denials, allow()) if denials else gate
+        return held_below(gate, Permissions(*denials)) if denials else gate
+    own = gate if isinstance(gate, Permissions) else Permissions()
+    return Permissions(*own.rules, *rules, handler=own.handler, grants=own.grants, expires_seconds=own.expires_seconds)
 
 
 @asynccontextmanager

@@ -32,6 +32,7 @@ from .core.store import (
 )
 from .core.tool import D
 from .driver import NOTHING_NEW, Order, look_at, tell
+from .extension import ruled
 from .keeping import KeptSession, path_below
 from .models import open_model
 from .once import alone
@@ -414,7 +415,7 @@ class Session(KeptSession[D]):
     def _gate(self) -> "Gate | None":
         """Who decides about calls now."""
         run = self._driver.run
-        return run.gate if run is not None else self.agent.permission
+        return run.gate if run is not None else ruled(self.agent.permission, self.agent.extensions)
 
     async def _say(self, kind: str, message: Message, post_id: str) -> bool:
         check.text(f"session.{kind}", "post_id", post_id)
