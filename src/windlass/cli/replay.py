@@ -100,7 +100,6 @@ def _agent(screen: Screen, wish: "Wish", *, as_json: bool) -> "Agent[Any]":
         screen.note(one_line(each))
     return equipment.agent(
         permission=equipment.gate(question),
-        interactive=False,  # what tools ask is no part of a comparison
         watchers=() if as_json else (show,),
     )
 
