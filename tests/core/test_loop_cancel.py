@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds
 from tests.transcript import assert_valid
-from windlass import Agent, Limits, Permissions, Session, ToolCall, Verdict, before, later, tool
+from windlass import Agent, Limits, Session, ToolCall, Verdict, before, tool
 from windlass.core import faults
 from windlass.core.error import StoreError
 from windlass.core.event import (
@@ -448,14 +448,12 @@ async def test_a_model_that_ignores_the_cancel_is_left_behind_too():
 
 
 async def test_a_run_that_fails_among_its_calls_gives_each_of_them_a_result():
-    class Broken(Permissions):
-        def settled(self, request: Any) -> Any:
-            raise ZeroDivisionError("oops")
-
-    broken = Broken(handler=later)
-    agent = Agent(ScriptedModel(calls(call("nope"), call("look"))), tools=[look], permission=broken)
-    outcome = await agent.run("Go")
-    assert (outcome.status, outcome.reason) == ("failed", "ZeroDivisionError")
+    faults.arm({"loop.before_intent": "raise"})
+    try:
+        outcome = await Agent(ScriptedModel(calls(call("nope"), call("look"))), tools=[look]).run("Go")
+    finally:
+        faults.disarm()
+    assert (outcome.status, outcome.reason) == ("failed", "FaultInjected")
     assert statuses(outcome) == [Status.ERROR, Status.CANCELLED_BEFORE_START]
     assert_valid(outcome.messages)
 

@@ -17,6 +17,7 @@ from windlass.core.event import (
     ReplyDiscarded,
     RunStarted,
     ToolFinished,
+    ToolsChanged,
     ValueKept,
 )
 from windlass.core.message import Image, Message, Status
@@ -116,3 +117,7 @@ def test_whatever_is_left_can_be_read_back(event):
     left = redacted(event)
     assert type(left) is type(event)
     assert decode_event(encode_event(left)) == left
+
+
+def test_lists_lose_what_is_in_them():
+    assert redacted(ToolsChanged(("look",), ("listen",), run_id="r")) == ToolsChanged(run_id="r")

@@ -594,6 +594,7 @@ def circling(**options: Any) -> Agent[Any]:
     return Agent(model, name="scout", tools=[act_tool([])], **options)
 
 
+@pytest.mark.in_memory("how far the run above has got when a background agent begins")
 @pytest.mark.parametrize(
     ("above", "own", "reason", "spent"),
     [
