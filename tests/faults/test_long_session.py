@@ -16,13 +16,13 @@ from tests.faults.marathon import SESSION, WINDOW, Note, Order
 from tests.transcript import assert_valid
 from windlass import open_store
 from windlass.core import faults
-from windlass.core.event import Compacted, Entry, ModelRequested, SkillLoaded, ToolFinished, ViewChanged
+from windlass.core.event import Compacted, Entry, ModelRequested, RunEnded, SkillLoaded, ToolFinished, ViewChanged
 from windlass.core.fold import State, fold
 from windlass.core.message import Status
 
 TURNS = 500
 TASKS = 120
-KILLS, LONG_KILLS = 24, 400
+KILLS, LONG_KILLS = 24, 200
 APPENDS = 2_400
 """About how many the conversation needs, counted low, so that there is still something to be killed at the end."""
 
@@ -71,7 +71,10 @@ async def test_a_session_of_500_turns_survives_every_kill_and_each_request_begin
     assert not go_on(order, "")
     entries, requests = await kept(order), noted(order)
     state = fold(entries)
-    report.append(f"a long session: {_turns(entries)} turns, {killed} kills, {len(requests)} requests")
+    parked = sum(isinstance(each.event, RunEnded) and each.event.status == "parked" for each in entries)
+    told = f"{_turns(entries)} turns, {killed} kills, {parked} parked, {len(requests)} requests"
+    report.append(f"a long session: {told}")
+    assert parked <= killed // 10
     assert killed == wanted
     assert (_turns(entries) >= TURNS, state.interrupted, len(state.inputs)) == (True, False, TASKS)
     assert_everything_was_in_it(entries)
