@@ -454,9 +454,11 @@ class Agent(Generic[D]):
         check.text("Agent", "instructions", self.instructions)
         check.flag("Agent", "interactive", self.interactive)
         for name in ("permission", "stop", "shape"):
-            check.function_or_none("Agent", name, getattr(self, name))
+            if (value := getattr(self, name)) is not None:
+                check.function("Agent", name, value)
         for name in ("guardrails", "accept", "watchers"):
-            check.functions("Agent", name, getattr(self, name))
+            if (value := getattr(self, name)) != ():
+                check.functions("Agent", name, value)
         for name in ("steering_mode", "follow_up_mode"):
             if getattr(self, name) not in {"one", "all"}:
                 check.refuse("Agent", name, getattr(self, name), "say 'one' or 'all'")
@@ -467,18 +469,20 @@ class Agent(Generic[D]):
     def _check_parts(self) -> None:
         """The same, of what is made elsewhere."""
         for name, kind in _BUNDLES.items():
-            check_bundle("Agent", name, getattr(self, name), kind)
+            if (value := getattr(self, name)) != ():  # most agents have none
+                check_bundle("Agent", name, value, kind)
         for name, (method, advice) in _PARTS.items():
-            value = getattr(self, name)
-            if value is not None and not callable(getattr(value, method, None)):
+            if (value := getattr(self, name)) is not None and not callable(getattr(value, method, None)):
                 check.refuse("Agent", name, value, f"give {advice}")
         if self.hooks or self.extensions:
             from .context.directives import by_name
 
             by_name([*self.hooks, *[hook for each in self.extensions for hook in each.hooks]])
-        check_extensions(self.extensions)
-        check_handoffs(self)
-        self.role_of(self.role)
+            check_extensions(self.extensions)
+        if self.handoffs:
+            check_handoffs(self)
+        if self.role != "":
+            self.role_of(self.role)
 
 
 _BUNDLES = {"extensions": "Extension", "roles": "Role", "hooks": "Hook", "handoffs": "Agent"}
