@@ -30,7 +30,6 @@ from .event import (
     ErrorRaised,
     Event,
     FailedOver,
-    GrantRevoked,
     GuardrailTripped,
     MessageAdded,
     ModelEvent,
@@ -47,12 +46,12 @@ from .mailbox import Delivery
 from .message import Message, Status, StopReason, ToolCall, ToolResult, user
 from .model import Request, assemble, is_empty, sound
 from .outcome import Outcome
-from .permission import Permissions
 from .plain import words_of
 from .repair import LEFT_ALONE, repairs_below
 from .run import Accepted, Again, Engine, Run, Shape
 from .stop import Guardrail, Halt, Nudge, Step, holds
 from .store import wait_through
+from .tending import tend
 
 SAID = frozenset(get_args(ModelEvent))
 """What a model says, as a rule."""
@@ -133,11 +132,9 @@ async def react(run: Run) -> Outcome[Any]:
 
 async def turn(run: Run) -> Message:
     """Ask the model, show its words as they come, and keep its reply."""
-    if run.mailbox.notes:
-        await take_notes(run)
     if changed := run.take_tool_changes():
         await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
-    if run.upkeep:
+    if run.upkeep or run.mailbox.notes:
         await tend(run)
     messages = run.state.view
     request = run.request(messages if run.shape is None else await shaped(run.shape, messages))
@@ -155,12 +152,6 @@ async def turn(run: Run) -> Message:
     await run.emit(MessageAdded(reply, run_id=run.run_id, path=run.path))
     faults.point("loop.reply_stored")
     return reply
-
-
-async def tend(run: Run) -> None:
-    """What has to be done before the model is asked, and before its calls are made: sum up, shorten, reload."""
-    for upkeep in run.upkeep:
-        await upkeep(run)
 
 
 async def shaped(shape: Shape, messages: Sequence[Message]) -> Sequence[Message]:
@@ -262,8 +253,6 @@ async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
 
 async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
     """Carry out the calls of the reply, then see whether to go on. Steering outranks every reason to stop."""
-    if run.upkeep and run.state.open_calls:
-        await tend(run)
     results = await act(run, reply) if run.state.open_calls else run.state.latest_results
     if run.cancelling is not None:
         return run.outcome("cancelled", "cancelled")
@@ -310,15 +299,6 @@ async def deliver(run: Run, delivery: Delivery) -> None:
     faults.point("loop.delivered")
 
 
-async def take_notes(run: Run) -> None:
-    """Store what people have closed or taken back, and hold to it. The model is told nothing of it."""
-    delivery = run.mailbox.take_notes()
-    await deliver(run, delivery)
-    for event in delivery[0]:
-        if isinstance(event, GrantRevoked) and isinstance(run.gate, Permissions):
-            run.gate.grants.forget(event.grant_id)
-
-
 async def inject(run: Run, messages: Sequence[Message], *beside: Event) -> None:
     """Add messages to the conversation, which therefore goes on; in the same append, what there is to be said of it."""
     await run.emit(*beside, *[MessageAdded(each, run_id=run.run_id, path=run.path) for each in messages])
@@ -334,8 +314,8 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
         if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
             await answer(run, [cut_off(call, reply.stop) for call in run.state.unsettled])
         else:
-            if run.mailbox.notes:  # a permission may have been taken back while the model spoke
-                await take_notes(run)
+            if run.upkeep or run.mailbox.notes:
+                await tend(run)
             jobs = await prepare(run, run.state.unsettled)
             if run.gate is not None or [job for job in jobs if job.needs_permission()]:
                 jobs = await permit(run, jobs)

@@ -48,8 +48,8 @@ class Askable(Showable, Generic[T_co], frozen=True):
 
     @property
     def text(self) -> str:
-        """What is asked, in words."""
-        raise NotImplementedError
+        """What is asked, in words: for lists and for whoever has no renderer of this kind."""
+        return f"an answer is wanted ({self.shown_as})"
 
     @property
     def output(self) -> Mapping[str, Any] | None:
