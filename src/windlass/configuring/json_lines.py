@@ -5,11 +5,12 @@ A key that is there twice is refused: parsers take one of the two, and a reader 
 
 import json
 import re
-from typing import Final, NoReturn
+from typing import Final
 
 from windlass.core.plain import excerpt
 
-from .lines import Lines, Path, Survey, Unscannable
+from .lines import Lines, Path, Unscannable
+from .scanner import Scanner
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*+")
 _STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"')
@@ -22,94 +23,66 @@ def json_lines(text: str) -> Lines:
     return _Scanner(text).document()
 
 
-class _Scanner:
+class _Scanner(Scanner):
     """Goes through a text once."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._place = 0
-        self._survey = Survey(text)
+    between = _BLANK
 
     def document(self) -> Lines:
-        self._take(_BLANK)
+        self.take(_BLANK)
         self._value(())
-        self._take(_BLANK)
-        if self._place < len(self._text):
-            self._stop()
-        return self._survey.result()
+        self.take(_BLANK)
+        if self.place < len(self.text):
+            self.stop()
+        return self.survey.result()
 
     def _value(self, path: Path) -> None:
-        self._survey.note(path, self._place)
-        first = self._text[self._place : self._place + 1]
+        self.survey.note(path, self.place)
+        first = self.text[self.place : self.place + 1]
         if first == "{":
             self._object(path)
         elif first == "[":
             self._array(path)
         elif first == '"':
-            if not self._take(_STRING):
-                self._stop()
+            if not self.take(_STRING):
+                self.stop()
         else:
             self._word()
 
     def _word(self) -> None:
         """A number, `true`, `false` or `null`. What only looks like one is left to the parser."""
-        start, word = self._place, self._take(_PLAIN)
-        self._survey.check_word(word, start)
+        start, word = self.place, self.take(_PLAIN)
+        self.survey.check_word(word, start)
         if not _WORD.fullmatch(word):
-            self._place = start
-            self._stop()
+            self.place = start
+            self.stop()
 
     def _object(self, path: Path) -> None:
-        self._place += 1
-        while not self._closed("}"):
-            start, written = self._place, self._take(_STRING)
-            key = self._decoded(written) if written else self._stop()
-            if (here := (*path, key)) in self._survey:
-                raise Unscannable(self._survey.line(start), f"the key {excerpt(key, 80)} is there twice: keep one")
-            self._survey.note(here, start)
-            self._take(_BLANK)
-            if not self._text.startswith(":", self._place):
-                self._stop()
-            self._place += 1
-            self._take(_BLANK)
+        self.place += 1
+        while not self.closed("}"):
+            start, written = self.place, self.take(_STRING)
+            key = self._decoded(written) if written else self.stop()
+            if (here := (*path, key)) in self.survey:
+                raise Unscannable(self.survey.line(start), f"the key {excerpt(key, 80)} is there twice: keep one")
+            self.survey.note(here, start)
+            self.take(_BLANK)
+            if not self.text.startswith(":", self.place):
+                self.stop()
+            self.place += 1
+            self.take(_BLANK)
             self._value(here)
-            self._comma("}")
+            self.comma("}")
 
     def _array(self, path: Path) -> None:
-        self._place += 1
+        self.place += 1
         number = 0
-        while not self._closed("]"):
+        while not self.closed("]"):
             self._value((*path, number))
             number += 1
-            self._comma("]")
-
-    def _closed(self, bracket: str) -> bool:
-        """Whether the bracket comes next; it is taken."""
-        self._take(_BLANK)
-        if not self._text.startswith(bracket, self._place):
-            return False
-        self._place += 1
-        return True
-
-    def _comma(self, bracket: str) -> None:
-        self._take(_BLANK)
-        if self._text.startswith(",", self._place):
-            self._place += 1
-        elif not self._text.startswith(bracket, self._place):
-            self._stop()
+            self.comma("]")
 
     def _decoded(self, written: str) -> str:
         try:
             return str(json.loads(written))
         except ValueError:
-            self._stop()
-
-    def _take(self, pattern: re.Pattern[str]) -> str:
-        match = pattern.match(self._text, self._place)
-        if match is None:
-            return ""
-        self._place = match.end()
-        return match[0]
-
-    def _stop(self) -> NoReturn:
-        raise Unscannable(self._survey.line(self._place))
+            self.stop()
