@@ -19,8 +19,8 @@ help: ## list the commands
 .PHONY: run
 run: env ## run an agent that calls a tool, and list its kept session; without a key the model runs here
 	@echo "run: an agent answers a prompt, calls a tool, and its session is kept and listed"
-	@$(BIN)/windlass run "$(PROMPT)"
-	@$(BIN)/windlass sessions list
+	@$(BIN)/perdure run "$(PROMPT)"
+	@$(BIN)/perdure sessions list
 
 .PHONY: test
 test: env parts lint unit others ## run everything: linters, type checkers, layers, tests on each installed Python
@@ -46,7 +46,7 @@ lint: env ## ruff, mypy and basedpyright (both strict), import-linter
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
 .PHONY: unit
-unit: env ## the tests on the interpreter of .venv, and all branches of windlass.core covered
+unit: env ## the tests on the interpreter of .venv, and all branches of perdure.core covered
 	@scripts/test-here
 
 .PHONY: others
@@ -56,7 +56,7 @@ others: env ## the tests on each other installed Python from 3.11 on
 .PHONY: faults
 faults: env ## the long searches for faults
 	@echo "faults: the tests marked 'faults', in their longest form"
-	@WINDLASS_SEARCH=long $(BIN)/python -m pytest -m faults --timeout=0 -o faulthandler_timeout=0
+	@PERDURE_SEARCH=long $(BIN)/python -m pytest -m faults --timeout=0 -o faulthandler_timeout=0
 
 .PHONY: rivals
 rivals: env

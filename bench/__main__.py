@@ -1,4 +1,4 @@
-"""Measures what Windlass costs, and prints the table of docs/performance.md.
+"""Measures what Perdure costs, and prints the table of docs/performance.md.
 
     python -m bench                  everything, in a minute or two
     python -m bench --quick          a few readings of each, to see that it works
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """What the command takes."""
-    found = argparse.ArgumentParser(prog="python -m bench", description="Measure what Windlass costs.")
+    found = argparse.ArgumentParser(prog="python -m bench", description="Measure what Perdure costs.")
     found.add_argument("--quick", action="store_true", help="few readings of each: quick, and not to be believed")
     found.add_argument("--only", action="append", choices=GROUPS, metavar="NAME", help=f"one of {', '.join(GROUPS)}")
     found.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 
-from windlass import Agent, Model, tool
-from windlass.testing import ScriptedModel
+from perdure import Agent, Model, tool
+from perdure.testing import ScriptedModel
 
 from .measure import Effort, Figure, best_us
 from .turns import ADD, add, hand_turn

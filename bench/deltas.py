@@ -7,8 +7,8 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-from windlass import Agent, Entry, Event, Request, StopReason, Usage
-from windlass.core.event import ModelEvent, ReplyFinished, TextDelta
+from perdure import Agent, Entry, Event, Request, StopReason, Usage
+from perdure.core.event import ModelEvent, ReplyFinished, TextDelta
 
 from . import hand_loop
 from .measure import Effort, Figure, cpu_ns

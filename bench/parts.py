@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from windlass import Agent, Event, ToolResult, open_store
-from windlass.core.arguments import parse_object
-from windlass.core.event import Entry, ToolFinished
-from windlass.core.message import Text
-from windlass.core.store import Immediate, Store
-from windlass.testing import ScriptedModel
+from perdure import Agent, Event, ToolResult, open_store
+from perdure.core.arguments import parse_object
+from perdure.core.event import Entry, ToolFinished
+from perdure.core.message import Text
+from perdure.core.store import Immediate, Store
+from perdure.testing import ScriptedModel
 
 from .measure import Effort, Figure, best_async_us, best_us
 from .turns import ADD, agent, hand_turn
@@ -95,7 +95,7 @@ def run_sync_us(effort: Effort) -> float:
 def figures(effort: Effort) -> Iterator[Figure]:
     """Each part in CPU time."""
     turn = asyncio.run(hand_turn(effort))
-    with tempfile.TemporaryDirectory(prefix="windlass-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="perdure-bench-") as name:
         memory, plain, barrier = asyncio.run(appends(effort, Path(name)))
         opened, messages = asyncio.run(opening_ms(effort.long_run, Path(name)))
     timings = (

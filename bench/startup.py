@@ -14,8 +14,8 @@ from packaging.utils import canonicalize_name
 
 from .measure import Effort, Figure
 
-PACKAGE = "import windlass"
-NAMES = "from windlass import Agent, tool"
+PACKAGE = "import perdure"
+NAMES = "from perdure import Agent, tool"
 LOOP = "import asyncio"
 BARE = "pass"
 
@@ -74,11 +74,11 @@ def figures(effort: Effort) -> Iterator[Figure]:
             compared_to="`import asyncio`",
             detail=f"`import asyncio` {took[LOOP]:.0f}" if code == NAMES else "",
         )
-    brought = distributions("windlass")
+    brought = distributions("perdure")
     yield Figure(
         "distributions installed",
         len(brought),
         "",
-        f"what `pip install windlass` brings: {', '.join(sorted(brought))}",
+        f"what `pip install perdure` brings: {', '.join(sorted(brought))}",
         budget=20,
     )

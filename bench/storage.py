@@ -16,11 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from windlass import Agent, StopReason, Usage, assistant, open_store, user
-from windlass.core.clock import SYSTEM_CLOCK
-from windlass.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunStarted
-from windlass.core.store import Log, Maintained, Searchable, Store
-from windlass.testing import ScriptedModel
+from perdure import Agent, StopReason, Usage, assistant, open_store, user
+from perdure.core.clock import SYSTEM_CLOCK
+from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunStarted
+from perdure.core.store import Log, Maintained, Searchable, Store
+from perdure.testing import ScriptedModel
 
 from . import rivals
 from .measure import QUICK, Effort, Figure
@@ -199,7 +199,7 @@ async def searching(folder: Path, messages: int) -> tuple[float, float]:
 def figures(effort: Effort) -> Iterator[Figure]:
     """What keeping costs, and what it costs others."""
     turns = effort.long_run
-    with tempfile.TemporaryDirectory(prefix="windlass-bench-", dir=os.environ.get("WINDLASS_BENCH_DIR")) as place:
+    with tempfile.TemporaryDirectory(prefix="perdure-bench-", dir=os.environ.get("PERDURE_BENCH_DIR")) as place:
         folder = Path(place)
         yield from _appends(folder, effort, turns)
         opened, ratio, forked = asyncio.run(opening_ms(folder, turns))

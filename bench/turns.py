@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from windlass import Agent, Entry, Limits, Tool, ToolCall, tool
-from windlass.testing import ScriptedModel
+from perdure import Agent, Entry, Limits, Tool, ToolCall, tool
+from perdure.testing import ScriptedModel
 
 from . import hand_loop
 from .measure import Effort, Figure, Spread, cpu_ns, spread
@@ -119,7 +119,7 @@ async def measured(effort: Effort, folder: Path) -> tuple[Kind, Kind, Kind, Kind
 
 def figures(effort: Effort) -> Iterator[Figure]:
     """What a turn costs, and whether it grows with the conversation."""
-    with tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="perdure-bench-") as folder:
         hand, memory, watched, reading, synced = asyncio.run(measured(effort, Path(folder)))
     by_hand, ours = hand.spread(), memory.spread()
     yield Figure(

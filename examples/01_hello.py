@@ -3,7 +3,7 @@
 The model is the offline demonstration model, so nothing but Python is needed.
 """
 
-from windlass import Agent
+from perdure import Agent
 
 agent = Agent("demo", instructions="Be brief.")
 outcome = agent.run_sync("Hello!")

@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from windlass import Agent, ToolError, ToolOutput, tool
-from windlass.testing import Recorder, ScriptedModel, call, calls
+from perdure import Agent, ToolError, ToolOutput, tool
+from perdure.testing import Recorder, ScriptedModel, call, calls
 
 STOCK = {"rope": 40, "anchor": 2}
 

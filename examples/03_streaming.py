@@ -2,9 +2,9 @@
 
 import asyncio
 
-from windlass import Agent, ToolContext, tool
-from windlass.core.event import MessageAdded, ReplyFinished, TextDelta, ToolFinished, ToolProgress
-from windlass.testing import ScriptedModel, call, pause
+from perdure import Agent, ToolContext, tool
+from perdure.core.event import MessageAdded, ReplyFinished, TextDelta, ToolFinished, ToolProgress
+from perdure.testing import ScriptedModel, call, pause
 
 
 @tool(effect="read")

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from windlass import Agent, PermissionRequest, Permissions, Verdict, allow, deny, tool
-from windlass.testing import ScriptedModel, call, calls
+from perdure import Agent, PermissionRequest, Permissions, Verdict, allow, deny, tool
+from perdure.testing import ScriptedModel, call, calls
 
 
 @tool(permission=True, action="write", target="path")

@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from windlass import Agent, tool
-from windlass.testing import ScriptedModel, call
+from perdure import Agent, tool
+from perdure.testing import ScriptedModel, call
 
 
 def charge_in(folder: Path, *, deadly: bool) -> Agent:

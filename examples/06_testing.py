@@ -6,8 +6,8 @@ With pytest, the functions below are all there is to it. Here they are called by
 # ruff: noqa: S101, PLR2004 - these are tests
 import asyncio
 
-from windlass import Agent, Limits, RateLimited, retried, tool
-from windlass.testing import FakeClock, Recorder, ScriptedModel, call
+from perdure import Agent, Limits, RateLimited, retried, tool
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call
 
 
 @tool(effect="read")

@@ -5,9 +5,9 @@ No model is asked and no tool is called: replies and results come from the log.
 
 import asyncio
 
-from windlass import Agent, Permissions, allow, deny, tool
-from windlass.replaying.replay import replay
-from windlass.testing import ScriptedModel, call
+from perdure import Agent, Permissions, allow, deny, tool
+from perdure.replaying.replay import replay
+from perdure.testing import ScriptedModel, call
 
 
 @tool(permission=True)

@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from windlass import Agent, Permissions, Request, later, tool
-from windlass.testing import ScriptedModel, call
+from perdure import Agent, Permissions, Request, later, tool
+from perdure.testing import ScriptedModel, call
 
 
 @tool(permission=True, target="order")

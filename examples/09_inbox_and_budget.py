@@ -2,8 +2,8 @@
 
 import asyncio
 
-from windlass import Agent, Ledger, Settings, ToolContext, Usage, tool
-from windlass.testing import Reply, ScriptedModel, call
+from perdure import Agent, Ledger, Settings, ToolContext, Usage, tool
+from perdure.testing import Reply, ScriptedModel, call
 
 
 @tool

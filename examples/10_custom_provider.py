@@ -8,11 +8,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
-from windlass import Agent, ConfigError, ModelInfo, Price, Request, Usage, open_model, tool
-from windlass.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
-from windlass.core.message import StopReason
-from windlass.models import catalogue, register
-from windlass.testing import check_model
+from perdure import Agent, ConfigError, ModelInfo, Price, Request, Usage, open_model, tool
+from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
+from perdure.core.message import StopReason
+from perdure.models import catalogue, register
+from perdure.testing import check_model
 
 
 class Clerk:

@@ -7,9 +7,9 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from windlass import Agent, Skill, Skills, load_skills, tool
-from windlass.context.skills import Resource, Trust
-from windlass.testing import ScriptedModel, call
+from perdure import Agent, Skill, Skills, load_skills, tool
+from perdure.context.skills import Resource, Trust
+from perdure.testing import ScriptedModel, call
 
 
 @tool

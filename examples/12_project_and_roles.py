@@ -4,8 +4,8 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from windlass import Agent, Project, Prompts, Request, load_roles
-from windlass.testing import ScriptedModel
+from perdure import Agent, Project, Prompts, Request, load_roles
+from perdure.testing import ScriptedModel
 
 FILES = {
     "ship/.git/HEAD": "",

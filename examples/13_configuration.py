@@ -1,12 +1,12 @@
-"""An agent out of windlass.toml: every fault has its line, and nothing runs before the file is trusted."""
+"""An agent out of perdure.toml: every fault has its line, and nothing runs before the file is trusted."""
 
 import asyncio
 import tempfile
 from pathlib import Path
 
-from windlass import BadConfig, load_config
-from windlass.config import TrustedFiles
-from windlass.testing import ScriptedModel, call
+from perdure import BadConfig, load_config
+from perdure.config import TrustedFiles
+from perdure.testing import ScriptedModel, call
 
 BROKEN = """\
 modle = "demo"
@@ -19,7 +19,7 @@ WHOLE = """\
 model = "demo"
 name = "clerk"
 instructions = "You order what is missing."
-tools = ["windlass.toolkits.inbox:post_to_inbox"]
+tools = ["perdure.toolkits.inbox:post_to_inbox"]
 
 [limits]
 max_turns = 5
@@ -35,7 +35,7 @@ def show(error: BadConfig) -> None:
 
 
 async def main(folder: Path) -> None:
-    path = folder / "windlass.toml"
+    path = folder / "perdure.toml"
     path.write_text(BROKEN, encoding="utf-8")
     print("A file with two faults:")
     try:
@@ -51,7 +51,7 @@ async def main(folder: Path) -> None:
     except BadConfig as error:
         show(error)
 
-    # What `windlass config trust` does, once a person has read the file:
+    # What `perdure config trust` does, once a person has read the file:
     trusted.trust(str(path), load_config(path, trusted=True).digest)
     config = load_config(path, trusted=trusted)
     model = ScriptedModel(call("post_to_inbox", tag="order", request="40 metres of rope"), "Ordered.")

@@ -3,10 +3,10 @@
 import asyncio
 import base64
 
-from windlass import Agent, ToolContext, credentialed, tool
-from windlass.core.event import ToolFinished, ToolProgress
-from windlass.credentials import MemoryVault, Redactor, scrubbed_model
-from windlass.testing import Recorder, ScriptedModel, call
+from perdure import Agent, ToolContext, credentialed, tool
+from perdure.core.event import ToolFinished, ToolProgress
+from perdure.credentials import MemoryVault, Redactor, scrubbed_model
+from perdure.testing import Recorder, ScriptedModel, call
 
 VALUE = "harbour-7f3a91c2"
 

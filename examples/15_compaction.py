@@ -2,10 +2,10 @@
 
 import asyncio
 
-from windlass import Agent, Compaction, Extension, Request, ToolCall, tool
-from windlass.context.history import history_tools
-from windlass.context.large_results import large_results
-from windlass.testing import ScriptedModel, call
+from perdure import Agent, Compaction, Extension, Request, ToolCall, tool
+from perdure.context.history import history_tools
+from perdure.context.large_results import large_results
+from perdure.testing import ScriptedModel, call
 
 PORTS = ["Bergen", "Stavanger", "Kristiansand", "Skagen", "Gothenburg", "Helsingor", "Kiel", "Rostock"]
 

@@ -7,9 +7,9 @@ come days later, and from another machine that sees the same store.
 import asyncio
 from dataclasses import dataclass
 
-from windlass import Agent, ConfigError, NotAnswered, Session, ToolContext, tool
-from windlass.interaction import Choice, Confirm, Form, Progress, Table
-from windlass.testing import ScriptedModel, call
+from perdure import Agent, ConfigError, NotAnswered, Session, ToolContext, tool
+from perdure.interaction import Choice, Confirm, Form, Progress, Table
+from perdure.testing import ScriptedModel, call
 
 
 @dataclass

@@ -11,9 +11,9 @@ import sys
 import tempfile
 from typing import Any
 
-from windlass import Agent, Outcome, Permissions, ToolContext, later, tool
-from windlass.interaction import Choice
-from windlass.testing import ScriptedModel, call
+from perdure import Agent, Outcome, Permissions, ToolContext, later, tool
+from perdure.interaction import Choice
+from perdure.testing import ScriptedModel, call
 
 
 @tool(asks_first=True, permission=True, action="pay", target="order")

@@ -4,8 +4,8 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from windlass import Agent, Hook, HookContext, Mentions, Rewrite, ShortCircuit, Skill, Skills
-from windlass.testing import ScriptedModel
+from perdure import Agent, Hook, HookContext, Mentions, Rewrite, ShortCircuit, Skill, Skills
+from perdure.testing import ScriptedModel
 
 BRIEF = Skill(name="brief", description="How to brief a crew.", body="Say what, where and when, in three lines.")
 

@@ -4,12 +4,12 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from windlass import Agent
-from windlass.core.event import ValueKept
-from windlass.testing import ScriptedModel, call
-from windlass.toolkits.scratchpad import scratchpad_tools
-from windlass.toolkits.tasks import task_tools, tasks_of
-from windlass.toolkits.todo import todo_tools
+from perdure import Agent
+from perdure.core.event import ValueKept
+from perdure.testing import ScriptedModel, call
+from perdure.toolkits.scratchpad import scratchpad_tools
+from perdure.toolkits.tasks import task_tools, tasks_of
+from perdure.toolkits.todo import todo_tools
 
 TOOLS = [*task_tools(), *todo_tools(), *scratchpad_tools()]
 SPLICE = {"content": "Splice the rope", "active_form": "Splicing the rope"}

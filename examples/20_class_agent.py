@@ -2,8 +2,8 @@
 
 import asyncio
 
-from windlass import Limits, ToolContext, agent_of, tool
-from windlass.testing import ScriptedModel, call
+from perdure import Limits, ToolContext, agent_of, tool
+from perdure.testing import ScriptedModel, call
 
 
 class Guest:

@@ -4,9 +4,9 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from windlass import Agent, Permissions, Request, later, tool
-from windlass.core.event import SubagentFinished, SubagentStarted, ToolFinished
-from windlass.testing import ScriptedModel, call, calls
+from perdure import Agent, Permissions, Request, later, tool
+from perdure.core.event import SubagentFinished, SubagentStarted, ToolFinished
+from perdure.testing import ScriptedModel, call, calls
 
 
 @tool(permission=True, target="harbour")

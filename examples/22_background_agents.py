@@ -2,9 +2,9 @@
 
 import asyncio
 
-from windlass import Agent, Request, orchestrator, tool
-from windlass.core.event import TextDelta
-from windlass.testing import ScriptedModel, call, calls
+from perdure import Agent, Request, orchestrator, tool
+from perdure.core.event import TextDelta
+from perdure.testing import ScriptedModel, call, calls
 
 
 @tool(effect="read")

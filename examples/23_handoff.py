@@ -4,9 +4,9 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from windlass import Agent, Request, tool
-from windlass.core.event import ViewChanged
-from windlass.testing import ScriptedModel, call
+from perdure import Agent, Request, tool
+from perdure.core.event import ViewChanged
+from perdure.testing import ScriptedModel, call
 
 
 @tool

@@ -5,8 +5,8 @@ import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from windlass import Agent, Extension, tool
-from windlass.testing import ScriptedModel, call
+from perdure import Agent, Extension, tool
+from perdure.testing import ScriptedModel, call
 
 
 def logbook(path: str) -> Extension:

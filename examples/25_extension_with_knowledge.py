@@ -2,8 +2,8 @@
 
 import asyncio
 
-from windlass import Agent, Extension, Hook, HookContext, Role, ShortCircuit, Skill, tool
-from windlass.testing import ScriptedModel, call
+from perdure import Agent, Extension, Hook, HookContext, Role, ShortCircuit, Skill, tool
+from perdure.testing import ScriptedModel, call
 
 
 @tool(effect="read")

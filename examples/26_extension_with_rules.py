@@ -2,9 +2,9 @@
 
 import asyncio
 
-from windlass import Accepted, Again, Agent, Entry, Extension, Message, Run, max_turns, tool, truncated
-from windlass.core.event import ToolFinished
-from windlass.testing import ScriptedModel, call
+from perdure import Accepted, Again, Agent, Entry, Extension, Message, Run, max_turns, tool, truncated
+from perdure.core.event import ToolFinished
+from perdure.testing import ScriptedModel, call
 
 
 @tool(effect="read")

@@ -55,7 +55,7 @@ def requirements(groups: list[str]) -> list[str]:
 def bare_requirements(groups: list[str]) -> list[str]:
     """What an environment with these groups holds without what that depends on."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    table = project["tool"]["windlass"]["without-dependencies"]
+    table = project["tool"]["perdure"]["without-dependencies"]
     return sorted({each for group in groups for each in table.get(group, [])})
 
 
@@ -169,7 +169,7 @@ def say(text: str) -> None:
 def main(folder_name: str, *groups: str) -> int:
     """Make the environment if it is not there as it should be, and see that all of it is compiled."""
     folder = ROOT / folder_name
-    stamp = folder / ".windlass-stamp"
+    stamp = folder / ".perdure-stamp"
     wanted = fingerprint(list(groups))
     if not (stamp.exists() and stamp.read_text(encoding="utf-8") == wanted):
         try:

@@ -3,7 +3,7 @@
     python -m scripts.reference           write what is not current
     python -m scripts.reference --check   only say which pages are not current
 
-Every name of `windlass.__all__` and `windlass.testing.__all__` is on the page of the module that it lives in; a module
+Every name of `perdure.__all__` and `perdure.testing.__all__` is on the page of the module that it lives in; a module
 that has no page here is an error. Beside them a page documents what people meet when they use those names.
 """
 
@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import windlass
-import windlass.stores
-import windlass.testing
+import perdure
+import perdure.stores
+import perdure.testing
+from perdure.core.event import EVENTS
 from scripts.docstrings import Symbol, source_of
-from windlass.core.event import EVENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -40,260 +40,260 @@ PAGES = (
         "agents.md",
         "Agents and sessions",
         "Describe an agent, open a session, run it, stream it, steer it, cancel it.",
-        ("windlass.agent", "windlass.session", "windlass.stream", "windlass.core.inbox"),
-        ("windlass.override.Overrides", "windlass.shutdown.Shutdown"),
+        ("perdure.agent", "perdure.session", "perdure.stream", "perdure.core.inbox"),
+        ("perdure.override.Overrides", "perdure.shutdown.Shutdown"),
     ),
     Page(
         "runs.md",
         "Runs, outcomes and engines",
         "How a run ends, and what authors of engines see of it.",
         (
-            "windlass.core.outcome",
-            "windlass.core.run",
-            "windlass.core.seam",
-            "windlass.core.loop",
-            "windlass.core.proceed",
-            "windlass.output",
-            "windlass.core.cache",
+            "perdure.core.outcome",
+            "perdure.core.run",
+            "perdure.core.seam",
+            "perdure.core.loop",
+            "perdure.core.proceed",
+            "perdure.output",
+            "perdure.core.cache",
         ),
-        ("windlass.core.mailbox.Mailbox", "windlass.core.fold.State", "windlass.core.cache.PrefixChange"),
+        ("perdure.core.mailbox.Mailbox", "perdure.core.fold.State", "perdure.core.cache.PrefixChange"),
     ),
     Page(
         "tools.md",
         "Tools",
         "What an agent can do: functions, raw JSON Schemas, and the box they come in.",
-        ("windlass.core.tool", "windlass.core.tool_context", "windlass.core.toolbox"),
-        ("windlass.core.tool.ToolOptions",),
+        ("perdure.core.tool", "perdure.core.tool_context", "perdure.core.toolbox"),
+        ("perdure.core.tool.ToolOptions",),
     ),
     Page(
         "permissions.md",
         "Permissions",
         "Who decides about calls. The idea is in [concepts/permissions](../concepts/permissions.md).",
-        ("windlass.core.permission",),
-        ("windlass.core.permission.Rule", "windlass.core.permission.Grant", "windlass.core.event.Scope"),
+        ("perdure.core.permission",),
+        ("perdure.core.permission.Rule", "perdure.core.permission.Grant", "perdure.core.event.Scope"),
     ),
     Page(
         "context.md",
         "What the model sees",
         "Project files, roles, prompts, skills, directives, compaction, previews and short forms of results.",
         (
-            "windlass.context.compaction",
-            "windlass.context.strategies",
-            "windlass.context.project",
-            "windlass.context.prompts",
-            "windlass.context.role",
-            "windlass.context.roles",
-            "windlass.context.skills.skill",
-            "windlass.context.skills.collection",
-            "windlass.context.skills.discovery",
-            "windlass.context.directives.hook",
-            "windlass.context.directives.attachment",
+            "perdure.context.compaction",
+            "perdure.context.strategies",
+            "perdure.context.project",
+            "perdure.context.prompts",
+            "perdure.context.role",
+            "perdure.context.roles",
+            "perdure.context.skills.skill",
+            "perdure.context.skills.collection",
+            "perdure.context.skills.discovery",
+            "perdure.context.directives.hook",
+            "perdure.context.directives.attachment",
         ),
         (
-            "windlass.context.skills.discovery.skills_in",
-            "windlass.context.skills.skill.Resource",
-            "windlass.context.skills.trust.Trust",
-            "windlass.context.skills.tools.skill_tools",
-            "windlass.context.front_matter.read_front_matter",
-            "windlass.context.directives.hook.Controls",
-            "windlass.context.history.history_tools",
-            "windlass.context.large_results.previewed",
-            "windlass.context.summaries.summarised",
-            "windlass.context.tokens.context_tokens",
+            "perdure.context.skills.discovery.skills_in",
+            "perdure.context.skills.skill.Resource",
+            "perdure.context.skills.trust.Trust",
+            "perdure.context.skills.tools.skill_tools",
+            "perdure.context.front_matter.read_front_matter",
+            "perdure.context.directives.hook.Controls",
+            "perdure.context.history.history_tools",
+            "perdure.context.large_results.previewed",
+            "perdure.context.summaries.summarised",
+            "perdure.context.tokens.context_tokens",
         ),
     ),
     Page(
         "interaction.md",
         "What people are shown and asked",
         "Slots: what a tool shows and asks. How to use them is in [how-to/ask-people](../how-to/ask-people.md).",
-        ("windlass.core.slot",),
+        ("perdure.core.slot",),
         (
-            "windlass.core.slot.Display",
-            "windlass.core.slot.Line",
-            "windlass.interaction.asked.Confirm",
-            "windlass.interaction.asked.Choice",
-            "windlass.interaction.asked.Choices",
-            "windlass.interaction.asked.Option",
-            "windlass.interaction.asked.Form",
-            "windlass.interaction.asked.Custom",
-            "windlass.interaction.shown.Words",
-            "windlass.interaction.shown.Markdown",
-            "windlass.interaction.shown.Table",
-            "windlass.interaction.shown.Picture",
-            "windlass.interaction.shown.Progress",
-            "windlass.interaction.view.SlotView",
-            "windlass.interaction.grant_file.GrantFile",
-            "windlass.display.SessionDisplay",
+            "perdure.core.slot.Display",
+            "perdure.core.slot.Line",
+            "perdure.interaction.asked.Confirm",
+            "perdure.interaction.asked.Choice",
+            "perdure.interaction.asked.Choices",
+            "perdure.interaction.asked.Option",
+            "perdure.interaction.asked.Form",
+            "perdure.interaction.asked.Custom",
+            "perdure.interaction.shown.Words",
+            "perdure.interaction.shown.Markdown",
+            "perdure.interaction.shown.Table",
+            "perdure.interaction.shown.Picture",
+            "perdure.interaction.shown.Progress",
+            "perdure.interaction.view.SlotView",
+            "perdure.interaction.grant_file.GrantFile",
+            "perdure.display.SessionDisplay",
         ),
     ),
     Page(
         "credentials.md",
         "Credentials",
         "Secrets that tools get and the model does not. See [how-to/credentials](../how-to/credentials.md).",
-        ("windlass.credentials.wrapper",),
+        ("perdure.credentials.wrapper",),
         (
-            "windlass.credentials.vault.Vault",
-            "windlass.credentials.vault.MemoryVault",
-            "windlass.credentials.vault.EnvironmentVault",
-            "windlass.credentials.vault.KeyringVault",
-            "windlass.credentials.vault.first_of",
-            "windlass.credentials.file_vault.FileVault",
-            "windlass.credentials.secret.Secret",
-            "windlass.credentials.redactor.Redactor",
-            "windlass.credentials.scrub.Scrubber",
-            "windlass.credentials.scrub.ScrubbedStream",
-            "windlass.credentials.model.scrubbed_model",
+            "perdure.credentials.vault.Vault",
+            "perdure.credentials.vault.MemoryVault",
+            "perdure.credentials.vault.EnvironmentVault",
+            "perdure.credentials.vault.KeyringVault",
+            "perdure.credentials.vault.first_of",
+            "perdure.credentials.file_vault.FileVault",
+            "perdure.credentials.secret.Secret",
+            "perdure.credentials.redactor.Redactor",
+            "perdure.credentials.scrub.Scrubber",
+            "perdure.credentials.scrub.ScrubbedStream",
+            "perdure.credentials.model.scrubbed_model",
         ),
     ),
     Page(
         "extensions.md",
         "Extensions and ready-made tools",
         "Bundles of what an agent can be given. See [how-to/extensions](../how-to/extensions.md).",
-        ("windlass.extension",),
+        ("perdure.extension",),
         (
-            "windlass.extensions.large_results",
-            "windlass.extensions.short_results",
-            "windlass.extensions.history",
-            "windlass.extensions.notebook",
-            "windlass.toolkits.tasks.task_tools",
-            "windlass.toolkits.tasks.Task",
-            "windlass.toolkits.todo.todo_tools",
-            "windlass.toolkits.todo.Todo",
-            "windlass.toolkits.scratchpad.scratchpad_tools",
+            "perdure.extensions.large_results",
+            "perdure.extensions.short_results",
+            "perdure.extensions.history",
+            "perdure.extensions.notebook",
+            "perdure.toolkits.tasks.task_tools",
+            "perdure.toolkits.tasks.Task",
+            "perdure.toolkits.todo.todo_tools",
+            "perdure.toolkits.todo.Todo",
+            "perdure.toolkits.scratchpad.scratchpad_tools",
         ),
     ),
     Page(
         "subagents.md",
         "Agents that work for agents",
         "As a tool, in the background, in one's place. See [how-to/subagents](../how-to/subagents.md).",
-        ("windlass.subagents.as_tool", "windlass.subagents.delegation"),
-        ("windlass.subagents.as_tool.Assignment",),
+        ("perdure.subagents.as_tool", "perdure.subagents.delegation"),
+        ("perdure.subagents.as_tool.Assignment",),
     ),
     Page(
         "configuration.md",
         "Configuration, and agents as classes",
         "Agents that are described elsewhere. See [how-to/configuration](../how-to/configuration.md).",
-        ("windlass.config", "windlass.configuring.fault", "windlass.class_agent"),
-        ("windlass.config.Trusted", "windlass.mcp.server.McpServer"),
+        ("perdure.config", "perdure.configuring.fault", "perdure.class_agent"),
+        ("perdure.config.Trusted", "perdure.mcp.server.McpServer"),
     ),
     Page(
         "limits.md",
         "Limits, stop conditions and guardrails",
         "What a run may use, when it ends, and what keeps it from going in circles.",
-        ("windlass.core.stop",),
+        ("perdure.core.stop",),
     ),
     Page(
         "budgets.md",
         "Budgets",
         "What several runs share. How to use it is in [how-to/budgets](../how-to/budgets.md).",
-        ("windlass.core.ledger",),
-        ("windlass.core.ledger.Reservation", "windlass.core.ledger.budgeted"),
+        ("perdure.core.ledger",),
+        ("perdure.core.ledger.Reservation", "perdure.core.ledger.budgeted"),
     ),
     Page(
         "wrappers.md",
         "Wrappers",
         "A model made from a model, a tool made from a tool.",
-        ("windlass.core.wrap",),
+        ("perdure.core.wrap",),
     ),
     Page(
         "messages.md",
         "Messages",
         "What is said: parts, messages, calls, results, usage.",
-        ("windlass.core.message",),
+        ("perdure.core.message",),
     ),
     Page(
         "models.md",
         "Models",
         "Who answers: the seam, what is asked, what is known about a model.",
-        ("windlass.core.model", "windlass.models"),
+        ("perdure.core.model", "perdure.models"),
         (
-            "windlass.core.model.ToolSpec",
-            "windlass.models.openai_compatible",
-            "windlass.models.register",
-            "windlass.models.providers",
-            "windlass.models.catalogue",
-            "windlass.models.availability.Offer",
-            "windlass.models.price_of",
-            "windlass.models.set_price",
-            "windlass.models.profile.Profile",
-            "windlass.models.endpoint.Endpoint",
-            "windlass.models.auth.Auth",
-            "windlass.models.throttle.Throttle",
-            "windlass.models.probe.probe",
-            "windlass.models.probe.Learned",
+            "perdure.core.model.ToolSpec",
+            "perdure.models.openai_compatible",
+            "perdure.models.register",
+            "perdure.models.providers",
+            "perdure.models.catalogue",
+            "perdure.models.availability.Offer",
+            "perdure.models.price_of",
+            "perdure.models.set_price",
+            "perdure.models.profile.Profile",
+            "perdure.models.endpoint.Endpoint",
+            "perdure.models.auth.Auth",
+            "perdure.models.throttle.Throttle",
+            "perdure.models.probe.probe",
+            "perdure.models.probe.Learned",
         ),
     ),
     Page(
         "stores.md",
         "Stores",
         "Where sessions are kept: the seam, the stores that are here, what wraps them, and how they are looked after.",
-        ("windlass.stores", "windlass.core.store"),
+        ("perdure.stores", "perdure.core.store"),
         (
-            "windlass.core.store.Store",
-            "windlass.core.store.Searchable",
-            "windlass.core.store.Maintained",
-            "windlass.core.store.StoreSize",
-            "windlass.core.store.Immediate",
-            "windlass.core.store.Grouped",
-            "windlass.core.store.Foldable",
-            "windlass.core.store.Lease",
-            "windlass.stores.memory.MemoryStore",
-            "windlass.stores.file.store.FileStore",
-            "windlass.stores.sqlite.store.SqliteStore",
-            "windlass.stores.postgres.store.PostgresStore",
-            "windlass.stores.namespace.namespaced",
-            "windlass.stores.namespace.derived",
-            "windlass.stores.namespace.Derived",
-            "windlass.stores.listener.listened",
-            "windlass.stores.listener.Listener",
-            "windlass.upkeep.prune",
-            "windlass.upkeep.restore",
+            "perdure.core.store.Store",
+            "perdure.core.store.Searchable",
+            "perdure.core.store.Maintained",
+            "perdure.core.store.StoreSize",
+            "perdure.core.store.Immediate",
+            "perdure.core.store.Grouped",
+            "perdure.core.store.Foldable",
+            "perdure.core.store.Lease",
+            "perdure.stores.memory.MemoryStore",
+            "perdure.stores.file.store.FileStore",
+            "perdure.stores.sqlite.store.SqliteStore",
+            "perdure.stores.postgres.store.PostgresStore",
+            "perdure.stores.namespace.namespaced",
+            "perdure.stores.namespace.derived",
+            "perdure.stores.namespace.Derived",
+            "perdure.stores.listener.listened",
+            "perdure.stores.listener.Listener",
+            "perdure.upkeep.prune",
+            "perdure.upkeep.restore",
         ),
     ),
     Page(
         "replay.md",
         "Replay, export and import",
         "A kept session as a recording, and as a document. How to use it is in [how-to/replay](../how-to/replay.md).",
-        ("windlass.replaying.replay", "windlass.replaying.diff", "windlass.transfer"),
-        ("windlass.transfer.Prefix", "windlass.transfer.Recording", "windlass.transfer.read_document"),
+        ("perdure.replaying.replay", "perdure.replaying.diff", "perdure.transfer"),
+        ("perdure.transfer.Prefix", "perdure.transfer.Recording", "perdure.transfer.read_document"),
     ),
     Page(
         "events.md",
         "Events",
         "Everything that happens, field by field. What comes when is in [concepts/events](../concepts/events.md).",
-        ("windlass.core.event",),
-        tuple([f"windlass.core.event.{event.__name__}" for event in EVENTS.values()]),
+        ("perdure.core.event",),
+        tuple([f"perdure.core.event.{event.__name__}" for event in EVENTS.values()]),
     ),
     Page(
         "watchers.md",
         "Watchers",
         "Ready-made functions to give to `Agent(watchers=[…])`.",
-        ("windlass.tracing.mirror",),
-        ("windlass.core.feed.Watcher",),
+        ("perdure.tracing.mirror",),
+        ("perdure.core.feed.Watcher",),
     ),
     Page(
         "errors.md",
         "Errors",
         "Everything that is raised on purpose. What goes wrong in a run is an outcome, and is not raised.",
-        ("windlass.core.error",),
+        ("perdure.core.error",),
     ),
     Page(
         "testing.md",
         "Testing",
         "For tests of agents, tools, models and stores.",
         (
-            "windlass.testing.cache",
-            "windlass.testing.clock",
-            "windlass.testing.contracts",
-            "windlass.testing.contracts_model",
-            "windlass.testing.recorder",
-            "windlass.testing.reply",
-            "windlass.testing.scripted",
+            "perdure.testing.cache",
+            "perdure.testing.clock",
+            "perdure.testing.contracts",
+            "perdure.testing.contracts_model",
+            "perdure.testing.recorder",
+            "perdure.testing.reply",
+            "perdure.testing.scripted",
         ),
         (
-            "windlass.testing.replay.check_replay",
-            "windlass.testing.replay.record",
-            "windlass.testing.replay.Diverged",
+            "perdure.testing.replay.check_replay",
+            "perdure.testing.replay.record",
+            "perdure.testing.replay.Diverged",
         ),
     ),
 )
@@ -306,7 +306,7 @@ class Unplaced(Exception):
 def homes() -> dict[str, list[str]]:
     """The public names by the module that they live in."""
     found: dict[str, list[str]] = {}
-    for package in (windlass, windlass.testing):
+    for package in (perdure, perdure.testing):
         for name in package.__all__:
             if name != "__version__":
                 found.setdefault(getattr(package, name).__module__, []).append(name)
@@ -354,9 +354,9 @@ def import_of(symbol: Symbol, public: dict[str, list[str]]) -> str:
     """How to get at a name."""
     module = symbol.module
     if symbol.name in public.get(module, ()):
-        module = "windlass.testing" if module.startswith("windlass.testing") else "windlass"
-    elif module.startswith("windlass.stores.") and symbol.name in windlass.stores.__all__:
-        module = "windlass.stores"
+        module = "perdure.testing" if module.startswith("perdure.testing") else "perdure"
+    elif module.startswith("perdure.stores.") and symbol.name in perdure.stores.__all__:
+        module = "perdure.stores"
     return f"from {module} import {symbol.name}"
 
 
@@ -364,17 +364,17 @@ def index(symbols: dict[str, list[Symbol]], public: dict[str, list[str]]) -> str
     """Every public name, and where it is documented."""
     contents = [f"- [{page.title}]({page.file}): {page.about.partition('. ')[0].rstrip('.')}." for page in PAGES]
     parts = ["# Reference", NOTE, "\n".join(contents)]
-    for title, package in (("windlass", windlass), ("windlass.testing", windlass.testing)):
+    for title, package in (("perdure", perdure), ("perdure.testing", perdure.testing)):
         places = [
             (symbol.name, f"[{symbol.name}]({file}#{symbol.sort}-{symbol.name.lower()})")
             for file, several in symbols.items()
             for symbol in several
             if symbol.name in package.__all__ and symbol.name in public.get(symbol.module, ())
-            if symbol.module.startswith("windlass.testing") == (package is windlass.testing)
+            if symbol.module.startswith("perdure.testing") == (package is perdure.testing)
         ]
         links = [link for _, link in sorted(places, key=lambda place: place[0].lower())]
         parts += [f"## Names of {title}", " ·\n".join(links)]
-    parts.append("`windlass.__version__` is the version, a text.")
+    parts.append("`perdure.__version__` is the version, a text.")
     return "\n\n".join(parts) + "\n"
 
 

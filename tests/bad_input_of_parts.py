@@ -2,13 +2,14 @@
 
 from typing import Any, NamedTuple
 
-from windlass import (
+from perdure import (
     Agent,
     Compaction,
     ConfigError,
     Extension,
     Hook,
     Mentions,
+    PerdureError,
     Project,
     Prompts,
     Rewrite,
@@ -16,7 +17,6 @@ from windlass import (
     ShortCircuit,
     Skill,
     Skills,
-    WindlassError,
     agent_of,
     credentialed,
     delegation,
@@ -28,7 +28,7 @@ from windlass import (
     tool,
     tools_of,
 )
-from windlass.testing import ScriptedModel
+from perdure.testing import ScriptedModel
 
 # mypy: ignore-errors
 
@@ -41,7 +41,7 @@ class Bad(NamedTuple):
     call: Any
     says: tuple[str, ...]
     """What its error must say: what was wrong, and what to do."""
-    error: type[WindlassError] = ConfigError
+    error: type[PerdureError] = ConfigError
 
 
 class Never(NamedTuple):
@@ -50,7 +50,7 @@ class Never(NamedTuple):
     reason: str
 
 
-def bad(call: Any, *says: str, error: type[WindlassError] = ConfigError) -> Bad:
+def bad(call: Any, *says: str, error: type[PerdureError] = ConfigError) -> Bad:
     return Bad(call, says, error)
 
 
@@ -86,9 +86,9 @@ AGENT_ROWS = [
 SESSION_ROWS = [
     bad(lambda: Agent(MODEL).session("s").run("go", role=5), "role=5", "str"),
     bad(lambda: Agent(MODEL).session("s").run("go", role="mate"), "'mate'", "no roles"),
-    bad(lambda: Agent(MODEL).session("s").skill("x"), "'x'", "Agent(skills=", error=WindlassError),
+    bad(lambda: Agent(MODEL).session("s").skill("x"), "'x'", "Agent(skills=", error=PerdureError),
     bad(lambda: Agent(MODEL, skills=Skills([])).session("s").skill("x"), "'x'", "available"),
-    bad(lambda: Agent(MODEL).session("s").compact(), "no compaction", "Compaction()", error=WindlassError),
+    bad(lambda: Agent(MODEL).session("s").compact(), "no compaction", "Compaction()", error=PerdureError),
     bad(lambda: Agent(MODEL).session("s").configure(model=5), "model=5", "text"),
     bad(lambda: Agent(MODEL).session("s").configure(model="nope:x"), "'nope'"),
     bad(lambda: Agent(MODEL).session("s").configure(role="mate"), "'mate'", "no roles"),

@@ -5,13 +5,13 @@ import signal
 import hypothesis
 import pytest
 
-from windlass.core import faults
+from perdure.core import faults
 
 pytest_plugins = ["pytester", "tests.needs", "tests.stores.postgres_server"]
 
 # A slow machine is no counterexample. The rest is left to hypothesis, which repeats itself under CI.
-hypothesis.settings.register_profile("windlass", deadline=None)
-hypothesis.settings.load_profile("windlass")
+hypothesis.settings.register_profile("perdure", deadline=None)
+hypothesis.settings.load_profile("perdure")
 
 
 # A shell starts what runs in its background with Ctrl-C ignored, `nohup` what it runs with hang-ups ignored; whatever

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from windlass.core.event import Entry, Event
-from windlass.core.store import Lease, Store
-from windlass.core.tool import Tool, tool
-from windlass.stores.memory import MemoryStore
+from perdure.core.event import Entry, Event
+from perdure.core.store import Lease, Store
+from perdure.core.tool import Tool, tool
+from perdure.stores.memory import MemoryStore
 
 SECONDS = 5
 """No test waits longer than this for anything."""

@@ -21,8 +21,8 @@ def under_ci() -> bool:
 
 
 def wire_folder() -> Path:
-    """Where recordings of real traffic lie: WINDLASS_WIRE, or a folder beside the checkout."""
-    return Path(os.environ.get("WINDLASS_WIRE") or ROOT.parent / "shared" / "wire")
+    """Where recordings of real traffic lie: PERDURE_WIRE, or a folder beside the checkout."""
+    return Path(os.environ.get("PERDURE_WIRE") or ROOT.parent / "shared" / "wire")
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for name in mark.args:
             require_package(name)
     if item.get_closest_marker("wire") and not wire_folder().is_dir():
-        pytest.skip(f"no recordings at {str(wire_folder())!r}: set WINDLASS_WIRE to their folder")
+        pytest.skip(f"no recordings at {str(wire_folder())!r}: set PERDURE_WIRE to their folder")
 
 
 def require_part(name: str) -> None:

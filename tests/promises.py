@@ -1,4 +1,4 @@
-"""What Windlass promises, and the tests that hold it to its word.
+"""What Perdure promises, and the tests that hold it to its word.
 
     python -m tests.promises      writes the lists of docs/reliability.md anew
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, ConfigError, Limits, Settings, allow_all, max_turns, react, tool
+from perdure.core.error import Unchangeable
+from perdure.core.event import RunEnded
+from perdure.core.stop import GUARDRAILS
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call
 from tests.doubles import SECONDS, Held, NotedStore, log_of, of
-from windlass import Agent, ConfigError, Limits, Settings, allow_all, max_turns, react, tool
-from windlass.core.error import Unchangeable
-from windlass.core.event import RunEnded
-from windlass.core.stop import GUARDRAILS
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, Recorder, ScriptedModel, call
 
 
 @tool

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doubles import SECONDS, Held, log_of, of
-from windlass import (
+from perdure import (
     Agent,
     ConfigError,
     Grants,
@@ -26,12 +25,13 @@ from windlass import (
     later,
     tool,
 )
-from windlass.core.event import GrantRevoked, PermissionDecided, QuestionAsked
-from windlass.core.message import Status
-from windlass.core.permission import NOBODY_TO_ASK, Grant, Rule
-from windlass.interaction import GrantFile
-from windlass.stores.memory import MemoryStore
-from windlass.testing import ScriptedModel, call
+from perdure.core.event import GrantRevoked, PermissionDecided, QuestionAsked
+from perdure.core.message import Status
+from perdure.core.permission import NOBODY_TO_ASK, Grant, Rule
+from perdure.interaction import GrantFile
+from perdure.stores.memory import MemoryStore
+from perdure.testing import ScriptedModel, call
+from tests.doubles import SECONDS, Held, log_of, of
 
 
 @tool(permission=True, action="spend", target="what")

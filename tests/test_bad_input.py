@@ -1,6 +1,6 @@
 """Bad input to every public name: a typed error where it is given, which says what to do instead.
 
-Each name that `windlass` or `windlass.testing` exports has its place in the table: rows of calls that cannot work, or
+Each name that `perdure` or `perdure.testing` exports has its place in the table: rows of calls that cannot work, or
 the reason why there are none. A new name without a place fails.
 """
 
@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-import windlass
-import windlass.testing
-from tests.bad_input_of_parts import AGENT_ROWS, PARTS_TABLE, SESSION_ROWS, Bad, Never, bad
-from windlass import (
+import perdure
+import perdure.testing
+from perdure import (
     Accepted,
     Again,
     Agent,
@@ -32,6 +31,7 @@ from windlass import (
     Nudge,
     Outcome,
     Output,
+    PerdureError,
     Permissions,
     Post,
     Price,
@@ -49,7 +49,6 @@ from windlass import (
     UsageError,
     Verdict,
     Video,
-    WindlassError,
     after,
     all_of,
     allow,
@@ -83,8 +82,8 @@ from windlass import (
     user,
     when_tool_called,
 )
-from windlass.core.event import TextDelta
-from windlass.testing import (
+from perdure.core.event import TextDelta
+from perdure.testing import (
     FakeClock,
     Recorder,
     Reply,
@@ -96,6 +95,7 @@ from windlass.testing import (
     check_store,
     thinking,
 )
+from tests.bad_input_of_parts import AGENT_ROWS, PARTS_TABLE, SESSION_ROWS, Bad, Never, bad
 
 # mypy: ignore-errors
 
@@ -558,7 +558,7 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: mirror_text("out.txt"), "'out.txt'", "sys.stdout"),
     ],
     "log_tool_calls": [
-        bad(lambda: log_tool_calls("windlass"), "'windlass'", "logging.getLogger("),
+        bad(lambda: log_tool_calls("perdure"), "'perdure'", "logging.getLogger("),
         bad(lambda: log_tool_calls(level="INFO"), "level='INFO'", "logging.INFO"),
     ],
     # -- errors and the rest -------------------------------------------------------------------------------------------
@@ -589,7 +589,7 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
             "UnreadableEntry",
             "Unsupported",
             "UsageError",
-            "WindlassError",
+            "PerdureError",
         ],
         AN_ERROR,
     ),
@@ -655,7 +655,7 @@ TABLE["Session"] = [*TABLE["Session"], *SESSION_ROWS]
 
 
 @pytest.mark.parametrize(
-    ("module", "table"), [(windlass, TABLE), (windlass.testing, TESTING_TABLE)], ids=["windlass", "windlass.testing"]
+    ("module", "table"), [(perdure, TABLE), (perdure.testing, TESTING_TABLE)], ids=["perdure", "perdure.testing"]
 )
 def test_every_public_name_has_its_place_in_the_table(module, table):
     assert sorted(table) == sorted(module.__all__)
@@ -675,7 +675,7 @@ ROWS = [
 def test_bad_input_is_refused_with_an_error_that_says_what_to_do(row):
     with pytest.raises(row.error) as caught:
         perform(row.call)
-    assert isinstance(caught.value, WindlassError)
+    assert isinstance(caught.value, PerdureError)
     message = str(caught.value)
     assert [word for word in row.says if word not in message] == [], message
 

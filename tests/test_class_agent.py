@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec import Struct
 
-from windlass.agent import Agent
-from windlass.class_agent import agent_of, tools_of
-from windlass.core.error import ConfigError, WindlassError
-from windlass.core.stop import Limits, Step
-from windlass.core.tool import ToolContext, tool
-from windlass.testing import ScriptedModel, call
+from perdure.agent import Agent
+from perdure.class_agent import agent_of, tools_of
+from perdure.core.error import ConfigError, PerdureError
+from perdure.core.stop import Limits, Step
+from perdure.core.tool import ToolContext, tool
+from perdure.testing import ScriptedModel, call
 
 
 class Quay:
@@ -244,5 +244,5 @@ def test_what_cannot_work_is_said():
             """The same name."""
             return ""
 
-    with pytest.raises(WindlassError, match="berths"):
+    with pytest.raises(PerdureError, match="berths"):
         agent_of(Twice(), "demo")

@@ -1,23 +1,23 @@
-"""An agent out of `windlass.toml`."""
+"""An agent out of `perdure.toml`."""
 
 import inspect
 import sys
 
 import pytest
 
-from windlass import Agent, Limits, Permissions, later
-from windlass.config import BadConfig, TrustedFiles, load_config
-from windlass.context.role import Role
-from windlass.core.error import ConfigError
-from windlass.testing import ScriptedModel
-from windlass.toolkits.inbox import post_to_inbox
+from perdure import Agent, Limits, Permissions, later
+from perdure.config import BadConfig, TrustedFiles, load_config
+from perdure.context.role import Role
+from perdure.core.error import ConfigError
+from perdure.testing import ScriptedModel
+from perdure.toolkits.inbox import post_to_inbox
 
 WHOLE = """\
 model = "demo"
 name = "mate"
 description = "Helps on deck."
 instructions_file = "instructions.md"
-tools = ["windlass.toolkits.inbox:post_to_inbox"]
+tools = ["perdure.toolkits.inbox:post_to_inbox"]
 store = "sqlite:kept/sessions.db"
 workdir = "deck"
 project = true
@@ -69,7 +69,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def write(folder):
-    def written(text, name="windlass.toml"):
+    def written(text, name="perdure.toml"):
         (folder / name).write_text(text, encoding="utf-8")
         return folder / name
 
@@ -163,7 +163,7 @@ def test_folders_of_skills_are_looked_into(write, folder):
     agent = load_config(write('model = "demo"\nskills = ["skills"]\n'), trusted=True).agent()
     assert agent.skills is not None
     assert agent.skills.names == ("knots",)
-    with pytest.raises(BadConfig, match=r"windlass.toml:2: .*missing"):
+    with pytest.raises(BadConfig, match=r"perdure.toml:2: .*missing"):
         load_config(write('model = "demo"\nskills = ["missing"]\n'), trusted=True).agent()
 
 
@@ -181,7 +181,7 @@ def test_skills_of_the_project_stay_inert_until_they_are_trusted(write, folder):
 def test_what_goes_wrong_when_the_agent_is_made_has_its_line_too(write):
     for text, line in (
         ('\nmodel = "no such provider"\n', 2),
-        ('model = "demo"\ntools = [\n "windlass.toolkits.inbox:post_to_inbox",\n "no_such_module:x",\n]\n', 4),
+        ('model = "demo"\ntools = [\n "perdure.toolkits.inbox:post_to_inbox",\n "no_such_module:x",\n]\n', 4),
         ('model = "demo"\n[compaction]\n\nmodel = "no such provider"\n', 4),
     ):
         with pytest.raises(BadConfig) as caught:
@@ -190,7 +190,7 @@ def test_what_goes_wrong_when_the_agent_is_made_has_its_line_too(write):
 
 
 def test_two_servers_of_one_name_are_refused(write):
-    with pytest.raises(BadConfig, match=r"windlass\.toml:2: there is a server 'tides' already"):
+    with pytest.raises(BadConfig, match=r"perdure\.toml:2: there is a server 'tides' already"):
         load_config(write('[mcp]\nfiles = [".mcp.json"]\n[mcp.servers.tides]\ncommand = "x"\n'), trusted=True)
 
 
@@ -223,7 +223,7 @@ def test_what_runs_redirects_or_allows_anything_needs_trust(write, folder, key, 
         load_config(write(RESTRICTED[key]))
     (fault,) = caught.value.faults
     assert fault.message.startswith(f"'{key}' ")
-    assert "windlass config trust" in fault.message
+    assert "perdure config trust" in fault.message
     assert fault.line
 
 
@@ -278,18 +278,18 @@ def test_a_file_of_servers_needs_trust_of_its_own(write, folder, tmp_path):
 
 
 def test_the_users_own_settings_are_the_users_own(tmp_path, folder):
-    own = tmp_path / "settings" / "windlass"
+    own = tmp_path / "settings" / "perdure"
     own.mkdir(parents=True)
-    (own / "windlass.toml").write_text('store = "sqlite:sessions.db"\n', encoding="utf-8")
-    assert load_config(own / "windlass.toml").trusted
+    (own / "perdure.toml").write_text('store = "sqlite:sessions.db"\n', encoding="utf-8")
+    assert load_config(own / "perdure.toml").trusted
 
 
 def test_a_link_among_the_users_own_settings_is_where_it_leads(tmp_path, write):
-    own = tmp_path / "settings" / "windlass"
+    own = tmp_path / "settings" / "perdure"
     own.mkdir(parents=True)
-    (own / "windlass.toml").symlink_to(write('store = "sqlite:sessions.db"\n'))
+    (own / "perdure.toml").symlink_to(write('store = "sqlite:sessions.db"\n'))
     with pytest.raises(BadConfig):
-        load_config(own / "windlass.toml")
+        load_config(own / "perdure.toml")
 
 
 def test_an_unreadable_list_of_trust_is_an_error(write, tmp_path):
@@ -309,7 +309,7 @@ large_results = 8000
 short_results = true
 history = true
 notebook = true
-imports = ["windlass.extensions:history"]
+imports = ["perdure.extensions:history"]
 
 [vault]
 environment = "SHIP_"
@@ -321,7 +321,7 @@ async def test_an_agent_can_be_given_bundles_secrets_and_files(write, folder, mo
     monkeypatch.setenv("SHIP_RADIO", "hush-hush-1")
     (folder / "secrets.json").write_text('{"engine": "hush-hush-2"}', encoding="utf-8")
     (folder / "secrets.json").chmod(0o600)
-    text = EQUIPPED.replace('imports = ["windlass.extensions:history"]\n', "")
+    text = EQUIPPED.replace('imports = ["perdure.extensions:history"]\n', "")
     agent = load_config(write(text), trusted=True).agent()
     assert [each.name for each in agent.extensions] == ["large_results", "short_results", "history", "notebook"]
     assert agent.mentions is not None
@@ -331,16 +331,16 @@ async def test_an_agent_can_be_given_bundles_secrets_and_files(write, folder, mo
 
 
 def test_an_extension_may_be_imported_or_made_by_a_function(write):
-    agent = load_config(write('model = "demo"\n[extensions]\nimports = ["windlass.extensions:history"]'), trusted=True)
+    agent = load_config(write('model = "demo"\n[extensions]\nimports = ["perdure.extensions:history"]'), trusted=True)
     assert [each.name for each in agent.agent().extensions] == ["history"]
 
 
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [
-        ('[extensions]\nimports = ["windlass.extensions:hystory"]', 3, "did you mean 'history'"),
-        ('[extensions]\nimports = ["windlass.core.check:text"]', 3, "makes none"),
-        ('[extensions]\nimports = ["windlass:__version__"]', 3, "no Extension"),
+        ('[extensions]\nimports = ["perdure.extensions:hystory"]', 3, "did you mean 'history'"),
+        ('[extensions]\nimports = ["perdure.core.check:text"]', 3, "makes none"),
+        ('[extensions]\nimports = ["perdure:__version__"]', 3, "no Extension"),
         ("[extensions]\nlarge_results = 5", 3, "max_characters=5"),
         ("[vault]", 2, "needs a place"),
     ],

@@ -5,19 +5,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure import Agent, Extension, tool
+from perdure.context.compaction import Compaction
+from perdure.context.history import history_tools
+from perdure.core.error import ContextOverflow
+from perdure.core.ledger import Ledger
+from perdure.core.tool import Tool
+from perdure.credentials import FileVault, MemoryVault
+from perdure.stores import open_store
+from perdure.stores.memory import MemoryStore
+from perdure.subagents.delegation import delegation
+from perdure.testing import ScriptedModel, call
+from perdure.toolkits.scratchpad import scratchpad_tools
 from tests.context.conversation import SNAPSHOT
-from windlass import Agent, Extension, tool
-from windlass.context.compaction import Compaction
-from windlass.context.history import history_tools
-from windlass.core.error import ContextOverflow
-from windlass.core.ledger import Ledger
-from windlass.core.tool import Tool
-from windlass.credentials import FileVault, MemoryVault
-from windlass.stores import open_store
-from windlass.stores.memory import MemoryStore
-from windlass.subagents.delegation import delegation
-from windlass.testing import ScriptedModel, call
-from windlass.toolkits.scratchpad import scratchpad_tools
 
 SECRET = "hb-7f3a91c2-Ünïcode"
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import SECONDS, Held, crashed, log_of, of, until
-from windlass import Agent, ConfigError, Permissions, Session, ToolContext, UsageError, later, tool, user
-from windlass.core.event import (
+from perdure import Agent, ConfigError, Permissions, Session, ToolContext, UsageError, later, tool, user
+from perdure.core.event import (
     MessageAdded,
     QuestionAnswered,
     QuestionAsked,
@@ -16,10 +15,11 @@ from windlass.core.event import (
     SlotOpened,
     ToolStarted,
 )
-from windlass.core.message import Message, Status, StopReason, ToolCall
-from windlass.interaction import Confirm, Form, Progress, SlotView, Words
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, ScriptedModel, call, calls
+from perdure.core.message import Message, Status, StopReason, ToolCall
+from perdure.interaction import Confirm, Form, Progress, SlotView, Words
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, ScriptedModel, call, calls
+from tests.doubles import SECONDS, Held, crashed, log_of, of, until
 
 
 @tool(effect="read")
@@ -325,8 +325,8 @@ async def test_a_newcomer_sees_what_there_is_and_then_every_change():
 
 
 async def test_a_subscriber_sees_what_is_settled_while_nobody_drives(monkeypatch):
-    monkeypatch.setattr("windlass.display.LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("windlass.keeping.WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("perdure.display.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("perdure.keeping.WATCH_SECONDS", 0.01)
     store = MemoryStore()
     session = session_of(calls(call("show", text="hello"), call("confirm", question="Really?")), store=store)
     await session.run("Go.")

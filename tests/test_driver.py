@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import SECONDS, Held, crashed, kind, log_of, of, rounds, until
-from tests.transcript import assert_valid
-from windlass import (
+from perdure import (
     Agent,
     ConfigError,
     Fenced,
@@ -24,8 +22,8 @@ from windlass import (
     tool,
     user,
 )
-from windlass.core import faults
-from windlass.core.event import (
+from perdure.core import faults
+from perdure.core.event import (
     MessageAdded,
     ModelRequested,
     PostTaken,
@@ -36,13 +34,15 @@ from windlass.core.event import (
     TextDelta,
     ToolFinished,
 )
-from windlass.core.mailbox import letter
-from windlass.core.message import Message, StopReason, ToolCall, ToolResult
-from windlass.core.store import Lease
-from windlass.driver import Driver, Order, tell
-from windlass.stores.memory import MemoryStore
-from windlass.testing import ScriptedModel, call, calls, pause
-from windlass.testing.scripted import Scripted
+from perdure.core.mailbox import letter
+from perdure.core.message import Message, StopReason, ToolCall, ToolResult
+from perdure.core.store import Lease
+from perdure.driver import Driver, Order, tell
+from perdure.stores.memory import MemoryStore
+from perdure.testing import ScriptedModel, call, calls, pause
+from perdure.testing.scripted import Scripted
+from tests.doubles import SECONDS, Held, crashed, kind, log_of, of, rounds, until
+from tests.transcript import assert_valid
 
 # -- one submission per name -------------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ async def test_to_take_over_or_not_is_yes_or_no():
 
 
 async def test_what_another_process_posts_is_found_by_looking(monkeypatch):
-    monkeypatch.setattr("windlass.driver.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("perdure.driver.POLL_SECONDS", 0.001)
     store, held = MemoryStore(), Held()
     session = Agent(ScriptedModel(call("held"), "Left it is."), tools=[held.tool], store=store).session("s")
     going = asyncio.ensure_future(session.run("Go"))
@@ -218,7 +218,7 @@ async def test_what_another_process_posts_is_found_by_looking(monkeypatch):
 
 
 async def test_a_store_that_fails_while_it_is_asked_for_posts_does_not_end_the_run(monkeypatch, caplog):
-    monkeypatch.setattr("windlass.driver.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("perdure.driver.POLL_SECONDS", 0.001)
 
     class Flaky(MemoryStore):
         asked = 0
@@ -462,7 +462,7 @@ async def test_a_session_whose_log_lost_an_entry_can_be_gone_on_with(tmp_path):
 
 
 async def test_a_run_that_is_driven_elsewhere_can_be_watched(tmp_path, monkeypatch):
-    monkeypatch.setattr("windlass.keeping.WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("perdure.keeping.WATCH_SECONDS", 0.01)
     driver = Agent(ScriptedModel("One.", "Two."), store=f"sqlite:{tmp_path / 's.db'}")
     await driver.session("s").run("1?")
     before = len(await driver.store.read("s"))

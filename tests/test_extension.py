@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import log_of, of
-from windlass import (
+from perdure import (
     Agent,
     Limits,
     Permissions,
@@ -20,17 +19,18 @@ from windlass import (
     observed,
     tool,
 )
-from windlass.context.role import Role
-from windlass.core.error import ConfigError
-from windlass.core.event import ModelRequested, RunEnded, ToolsChanged, ViewChanged
-from windlass.core.message import Message, user
-from windlass.core.run import Accepted, Again, Run
-from windlass.core.stop import Step
-from windlass.core.tool import Tool
-from windlass.core.wrap import after, truncated
-from windlass.extension import Extension
-from windlass.stores.memory import MemoryStore
-from windlass.testing import Recorder, ScriptedModel, call
+from perdure.context.role import Role
+from perdure.core.error import ConfigError
+from perdure.core.event import ModelRequested, RunEnded, ToolsChanged, ViewChanged
+from perdure.core.message import Message, user
+from perdure.core.run import Accepted, Again, Run
+from perdure.core.stop import Step
+from perdure.core.tool import Tool
+from perdure.core.wrap import after, truncated
+from perdure.extension import Extension
+from perdure.stores.memory import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call
+from tests.doubles import log_of, of
 
 
 @tool(effect="read", prompt="Look before you leap.")

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, tool
+from perdure.core.error import ConfigError
+from perdure.core.event import ViewChanged
+from perdure.core.tool import ToolOutput
+from perdure.extensions import history, large_results, notebook, short_results
+from perdure.testing import ScriptedModel, call
 from tests.doubles import log_of, of
-from windlass import Agent, tool
-from windlass.core.error import ConfigError
-from windlass.core.event import ViewChanged
-from windlass.core.tool import ToolOutput
-from windlass.extensions import history, large_results, notebook, short_results
-from windlass.testing import ScriptedModel, call
 
 
 @tool(effect="read")

@@ -25,7 +25,7 @@ def outcome_of(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
 
     def run(mark: str, *, ci: str = "", wire: str = "absent") -> pytest.RunResult:
         monkeypatch.setenv("CI", ci)
-        monkeypatch.setenv("WINDLASS_WIRE", str(pytester.path / wire))
+        monkeypatch.setenv("PERDURE_WIRE", str(pytester.path / wire))
         pytester.makeini(INI)
         pytester.makepyfile(f"import pytest\n\n@pytest.mark.{mark}\ndef test_forge():\n    pass\n")
         return pytester.runpytest_inprocess("-rs", "-p", "tests.needs", "-p", "no:cacheprovider")
@@ -85,7 +85,7 @@ def test_the_main_environment_is_known(tmp_path, monkeypatch):
 def test_missing_recordings_skip_their_tests_even_under_ci(outcome_of, ci):
     result = outcome_of("wire", ci=ci)
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*no recordings at *set WINDLASS_WIRE*"])
+    result.stdout.fnmatch_lines(["*no recordings at *set PERDURE_WIRE*"])
 
 
 def test_recordings_that_are_there_are_used(outcome_of):

@@ -7,12 +7,12 @@ import msgspec
 import pydantic
 import pytest
 
-from windlass import Agent, ConfigError, InvalidOutput, ModelInfo, Outcome, Output, StopReason, UsageError, tool
-from windlass.core.model import OutputMode
-from windlass.core.problem import Invalid
-from windlass.core.stop import Limits
-from windlass.output import TOOL
-from windlass.testing import Reply, ScriptedModel, call, calls
+from perdure import Agent, ConfigError, InvalidOutput, ModelInfo, Outcome, Output, StopReason, UsageError, tool
+from perdure.core.model import OutputMode
+from perdure.core.problem import Invalid
+from perdure.core.stop import Limits
+from perdure.output import TOOL
+from perdure.testing import Reply, ScriptedModel, call, calls
 
 
 @dataclass

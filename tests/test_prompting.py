@@ -2,13 +2,13 @@
 
 import pytest
 
-from windlass import UsageError, tool
-from windlass.agent import Agent
-from windlass.context.compaction import Compaction
-from windlass.context.directives import Hook, HookContext, HookFailed, Mentions, Rewrite, ShortCircuit
-from windlass.context.skills import Skill, Skills
-from windlass.core.event import HookInvoked, MessageAdded, ModelRequested, SkillLoaded
-from windlass.testing import ScriptedModel, call
+from perdure import UsageError, tool
+from perdure.agent import Agent
+from perdure.context.compaction import Compaction
+from perdure.context.directives import Hook, HookContext, HookFailed, Mentions, Rewrite, ShortCircuit
+from perdure.context.skills import Skill, Skills
+from perdure.core.event import HookInvoked, MessageAdded, ModelRequested, SkillLoaded
+from perdure.testing import ScriptedModel, call
 
 BRIEF = Skill(name="brief", description="How to brief.", body="Be brief.")
 

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from windlass import (
+from perdure import (
     Again,
     Agent,
     Limits,
@@ -30,7 +30,7 @@ from windlass import (
     truncated,
     user,
 )
-from windlass.core.event import (
+from perdure.core.event import (
     AutoContinued,
     Compacted,
     CompactionStarted,
@@ -52,14 +52,14 @@ from windlass.core.event import (
     UsageReported,
     ViewChanged,
 )
-from windlass.core.message import Image, Status, Text, Thinking, assistant
-from windlass.core.outcome import Outcome
-from windlass.core.permission import Grants, later
-from windlass.core.stop import max_turns
-from windlass.replaying.diff import told
-from windlass.replaying.replay import Divergence, Source, replay
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
+from perdure.core.message import Image, Status, Text, Thinking, assistant
+from perdure.core.outcome import Outcome
+from perdure.core.permission import Grants, later
+from perdure.core.stop import max_turns
+from perdure.replaying.diff import told
+from perdure.replaying.replay import Divergence, Source, replay
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
 
 DONE: list[str] = []
 """What tools have really done."""
@@ -402,7 +402,7 @@ async def test_other_instructions_are_a_divergence_at_the_first_request():
 
 
 async def test_a_document_that_tells_the_instructions_shows_what_has_changed_in_them():
-    from windlass.transfer import export_session
+    from perdure.transfer import export_session
 
     agent = await recorded(Agent(two_turns(), tools=[depth], instructions="Be brief.\nBe kind."))
     document = await export_session(agent.store, "s", prefixes=(await replay(agent, "s")).prefixes)

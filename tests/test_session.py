@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, crashed, deaf_tool, log_of, of, rounds
-from tests.transcript import assert_valid
-from windlass import (
+from perdure import (
     Agent,
     ConfigError,
     Image,
@@ -34,7 +32,7 @@ from windlass import (
     tool,
     user,
 )
-from windlass.core.event import (
+from perdure.core.event import (
     Entry,
     Event,
     MessageAdded,
@@ -50,13 +48,15 @@ from windlass.core.event import (
     ToolStarted,
     WatcherDropped,
 )
-from windlass.core.message import Status, StopReason, assistant
-from windlass.core.repair import INTERRUPTED
-from windlass.core.run import PATIENCE_SECONDS
-from windlass.core.schema import arguments_hash
-from windlass.core.store import Lease
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
+from perdure.core.message import Status, StopReason, assistant
+from perdure.core.repair import INTERRUPTED
+from perdure.core.run import PATIENCE_SECONDS
+from perdure.core.schema import arguments_hash
+from perdure.core.store import Lease
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
+from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, crashed, deaf_tool, log_of, of, rounds
+from tests.transcript import assert_valid
 
 
 @tool(effect="read")
@@ -311,9 +311,9 @@ async def test_opening_a_session_is_shown():
 
 
 async def test_runs_are_logged_with_the_ids_of_session_and_run(caplog):
-    caplog.set_level(logging.INFO, "windlass")
+    caplog.set_level(logging.INFO, "perdure")
     outcome = await Agent(ScriptedModel("Hello.")).session("s").run("Hi")
-    records = [each for each in caplog.records if each.name == "windlass"]
+    records = [each for each in caplog.records if each.name == "perdure"]
     assert [(each.session_id, each.run_id) for each in records] == [("s", outcome.run_id)] * 2
     assert [each.getMessage().split(" of ")[1] for each in records] == ["session s begins", "session s: done "]
 
@@ -937,7 +937,7 @@ async def test_a_watcher_that_raises_is_dropped_and_the_run_goes_on():
 
 
 async def test_a_watcher_that_never_returns_does_not_hold_up_the_run(monkeypatch):
-    monkeypatch.setattr("windlass.driver.DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr("perdure.driver.DRAIN_SECONDS", 0.01)
     handled: list[Entry] = []
 
     async def stuck(entry: Entry) -> None:

@@ -4,9 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.doubles import SECONDS, Held, log_of, of
-from tests.transcript import assert_valid
-from windlass import (
+from perdure import (
     Agent,
     ConfigError,
     Hit,
@@ -19,12 +17,14 @@ from windlass import (
     UsageError,
     tool,
 )
-from windlass.context.compaction import Compaction
-from windlass.core.codec import encode_event
-from windlass.core.event import InboxAdded, InboxResolved, MessageAdded
-from windlass.core.redact import NO_SUMMARY
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, ScriptedModel, call
+from perdure.context.compaction import Compaction
+from perdure.core.codec import encode_event
+from perdure.core.event import InboxAdded, InboxResolved, MessageAdded
+from perdure.core.redact import NO_SUMMARY
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, ScriptedModel, call
+from tests.doubles import SECONDS, Held, log_of, of
+from tests.transcript import assert_valid
 
 
 @tool

@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
+from perdure import Agent, Permissions, ToolContext, UsageError, later, tool
+from perdure.core.event import QuestionAsked, ReplyFinished, RunEnded, TextDelta
+from perdure.core.fold import fold
+from perdure.shutdown import Shutdown, Signals
+from perdure.stores.memory import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, deaf_tool, until
 from tests.transcript import assert_valid
-from windlass import Agent, Permissions, ToolContext, UsageError, later, tool
-from windlass.core.event import QuestionAsked, ReplyFinished, RunEnded, TextDelta
-from windlass.core.fold import fold
-from windlass.shutdown import Shutdown, Signals
-from windlass.stores.memory import MemoryStore
-from windlass.testing import Recorder, ScriptedModel, call, calls, pause
 
 QUICK = 0.02
 

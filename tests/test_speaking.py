@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, ConfigError, Limits, Role, tool
+from perdure.core.event import SessionConfigured
+from perdure.stores.memory import MemoryStore
+from perdure.testing import ScriptedModel, call
 from tests.doubles import log_of, of
-from windlass import Agent, ConfigError, Limits, Role, tool
-from windlass.core.event import SessionConfigured
-from windlass.stores.memory import MemoryStore
-from windlass.testing import ScriptedModel, call
 
 POLITE, TERSE = Role("polite", "Be polite."), Role("terse", "Be terse.")
 
@@ -80,8 +80,8 @@ async def test_the_run_comes_before_the_session_and_that_before_the_agent(
     monkeypatch, of_the_run, of_the_session, of_the_agent, answers
 ):
     words = {"demo": "demo", "demo:words": "session", "demo:a": "a", "demo:b": "b"}
-    monkeypatch.setattr("windlass.speaking.open_model", lambda name: ScriptedModel(words[name]))
-    monkeypatch.setattr("windlass.session.open_model", lambda name: words[name])
+    monkeypatch.setattr("perdure.speaking.open_model", lambda name: ScriptedModel(words[name]))
+    monkeypatch.setattr("perdure.session.open_model", lambda name: words[name])
     roles = [Role("a", "A.", model="demo:a"), Role("b", "B.", model="demo:b"), Role("plain", "Plain.")]
     session = Agent(ScriptedModel("own"), roles=roles, role=of_the_agent).session("s")
     await session.configure(**of_the_session)

@@ -1,4 +1,4 @@
-"""How fast Windlass starts."""
+"""How fast Perdure starts."""
 
 import os
 import subprocess
@@ -27,14 +27,14 @@ def cpu_ms(code: str) -> float:
 
 @pytest.mark.budget
 def test_importing_an_agent_and_a_tool_costs_little_more_than_asyncio():
-    codes = ["pass", "import asyncio", "from windlass import Agent, tool"]
+    codes = ["pass", "import asyncio", "from perdure import Agent, tool"]
     rounds = [[cpu_ms(code) for code in codes] for _ in range(ROUNDS)]
-    bare, asyncio, windlass = (min(times) for times in zip(*rounds, strict=True))
-    ratio = (windlass - bare) / (asyncio - bare)
-    assert ratio <= ASYNCIO_SHARE, f"{windlass - bare:.0f} ms over bare Python, {ratio:.2f} times asyncio's"
+    bare, asyncio, perdure = (min(times) for times in zip(*rounds, strict=True))
+    ratio = (perdure - bare) / (asyncio - bare)
+    assert ratio <= ASYNCIO_SHARE, f"{perdure - bare:.0f} ms over bare Python, {ratio:.2f} times asyncio's"
 
 
 def test_nothing_heavy_is_imported_before_it_is_used():
-    code = "import sys; from windlass import Agent, tool; Agent('demo'); print(*sys.modules)"
+    code = "import sys; from perdure import Agent, tool; Agent('demo'); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not HEAVY & set(loaded)

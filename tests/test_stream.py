@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import SECONDS, Held, WaitingStore, kind, log_of, of, rounds
-from windlass import Agent, RunStream, StoreError, UsageError, tool
-from windlass.core.event import (
+from perdure import Agent, RunStream, StoreError, UsageError, tool
+from perdure.core.event import (
     Entry,
     Event,
     Lagged,
@@ -21,9 +20,10 @@ from windlass.core.event import (
     ToolFinished,
     WatcherDropped,
 )
-from windlass.core.message import user
-from windlass.stream import MERGED_CHARACTERS, coalesce, lagged, watcher_dropped
-from windlass.testing import ScriptedModel, call, pause
+from perdure.core.message import user
+from perdure.stream import MERGED_CHARACTERS, coalesce, lagged, watcher_dropped
+from perdure.testing import ScriptedModel, call, pause
+from tests.doubles import SECONDS, Held, WaitingStore, kind, log_of, of, rounds
 
 
 @tool(effect="read")

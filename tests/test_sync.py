@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, UsageError, tool
+from perdure.core.event import ModelEvent, ReplyFinished, TextDelta
+from perdure.core.message import Status
+from perdure.core.model import Request
+from perdure.stores.memory import MemoryStore
+from perdure.sync import _background, wait_for
+from perdure.testing import Recorder, ScriptedModel, call
 from tests.doubles import SECONDS
-from windlass import Agent, UsageError, tool
-from windlass.core.event import ModelEvent, ReplyFinished, TextDelta
-from windlass.core.message import Status
-from windlass.core.model import Request
-from windlass.stores.memory import MemoryStore
-from windlass.sync import _background, wait_for
-from windlass.testing import Recorder, ScriptedModel, call
 
 
 def test_a_script_gets_its_answer_twice_in_a_row():
@@ -37,7 +37,7 @@ def test_a_script_may_use_tools_watchers_and_overrides():
 
     agent = Agent(ScriptedModel(call("look"), "Done."), tools=[look], watchers=[recorder])
     outcome = agent.run_sync("Go", instructions="Be brief.")
-    assert outcome.messages[2].tool_results[0].text.startswith("windlass-tool")
+    assert outcome.messages[2].tool_results[0].text.startswith("perdure-tool")
     assert recorder.kinds[-1] == "run_ended"
 
 
@@ -132,7 +132,7 @@ def another_process(monkeypatch) -> Iterator[None]:
     loop, process = _background.loop(), _background._process
     monkeypatch.setattr(os, "getpid", lambda: process + 1)
     yield
-    child, (thread,) = _background.loop(), [each for each in threading.enumerate() if each.name == "windlass-loop"][1:]
+    child, (thread,) = _background.loop(), [each for each in threading.enumerate() if each.name == "perdure-loop"][1:]
     child.call_soon_threadsafe(child.stop)
     thread.join(SECONDS)
     child.close()

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from windlass import Agent, ConfigError, SessionNotFound, UnreadableEntry, tool
-from windlass.core.codec import UPCASTERS
-from windlass.core.error import SessionBusy, SessionExists
-from windlass.core.event import Entry, MessageAdded, RunStarted
-from windlass.core.message import Image, user
-from windlass.stores.memory import MemoryStore
-from windlass.testing import ScriptedModel, call
-from windlass.transfer import FORMAT, Prefix, export_session, import_session, read_document
+from perdure import Agent, ConfigError, SessionNotFound, UnreadableEntry, tool
+from perdure.core.codec import UPCASTERS
+from perdure.core.error import SessionBusy, SessionExists
+from perdure.core.event import Entry, MessageAdded, RunStarted
+from perdure.core.message import Image, user
+from perdure.stores.memory import MemoryStore
+from perdure.testing import ScriptedModel, call
+from perdure.transfer import FORMAT, Prefix, export_session, import_session, read_document
 
 
 @tool(effect="read")
@@ -121,7 +121,7 @@ async def test_a_document_can_tell_what_hashes_stand_for():
     ("change", "error", "words"),
     [
         ({"format": "song"}, ConfigError, "format 'song' is no session"),
-        ({"version": 2}, UnreadableEntry, "of version 2, and this is version 1: upgrade windlass"),
+        ({"version": 2}, UnreadableEntry, "of version 2, and this is version 1: upgrade perdure"),
         ({"version": "1"}, ConfigError, "this is no session"),
         ({"entries": []}, ConfigError, "has no entries"),
         ({"entries": [{"seq": 2, "at": 0, "event": {"kind": "run_started"}}]}, ConfigError, "has the number 2"),
@@ -130,7 +130,7 @@ async def test_a_document_can_tell_what_hashes_stand_for():
         (
             {"entries": [{"seq": 1, "at": 0, "event": {"kind": "unheard_of"}, "critical": True}]},
             UnreadableEntry,
-            "upgrade windlass",
+            "upgrade perdure",
         ),
         (
             {"entries": [{"seq": seq, "at": 0, "id": "a", "event": {"kind": "run_resumed"}} for seq in (1, 2)]},

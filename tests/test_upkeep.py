@@ -2,12 +2,12 @@
 
 import pytest
 
-from windlass import Agent, ConfigError, Permissions, StoreError, ToolContext, Unsupported, later, open_store, tool
-from windlass.core.event import Custom, Entry
-from windlass.core.store import StoreSize
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, ScriptedModel, call
-from windlass.upkeep import expendable, maintained, prune, remove, restore
+from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, Unsupported, later, open_store, tool
+from perdure.core.event import Custom, Entry
+from perdure.core.store import StoreSize
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.upkeep import expendable, maintained, prune, remove, restore
 
 DAY = 86_400.0
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import SECONDS, Held, crashed, log_of, of, rounds
-from windlass import (
+from perdure import (
     Agent,
     ConfigError,
     Extension,
@@ -25,7 +24,7 @@ from windlass import (
     tool,
     user,
 )
-from windlass.core.event import (
+from perdure.core.event import (
     MessageAdded,
     QuestionAsked,
     RunEnded,
@@ -33,9 +32,10 @@ from windlass.core.event import (
     RunStarted,
     ToolStarted,
 )
-from windlass.core.message import StopReason, ToolCall
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, ScriptedModel, call
+from perdure.core.message import StopReason, ToolCall
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, ScriptedModel, call
+from tests.doubles import SECONDS, Held, crashed, log_of, of, rounds
 
 
 @tool(asks_first=True)

@@ -3,7 +3,7 @@
     python contestants.py NAME PORT TURNS DELTAS CROWD      prints JSON
 
 Each is written as its documentation says, streamed, with tracing off where that is a switch. Imports are inside, for
-each runs in an environment that has only its own. Nothing of ours is imported but by `windlass`.
+each runs in an environment that has only its own. Nothing of ours is imported but by `perdure`.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ def hear() -> None:
     heard[0] += 1
 
 
-async def windlass(base_url: str) -> Callable[[str], Awaitable[object]]:
-    from windlass import Agent, Entry, Limits, tool
-    from windlass.core.event import TextDelta
-    from windlass.models import openai_compatible
+async def perdure(base_url: str) -> Callable[[str], Awaitable[object]]:
+    from perdure import Agent, Entry, Limits, tool
+    from perdure.core.event import TextDelta
+    from perdure.models import openai_compatible
 
     async def watch(entry: Entry) -> None:
         if type(entry.event) is TextDelta:

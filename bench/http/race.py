@@ -36,7 +36,7 @@ def figures(effort: Effort) -> Iterator[Figure]:
         assert server.stdout is not None
         port = server.stdout.readline().strip()
         sizes = [port, str(turns), str(deltas), str(crowd)]
-        rounds = [(_run(sys.executable, "by_hand", sizes), _run(sys.executable, "windlass", sizes)) for _ in range(2)]
+        rounds = [(_run(sys.executable, "by_hand", sizes), _run(sys.executable, "perdure", sizes)) for _ in range(2)]
         hand = {key: min(each[0][key] for each in rounds) for key, *_ in KINDS}
         ours = {key: min(each[1][key] for each in rounds) for key, *_ in KINDS}
         for key, name, budget, explanation in KINDS:

@@ -13,7 +13,7 @@ LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imp
 
 
 def lint(python_path) -> subprocess.CompletedProcess:
-    """Hold the package `windlass` of a folder against our contracts, in a process that knows no other."""
+    """Hold the package `perdure` of a folder against our contracts, in a process that knows no other."""
     return subprocess.run(
         [sys.executable, "-c", LINT, str(ROOT / "pyproject.toml")],
         env={**os.environ, "PYTHONPATH": str(python_path)},
@@ -27,11 +27,11 @@ def lint(python_path) -> subprocess.CompletedProcess:
 
 @pytest.fixture
 def package(tmp_path):
-    """Writes a package `windlass` with these modules, core among them, and gives the folder it lies in."""
+    """Writes a package `perdure` with these modules, core among them, and gives the folder it lies in."""
 
     def write(sources: dict[str, str]):
         for name, source in {"__init__": "", "core/__init__": "", **sources}.items():
-            path = tmp_path / "windlass" / f"{name}.py"
+            path = tmp_path / "perdure" / f"{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             (path.parent / "__init__.py").touch()
             path.write_text(source, encoding="utf-8")
@@ -50,15 +50,15 @@ def test_the_allowed_directions_are_allowed(package):
         package(
             {
                 "core/run": "",
-                "net/http": "import windlass.core.run",
-                "toolkits/web": "import windlass.net.http",
-                "models/demo": "import windlass.core.run",
-                "hosts/local": "import windlass.toolkits.web, windlass.core.run",
-                "session": "import windlass.hosts.local, windlass.models.demo",
-                "agent": "import windlass.session",
-                "daemon/app": "import windlass.agent",
-                "cli/main": "import windlass.daemon.app",
-                "testing/scripted": "import windlass.cli.main",
+                "net/http": "import perdure.core.run",
+                "toolkits/web": "import perdure.net.http",
+                "models/demo": "import perdure.core.run",
+                "hosts/local": "import perdure.toolkits.web, perdure.core.run",
+                "session": "import perdure.hosts.local, perdure.models.demo",
+                "agent": "import perdure.session",
+                "daemon/app": "import perdure.agent",
+                "cli/main": "import perdure.daemon.app",
+                "testing/scripted": "import perdure.cli.main",
             }
         )
     )
@@ -81,7 +81,7 @@ def test_the_allowed_directions_are_allowed(package):
     ],
 )
 def test_a_wrong_direction_is_refused(package, importer, imported):
-    folder = package({imported: "", importer: f"import windlass.{imported.replace('/', '.')}"})
+    folder = package({imported: "", importer: f"import perdure.{imported.replace('/', '.')}"})
     result = lint(folder)
     assert result.returncode == 1, result.stdout + result.stderr
     assert "BROKEN" in result.stdout
@@ -94,12 +94,12 @@ def test_a_module_without_a_place_in_the_layers_is_refused(package):
 
 
 def test_nothing_in_the_package_imports_its_public_face():
-    """`from windlass import Agent` inside the package would slip past the layers: it names none of them."""
+    """`from perdure import Agent` inside the package would slip past the layers: it names none of them."""
     importers = [
         module.place
         for module in modules()
         for node in ast.walk(module.tree)
-        if (isinstance(node, ast.Import) and any(alias.name == "windlass" for alias in node.names))
-        or (isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == "windlass")
+        if (isinstance(node, ast.Import) and any(alias.name == "perdure" for alias in node.names))
+        or (isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == "perdure")
     ]
     assert importers == []

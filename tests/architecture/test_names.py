@@ -18,7 +18,7 @@ def test_no_module_has_a_name_that_says_nothing():
     assert [module.place for module in modules() if SAY_NOTHING & names_in(module.place)] == []
 
 
-@pytest.mark.parametrize("place", ["windlass/utils.py", "windlass/core/_helpers.py", "windlass/common/clock.py"])
+@pytest.mark.parametrize("place", ["perdure/utils.py", "perdure/core/_helpers.py", "perdure/common/clock.py"])
 def test_a_name_that_says_nothing_is_recognised(place):
     assert SAY_NOTHING & names_in(place)
 

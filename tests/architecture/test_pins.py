@@ -47,5 +47,5 @@ def test_everything_that_an_environment_holds_is_there_at_its_pinned_version():
 
 
 def test_an_installation_stays_small():
-    """`pip install windlass` brings at most twenty distributions."""
-    assert len(closure("windlass", set())) <= 20
+    """`pip install perdure` brings at most twenty distributions."""
+    assert len(closure("perdure", set())) <= 20

@@ -47,7 +47,7 @@ def test_what_must_not_be_committed_is_recognised(text):
     assert findings(text)
 
 
-@pytest.mark.parametrize("text", ["the home/garden section", "framework/x.py", "sk-short", "~/.config/windlass"])
+@pytest.mark.parametrize("text", ["the home/garden section", "framework/x.py", "sk-short", "~/.config/perdure"])
 def test_what_only_resembles_it_is_let_through(text):
     assert not findings(text)
 

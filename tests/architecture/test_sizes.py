@@ -7,7 +7,7 @@ from tests.architecture.source import SOURCE, Module, modules
 
 
 def module(text: str) -> Module:
-    return Module(SOURCE / "windlass" / "made_up.py", ast.parse(text), len(text.splitlines()))
+    return Module(SOURCE / "perdure" / "made_up.py", ast.parse(text), len(text.splitlines()))
 
 
 def test_the_sizes_of_our_modules_are_told(pytestconfig):
@@ -16,15 +16,15 @@ def test_the_sizes_of_our_modules_are_told(pytestconfig):
 
 def test_a_function_is_counted_from_its_decorator_to_its_last_line():
     (size,) = functions(module("@cached\nasync def answer():\n    first = 1\n\n    return first\n"))
-    assert size == ("windlass/made_up.py:answer", 5)
+    assert size == ("perdure/made_up.py:answer", 5)
 
 
 def test_what_is_far_too_long_is_named():
     body = "\n".join(f"    x{i} = {i}" for i in range(600))
     lines = report([module(f"def endless():\n{body}\n")])
     assert [line.split(" has ")[0] for line in lines if line.startswith("too long")] == [
-        "too long: windlass/made_up.py",
-        "too long: windlass/made_up.py:endless",
+        "too long: perdure/made_up.py",
+        "too long: perdure/made_up.py:endless",
     ]
 
 

@@ -14,8 +14,8 @@ from bench.measure import Figure, spread
 ROOT = Path(__file__).parents[2]
 
 EXPECTED = [
-    "`import windlass`",
-    "`from windlass import Agent, tool`",
+    "`import perdure`",
+    "`from perdure import Agent, tool`",
     "distributions installed",
     "building an agent",
     "decorating a tool",
@@ -116,7 +116,7 @@ def test_readings_become_a_spread_in_microseconds():
 
 
 def test_what_an_install_brings_holds_the_package_itself_and_what_it_needs():
-    assert {"windlass", "msgspec"} <= startup.distributions("windlass")
+    assert {"perdure", "msgspec"} <= startup.distributions("perdure")
 
 
 def test_an_import_that_fails_is_no_measurement():

@@ -5,11 +5,11 @@ import asyncio
 import click.testing
 import pytest
 
+from perdure import Agent, ToolContext, tool
+from perdure.cli.main import program
+from perdure.testing import ScriptedModel, call
 from tests.cli.process import Shell
 from tests.cli.stand_ins import HOSTILE
-from windlass import Agent, ToolContext, tool
-from windlass.cli.main import program
-from windlass.testing import ScriptedModel, call
 
 
 @pytest.fixture
@@ -19,13 +19,13 @@ def shell(tmp_path):
 
 
 @pytest.fixture
-def windlass(tmp_path, monkeypatch):
-    """Runs the command inside this process: `windlass("run", "…").output`."""
-    monkeypatch.setenv("WINDLASS_HOME", str(tmp_path / "home"))
+def perdure(tmp_path, monkeypatch):
+    """Runs the command inside this process: `perdure("run", "…").output`."""
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path / "person"))  # where skills and instructions of one's own are
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setenv("WINDLASS_MODEL", "demo")
-    monkeypatch.delenv("WINDLASS_DEBUG", raising=False)
+    monkeypatch.setenv("PERDURE_MODEL", "demo")
+    monkeypatch.delenv("PERDURE_DEBUG", raising=False)
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments, stdin=None) -> click.testing.Result:
@@ -35,14 +35,14 @@ def windlass(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def kept(windlass):
+def kept(perdure):
     """Three sessions, the last one first in a list."""
     for name in ("alpha", "beta", "album"):
-        assert windlass("run", "-q", "--session", name, f"Calculate 6 * 7 for {name}").exit_code == 0
+        assert perdure("run", "-q", "--session", name, f"Calculate 6 * 7 for {name}").exit_code == 0
 
 
 @pytest.fixture
-def ordered(windlass, tmp_path):
+def ordered(perdure, tmp_path):
     """A session called `bakery`, whose agent waits for something from outside."""
 
     @tool

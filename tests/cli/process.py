@@ -12,7 +12,7 @@ from pathlib import Path
 PATIENCE = 30.0
 """Seconds after which a test that waits gives up."""
 
-WINDLASS = (sys.executable, "-m", "windlass")
+PERDURE = (sys.executable, "-m", "perdure")
 STAND_INS = (sys.executable, str(Path(__file__).with_name("stand_ins.py")))
 """The same command with models and tools that misbehave."""
 
@@ -29,18 +29,18 @@ class Shell:
         self.folder = folder / "folder"
         self.folder.mkdir()
         self.home = folder / "home"
-        ours = ("WINDLASS_", "COVERAGE", "XDG_CONFIG_HOME")
+        ours = ("PERDURE_", "COVERAGE", "XDG_CONFIG_HOME")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self.environment = {
             **inherited,
-            "WINDLASS_HOME": str(self.home),
-            "WINDLASS_MODEL": "demo",
+            "PERDURE_HOME": str(self.home),
+            "PERDURE_MODEL": "demo",
             "HOME": str(folder / "person"),
             "TERM": "xterm",
             "COLUMNS": "120",
         }
 
-    def run(self, *arguments, program=WINDLASS, stdin="", environment=None) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments, program=PERDURE, stdin="", environment=None) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, with what it says on both streams."""
         return subprocess.run(
             [*program, *arguments],
@@ -54,7 +54,7 @@ class Shell:
         )
 
     @contextlib.contextmanager
-    def started(self, *arguments, program=WINDLASS):
+    def started(self, *arguments, program=PERDURE):
         """A command that goes on; `await_text` reads what it says."""
         process = subprocess.Popen(
             [*program, *arguments],
@@ -71,7 +71,7 @@ class Shell:
             process.communicate(timeout=PATIENCE)
 
     @contextlib.contextmanager
-    def terminal(self, *arguments, program=WINDLASS):
+    def terminal(self, *arguments, program=PERDURE):
         """A command at a terminal of its own."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen(

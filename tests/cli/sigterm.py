@@ -1,4 +1,4 @@
-"""SIGTERM for processes that run `windlass run`, at any moment: what is lost by that? Above: `test_sigterm.py`.
+"""SIGTERM for processes that run `perdure run`, at any moment: what is lost by that? Above: `test_sigterm.py`.
 
     python -m tests.cli.sigterm FOLDER COUNT SEED
 
@@ -20,17 +20,17 @@ from unittest import mock
 
 import msgspec
 
+from perdure import Agent, ToolContext, open_store, tool
+from perdure.cli import drive, equipment
+from perdure.cli.order import Order, Wish
+from perdure.core.codec import decode_event, encode_event
+from perdure.core.event import Event, ReplyFinished, TextDelta, ToolCallDelta, ToolFinished, ToolStarted
+from perdure.core.fold import fold
+from perdure.core.message import Status
+from perdure.models import register
+from perdure.testing import ScriptedModel
 from tests.faults.zygote import Bell, Nursery, nursery
 from tests.transcript import assert_valid
-from windlass import Agent, ToolContext, open_store, tool
-from windlass.cli import drive, equipment
-from windlass.cli.order import Order, Wish
-from windlass.core.codec import decode_event, encode_event
-from windlass.core.event import Event, ReplyFinished, TextDelta, ToolCallDelta, ToolFinished, ToolStarted
-from windlass.core.fold import fold
-from windlass.core.message import Status
-from windlass.models import register
-from windlass.testing import ScriptedModel
 
 TURNS = 6
 MOST_SECONDS = 11.0
@@ -180,7 +180,7 @@ class Trial:
 
 def events_as_entries(events: list[Event]):
     """As `fold` takes them."""
-    from windlass.core.event import Entry
+    from perdure.core.event import Entry
 
     return [Entry(seq, 0.0, event) for seq, event in enumerate(events, 1)]
 
@@ -213,7 +213,7 @@ def main(folder: str, count: int, seed: str) -> Findings:
     """All trials, one after the other, until something is wrong."""
     findings = Findings()
     register("busy", Model)
-    importlib.import_module("windlass.stores.sqlite.writer")  # what each child would load by itself
+    importlib.import_module("perdure.stores.sqlite.writer")  # what each child would load by itself
     bell = Bell()
     for number in itertools.islice(itertools.count(), count):
         with nursery(bell) as children:

@@ -1,4 +1,4 @@
-"""`windlass` with models and tools that misbehave, for tests that need them in a process of its own."""
+"""`perdure` with models and tools that misbehave, for tests that need them in a process of its own."""
 
 import asyncio
 import contextlib
@@ -7,15 +7,15 @@ import time
 from typing import Any
 from unittest import mock
 
-from windlass.cli import equipment
-from windlass.cli.main import main
-from windlass.core.error import ProviderDown
-from windlass.core.event import ReplyFinished, TextDelta, ToolCallDelta
-from windlass.core.message import Text, assistant
-from windlass.core.tool import ToolContext, tool
-from windlass.interaction import Choice, Confirm, Option, Table
-from windlass.models import register
-from windlass.toolkits.basics import basics
+from perdure.cli import equipment
+from perdure.cli.main import main
+from perdure.core.error import ProviderDown
+from perdure.core.event import ReplyFinished, TextDelta, ToolCallDelta
+from perdure.core.message import Text, assistant
+from perdure.core.tool import ToolContext, tool
+from perdure.interaction import Choice, Confirm, Option, Table
+from perdure.models import register
+from perdure.toolkits.basics import basics
 
 HOSTILE = "\x1b]0;owned\x07a\x1b[2J\u202eb\rc\x9b1md\n"
 

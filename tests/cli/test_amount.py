@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from windlass.cli import amount
+from perdure.cli import amount
 
 CONTEXT = click.Context(click.Command("x"))
 OPTION = click.Option(["--x"])

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from windlass.cli.ask import SHOWN, _described
-from windlass.core.permission import PermissionRequest
+from perdure.cli.ask import SHOWN, _described
+from perdure.core.permission import PermissionRequest
 
 WRITE = 'Write "hello" to the text file {}'
 

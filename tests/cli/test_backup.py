@@ -1,4 +1,4 @@
-"""`windlass backup` and `windlass restore`: the drill."""
+"""`perdure backup` and `perdure restore`: the drill."""
 
 import contextlib
 import json
@@ -9,8 +9,8 @@ import pytest
 
 WRITER = """
 import asyncio, sys
-from windlass import open_store
-from windlass.core.event import Custom, Entry
+from perdure import open_store
+from perdure.core.event import Custom, Entry
 
 async def main():
     store = open_store(sys.argv[1])
@@ -64,34 +64,34 @@ def test_a_backup_taken_while_another_process_writes_has_all_that_was_acknowledg
 
 
 @pytest.mark.usefixtures("kept")
-def test_nothing_that_is_there_is_replaced(windlass, tmp_path):
-    assert windlass("backup", "b.db").exit_code == 0
+def test_nothing_that_is_there_is_replaced(perdure, tmp_path):
+    assert perdure("backup", "b.db").exit_code == 0
     before = (tmp_path / "b.db").read_bytes()
-    again = windlass("backup", "b.db")
+    again = perdure("backup", "b.db")
     assert (again.exit_code, again.stdout) == (2, "")
     assert "exists already, and has been left as it is" in again.stderr
     assert (tmp_path / "b.db").read_bytes() == before
-    refused = windlass("restore", "b.db")
+    refused = perdure("restore", "b.db")
     assert refused.exit_code == 2
     assert "sessions.db' exists already, and has been left as it is" in refused.stderr
 
 
 @pytest.mark.usefixtures("kept")
-def test_programs_are_told_what_was_done(windlass, tmp_path):
+def test_programs_are_told_what_was_done(perdure, tmp_path):
     home = f"sqlite:{tmp_path}/home/sessions.db"
-    assert json.loads(windlass("backup", "b.db", "--json").stdout) == {"store": home, "backup": "b.db"}
+    assert json.loads(perdure("backup", "b.db", "--json").stdout) == {"store": home, "backup": "b.db"}
     there = f"sqlite:{tmp_path}/there.db"
-    result = windlass("restore", "b.db", "--store", there, "--json")
+    result = perdure("restore", "b.db", "--store", there, "--json")
     assert json.loads(result.stdout) == {"store": there, "backup": "b.db"}
-    assert len(windlass("sessions", "list", "--store", there).stdout.splitlines()) == 3
+    assert len(perdure("sessions", "list", "--store", there).stdout.splitlines()) == 3
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda _: b"no store" * 900, lambda _: b""])
 @pytest.mark.usefixtures("kept")
-def test_a_backup_that_is_not_in_order_is_refused_and_nothing_is_left(windlass, tmp_path, damage):
-    windlass("backup", "b.db")
+def test_a_backup_that_is_not_in_order_is_refused_and_nothing_is_left(perdure, tmp_path, damage):
+    perdure("backup", "b.db")
     (tmp_path / "b.db").write_bytes(damage((tmp_path / "b.db").read_bytes()))
-    result = windlass("restore", "b.db", "--store", f"sqlite:{tmp_path}/there.db")
+    result = perdure("restore", "b.db", "--store", f"sqlite:{tmp_path}/there.db")
     assert result.exit_code in {2, 74}
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
@@ -106,7 +106,7 @@ def test_a_backup_that_is_not_in_order_is_refused_and_nothing_is_left(windlass, 
         (["restore", "missing.db"], 74, "'missing.db'"),
     ],
 )
-def test_what_cannot_be_done_says_why(windlass, arguments, code, message):
-    result = windlass(*arguments)
+def test_what_cannot_be_done_says_why(perdure, arguments, code, message):
+    result = perdure(*arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     assert message.strip("'") in result.stderr

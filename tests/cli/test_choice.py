@@ -2,27 +2,27 @@
 
 import pytest
 
-from windlass.cli.choice import Choice, chosen, has_little_room
-from windlass.models.catalog import PROVIDERS
+from perdure.cli.choice import Choice, chosen, has_little_room
+from perdure.models.catalog import PROVIDERS
 
 
 @pytest.fixture(autouse=True)
 def without_keys(monkeypatch):
     """A machine that has no key, and no weights either."""
-    for variable in ("WINDLASS_MODEL", *[name for each in PROVIDERS for name in each.key_variables]):
+    for variable in ("PERDURE_MODEL", *[name for each in PROVIDERS for name in each.key_variables]):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr("windlass.models.local.missing", lambda: "pip install it")
+    monkeypatch.setattr("perdure.models.local.missing", lambda: "pip install it")
 
 
 def test_whoever_is_named_answers(monkeypatch):
-    monkeypatch.setenv("WINDLASS_MODEL", "demo")
+    monkeypatch.setenv("PERDURE_MODEL", "demo")
     assert chosen("local") == Choice("local", "")
 
 
 def test_the_variable_comes_first(monkeypatch):
-    monkeypatch.setenv("WINDLASS_MODEL", "demo")
+    monkeypatch.setenv("PERDURE_MODEL", "demo")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
-    assert chosen() == Choice("demo", "WINDLASS_MODEL is set")
+    assert chosen() == Choice("demo", "PERDURE_MODEL is set")
 
 
 def test_then_comes_the_first_provider_whose_key_is_here(monkeypatch):
@@ -41,7 +41,7 @@ def test_whoever_needs_no_key_has_to_be_named(monkeypatch):
 
 
 def test_without_a_key_it_is_the_model_that_runs_here(monkeypatch):
-    monkeypatch.setattr("windlass.models.local.missing", lambda: "")
+    monkeypatch.setattr("perdure.models.local.missing", lambda: "")
     assert chosen() == Choice("local", "no key of a provider is set, and this one runs here")
 
 
@@ -50,22 +50,22 @@ def test_at_last_it_is_the_demonstration_and_it_says_what_would_do_better():
     assert chosen().why.endswith("not installed: pip install it")
 
 
-def test_the_choice_is_told_and_kept(windlass, monkeypatch):
-    monkeypatch.delenv("WINDLASS_MODEL")
-    result = windlass("run", "--session", "s", "Calculate 6 * 7")
+def test_the_choice_is_told_and_kept(perdure, monkeypatch):
+    monkeypatch.delenv("PERDURE_MODEL")
+    result = perdure("run", "--session", "s", "Calculate 6 * 7")
     assert result.stderr.startswith("model demo: no key of a provider is set")
-    assert "model" not in windlass("run", "--session", "s", "--model", "demo", "Calculate 6 * 7").stderr.split("\n")[0]
-    assert "model" not in windlass("run", "-q", "--session", "s", "Calculate 6 * 7").stderr
-    assert '"model":"demo"' in windlass("sessions", "show", "s", "--json").stdout
+    assert "model" not in perdure("run", "--session", "s", "--model", "demo", "Calculate 6 * 7").stderr.split("\n")[0]
+    assert "model" not in perdure("run", "-q", "--session", "s", "Calculate 6 * 7").stderr
+    assert '"model":"demo"' in perdure("sessions", "show", "s", "--json").stdout
 
 
 def test_what_files_suggest_comes_after_the_variable_and_before_keys(monkeypatch):
-    suggested = Choice("openai:x", "windlass.toml names it")
+    suggested = Choice("openai:x", "perdure.toml names it")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
     assert chosen(None, suggested) == suggested
     assert chosen("local", suggested) == Choice("local", "")
-    monkeypatch.setenv("WINDLASS_MODEL", "demo")
-    assert chosen(None, suggested) == Choice("demo", "WINDLASS_MODEL is set")
+    monkeypatch.setenv("PERDURE_MODEL", "demo")
+    assert chosen(None, suggested) == Choice("demo", "PERDURE_MODEL is set")
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,15 @@
-"""`windlass config`: what a configuration file says, whether it is right, and trusting it."""
+"""`perdure config`: what a configuration file says, whether it is right, and trusting it."""
 
 import json
 
 import pytest
 
-from windlass.cli.config import trusted_files
-from windlass.config import BadConfig, load_config
+from perdure.cli.config import trusted_files
+from perdure.config import BadConfig, load_config
 
 TEXT = """\
 model = "demo"
-tools = ["windlass.toolkits.inbox:post_to_inbox"]
+tools = ["perdure.toolkits.inbox:post_to_inbox"]
 
 [mcp.servers.tides]
 url = "https://tides.example"
@@ -18,113 +18,113 @@ headers = { Authorization = "Bearer ${TIDES_TOKEN}" }
 
 
 @pytest.fixture
-def file(windlass, tmp_path, monkeypatch):
+def file(perdure, tmp_path, monkeypatch):
     monkeypatch.setenv("TIDES_TOKEN", "s3cret")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    path = tmp_path / "windlass.toml"
+    path = tmp_path / "perdure.toml"
     path.write_text(TEXT, encoding="utf-8")
     return path
 
 
-def test_the_schema_is_json(windlass):
-    result = windlass("config", "schema")
+def test_the_schema_is_json(perdure):
+    result = perdure("config", "schema")
     assert result.exit_code == 0
-    assert json.loads(result.stdout)["title"] == "windlass.toml"
+    assert json.loads(result.stdout)["title"] == "perdure.toml"
 
 
-def test_a_file_without_a_fault_is_right(windlass, file):
-    result = windlass("config", "check")
-    assert (result.exit_code, result.stdout) == (0, "windlass.toml is right\n")
+def test_a_file_without_a_fault_is_right(perdure, file):
+    result = perdure("config", "check")
+    assert (result.exit_code, result.stdout) == (0, "perdure.toml is right\n")
     assert "not trusted yet, which it needs for tools, mcp.servers" in result.stderr
 
 
-def test_each_fault_is_a_line(windlass, file):
+def test_each_fault_is_a_line(perdure, file):
     file.write_text(
         "modle = 1\n\n[limits]\nmax_turns = 'x\x1b'\n".replace("\x1b", "\\u001b").replace("'", '"'), encoding="utf-8"
     )
-    result = windlass("config", "check")
+    result = perdure("config", "check")
     assert result.exit_code == 2
-    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == ["windlass.toml:1", "windlass.toml:4"]
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == ["perdure.toml:1", "perdure.toml:4"]
     assert "\x1b" not in result.output
 
 
-def test_a_variable_that_is_missing_is_a_fault(windlass, file, monkeypatch):
+def test_a_variable_that_is_missing_is_a_fault(perdure, file, monkeypatch):
     monkeypatch.delenv("TIDES_TOKEN")
-    result = windlass("config", "check", "windlass.toml")
+    result = perdure("config", "check", "perdure.toml")
     assert result.exit_code == 2
-    assert "windlass.toml:6: server 'tides': the variable TIDES_TOKEN is not set" in result.stderr
+    assert "perdure.toml:6: server 'tides': the variable TIDES_TOKEN is not set" in result.stderr
 
 
-def test_a_file_that_is_not_there_is_an_error(windlass):
+def test_a_file_that_is_not_there_is_an_error(perdure):
     for command in ("check", "show", "trust"):
-        result = windlass("config", command, "missing.toml")
+        result = perdure("config", command, "missing.toml")
         assert result.exit_code == 2
         assert "No such file" in result.stderr
 
 
-def test_what_a_file_says_is_shown_and_no_secret(windlass, file):
+def test_what_a_file_says_is_shown_and_no_secret(perdure, file):
     for options in ((), ("--json",)):
-        result = windlass("config", "show", *options)
+        result = perdure("config", "show", *options)
         shown = json.loads(result.stdout)
-        assert shown["tools"] == ["windlass.toolkits.inbox:post_to_inbox"]
+        assert shown["tools"] == ["perdure.toolkits.inbox:post_to_inbox"]
         assert shown["mcp"]["tides"]["headers"] == {"Authorization": "Bearer ${TIDES_TOKEN}"}
         assert "s3cret" not in result.output
 
 
-def test_a_file_is_trusted_as_it_is_now(windlass, file):
+def test_a_file_is_trusted_as_it_is_now(perdure, file):
     with pytest.raises(BadConfig):
         load_config(file, trusted=trusted_files())
-    result = windlass("config", "trust", "--yes")
+    result = perdure("config", "trust", "--yes")
     assert result.exit_code == 0
-    assert 'tools: imports code: ["windlass.toolkits.inbox:post_to_inbox"]' in result.stdout
+    assert 'tools: imports code: ["perdure.toolkits.inbox:post_to_inbox"]' in result.stdout
     assert "mcp.servers: starts programs" in result.stdout
     assert load_config(file, trusted=trusted_files()).trusted
-    assert "not trusted" not in windlass("config", "check").output
+    assert "not trusted" not in perdure("config", "check").output
     file.write_text(TEXT + "\n", encoding="utf-8")
-    assert "not trusted yet" in windlass("config", "check").stderr
+    assert "not trusted yet" in perdure("config", "check").stderr
 
 
-def test_trust_can_be_taken_back(windlass, file):
-    windlass("config", "trust", "--yes")
-    assert "not trusted any more" in windlass("config", "trust", "--revoke").stderr
-    assert "not trusted anyway" in windlass("config", "trust", "--revoke").stderr
+def test_trust_can_be_taken_back(perdure, file):
+    perdure("config", "trust", "--yes")
+    assert "not trusted any more" in perdure("config", "trust", "--revoke").stderr
+    assert "not trusted anyway" in perdure("config", "trust", "--revoke").stderr
     with pytest.raises(BadConfig):
         load_config(file, trusted=trusted_files())
 
 
-def test_nobody_is_asked_where_nobody_is(windlass, file):
-    result = windlass("config", "trust")
+def test_nobody_is_asked_where_nobody_is(perdure, file):
+    result = perdure("config", "trust")
     assert result.exit_code == 2
     assert "say --yes" in result.stderr
 
 
 def test_a_person_is_asked_at_a_terminal(shell):
-    (shell.folder / "windlass.toml").write_text(TEXT, encoding="utf-8")
+    (shell.folder / "perdure.toml").write_text(TEXT, encoding="utf-8")
     for answer, code in (("n\n", 1), ("y\n", 0)):
         with shell.terminal("config", "trust") as terminal:
             terminal.await_text("as it is now? [y/N]")
             terminal.type(answer)
             assert terminal.end() == code
-    assert shell.run("config", "trust", "--revoke").stderr == "windlass.toml is not trusted any more\n"
+    assert shell.run("config", "trust", "--revoke").stderr == "perdure.toml is not trusted any more\n"
 
 
-def test_files_of_servers_are_checked_shown_and_trusted_too(windlass, tmp_path):
+def test_files_of_servers_are_checked_shown_and_trusted_too(perdure, tmp_path):
     path = tmp_path / ".mcp.json"
     path.write_text('{"mcpServers": {"a": {"command": "npx", "args": ["-y", "thing"]}}}', encoding="utf-8")
-    assert windlass("config", "check", ".mcp.json").exit_code == 0
-    assert json.loads(windlass("config", "show", ".mcp.json").stdout)["mcpServers"]["a"]["command"] == "npx"
-    result = windlass("config", "trust", "--yes", ".mcp.json")
+    assert perdure("config", "check", ".mcp.json").exit_code == 0
+    assert json.loads(perdure("config", "show", ".mcp.json").stdout)["mcpServers"]["a"]["command"] == "npx"
+    result = perdure("config", "trust", "--yes", ".mcp.json")
     assert 'mcpServers.a: starts or reaches {"command":"npx","args":["-y","thing"]}' in result.stdout
     path.write_text("{", encoding="utf-8")
-    assert ".mcp.json:1: this is no JSON" in windlass("config", "check", ".mcp.json").stderr
+    assert ".mcp.json:1: this is no JSON" in perdure("config", "check", ".mcp.json").stderr
 
 
-def test_a_role_that_needs_trust_is_shown(windlass, file, tmp_path):
+def test_a_role_that_needs_trust_is_shown(perdure, file, tmp_path):
     (tmp_path / "roles").mkdir()
     (tmp_path / "roles" / "spy.md").write_text("---\nmodel: https://elsewhere.example#x\n---\nSpy.", encoding="utf-8")
     file.write_text('roles = "roles"\n', encoding="utf-8")
-    assert "roles.spy: sends conversations" in windlass("config", "trust", "--yes").stdout
+    assert "roles.spy: sends conversations" in perdure("config", "trust", "--yes").stdout
 
 
-def test_without_a_command_there_is_help(windlass):
-    assert "trust" in windlass("config").stdout
+def test_without_a_command_there_is_help(perdure):
+    assert "trust" in perdure("config").stdout

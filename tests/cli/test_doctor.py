@@ -1,33 +1,33 @@
-"""`windlass doctor`: is everything here that is needed?"""
+"""`perdure doctor`: is everything here that is needed?"""
 
 import json
 
 import pytest
 
-from windlass.cli import doctor
-from windlass.core.error import AuthFailed
-from windlass.models import register
+from perdure.cli import doctor
+from perdure.core.error import AuthFailed
+from perdure.models import register
 
 
 @pytest.fixture
-def found(windlass):
+def found(perdure):
     """Runs the doctor: its exit code, and each check by its name."""
 
     def run() -> tuple[int, dict[str, dict[str, str]]]:
-        result = windlass("doctor", "--json")
+        result = perdure("doctor", "--json")
         checks = [json.loads(line) for line in result.stdout.splitlines()]
         return result.exit_code, {check["name"]: check for check in checks}
 
     return run
 
 
-def test_everything_is_looked_at(windlass):
-    result = windlass("doctor")
+def test_everything_is_looked_at(perdure):
+    result = perdure("doctor")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert {line.split()[0] for line in lines} <= {"ok", "warn"}
     names = [line[6:].partition(":")[0] for line in lines]
-    assert names[:5] == ["python", "windlass", "msgspec", "jsonschema-rs", "click"]
+    assert names[:5] == ["python", "perdure", "msgspec", "jsonschema-rs", "click"]
     assert names[5:8] == ["apsw", "event loop", "store"]
     assert names[-2:] == ["model demo", "terminal"]
 
@@ -39,8 +39,8 @@ def test_looking_makes_nothing(found, tmp_path):
     assert not (tmp_path / "home").exists()
 
 
-def test_sessions_are_counted(found, windlass):
-    windlass("run", "Calculate 6 * 7")
+def test_sessions_are_counted(found, perdure):
+    perdure("run", "Calculate 6 * 7")
     assert found()[1]["store"]["finding"].endswith("sessions.db, sessions kept: 1")
 
 
@@ -53,24 +53,24 @@ def test_a_store_that_cannot_be_used_is_a_failure(found, tmp_path):
     assert "it is no SQLite database" in checks["store"]["finding"]
 
 
-def test_a_store_that_others_may_read_is_warned_about(windlass, tmp_path):
-    windlass("run", "Calculate 6 * 7")
+def test_a_store_that_others_may_read_is_warned_about(perdure, tmp_path):
+    perdure("run", "Calculate 6 * 7")
     (tmp_path / "home" / "sessions.db").chmod(0o644)
-    result = windlass("doctor")
+    result = perdure("doctor")
     assert result.exit_code == 0
     assert "warn  store: others may read " in result.stdout
 
 
 def test_a_home_that_cannot_be_made_is_a_failure(found, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
-    monkeypatch.setenv("WINDLASS_HOME", str(tmp_path / "file" / "home"))
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "file" / "home"))
     code, checks = found()
     assert (code, checks["store"]["status"]) == (1, "fail")
-    assert checks["store"]["advice"] == "set WINDLASS_HOME to a folder of your own"
+    assert checks["store"]["advice"] == "set PERDURE_HOME to a folder of your own"
 
 
 def test_a_network_file_system_is_a_failure(found, monkeypatch):
-    monkeypatch.setattr("windlass.stores.place.network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("perdure.stores.place.network_file_system", lambda _: "nfs4")
     code, checks = found()
     assert code == 1
     assert "lies on a network file system (nfs4)" in checks["store"]["finding"]
@@ -93,7 +93,7 @@ def test_a_model_that_cannot_be_used_says_why(found, monkeypatch):
     def refuse(name):
         raise AuthFailed("there is no key: set EXAMPLE_API_KEY")
 
-    monkeypatch.setattr("windlass.models._factories", {})
+    monkeypatch.setattr("perdure.models._factories", {})
     register("example", refuse)
     code, checks = found()
     assert (code, checks["model example"]["status"]) == (0, "warn")

@@ -1,4 +1,4 @@
-"""What the agent of `windlass run` has in a project, and what it is told."""
+"""What the agent of `perdure run` has in a project, and what it is told."""
 
 import json
 import shutil
@@ -6,31 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from windlass import models
-from windlass.cli.equipment import Equipment, equip
-from windlass.cli.order import Order, Wish, as_before
-from windlass.context.compaction import Compaction
-from windlass.core import faults
-from windlass.core.event import Entry, MessageAdded, RunStarted
-from windlass.core.fold import fold
-from windlass.core.message import user
-from windlass.core.permission import PermissionRequest, Permissions, allow_all, later
-from windlass.core.stop import Limits
-from windlass.testing import ScriptedModel, call
+from perdure import models
+from perdure.cli.equipment import Equipment, equip
+from perdure.cli.order import Order, Wish, as_before
+from perdure.context.compaction import Compaction
+from perdure.core import faults
+from perdure.core.event import Entry, MessageAdded, RunStarted
+from perdure.core.fold import fold
+from perdure.core.message import user
+from perdure.core.permission import PermissionRequest, Permissions, allow_all, later
+from perdure.core.stop import Limits
+from perdure.testing import ScriptedModel, call
 
 MORE = {"read_result", "grep_result", "search_history", "read_history", "update_tasks"}
 """Some of the tools that a project's agent has besides."""
 
 
 @pytest.fixture
-def project(windlass, tmp_path):
+def project(perdure, tmp_path):
     """A repository with instructions, a skill and a role; the folder `deck` in it is where the work is done."""
     (tmp_path / ".git").mkdir()
     write("AGENTS.md", "Lengths are in metres.\n")
     write("deck/CLAUDE.md", "Nobody stands under the load.\n")
     write(".agents/skills/knots/SKILL.md", "---\nname: knots\ndescription: How to tie.\n---\nTie a bowline.\n")
     write("roles/inspector.md", "Doubt every rope.\n")
-    return windlass
+    return perdure
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def scripted(project, monkeypatch):
     def script(*replies) -> ScriptedModel:
         model = ScriptedModel(*(replies or ("Aye.",)), repeat_last=True)
         monkeypatch.setitem(models._factories, "scripted", lambda _: model)
-        monkeypatch.setenv("WINDLASS_MODEL", "scripted:one")
+        monkeypatch.setenv("PERDURE_MODEL", "scripted:one")
         return model
 
     return script
@@ -67,58 +67,58 @@ def noted(result) -> list[str]:
 
 
 def test_the_agent_is_told_what_the_project_and_the_person_say_down_to_the_working_folder(
-    windlass, scripted, monkeypatch
+    perdure, scripted, monkeypatch
 ):
     model = scripted()
-    write("person/.config/windlass/AGENTS.md", "Be brief.\n")
+    write("person/.config/perdure/AGENTS.md", "Be brief.\n")
     monkeypatch.chdir("deck")
-    assert windlass("run", "Hello").exit_code == 0
+    assert perdure("run", "Hello").exit_code == 0
     told = model.requests[0].instructions
     assert told.index("Be brief.") < told.index("Lengths are in metres.") < told.index("Nobody stands under the load.")
 
 
-def test_the_agent_has_more_tools_and_a_compaction(windlass, scripted):
+def test_the_agent_has_more_tools_and_a_compaction(perdure, scripted):
     model = scripted()
-    windlass("run", "Hello")
+    perdure("run", "Hello")
     assert tools_in(model.requests[0]) >= MORE | {"calculate", "read_scratchpad"}
     assert isinstance(equip(Wish()).agent().compaction, Compaction)
 
 
-def test_a_skill_of_the_project_is_inert_until_it_is_trusted_and_one_note_says_how(windlass, scripted):
+def test_a_skill_of_the_project_is_inert_until_it_is_trusted_and_one_note_says_how(perdure, scripted):
     model = scripted()
-    result = windlass("run", "Hello /knots")
+    result = perdure("run", "Hello /knots")
     (note,) = [line for line in noted(result) if "skill" in line]
     assert note.startswith("skills of this project that you do not trust yet are not used: knots; ")
-    assert note.endswith("windlass skills show NAME; then: windlass skills trust NAME")
+    assert note.endswith("perdure skills show NAME; then: perdure skills trust NAME")
     assert "skill" not in tools_in(model.requests[0])
     assert "How to tie." not in model.requests[0].instructions
     assert model.requests[0].messages[-1].text == "Hello /knots"
-    assert windlass("skills", "trust", "knots").exit_code == 0
-    result = windlass("run", "Hello /knots")
+    assert perdure("skills", "trust", "knots").exit_code == 0
+    result = perdure("run", "Hello /knots")
     assert "- knots: How to tie." in model.requests[1].instructions
     assert [message.text for message in model.requests[1].messages] == ["Tie a bowline.", "Hello [/knots]"]
     assert "skill knots is loaded" in noted(result)
     assert "not used" not in result.stderr
 
 
-def test_several_problems_with_skills_are_one_line(windlass, scripted):
+def test_several_problems_with_skills_are_one_line(perdure, scripted):
     scripted()
     for name in ("one", "two", "three"):
         write(f"person/.agents/skills/{name}/SKILL.md", "without a description\n")
-    (note,) = [line for line in noted(windlass("run", "Hello")) if "is left out" in line]
-    assert note.endswith("(and 2 problems more: windlass skills list)")
+    (note,) = [line for line in noted(perdure("run", "Hello")) if "is left out" in line]
+    assert note.endswith("(and 2 problems more: perdure skills list)")
 
 
-def test_files_that_are_mentioned_are_attached_and_those_that_are_not_are_told(windlass, scripted):
+def test_files_that_are_mentioned_are_attached_and_those_that_are_not_are_told(perdure, scripted):
     model = scripted()
     write(".env", "KEY=1")
-    result = windlass("run", "Look at @AGENTS.md, @.env and @nothing.txt")
+    result = perdure("run", "Look at @AGENTS.md, @.env and @nothing.txt")
     assert "--- @AGENTS.md ---\nLengths are in metres." in model.requests[0].messages[-1].text
     assert "@nothing.txt is not attached: there is no such file" in noted(result)
     assert [line for line in noted(result) if line.startswith("@.env is not attached: ")]
 
 
-def test_tasks_and_notes_are_told_as_they_change(windlass, scripted):
+def test_tasks_and_notes_are_told_as_they_change(perdure, scripted):
     splice = {"content": "Splice", "active_form": "Splicing"}
     scripted(
         call("update_tasks", tasks=[{**splice, "status": "in_progress"}, {"content": "Coil"}]),
@@ -126,7 +126,7 @@ def test_tasks_and_notes_are_told_as_they_change(windlass, scripted):
         call("write_scratchpad", content="Ruth is the master.\nAsk her."),
         "Done.",
     )
-    shown = [line for line in noted(windlass("run", "Go")) if line.startswith(("tasks", "notes"))]
+    shown = [line for line in noted(perdure("run", "Go")) if line.startswith(("tasks", "notes"))]
     assert shown == [
         "tasks: 0 of 2 done; Splicing",
         "tasks: 2 of 2 done",
@@ -134,17 +134,17 @@ def test_tasks_and_notes_are_told_as_they_change(windlass, scripted):
     ]
 
 
-def test_what_cannot_be_read_is_told_and_stops_nothing(windlass, scripted):
+def test_what_cannot_be_read_is_told_and_stops_nothing(perdure, scripted):
     model = scripted()
     Path("AGENTS.md").unlink()
     Path("AGENTS.md").symlink_to("/etc/hostname")
-    result = windlass("run", "Hello")
+    result = perdure("run", "Hello")
     assert result.exit_code == 0
     assert [line for line in noted(result) if line.startswith("AGENTS.md is left out: ")]
     assert "## Instructions" not in model.requests[0].instructions
 
 
-def test_a_folder_that_is_gone_gives_nothing_and_stops_nothing(windlass, tmp_path):
+def test_a_folder_that_is_gone_gives_nothing_and_stops_nothing(perdure, tmp_path):
     found = equip(Wish(context=True), str(tmp_path / "gone"))
     assert (found.parts["project"], found.parts["skills"], list(found.parts["roles"])) == (None, None, [])
     assert [note.partition(":")[0] for note in found.notes] == [
@@ -167,7 +167,7 @@ def test_models_with_little_room_are_told_nothing_about_the_project(model):
 def test_whoever_asks_for_it_gets_it_with_the_demonstration_too(project):
     result = project("run", "-s", "s", "--context", "Calculate 6 * 7")
     assert result.exit_code == 0
-    assert "windlass run --session s --context" in result.stderr
+    assert "perdure run --session s --context" in result.stderr
     requested = [json.loads(line)["event"] for line in project("sessions", "show", "s", "--json").stdout.splitlines()]
     (prompt,) = [each["message"] for each in requested if each.get("message", {}).get("role") == "user"]
     assert prompt["metadata"] == {"command_line": {"context": True}}
@@ -189,22 +189,22 @@ def test_whoever_does_not_want_it_does_not_get_it(project, scripted):
 
 
 @pytest.mark.usefixtures("project")
-def test_a_session_is_replayed_with_the_agent_that_it_had(windlass):
-    windlass("skills", "trust", "knots")
-    windlass("run", "-q", "-s", "s", "--context", "--role", "inspector", "Calculate 6 * 7 for @AGENTS.md /knots")
-    windlass("run", "-q", "-s", "s", "--context", "Calculate 1 + 1")
-    result = windlass("replay", "s")
+def test_a_session_is_replayed_with_the_agent_that_it_had(perdure):
+    perdure("skills", "trust", "knots")
+    perdure("run", "-q", "-s", "s", "--context", "--role", "inspector", "Calculate 6 * 7 for @AGENTS.md /knots")
+    perdure("run", "-q", "-s", "s", "--context", "Calculate 1 + 1")
+    result = perdure("replay", "s")
     assert (result.stdout, result.stderr) == ("session s does the same as recorded: 4 turns in 2 runs\n", "")
-    assert windlass("replay", "s", "--no-context").exit_code == 1
+    assert perdure("replay", "s", "--no-context").exit_code == 1
     write("AGENTS.md", "Lengths are in feet.\n")
-    assert "the instructions" in windlass("replay", "s").stdout
+    assert "the instructions" in perdure("replay", "s").stdout
 
 
-def test_a_session_of_another_model_is_replayed_with_what_that_model_was_told(windlass, scripted, monkeypatch):
+def test_a_session_of_another_model_is_replayed_with_what_that_model_was_told(perdure, scripted, monkeypatch):
     scripted()
-    windlass("run", "-q", "-s", "s", "Hello")
-    monkeypatch.setenv("WINDLASS_MODEL", "demo")
-    assert windlass("replay", "s").exit_code == 0
+    perdure("run", "-q", "-s", "s", "Hello")
+    monkeypatch.setenv("PERDURE_MODEL", "demo")
+    assert perdure("replay", "s").exit_code == 0
 
 
 @pytest.mark.parametrize(("options", "changes"), [([], []), (["--no-context"], ["instructions"])])
@@ -241,21 +241,21 @@ def test_a_session_that_is_not_there_changes_no_wish():
 # -- roles -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_role_is_told_and_may_say_who_answers(windlass, scripted, monkeypatch):
+def test_a_role_is_told_and_may_say_who_answers(perdure, scripted, monkeypatch):
     model = scripted()
-    assert windlass("run", "-s", "s", "--role", "inspector", "Hello").exit_code == 0
+    assert perdure("run", "-s", "s", "--role", "inspector", "Hello").exit_code == 0
     assert model.requests[0].instructions.endswith("## Role: inspector\n\nDoubt every rope.")
     write("roles/demonstrator.md", "---\nmodel: demo:words\n---\nShow it.\n")
-    monkeypatch.delenv("WINDLASS_MODEL")
-    result = windlass("run", "--role", "demonstrator", "Calculate 6 * 7")
+    monkeypatch.delenv("PERDURE_MODEL")
+    result = perdure("run", "--role", "demonstrator", "Calculate 6 * 7")
     assert noted(result)[0] == "model demo:words: role 'demonstrator' names it"
     assert "--role demonstrator" in result.stderr
 
 
-def test_a_role_is_found_in_the_root_of_the_repository(windlass, scripted, monkeypatch):
+def test_a_role_is_found_in_the_root_of_the_repository(perdure, scripted, monkeypatch):
     model = scripted()
     monkeypatch.chdir("deck")
-    windlass("run", "--role", "inspector", "Hello")
+    perdure("run", "--role", "inspector", "Hello")
     assert "Doubt every rope." in model.requests[0].instructions
 
 
@@ -276,7 +276,7 @@ def test_a_role_with_an_address_of_its_own_is_left_out():
     assert equip(Wish()).notes == ()
 
 
-# -- windlass.toml -----------------------------------------------------------------------------------------------------
+# -- perdure.toml -----------------------------------------------------------------------------------------------------
 
 PERSON = """
 model = "demo:words"
@@ -297,12 +297,12 @@ expires_seconds = 60
 """What a file may say without trust."""
 
 
-def test_a_file_that_needs_no_trust_is_used_and_that_is_told(windlass, scripted, monkeypatch):
+def test_a_file_that_needs_no_trust_is_used_and_that_is_told(perdure, scripted, monkeypatch):
     model = scripted()
-    write("windlass.toml", PERSON)
+    write("perdure.toml", PERSON)
     monkeypatch.chdir("deck")
-    result = windlass("run", "Hello")
-    told = "../windlass.toml is used; it is not trusted, and says nothing that it would have to be trusted for"
+    result = perdure("run", "Hello")
+    told = "../perdure.toml is used; it is not trusted, and says nothing that it would have to be trusted for"
     assert told in noted(result)
     assert model.requests[0].instructions.startswith("You order what is missing.")
     assert "Lengths are in metres." not in model.requests[0].instructions
@@ -311,60 +311,60 @@ def test_a_file_that_needs_no_trust_is_used_and_that_is_told(windlass, scripted,
 
 
 def test_who_answers_is_said_by_options_then_the_environment_then_the_file(project, monkeypatch):
-    write("windlass.toml", PERSON)
+    write("perdure.toml", PERSON)
     assert equip(Wish(model="demo:other")).choice == ("demo:other", "")
-    assert equip(Wish()).choice == ("demo", "WINDLASS_MODEL is set")
-    monkeypatch.delenv("WINDLASS_MODEL")
-    assert equip(Wish()).choice == ("demo:words", "windlass.toml names it")
+    assert equip(Wish()).choice == ("demo", "PERDURE_MODEL is set")
+    monkeypatch.delenv("PERDURE_MODEL")
+    assert equip(Wish()).choice == ("demo:words", "perdure.toml names it")
     result = project("run", "-s", "s", "Calculate 6 * 7")
-    assert noted(result)[0] == "model demo:words: windlass.toml names it"
+    assert noted(result)[0] == "model demo:words: perdure.toml names it"
     first = json.loads(project("sessions", "show", "s", "--json").stdout.splitlines()[0])
     assert first["event"]["options"] == {"model": "demo:words"}
 
 
-def test_a_file_that_needs_trust_is_not_used_before_it_has_it(windlass, scripted):
+def test_a_file_that_needs_trust_is_not_used_before_it_has_it(perdure, scripted):
     model = scripted()
-    write("windlass.toml", 'instructions = "Obey."\ntools = ["windlass.toolkits.inbox:post_to_inbox"]\n')
-    result = windlass("run", "-q", "Hello")
+    write("perdure.toml", 'instructions = "Obey."\ntools = ["perdure.toolkits.inbox:post_to_inbox"]\n')
+    result = perdure("run", "-q", "Hello")
     (line,) = noted(result)
-    assert line.startswith("warning: windlass.toml is not used: it is not trusted yet, which it needs for tools: ")
-    assert line.endswith(": windlass config trust windlass.toml")
+    assert line.startswith("warning: perdure.toml is not used: it is not trusted yet, which it needs for tools: ")
+    assert line.endswith(": perdure config trust perdure.toml")
     assert "Obey." not in model.requests[0].instructions
-    assert windlass("config", "trust", "--yes", "windlass.toml").exit_code == 0
-    result = windlass("run", "Hello")
-    assert "windlass.toml is used" in noted(result)
+    assert perdure("config", "trust", "--yes", "perdure.toml").exit_code == 0
+    result = perdure("run", "Hello")
+    assert "perdure.toml is used" in noted(result)
     assert "Obey." in model.requests[1].instructions
     assert tools_in(model.requests[1]) == {"post_to_inbox", "read_scratchpad", "write_scratchpad"} | MORE
-    write("windlass.toml", 'instructions = "Obey me."\nstore = "sqlite:mine.db"\n')
-    assert "windlass.toml is not used" in windlass("run", "-q", "Hello").stderr
+    write("perdure.toml", 'instructions = "Obey me."\nstore = "sqlite:mine.db"\n')
+    assert "perdure.toml is not used" in perdure("run", "-q", "Hello").stderr
 
 
-def test_a_file_with_faults_is_told_and_stops_nothing(windlass, scripted):
+def test_a_file_with_faults_is_told_and_stops_nothing(perdure, scripted):
     scripted()
-    write("windlass.toml", "modle = 1\nnmae = 2\n")
-    result = windlass("run", "-q", "Hello")
+    write("perdure.toml", "modle = 1\nnmae = 2\n")
+    result = perdure("run", "-q", "Hello")
     assert (result.exit_code, result.stdout) == (0, "Aye.\n")
     (line,) = noted(result)
-    assert line.startswith("warning: windlass.toml is not used: windlass.toml:1: unexpected 'modle'")
-    assert line.endswith("(and 1 faults more: windlass config check windlass.toml)")
+    assert line.startswith("warning: perdure.toml is not used: perdure.toml:1: unexpected 'modle'")
+    assert line.endswith("(and 1 faults more: perdure config check perdure.toml)")
 
 
 @pytest.mark.usefixtures("project")
 def test_an_untrusted_file_that_names_nobody_we_know_is_not_used(monkeypatch):
-    monkeypatch.delenv("WINDLASS_MODEL")
-    write("windlass.toml", 'model = "nobody:x"\n')
+    monkeypatch.delenv("PERDURE_MODEL")
+    write("perdure.toml", 'model = "nobody:x"\n')
     found = equip(Wish())
     assert found.config is None
-    assert found.warnings[0].startswith("windlass.toml is not used: windlass.toml:1: ")
+    assert found.warnings[0].startswith("perdure.toml is not used: perdure.toml:1: ")
 
 
 @pytest.mark.usefixtures("project")
-def test_a_trusted_file_that_cannot_be_carried_out_is_an_error(windlass):
-    write("windlass.toml", 'tools = ["no_such_module:tool"]\n')
-    windlass("config", "trust", "--yes", "windlass.toml")
-    result = windlass("run", "Hello")
+def test_a_trusted_file_that_cannot_be_carried_out_is_an_error(perdure):
+    write("perdure.toml", 'tools = ["no_such_module:tool"]\n')
+    perdure("config", "trust", "--yes", "perdure.toml")
+    result = perdure("run", "Hello")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: windlass.toml:1: ")
+    assert result.stderr.startswith("error: perdure.toml:1: ")
 
 
 def test_a_file_that_is_named_has_to_be_usable(project):
@@ -391,7 +391,7 @@ def test_a_named_file_brings_the_project_along_whoever_answers(project):
 
 @pytest.mark.usefixtures("project")
 def test_what_the_file_says_of_the_project_and_of_skills_holds_for_models_with_little_room_too():
-    write("windlass.toml", "project = true\nskills = true\n")
+    write("perdure.toml", "project = true\nskills = true\n")
     parts = equip(Wish()).parts
     assert "Lengths are in metres." in parts["project"].text()
     assert list(parts["extensions"]) == []
@@ -399,28 +399,28 @@ def test_what_the_file_says_of_the_project_and_of_skills_holds_for_models_with_l
 
 
 @pytest.mark.usefixtures("project")
-def test_a_trusted_file_vouches_for_its_folder_of_skills(windlass):
+def test_a_trusted_file_vouches_for_its_folder_of_skills(perdure):
     write("share/splice/SKILL.md", "---\nname: splice\ndescription: How to splice.\n---\nUnlay it.\n")
-    write("windlass.toml", 'skills = ["share"]\n')
-    windlass("config", "trust", "--yes", "windlass.toml")
+    write("perdure.toml", 'skills = ["share"]\n')
+    perdure("config", "trust", "--yes", "perdure.toml")
     assert equip(Wish()).parts["skills"].names == ("splice",)
     assert equip(Wish(context=False)).parts.get("skills") is None
 
 
 @pytest.mark.usefixtures("project")
-def test_the_file_says_where_the_agent_works_and_where_sessions_are_kept(windlass, tmp_path):
+def test_the_file_says_where_the_agent_works_and_where_sessions_are_kept(perdure, tmp_path):
     write(
-        "windlass.toml",
+        "perdure.toml",
         'workdir = "deck"\nstore = "sqlite:deck/ours.db"\nmcp.servers.tides.url = "https://x.example"\n',
     )
-    windlass("config", "trust", "--yes", "windlass.toml")
+    perdure("config", "trust", "--yes", "perdure.toml")
     found = equip(Wish())
     assert found.parts["mentions"].root == str(tmp_path / "deck")
     assert found.store == f"sqlite:{tmp_path / 'deck' / 'ours.db'}"
     assert equip(Wish(store="memory:")).store == "memory:"
-    assert found.notes[1].startswith("the servers that windlass.toml names are not connected to")
-    assert windlass("run", "-q", "-s", "s", "Calculate 6 * 7").exit_code == 0
-    assert windlass("replay", "s").exit_code == 0
+    assert found.notes[1].startswith("the servers that perdure.toml names are not connected to")
+    assert perdure("run", "-q", "-s", "s", "Calculate 6 * 7").exit_code == 0
+    assert perdure("replay", "s").exit_code == 0
     assert (tmp_path / "deck" / "ours.db").exists()
 
 
@@ -428,17 +428,17 @@ def test_the_file_says_where_the_agent_works_and_where_sessions_are_kept(windlas
 def test_roles_of_the_file_take_the_place_of_those_in_the_folder():
     write("crew/mate.md", "Keep everybody busy.\n")
     write("crew/broken.md", "---\nname: [1]\n---\n")
-    write("windlass.toml", 'roles = "crew"\nrole = "mate"\n')
+    write("perdure.toml", 'roles = "crew"\nrole = "mate"\n')
     found = equip(Wish())
     assert ([role.name for role in found.parts["roles"]], found.parts["role"]) == (["mate"], "mate")
     assert [note for note in found.notes if "broken.md" in note]
 
 
 @pytest.mark.usefixtures("project")
-def test_an_address_of_a_trusted_file_is_asked_and_not_written_into_the_log(windlass, monkeypatch):
-    monkeypatch.delenv("WINDLASS_MODEL")
-    write("windlass.toml", 'model = "openai:x"\nbase_url = "http://127.0.0.1:9/v1"\n')
-    windlass("config", "trust", "--yes", "windlass.toml")
+def test_an_address_of_a_trusted_file_is_asked_and_not_written_into_the_log(perdure, monkeypatch):
+    monkeypatch.delenv("PERDURE_MODEL")
+    write("perdure.toml", 'model = "openai:x"\nbase_url = "http://127.0.0.1:9/v1"\n')
+    perdure("config", "trust", "--yes", "perdure.toml")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     found = equip(Wish())
     assert not isinstance(found.parts["model"], str)
@@ -458,7 +458,7 @@ def request_of(tool) -> PermissionRequest:
 
 @pytest.mark.usefixtures("project")
 def test_what_the_file_denies_is_denied_even_if_everything_is_allowed():
-    write("windlass.toml", PERSON)
+    write("perdure.toml", PERSON)
     gate = equip(Wish()).gate(None, yes=True)
     assert isinstance(gate, Permissions)
     assert [gate.explain(request_of(name)).verdict for name in ("calculate", "now")] == ["deny", "allow"]
@@ -467,20 +467,20 @@ def test_what_the_file_denies_is_denied_even_if_everything_is_allowed():
 
 @pytest.mark.usefixtures("project")
 def test_what_the_file_says_about_questions_holds():
-    write("windlass.toml", PERSON)
+    write("perdure.toml", PERSON)
     gate = equip(Wish()).gate(None)
     assert isinstance(gate, Permissions)
     assert (gate.handler, gate.expires_seconds) == (later, 60)
     assert gate.explain(request_of("now")).verdict == "ask"
 
 
-@pytest.mark.usefixtures("windlass")
+@pytest.mark.usefixtures("perdure")
 def test_questions_are_left_open_where_that_was_asked_for():
     gates = [given().gate(None), given().gate(None, wait=True)]
     assert [each.handler for each in gates if isinstance(each, Permissions)] == [None, later]
 
 
-@pytest.mark.usefixtures("windlass")
+@pytest.mark.usefixtures("perdure")
 def test_options_change_what_they_are_about_and_leave_the_rest():
     order = Order(wish=Wish(role="inspector"), instructions="Be brief.", max_turns=2)
     assert given(limits=Limits(max_turns=5, max_tool_calls=7)).overrides(order) == {
@@ -493,10 +493,10 @@ def test_options_change_what_they_are_about_and_leave_the_rest():
 
 
 def test_a_file_that_names_extensions_has_these_and_no_others(tmp_path, monkeypatch):
-    monkeypatch.setenv("WINDLASS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     folder = tmp_path / "ship"
     folder.mkdir()
-    (folder / "windlass.toml").write_text('model = "demo"\nmentions = false\n[extensions]\nhistory = true\n', "utf-8")
+    (folder / "perdure.toml").write_text('model = "demo"\nmentions = false\n[extensions]\nhistory = true\n', "utf-8")
     equipment = equip(Wish(context=True), str(folder))
     assert [each.name for each in equipment.parts["extensions"]] == ["history"]
     assert equipment.parts["mentions"] is None

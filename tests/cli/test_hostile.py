@@ -6,9 +6,9 @@ import unicodedata
 
 import pytest
 
+from perdure import Agent, ToolContext, tool
+from perdure.testing import ScriptedModel, call
 from tests.cli.stand_ins import HOSTILE
-from windlass import Agent, ToolContext, tool
-from windlass.testing import ScriptedModel, call
 
 NAME = f"id{HOSTILE.strip()}\n\x1b[2Kfake"
 OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -36,7 +36,7 @@ COMMANDS = [
 
 
 @pytest.fixture
-def hostile(windlass, tmp_path):
+def hostile(perdure, tmp_path):
     """A session in which everything is hostile: its name, what is said in it, and what it waits for."""
 
     @tool
@@ -55,8 +55,8 @@ def hostile(windlass, tmp_path):
 
 @pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2]).encode("unicode_escape"))
-def test_nothing_that_a_terminal_obeys_is_written(windlass, command):
-    result = windlass(*command)
+def test_nothing_that_a_terminal_obeys_is_written(perdure, command):
+    result = perdure(*command)
     assert result.exit_code in {0, 1, 2, 74}
     written = result.stdout + result.stderr
     assert written
@@ -80,8 +80,8 @@ def test_nothing_that_a_terminal_obeys_is_written(windlass, command):
     ],
     ids=lambda command: " ".join(command[:2]).encode("unicode_escape"),
 )
-def test_every_line_for_programs_is_json_in_ascii(windlass, command):
-    lines = windlass(*command).stdout.splitlines()
+def test_every_line_for_programs_is_json_in_ascii(perdure, command):
+    lines = perdure(*command).stdout.splitlines()
     assert lines
     for line in lines:
         assert line.isascii()

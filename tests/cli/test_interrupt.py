@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
+from perdure.cli.interrupt import Interrupts
 from tests.cli.process import PATIENCE, STAND_INS, await_text
-from windlass.cli.interrupt import Interrupts
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -25,7 +25,7 @@ def test_a_signal_ends_the_run_while_the_model_speaks(shell, number):
     assert quits in told
     ended = "error: the run was cancelled" if is_ctrl_c else "warning: the run was ended"
     assert f"{ended}; what was finished is kept\n" in told
-    assert "go on with: windlass run --session s" in told
+    assert "go on with: perdure run --session s" in told
     reason = "cancelled" if is_ctrl_c else "shutdown"
     assert f'"status":"cancelled","reason":"{reason}"' in shell.run("sessions", "show", "s", "--json").stdout
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from windlass.cli.keyboard import Keyboard
+from perdure.cli.keyboard import Keyboard
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import subprocess
 
 import pytest
 
-from tests.cli.process import STAND_INS, WINDLASS
+from perdure._version import __version__
+from perdure.cli import main
+from perdure.cli.screen import OutputFailed
+from tests.cli.process import PERDURE, STAND_INS
 from tests.test_start import cpu_ms
-from windlass._version import __version__
-from windlass.cli import main
-from windlass.cli.screen import OutputFailed
 
 ASYNCIO_SHARE = 2.0
 ROUNDS = 5
@@ -17,12 +17,12 @@ ROUNDS = 5
 
 def test_it_tells_its_version(shell):
     result = shell.run("--version")
-    assert (result.returncode, result.stdout, result.stderr) == (0, f"windlass {__version__}\n", "")
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"perdure {__version__}\n", "")
 
 
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
-def test_it_tells_what_it_can_do(windlass, arguments):
-    result = windlass(*arguments)
+def test_it_tells_what_it_can_do(perdure, arguments):
+    result = perdure(*arguments)
     assert result.exit_code == 0
     assert all(command in result.stdout for command in ("run", "resume", "sessions", "doctor"))
 
@@ -30,9 +30,9 @@ def test_it_tells_what_it_can_do(windlass, arguments):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["walk"], 2, "no such command 'walk'; see 'windlass --help'"),
-        (["run", "--walk"], 2, "no such option '--walk'; see 'windlass run --help'"),
-        (["run", "one", "two"], 2, "got unexpected extra argument (two); see 'windlass run --help'"),
+        (["walk"], 2, "no such command 'walk'; see 'perdure --help'"),
+        (["run", "--walk"], 2, "no such option '--walk'; see 'perdure run --help'"),
+        (["run", "one", "two"], 2, "got unexpected extra argument (two); see 'perdure run --help'"),
         (["run", "a\0b"], 2, "argument 2, 'a\\x00b', is not UTF-8 text; pass it through standard input"),
         (["run", "\udcff"], 2, "argument 2, '\\udcff', is not UTF-8 text; pass it through standard input"),
         (["run", "--max-turns", "0", "hi"], 2, "invalid value for '--max-turns'"),
@@ -41,12 +41,12 @@ def test_it_tells_what_it_can_do(windlass, arguments):
         (["run", "--session", " ", "hi"], 2, "a session cannot be called ' '"),
         (["run", "--resume", "hi"], 2, "--resume needs to know the session"),
         (["run", ""], 2, "the prompt is empty"),
-        (["resume", "nobody"], 66, "there is no session 'nobody'; `windlass sessions list`"),
-        (["sessions", "show", "nobody"], 66, "there is no session 'nobody'; `windlass sessions list`"),
+        (["resume", "nobody"], 66, "there is no session 'nobody'; `perdure sessions list`"),
+        (["sessions", "show", "nobody"], 66, "there is no session 'nobody'; `perdure sessions list`"),
     ],
 )
-def test_an_error_is_one_line_and_an_exit_code(windlass, arguments, code, message):
-    result = windlass(*arguments)
+def test_an_error_is_one_line_and_an_exit_code(perdure, arguments, code, message):
+    result = perdure(*arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     assert result.stderr.startswith(f"error: {message}")
     assert result.stderr.count("\n") == 1
@@ -61,7 +61,7 @@ def test_bytes_that_are_no_text_are_refused(shell):
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (ZeroDivisionError("\x1b[0m"), 70, "error: nobody foresaw this: ZeroDivisionError: ␛[0m; set WINDLASS_DEBUG=1"),
+        (ZeroDivisionError("\x1b[0m"), 70, "error: nobody foresaw this: ZeroDivisionError: ␛[0m; set PERDURE_DEBUG=1"),
         (PermissionError(13, "Permission denied", "x"), 74, "error: [Errno 13] Permission denied: 'x'; check the disk"),
         (OutputFailed(OSError(28, "No space left")), 74, "error: standard output cannot be written: No space left; "),
         (OutputFailed(BrokenPipeError(32, "Broken pipe")), 141, ""),
@@ -69,7 +69,7 @@ def test_bytes_that_are_no_text_are_refused(shell):
     ],
 )
 def test_nothing_that_is_raised_becomes_a_traceback(capsys, monkeypatch, error, code, message):
-    monkeypatch.delenv("WINDLASS_DEBUG", raising=False)
+    monkeypatch.delenv("PERDURE_DEBUG", raising=False)
 
     def work():
         raise error
@@ -79,7 +79,7 @@ def test_nothing_that_is_raised_becomes_a_traceback(capsys, monkeypatch, error, 
 
 
 def test_a_traceback_is_shown_to_those_who_ask_for_it(shell):
-    result = shell.run("resume", "nobody", environment={"WINDLASS_DEBUG": "1"})
+    result = shell.run("resume", "nobody", environment={"PERDURE_DEBUG": "1"})
     assert result.returncode == 1
     assert "Traceback" in result.stderr
 
@@ -87,7 +87,7 @@ def test_a_traceback_is_shown_to_those_who_ask_for_it(shell):
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_it_works_with_streams_that_are_closed(shell, closed):
     script = f'exec "$@" {closed}'
-    result = shell.run("run", "--session", "s", "Calculate 6 * 7", program=("sh", "-c", script, "sh", *WINDLASS))
+    result = shell.run("run", "--session", "s", "Calculate 6 * 7", program=("sh", "-c", script, "sh", *PERDURE))
     assert result.returncode == 0
     assert "Traceback" not in result.stderr
     assert "42" in shell.run("sessions", "show", "s").stdout
@@ -119,13 +119,13 @@ def test_help_that_nobody_reads_is_no_error(shell):
     os.close(reader)
     with os.fdopen(writer) as output:
         done = subprocess.run(
-            [*WINDLASS, "--help"], stdout=output, stderr=subprocess.PIPE, env=shell.environment, timeout=30, check=False
+            [*PERDURE, "--help"], stdout=output, stderr=subprocess.PIPE, env=shell.environment, timeout=30, check=False
         )
     assert done.stderr == b""
 
 
 def test_a_full_disk_is_told(shell):
-    result = shell.run("run", "Calculate 6 * 7", program=("sh", "-c", 'exec "$@" >/dev/full', "sh", *WINDLASS))
+    result = shell.run("run", "Calculate 6 * 7", program=("sh", "-c", 'exec "$@" >/dev/full', "sh", *PERDURE))
     assert result.returncode == 74
     assert "error: standard output cannot be written: No space left on device; check where it goes" in result.stderr
 
@@ -134,7 +134,7 @@ def test_a_full_disk_is_told(shell):
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_it_starts_in_little_more_time_than_asyncio(option):
     quiet = "import os, sys; os.dup2(os.open(os.devnull, os.O_WRONLY), 1)"
-    code = f"{quiet}; sys.argv = ['windlass', {option!r}]; from windlass.cli.main import main; main()"
+    code = f"{quiet}; sys.argv = ['perdure', {option!r}]; from perdure.cli.main import main; main()"
     rounds = [(cpu_ms("pass"), cpu_ms("import asyncio"), cpu_ms(code)) for _ in range(ROUNDS)]
     bare, asyncio, started = (min(times) for times in zip(*rounds, strict=True))
     ratio = (started - bare) / (asyncio - bare)

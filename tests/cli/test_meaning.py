@@ -2,8 +2,8 @@
 
 import pytest
 
-from windlass.cli.meaning import meant
-from windlass.core.problem import Invalid
+from perdure.cli.meaning import meant
+from perdure.core.problem import Invalid
 
 LIST = {"type": "array", "items": {"type": "string"}}
 

@@ -1,12 +1,12 @@
-"""`windlass models`: who can answer, and what to set so that more can."""
+"""`perdure models`: who can answer, and what to set so that more can."""
 
 import json
 import socket
 
 import pytest
 
+from perdure.models.catalog import PROVIDERS
 from tests.wire.server import Playback, json_reply
-from windlass.models.catalog import PROVIDERS
 
 
 @pytest.fixture(autouse=True)
@@ -24,8 +24,8 @@ def lines_of(result):
     return {line.split()[1]: line for line in result.stdout.splitlines()}
 
 
-def test_every_provider_is_a_line_that_says_what_to_set(windlass):
-    lines = lines_of(windlass("models"))
+def test_every_provider_is_a_line_that_says_what_to_set(perdure):
+    lines = lines_of(perdure("models"))
     assert set(lines) == {each.name for each in PROVIDERS}
     assert lines["anthropic"].split(maxsplit=4) == [
         *("no", "anthropic", "claude-sonnet-5-5", "anthropic"),
@@ -34,26 +34,26 @@ def test_every_provider_is_a_line_that_says_what_to_set(windlass):
     assert lines["demo"].startswith("yes  demo")
 
 
-def test_a_key_makes_a_provider_available_and_is_not_shown(windlass, monkeypatch):
+def test_a_key_makes_a_provider_available_and_is_not_shown(perdure, monkeypatch):
     monkeypatch.setenv("GROQ_API_KEY", "very-secret")
-    result = windlass("models")
+    result = perdure("models")
     assert lines_of(result)["groq"].startswith("yes  groq")
     assert "GROQ_API_KEY is set" in result.output
     assert "very-secret" not in result.output
 
 
-def test_a_server_on_this_machine_is_looked_for(windlass, monkeypatch):
-    assert "nobody listens at http://127.0.0.1:1/v1" in lines_of(windlass("models"))["ollama"]
+def test_a_server_on_this_machine_is_looked_for(perdure, monkeypatch):
+    assert "nobody listens at http://127.0.0.1:1/v1" in lines_of(perdure("models"))["ollama"]
     with socket.create_server(("127.0.0.1", 0)) as server:
         host = f"127.0.0.1:{server.getsockname()[1]}"
         monkeypatch.setenv("OLLAMA_HOST", host)
-        line = lines_of(windlass("models"))["ollama"]
+        line = lines_of(perdure("models"))["ollama"]
     assert line.startswith("yes")
     assert f"runs at http://{host}/v1" in line
 
 
-def test_programs_get_json(windlass):
-    result = windlass("models", "--json")
+def test_programs_get_json(perdure):
+    result = perdure("models", "--json")
     offers = {each["name"]: each for each in map(json.loads, result.stdout.splitlines())}
     assert offers["gemini"] == {
         "name": "gemini",
@@ -69,14 +69,14 @@ def test_programs_get_json(windlass):
     }
 
 
-def test_a_provider_is_asked_which_models_it_has(windlass, monkeypatch):
+def test_a_provider_is_asked_which_models_it_has(perdure, monkeypatch):
     listed = {"data": [{"id": "small"}, {"id": "large\x1b[2J", "context_length": 8192}]}
     with Playback(lambda _: json_reply(listed)) as server:
         monkeypatch.setenv("VLLM_BASE_URL", f"{server.base_url}/v1")
-        result = windlass("models", "vllm")
-        as_json = windlass("models", "vllm", "--json")
+        result = perdure("models", "vllm")
+        as_json = perdure("models", "vllm", "--json")
     assert result.stdout.splitlines() == ["large␛[2J  reads 8192 tokens", "small"]
-    assert "2 models; use one with: windlass run -m vllm:MODEL" in result.stderr
+    assert "2 models; use one with: perdure run -m vllm:MODEL" in result.stderr
     assert json.loads(as_json.stdout.splitlines()[1]) == {"name": "small", "context_tokens": None}
 
 
@@ -89,16 +89,16 @@ def test_a_provider_is_asked_which_models_it_has(windlass, monkeypatch):
         ("demo", "'demo' does not list its models", 2),
     ],
 )
-def test_who_cannot_be_asked_is_told_with_what_to_do(windlass, provider, complaint, code):
-    result = windlass("models", provider)
+def test_who_cannot_be_asked_is_told_with_what_to_do(perdure, provider, complaint, code):
+    result = perdure("models", provider)
     assert result.exit_code == code
     assert result.stderr.startswith("error: ")
     assert complaint in result.stderr
 
 
-def test_a_key_that_is_not_good_is_told_as_such(windlass, monkeypatch):
+def test_a_key_that_is_not_good_is_told_as_such(perdure, monkeypatch):
     with Playback(lambda _: json_reply({"error": {"message": "Incorrect API key provided"}}, 401)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.base_url}/v1")
-        result = windlass("models", "openai")
+        result = perdure("models", "openai")
     assert result.exit_code == 69
     assert "Incorrect API key" in result.stderr

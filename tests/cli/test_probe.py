@@ -1,4 +1,4 @@
-"""`windlass probe`: what an endpoint can do is found out, shown and kept."""
+"""`perdure probe`: what an endpoint can do is found out, shown and kept."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.wire.server import Playback
 
 @pytest.fixture
 def profiles(tmp_path, monkeypatch):
-    monkeypatch.setenv("WINDLASS_PROFILES", str(tmp_path / "profiles"))
+    monkeypatch.setenv("PERDURE_PROFILES", str(tmp_path / "profiles"))
     return tmp_path / "profiles"
 
 
@@ -21,9 +21,9 @@ def quirky():
         yield f"{server.base_url}/v1"
 
 
-def test_what_was_learned_is_shown_and_kept_for_the_next_run(windlass, quirky, profiles, monkeypatch):
+def test_what_was_learned_is_shown_and_kept_for_the_next_run(perdure, quirky, profiles, monkeypatch):
     monkeypatch.setenv("QUIRKY_KEY", "very-secret")
-    result = windlass("probe", quirky, "quirky", "--key-env", "QUIRKY_KEY")
+    result = perdure("probe", quirky, "quirky", "--key-env", "QUIRKY_KEY")
     assert result.exit_code == 0, result.output
     shown = dict(line.split("  ", 1) for line in result.stdout.splitlines())
     assert shown["wire"].strip() == "openai_chat"
@@ -31,14 +31,14 @@ def test_what_was_learned_is_shown_and_kept_for_the_next_run(windlass, quirky, p
     assert "JSON tool mode is used" in shown["tools"]
     assert "looking at: whether it calls tools" in result.stderr
     (kept,) = profiles.iterdir()
-    assert f"kept in {kept}; use it with: windlass run -m '{quirky}#quirky'" in result.stderr
+    assert f"kept in {kept}; use it with: perdure run -m '{quirky}#quirky'" in result.stderr
     assert json.loads(kept.read_text())["profile"]["tools"] == "json"
     assert "very-secret" not in result.output + kept.read_text()
 
 
-def test_a_rehearsal_keeps_nothing_and_programs_get_json(windlass, quirky, profiles, monkeypatch):
+def test_a_rehearsal_keeps_nothing_and_programs_get_json(perdure, quirky, profiles, monkeypatch):
     monkeypatch.setenv("QUIRKY_KEY", "very-secret")
-    result = windlass("probe", quirky, "quirky", "--key-env", "QUIRKY_KEY", "--dry-run", "--json")
+    result = perdure("probe", quirky, "quirky", "--key-env", "QUIRKY_KEY", "--dry-run", "--json")
     learned = json.loads(result.stdout)
     assert (learned["base_url"], learned["model"], learned["profile"]["context_tokens"]) == (quirky, "quirky", 4096)
     assert "nothing was kept" in result.stderr
@@ -52,33 +52,33 @@ def test_a_rehearsal_keeps_nothing_and_programs_get_json(windlass, quirky, profi
         (("--key-env", "NO_SUCH_KEY"), "there is no key in NO_SUCH_KEY; put it there"),
     ],
 )
-def test_without_a_good_key_nothing_is_written(windlass, quirky, profiles, options, complaint):
-    result = windlass("probe", quirky, "quirky", *options)
+def test_without_a_good_key_nothing_is_written(perdure, quirky, profiles, options, complaint):
+    result = perdure("probe", quirky, "quirky", *options)
     assert result.exit_code in {2, 69}
     assert result.stdout == ""
     assert complaint in result.stderr
     assert not profiles.exists()
 
 
-def test_where_nobody_answers_nothing_is_written(windlass, profiles):
-    result = windlass("probe", "http://127.0.0.1:1/v1", "any")
+def test_where_nobody_answers_nothing_is_written(perdure, profiles):
+    result = perdure("probe", "http://127.0.0.1:1/v1", "any")
     assert (result.exit_code, result.stdout) == (69, "")
     assert "cannot connect to '127.0.0.1:1'" in result.stderr
     assert not profiles.exists()
 
 
-def test_what_is_no_address_is_refused(windlass, profiles):
-    result = windlass("probe", "localhost:8080", "any")
+def test_what_is_no_address_is_refused(perdure, profiles):
+    result = perdure("probe", "localhost:8080", "any")
     assert result.exit_code == 2
     assert "is no address: give one such as 'https://host/v1'" in result.stderr
 
 
-def test_a_run_uses_what_was_learned_and_the_same_key(windlass, profiles, monkeypatch):
+def test_a_run_uses_what_was_learned_and_the_same_key(perdure, profiles, monkeypatch):
     monkeypatch.setenv("QUIRKY_KEY", "very-secret")
     with Playback(QuirkyServer(Quirks(key="very-secret", tools="refused"))) as server:
         url = f"{server.base_url}/v1"
-        assert windlass("probe", url, "quirky", "--key-env", "QUIRKY_KEY").exit_code == 0
-        result = windlass("run", "-q", "-m", f"{url}#quirky", "Which colour has grass?")
+        assert perdure("probe", url, "quirky", "--key-env", "QUIRKY_KEY").exit_code == 0
+        result = perdure("run", "-q", "-m", f"{url}#quirky", "Which colour has grass?")
     assert result.exit_code == 0, result.output
     assert "green" in result.stdout
     assert "tools" not in server.received[-1].json()

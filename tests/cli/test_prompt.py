@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from perdure.cli.prompt import answer_at_terminal
+from perdure.interaction import Choice, Choices, Confirm, Custom, Form
+from perdure.interaction.view import SlotView
 from tests.cli.process import STAND_INS
-from windlass.cli.prompt import answer_at_terminal
-from windlass.interaction import Choice, Choices, Confirm, Custom, Form
-from windlass.interaction.view import SlotView
 
 FIELDS = {
     "type": "object",
@@ -140,7 +140,7 @@ def test_without_a_terminal_the_run_waits_and_is_answered_later(shell):
     assert "a question is open: Which berth?" in result.stderr
     asked = json.loads(shell.run("questions", "s", "--json").stdout)
     assert (asked["renderer"], asked["output"]["enum"]) == ("choice", ["north", "south"])
-    assert f"windlass answer s {asked['slot_id']} VALUE" in result.stderr
+    assert f"perdure answer s {asked['slot_id']} VALUE" in result.stderr
     wrong = shell.run("answer", "s", "west")
     assert (wrong.returncode, "expected one of 'north', 'south', got 'west'" in wrong.stderr) == (2, True)
     assert shell.run("answer", "s", asked["slot_id"], "north").returncode == 0

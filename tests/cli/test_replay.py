@@ -1,43 +1,43 @@
-"""`windlass replay`: the same again, or the first difference."""
+"""`perdure replay`: the same again, or the first difference."""
 
 import json
 
 import pytest
 
+from perdure.toolkits.basics import basics
 from tests.cli.process import STAND_INS
-from windlass.toolkits.basics import basics
 
 
 @pytest.fixture
-def kept(windlass):
+def kept(perdure):
     """A session with one call."""
-    assert windlass("run", "-q", "--session", "s", "Calculate 6 * 7").exit_code == 0
+    assert perdure("run", "-q", "--session", "s", "Calculate 6 * 7").exit_code == 0
 
 
 @pytest.fixture
 def changed(monkeypatch):
     """The tools as they will be tomorrow: the calculator is gone."""
     tools = [each for each in basics() if each.name != "calculate"]
-    monkeypatch.setattr("windlass.cli.equipment.basics", lambda _: tools)
+    monkeypatch.setattr("perdure.cli.equipment.basics", lambda _: tools)
 
 
-def entries_of(windlass, name):
-    lines = windlass("sessions", "show", name, "--json").stdout.splitlines()
+def entries_of(perdure, name):
+    lines = perdure("sessions", "show", name, "--json").stdout.splitlines()
     return [json.loads(line)["event"]["kind"] for line in lines]
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_session_that_does_the_same_is_told_in_a_line(windlass):
-    before = entries_of(windlass, "s")
-    result = windlass("replay", "s")
+def test_a_session_that_does_the_same_is_told_in_a_line(perdure):
+    before = entries_of(perdure, "s")
+    result = perdure("replay", "s")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == "session s does the same as recorded: 2 turns in 1 run\n"
-    assert entries_of(windlass, "s") == before
+    assert entries_of(perdure, "s") == before
 
 
 @pytest.mark.usefixtures("kept", "changed")
-def test_the_first_difference_is_shown_and_the_exit_code_tells(windlass):
-    result = windlass("replay", "s")
+def test_the_first_difference_is_shown_and_the_exit_code_tells(perdure):
+    result = perdure("replay", "s")
     assert result.exit_code == 1
     first, *diff = result.stdout.splitlines()
     assert first == ("session s does something else at entry 3: the request of turn 1 is another one: the tools")
@@ -46,8 +46,8 @@ def test_the_first_difference_is_shown_and_the_exit_code_tells(windlass):
 
 
 @pytest.mark.usefixtures("kept")
-def test_programs_get_a_line_of_json(windlass):
-    told = json.loads(windlass("replay", "s", "--json").stdout)
+def test_programs_get_a_line_of_json(perdure):
+    told = json.loads(perdure("replay", "s", "--json").stdout)
     assert told == {
         "session_id": "s",
         "agrees": True,
@@ -60,35 +60,35 @@ def test_programs_get_a_line_of_json(windlass):
 
 
 @pytest.mark.usefixtures("kept", "changed")
-def test_programs_are_told_the_difference(windlass):
-    result = windlass("replay", "s", "--json")
+def test_programs_are_told_the_difference(perdure):
+    result = perdure("replay", "s", "--json")
     assert result.exit_code == 1
     told = json.loads(result.stdout)
     assert (told["agrees"], told["divergence"]["seq"], told["divergence"]["about"]) == (False, 3, "request")
     assert "+tool calculate is not offered" in told["divergence"]["diff"]
 
 
-def test_a_session_that_was_allowed_everything_does_the_same_again(windlass, tmp_path):
-    windlass("run", "-q", "--yes", "--session", "s", 'Write "hello" to the text file hello.txt')
+def test_a_session_that_was_allowed_everything_does_the_same_again(perdure, tmp_path):
+    perdure("run", "-q", "--yes", "--session", "s", 'Write "hello" to the text file hello.txt')
     (tmp_path / "hello.txt").unlink()
-    assert windlass("replay", "s").exit_code == 0
+    assert perdure("replay", "s").exit_code == 0
     assert not (tmp_path / "hello.txt").exists()
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_run_goes_on_live_in_a_fork(windlass):
-    result = windlass("replay", "s", "--from", "4")
+def test_a_run_goes_on_live_in_a_fork(perdure):
+    result = perdure("replay", "s", "--from", "4")
     assert result.exit_code == 0
     assert result.stdout == "The tool calculate says: 42 (Told by the offline demonstration model.)\n"
-    assert "go on with: windlass run --session" in result.stderr
-    assert len(windlass("sessions", "list").stdout.splitlines()) == 2
+    assert "go on with: perdure run --session" in result.stderr
+    assert len(perdure("sessions", "list").stdout.splitlines()) == 2
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_fork_answers_another_prompt(windlass):
-    last = len(entries_of(windlass, "s"))
+def test_a_fork_answers_another_prompt(perdure):
+    last = len(entries_of(perdure, "s"))
     options = ("--from", str(last), "--prompt", "Calculate 1 + 1", "--model", "demo", "--json")
-    result = windlass("replay", "s", *options)
+    result = perdure("replay", "s", *options)
     told = json.loads(result.stdout)
     assert (result.exit_code, told["branch"]["status"]) == (0, "done")
     assert told["branch"]["text"].startswith("The tool calculate says: 2")
@@ -98,7 +98,7 @@ def test_a_fork_answers_another_prompt(windlass):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["nobody"], 66, "there is no session 'nobody'; `windlass sessions list`"),
+        (["nobody"], 66, "there is no session 'nobody'; `perdure sessions list`"),
         (["s", "--from", "0"], 2, "invalid value for '--from'"),
         (["s", "--from", "99"], 2, "session 's' has"),
         (["s", "--prompt", "x"], 2, "--prompt is for what happens live; say with --from where that begins"),
@@ -106,42 +106,42 @@ def test_a_fork_answers_another_prompt(windlass):
         (["s", "--store", "cloud:x"], 2, "there is no store called 'cloud:x'"),
     ],
 )
-def test_what_cannot_be_replayed_is_told(windlass, arguments, code, message):
-    result = windlass("replay", *arguments)
+def test_what_cannot_be_replayed_is_told(perdure, arguments, code, message):
+    result = perdure("replay", *arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     assert result.stderr.startswith(f"error: {message}")
 
 
 @pytest.mark.usefixtures("kept")
-def test_between_two_runs_a_prompt_is_needed(windlass):
-    last = len(entries_of(windlass, "s"))
-    result = windlass("replay", "s", "--from", str(last))
+def test_between_two_runs_a_prompt_is_needed(perdure):
+    last = len(entries_of(perdure, "s"))
+    result = perdure("replay", "s", "--from", str(last))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"error: entry {last} of session 's' is between two runs: give a prompt")
-    assert len(windlass("sessions", "list").stdout.splitlines()) == 1
+    assert len(perdure("sessions", "list").stdout.splitlines()) == 1
 
 
-def test_a_session_that_never_asked_a_model_is_told(windlass, tmp_path):
+def test_a_session_that_never_asked_a_model_is_told(perdure, tmp_path):
     import asyncio
 
-    from windlass import Agent
+    from perdure import Agent
 
     async def call_only():
         async with Agent("demo", tools=basics(), store=f"sqlite:{tmp_path / 'calls.db'}") as agent:
             await agent.session("s").call("calculate", {"expression": "1 + 1"})
 
     asyncio.run(call_only())
-    result = windlass("replay", "s", "--store", f"sqlite:{tmp_path / 'calls.db'}")
+    result = perdure("replay", "s", "--store", f"sqlite:{tmp_path / 'calls.db'}")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: session 's' has never asked a model: there is nothing to replay")
 
 
-def test_a_session_that_was_summed_up_and_told_otherwise_does_the_same_again(windlass, tmp_path):
+def test_a_session_that_was_summed_up_and_told_otherwise_does_the_same_again(perdure, tmp_path):
     import asyncio
 
-    from windlass import Agent
-    from windlass.context.compaction import Compaction
-    from windlass.testing import ScriptedModel
+    from perdure import Agent
+    from perdure.context.compaction import Compaction
+    from perdure.testing import ScriptedModel
 
     store = f"sqlite:{tmp_path / 'long.db'}"
     compaction = Compaction(model=ScriptedModel("## Goal\nAdd numbers."), keep_recent_messages=0)
@@ -155,7 +155,7 @@ def test_a_session_that_was_summed_up_and_told_otherwise_does_the_same_again(win
             await session.run("Calculate 1 + 1")
 
     asyncio.run(talk())
-    result = windlass("replay", "s", "--store", store)
+    result = perdure("replay", "s", "--store", store)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == "session s does the same as recorded: 4 turns in 2 runs\n"
 
@@ -170,7 +170,7 @@ def test_differences_are_coloured_on_a_terminal(shell):
 
 
 def test_a_line_of_a_difference_has_its_colour(monkeypatch):
-    from windlass.cli import replay
+    from perdure.cli import replay
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from windlass.cli.report import TextReport, told
-from windlass.cli.screen import Screen
-from windlass.core.event import (
+from perdure.cli.report import TextReport, told
+from perdure.cli.screen import Screen
+from perdure.core.event import (
     Compacted,
     ErrorRaised,
     FailedOver,
@@ -22,7 +22,7 @@ from windlass.core.event import (
     TurnStarted,
     ValueKept,
 )
-from windlass.core.message import Status, Text, ToolCall, ToolResult, assistant, user
+from perdure.core.message import Status, Text, ToolCall, ToolResult, assistant, user
 
 
 @pytest.fixture

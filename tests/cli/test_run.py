@@ -1,4 +1,4 @@
-"""`windlass run`, from the prompt to the session that is kept."""
+"""`perdure run`, from the prompt to the session that is kept."""
 
 import json
 import stat
@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from perdure.cli.run import MOST_BYTES
 from tests.cli.process import STAND_INS
-from windlass.cli.run import MOST_BYTES
 
 ANSWER = "The tool calculate says: 42 (Told by the offline demonstration model.)\n"
 
@@ -17,11 +17,11 @@ def test_an_agent_answers_and_its_session_is_kept_and_listed(shell):
     result = shell.run("run", "Calculate 6 * 7")
     assert (result.returncode, result.stdout) == (0, ANSWER)
     model, call, returned, session = result.stderr.splitlines()
-    assert model == "model demo: WINDLASS_MODEL is set"
+    assert model == "model demo: PERDURE_MODEL is set"
     assert call == 'tool calculate {"expression":"6 * 7"}'
     assert returned == "tool calculate ok: 42"
     session_id = session.split()[1].rstrip(";")
-    assert session == f'session {session_id}; go on with: windlass run --session {session_id} "…"'
+    assert session == f'session {session_id}; go on with: perdure run --session {session_id} "…"'
     (listed,) = shell.run("sessions", "list").stdout.splitlines()
     assert listed.startswith(f"{session_id}  ")
     assert listed.endswith("  Calculate 6 * 7")
@@ -29,21 +29,21 @@ def test_an_agent_answers_and_its_session_is_kept_and_listed(shell):
     assert stat.S_IMODE(shell.home.stat().st_mode) == 0o700
 
 
-def test_a_session_is_gone_on_with(windlass):
-    assert windlass("run", "--session", "sums", "Calculate 6 * 7").exit_code == 0
-    assert windlass("run", "--session", "sums", "Calculate 2 ** 10").exit_code == 0
-    shown = windlass("sessions", "show", "sums").stdout
+def test_a_session_is_gone_on_with(perdure):
+    assert perdure("run", "--session", "sums", "Calculate 6 * 7").exit_code == 0
+    assert perdure("run", "--session", "sums", "Calculate 2 ** 10").exit_code == 0
+    shown = perdure("sessions", "show", "sums").stdout
     assert shown.index("says: 42") < shown.index("says: 1024")
 
 
-def test_how_to_go_on_names_what_was_named(windlass, tmp_path):
+def test_how_to_go_on_names_what_was_named(perdure, tmp_path):
     store = f"sqlite:{tmp_path}/my sessions.db"
-    result = windlass("run", "--session", "my trip", "--store", store, "--model", "demo:words", "Calculate 6 * 7")
-    assert f"windlass run --session 'my trip' --model demo:words --store '{store}' \"…\"\n" in result.stderr
+    result = perdure("run", "--session", "my trip", "--store", store, "--model", "demo:words", "Calculate 6 * 7")
+    assert f"perdure run --session 'my trip' --model demo:words --store '{store}' \"…\"\n" in result.stderr
 
 
-def test_a_session_in_memory_is_not_said_to_be_kept(windlass, tmp_path):
-    result = windlass("run", "--store", "memory:", "Calculate 6 * 7")
+def test_a_session_in_memory_is_not_said_to_be_kept(perdure, tmp_path):
+    result = perdure("run", "--store", "memory:", "Calculate 6 * 7")
     assert (result.exit_code, result.stdout) == (0, ANSWER)
     assert "go on with" not in result.stderr
     assert not (tmp_path / "home").exists()
@@ -54,8 +54,8 @@ def test_a_prompt_is_read_from_standard_input(shell, arguments):
     assert shell.run(*arguments, stdin="\ufeffCalculate 6 * 7\n").stdout == ANSWER
 
 
-def test_a_prompt_that_is_given_leaves_standard_input_alone(windlass):
-    assert windlass("run", "Calculate 6 * 7", stdin="Calculate 1 + 1").stdout == ANSWER
+def test_a_prompt_that_is_given_leaves_standard_input_alone(perdure):
+    assert perdure("run", "Calculate 6 * 7", stdin="Calculate 1 + 1").stdout == ANSWER
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_a_prompt_that_is_given_leaves_standard_input_alone(windlass):
         (b"x" * (MOST_BYTES + 1), "the prompt has more than 10,000,000 bytes"),
     ],
 )
-def test_standard_input_without_a_prompt_is_an_error(windlass, stdin, problem):
-    result = windlass("run", stdin=stdin)
+def test_standard_input_without_a_prompt_is_an_error(perdure, stdin, problem):
+    result = perdure("run", stdin=stdin)
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {problem}")
 
@@ -76,16 +76,16 @@ def test_standard_input_without_a_prompt_is_an_error(windlass, stdin, problem):
 def test_without_a_prompt_at_a_terminal_it_says_how_to_give_one(shell):
     with shell.terminal("run") as terminal:
         assert terminal.end() == 2
-    assert 'error: there is no prompt; write it as windlass run "…", or pipe it in' in terminal.seen
+    assert 'error: there is no prompt; write it as perdure run "…", or pipe it in' in terminal.seen
 
 
-def test_quiet_is_the_answer_alone(windlass):
-    result = windlass("run", "--quiet", "Calculate 6 * 7")
+def test_quiet_is_the_answer_alone(perdure):
+    result = perdure("run", "--quiet", "Calculate 6 * 7")
     assert (result.stdout, result.stderr) == (ANSWER, "")
 
 
-def test_json_is_an_event_on_each_line(windlass):
-    result = windlass("run", "--json", "Calculate 6 * 7, pâté")
+def test_json_is_an_event_on_each_line(perdure):
+    result = perdure("run", "--json", "Calculate 6 * 7, pâté")
     events = [json.loads(line) for line in result.stdout.splitlines()]
     kinds = [event["kind"] for event in events]
     assert kinds[:3] == ["session_opened", "run_started", "message_added"]
@@ -96,18 +96,18 @@ def test_json_is_an_event_on_each_line(windlass):
     assert result.stderr == ""
 
 
-def test_a_limit_is_told_and_has_a_code_of_its_own(windlass):
-    result = windlass("run", "--max-turns", "1", "Calculate 6 * 7")
+def test_a_limit_is_told_and_has_a_code_of_its_own(perdure):
+    result = perdure("run", "--max-turns", "1", "Calculate 6 * 7")
     assert result.exit_code == 3
     assert "error: the run ended before it was done (limit: max_turns); allow more with --max-turns" in result.stderr
-    assert "go on with: windlass run --session" in result.stderr
+    assert "go on with: perdure run --session" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("model", "code", "message"),
     [
         ("odd:down", 69, "error: nobody answers at ␛[31mexample\n"),
-        ("odd:bug", 1, "error: the run failed: ValueError: a mistake; see WINDLASS_DEBUG=1\n"),
+        ("odd:bug", 1, "error: the run failed: ValueError: a mistake; see PERDURE_DEBUG=1\n"),
     ],
 )
 def test_a_run_that_fails_says_why_without_a_traceback(shell, model, code, message):
@@ -139,15 +139,15 @@ def test_a_model_that_says_everything_at_once_is_heard(shell):
     assert result.stdout == "all at once\n"
 
 
-def test_instructions_and_model_are_kept_for_a_resume(windlass):
-    windlass("run", "--session", "s", "--instructions", "Be brief.", "--model", "demo:words", "Calculate 6 * 7")
-    first = json.loads(windlass("sessions", "show", "s", "--json").stdout.splitlines()[0])
+def test_instructions_and_model_are_kept_for_a_resume(perdure):
+    perdure("run", "--session", "s", "--instructions", "Be brief.", "--model", "demo:words", "Calculate 6 * 7")
+    first = json.loads(perdure("sessions", "show", "s", "--json").stdout.splitlines()[0])
     assert first["event"]["options"] == {"instructions": "Be brief.", "model": "demo:words"}
 
 
-def test_files_below_the_working_folder_can_be_read(windlass, tmp_path):
+def test_files_below_the_working_folder_can_be_read(perdure, tmp_path):
     (tmp_path / "there.txt").write_text("I am here", encoding="utf-8")
-    assert "I am here" in windlass("run", "Read the text file there.txt").stdout
+    assert "I am here" in perdure("run", "Read the text file there.txt").stdout
 
 
 def test_where_nobody_can_be_asked_permission_is_denied(shell):
@@ -175,7 +175,7 @@ def test_a_session_that_somebody_else_drives_is_left_alone(shell):
 def test_help_imports_nothing_of_what_a_run_needs(arguments):
     code = f"""
 import sys
-from windlass.cli.main import program
+from perdure.cli.main import program
 try:
     program.main({arguments!r})
 finally:
@@ -183,13 +183,11 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=30, check=False)
     assert done.returncode == 0
-    assert not {"windlass.agent", "windlass.config", "windlass.cli.drive", "windlass.cli.order"} & set(
-        done.stderr.split()
-    )
-    assert not [name for name in done.stderr.split() if name.startswith("windlass.context")]
+    assert not {"perdure.agent", "perdure.config", "perdure.cli.drive", "perdure.cli.order"} & set(done.stderr.split())
+    assert not [name for name in done.stderr.split() if name.startswith("perdure.context")]
 
 
-def test_help_says_what_the_agent_is_told_in_a_project(windlass):
-    shown = " ".join(windlass("run", "--help").stdout.split())
-    for words in ("AGENTS.md", "windlass.toml", "--context / --no-context", "for local and demo all this is left out"):
+def test_help_says_what_the_agent_is_told_in_a_project(perdure):
+    shown = " ".join(perdure("run", "--help").stdout.split())
+    for words in ("AGENTS.md", "perdure.toml", "--context / --no-context", "for local and demo all this is left out"):
         assert words in shown

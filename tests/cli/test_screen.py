@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from windlass.cli.screen import MARKS, json_line, one_line, visible
+from perdure.cli.screen import MARKS, json_line, one_line, visible
 
 HOSTILE = st.text(
     st.one_of(

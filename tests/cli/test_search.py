@@ -1,18 +1,18 @@
-"""`windlass search`: what was said, in all sessions or in one."""
+"""`perdure search`: what was said, in all sessions or in one."""
 
 import json
 import time
 
 import pytest
 
-from windlass.cli.screen import visible
+from perdure.cli.screen import visible
 
 
 @pytest.fixture
-def kept(windlass):
+def kept(perdure):
     """Two sessions, in which a tool says 42 and 81."""
-    assert windlass("run", "-q", "--session", "alpha", "Calculate 6 * 7 for the harbour").exit_code == 0
-    assert windlass("run", "-q", "--session", "beta", "Calculate 9 * 9 for the lighthouse").exit_code == 0
+    assert perdure("run", "-q", "--session", "alpha", "Calculate 6 * 7 for the harbour").exit_code == 0
+    assert perdure("run", "-q", "--session", "beta", "Calculate 9 * 9 for the lighthouse").exit_code == 0
 
 
 def hits(result) -> list[tuple[str, int, str]]:
@@ -22,8 +22,8 @@ def hits(result) -> list[tuple[str, int, str]]:
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_hit_is_a_line_that_says_where_when_who_and_what(windlass):
-    result = windlass("search", "harbour")
+def test_a_hit_is_a_line_that_says_where_when_who_and_what(perdure):
+    result = perdure("search", "harbour")
     (line,) = result.stdout.splitlines()
     name, seq, day, _, who, *words = line.split()
     assert (name, day, who) == ("alpha", time.strftime("%Y-%m-%d"), "user:")
@@ -33,46 +33,46 @@ def test_a_hit_is_a_line_that_says_where_when_who_and_what(windlass):
 
 
 @pytest.mark.usefixtures("kept")
-def test_hits_for_programs_are_lines_of_json(windlass):
-    (hit,) = [json.loads(line) for line in windlass("search", "the", "harbour", "--json").stdout.splitlines()]
+def test_hits_for_programs_are_lines_of_json(perdure):
+    (hit,) = [json.loads(line) for line in perdure("search", "the", "harbour", "--json").stdout.splitlines()]
     assert set(hit) == {"session_id", "seq", "role", "snippet", "score", "at"}
     assert hit["snippet"] == "Calculate 6 * 7 for «the» «harbour»"
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_search_is_narrowed(windlass):
-    everything = hits(windlass("search", "calculate", "--json"))
+def test_a_search_is_narrowed(perdure):
+    everything = hits(perdure("search", "calculate", "--json"))
     assert {name for name, _, _ in everything} == {"alpha", "beta"}
-    assert {name for name, _, _ in hits(windlass("search", "calculate", "--json", "--session", "beta"))} == {"beta"}
-    assert {name for name, _, _ in hits(windlass("search", "calculate", "--json", "--prefix", "al"))} == {"alpha"}
-    assert {role for _, _, role in hits(windlass("search", "42", "--json", "--role", "tool"))} == {"tool"}
-    assert hits(windlass("search", "calculate", "--json", "--since", "1h")) == everything
-    assert hits(windlass("search", "calculate", "--json", "--until", "1h")) == []
-    assert hits(windlass("search", "calculate", "--json", "--since", "2020-01-01", "--until", "2020-01-02T12:00")) == []
+    assert {name for name, _, _ in hits(perdure("search", "calculate", "--json", "--session", "beta"))} == {"beta"}
+    assert {name for name, _, _ in hits(perdure("search", "calculate", "--json", "--prefix", "al"))} == {"alpha"}
+    assert {role for _, _, role in hits(perdure("search", "42", "--json", "--role", "tool"))} == {"tool"}
+    assert hits(perdure("search", "calculate", "--json", "--since", "1h")) == everything
+    assert hits(perdure("search", "calculate", "--json", "--until", "1h")) == []
+    assert hits(perdure("search", "calculate", "--json", "--since", "2020-01-01", "--until", "2020-01-02T12:00")) == []
 
 
 @pytest.mark.usefixtures("kept")
-def test_hits_come_in_pages(windlass):
-    first = windlass("search", "calculate", "--limit", "1")
+def test_hits_come_in_pages(perdure):
+    first = perdure("search", "calculate", "--limit", "1")
     assert first.stderr == "there may be more; --offset 1 shows the next ones\n"
-    second = windlass("search", "calculate", "--limit", "1", "--offset", "1")
+    second = perdure("search", "calculate", "--limit", "1", "--offset", "1")
     assert first.stdout.splitlines() != second.stdout.splitlines()
-    beyond = windlass("search", "calculate", "--offset", "100")
+    beyond = perdure("search", "calculate", "--offset", "100")
     assert (beyond.exit_code, beyond.stdout, beyond.stderr) == (0, "", "nothing more was found\n")
 
 
-def test_nothing_found_is_no_error(windlass):
-    result = windlass("search", "harbour")
+def test_nothing_found_is_no_error(perdure):
+    result = perdure("search", "harbour")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing was found\n")
-    assert windlass("search", "harbour", "--json").stderr == ""
+    assert perdure("search", "harbour", "--json").stderr == ""
 
 
 @pytest.mark.usefixtures("kept")
-def test_the_query_language_is_there_for_those_who_ask(windlass):
-    found = hits(windlass("search", "--query-syntax", "harbo* OR lighthouse", "--role", "user", "--json"))
+def test_the_query_language_is_there_for_those_who_ask(perdure):
+    found = hits(perdure("search", "--query-syntax", "harbo* OR lighthouse", "--role", "user", "--json"))
     assert [name for name, _, _ in found] == ["alpha", "beta"]
-    assert windlass("search", "harbo* OR lighthouse").stderr == "nothing was found\n"
-    wrong = windlass("search", "--query-syntax", "harbour AND")
+    assert perdure("search", "harbo* OR lighthouse").stderr == "nothing was found\n"
+    wrong = perdure("search", "--query-syntax", "harbour AND")
     assert wrong.exit_code == 2
     assert wrong.stderr.startswith("error: the query 'harbour AND' is not understood (syntax error near")
 
@@ -87,22 +87,22 @@ def test_the_query_language_is_there_for_those_who_ask(windlass):
         (["?!"], "there is no word in '?!'"),
     ],
 )
-def test_what_makes_no_sense_is_told(windlass, arguments, complaint):
-    result = windlass("search", *arguments)
+def test_what_makes_no_sense_is_told(perdure, arguments, complaint):
+    result = perdure("search", *arguments)
     assert result.exit_code == 2
     assert complaint in result.stderr
 
 
-def test_a_store_that_cannot_be_searched_says_so(windlass, tmp_path):
-    result = windlass("search", "rain", "--store", f"file:{tmp_path / 'sessions'}")
+def test_a_store_that_cannot_be_searched_says_so(perdure, tmp_path):
+    result = perdure("search", "rain", "--store", f"file:{tmp_path / 'sessions'}")
     assert result.exit_code == 69
     assert "cannot be searched" in result.stderr
 
 
-def test_what_is_found_cannot_act_on_a_terminal(windlass):
+def test_what_is_found_cannot_act_on_a_terminal(perdure):
     said = "Calculate 6 * 7 harbour \x1b]0;owned\x07 \u202e end"
-    assert windlass("run", "-q", "--session", "s", "-", stdin=said).exit_code == 0
-    result = windlass("search", "harbour")
+    assert perdure("run", "-q", "--session", "s", "-", stdin=said).exit_code == 0
+    result = perdure("search", "harbour")
     assert "«harbour»" in result.stdout
     assert visible(result.stdout) == result.stdout
 

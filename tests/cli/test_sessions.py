@@ -1,4 +1,4 @@
-"""`windlass sessions`: what is kept."""
+"""`perdure sessions`: what is kept."""
 
 import json
 
@@ -10,82 +10,82 @@ def names(result) -> list[str]:
 
 
 @pytest.mark.usefixtures("kept")
-def test_sessions_are_listed_the_latest_first(windlass):
-    assert names(windlass("sessions", "list")) == ["album", "beta", "alpha"]
-    assert names(windlass("sessions", "list", "--prefix", "al")) == ["album", "alpha"]
-    shorter = windlass("sessions", "list", "--limit", "2")
+def test_sessions_are_listed_the_latest_first(perdure):
+    assert names(perdure("sessions", "list")) == ["album", "beta", "alpha"]
+    assert names(perdure("sessions", "list", "--prefix", "al")) == ["album", "alpha"]
+    shorter = perdure("sessions", "list", "--limit", "2")
     assert names(shorter) == ["album", "beta"]
     assert shorter.stderr == "there are more; --offset 2 shows the next ones, --limit 4 more at once\n"
-    assert names(windlass("sessions", "list", "--limit", "2", "--offset", "2")) == ["alpha"]
-    beyond = windlass("sessions", "list", "--offset", "3")
+    assert names(perdure("sessions", "list", "--limit", "2", "--offset", "2")) == ["alpha"]
+    beyond = perdure("sessions", "list", "--offset", "3")
     assert (beyond.stdout, beyond.stderr) == ("", "there is no more session; --offset is too large\n")
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_list_for_programs_has_a_line_for_each(windlass):
-    lines = [json.loads(line) for line in windlass("sessions", "list", "--json").stdout.splitlines()]
+def test_a_list_for_programs_has_a_line_for_each(perdure):
+    lines = [json.loads(line) for line in perdure("sessions", "list", "--json").stdout.splitlines()]
     assert len(lines) == 3
     assert (lines[0]["session_id"], lines[0]["title"]) == ("album", "Calculate 6 * 7 for album")
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_list_tells_forks(windlass):
-    windlass("sessions", "fork", "alpha", "branch", "--at", "3")
-    rows = {line.split()[0]: line for line in windlass("sessions", "list").stdout.splitlines()}
+def test_a_list_tells_forks(perdure):
+    perdure("sessions", "fork", "alpha", "branch", "--at", "3")
+    rows = {line.split()[0]: line for line in perdure("sessions", "list").stdout.splitlines()}
     assert rows["branch"].endswith("    3 entries  (fork of alpha at 3) Calculate 6 * 7 for alpha")
     assert "fork" not in rows["alpha"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
-def test_without_a_command_it_tells_what_it_can_do(windlass, arguments):
-    result = windlass("sessions", *arguments)
+def test_without_a_command_it_tells_what_it_can_do(perdure, arguments):
+    result = perdure("sessions", *arguments)
     assert result.exit_code == 0
     commands = ["list", "show", "fork", "rm", "export", "import", "du", "prune", "rename", "tree"]
     assert [name for name in commands if f"\n  {name} " not in result.stdout] == []
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_session_gets_a_title(windlass):
-    result = windlass("sessions", "rename", "beta", "The \x1b[31manswer")
+def test_a_session_gets_a_title(perdure):
+    result = perdure("sessions", "rename", "beta", "The \x1b[31manswer")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "session beta is called 'The \\x1b[31manswer' now\n"
-    (row,) = windlass("sessions", "list", "--prefix", "beta").stdout.splitlines()
+    (row,) = perdure("sessions", "list", "--prefix", "beta").stdout.splitlines()
     assert row.endswith("answer")
     assert "\x1b" not in row
-    done = windlass("sessions", "rename", "beta", "Another", "--json")
+    done = perdure("sessions", "rename", "beta", "Another", "--json")
     assert json.loads(done.stdout) == {"session_id": "beta", "title": "Another"}
-    assert windlass("sessions", "rename", "nobody", "x").exit_code == 66
-    assert windlass("sessions", "rename", "beta", " ").exit_code == 2
+    assert perdure("sessions", "rename", "nobody", "x").exit_code == 66
+    assert perdure("sessions", "rename", "beta", " ").exit_code == 2
 
 
-def test_an_empty_list_says_so(windlass):
-    result = windlass("sessions", "list")
+def test_an_empty_list_says_so(perdure):
+    result = perdure("sessions", "list")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == 'there is no session; windlass run "…" begins one\n'
-    assert windlass("sessions", "list", "--json").stderr == ""
+    assert result.stderr == 'there is no session; perdure run "…" begins one\n'
+    assert perdure("sessions", "list", "--json").stderr == ""
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_session_is_removed_as_often_as_one_likes(windlass):
+def test_a_session_is_removed_as_often_as_one_likes(perdure):
     for _ in range(2):
-        result = windlass("sessions", "rm", "beta", "--yes")
+        result = perdure("sessions", "rm", "beta", "--yes")
         assert (result.exit_code, result.stderr) == (0, "session beta is not there any more\n")
-    assert names(windlass("sessions", "list")) == ["album", "alpha"]
+    assert names(perdure("sessions", "list")) == ["album", "alpha"]
 
 
 @pytest.mark.usefixtures("kept")
-def test_programs_are_told_whether_there_was_something_to_remove(windlass):
+def test_programs_are_told_whether_there_was_something_to_remove(perdure):
     for removed in (True, False):
-        result = windlass("sessions", "rm", "beta", "--yes", "--json")
+        result = perdure("sessions", "rm", "beta", "--yes", "--json")
         assert (json.loads(result.stdout), result.stderr) == ({"session_id": "beta", "removed": removed}, "")
 
 
 @pytest.mark.usefixtures("kept")
-def test_nothing_is_removed_where_nobody_can_be_asked(windlass):
-    result = windlass("sessions", "rm", "beta")
+def test_nothing_is_removed_where_nobody_can_be_asked(perdure):
+    result = perdure("sessions", "rm", "beta")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: nobody can be asked here; say --yes to remove the session")
-    assert "beta" in names(windlass("sessions", "list"))
+    assert "beta" in names(perdure("sessions", "list"))
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, ""), ("n\n", 1, "s")])

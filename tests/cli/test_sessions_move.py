@@ -1,70 +1,70 @@
-"""`windlass sessions export` and `import`: sessions as files."""
+"""`perdure sessions export` and `import`: sessions as files."""
 
 import json
 import stat
 
 import pytest
 
-from windlass.cli.sessions_move import write_file
-from windlass.core.error import ConfigError
+from perdure.cli.sessions_move import write_file
+from perdure.core.error import ConfigError
 
 pytestmark = pytest.mark.usefixtures("kept")
 
 
-def entries(windlass, session_id) -> str:
-    return windlass("sessions", "show", session_id, "--json").stdout
+def entries(perdure, session_id) -> str:
+    return perdure("sessions", "show", session_id, "--json").stdout
 
 
-def test_what_is_exported_can_be_imported_elsewhere(windlass, tmp_path):
-    result = windlass("sessions", "export", "beta", "-o", "beta.json")
+def test_what_is_exported_can_be_imported_elsewhere(perdure, tmp_path):
+    result = perdure("sessions", "export", "beta", "-o", "beta.json")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.startswith("session beta is in beta.json: 10 entries, ")
     assert stat.S_IMODE((tmp_path / "beta.json").stat().st_mode) == 0o600
     there = ["--store", f"sqlite:{tmp_path}/elsewhere.db"]
-    result = windlass("sessions", "import", "beta.json", *there)
+    result = perdure("sessions", "import", "beta.json", *there)
     assert (result.exit_code, result.stdout) == (0, "beta\n")
-    assert windlass("sessions", "show", "beta", "--json", *there).stdout == entries(windlass, "beta")
+    assert perdure("sessions", "show", "beta", "--json", *there).stdout == entries(perdure, "beta")
 
 
-def test_a_session_goes_through_a_pipe(windlass):
-    document = windlass("sessions", "export", "beta").stdout
+def test_a_session_goes_through_a_pipe(perdure):
+    document = perdure("sessions", "export", "beta").stdout
     assert document.isascii()
     assert json.loads(document)["session_id"] == "beta"
-    result = windlass("sessions", "import", "-", "--as", "copy", stdin=document)
+    result = perdure("sessions", "import", "-", "--as", "copy", stdin=document)
     assert (result.exit_code, result.stdout) == (0, "copy\n")
-    assert entries(windlass, "copy") == entries(windlass, "beta")
+    assert entries(perdure, "copy") == entries(perdure, "beta")
 
 
-def test_programs_are_told_what_was_done(windlass, tmp_path):
-    done = json.loads(windlass("sessions", "export", "beta", "-o", "b.json", "--json").stdout)
+def test_programs_are_told_what_was_done(perdure, tmp_path):
+    done = json.loads(perdure("sessions", "export", "beta", "-o", "b.json", "--json").stdout)
     assert done == {
         "session_id": "beta",
         "file": "b.json",
         "entries": 10,
         "bytes": (tmp_path / "b.json").stat().st_size,
     }
-    made = json.loads(windlass("sessions", "import", "b.json", "--as", "copy", "--json").stdout)
+    made = json.loads(perdure("sessions", "import", "b.json", "--as", "copy", "--json").stdout)
     assert (made["session_id"], made["entries"]) == ("copy", 10)
 
 
-def test_a_file_is_replaced_only_if_that_is_asked_for(windlass, tmp_path):
+def test_a_file_is_replaced_only_if_that_is_asked_for(perdure, tmp_path):
     (tmp_path / "b.json").write_text("mine", encoding="utf-8")
-    result = windlass("sessions", "export", "beta", "-o", "b.json")
+    result = perdure("sessions", "export", "beta", "-o", "b.json")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: 'b.json' exists already, and has been left as it is")
     assert (tmp_path / "b.json").read_text(encoding="utf-8") == "mine"
-    assert windlass("sessions", "export", "beta", "-o", "b.json", "--force").exit_code == 0
+    assert perdure("sessions", "export", "beta", "-o", "b.json", "--force").exit_code == 0
     assert json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))["session_id"] == "beta"
     assert [each.name for each in tmp_path.iterdir() if "unfinished" in each.name] == []
 
 
-def test_a_session_that_is_there_is_left_as_it_is(windlass):
-    windlass("sessions", "export", "beta", "-o", "b.json")
-    before = entries(windlass, "alpha")
+def test_a_session_that_is_there_is_left_as_it_is(perdure):
+    perdure("sessions", "export", "beta", "-o", "b.json")
+    before = entries(perdure, "alpha")
     for arguments in ([], ["--as", "alpha"]):
-        result = windlass("sessions", "import", "b.json", *arguments)
+        result = perdure("sessions", "import", "b.json", *arguments)
         assert (result.exit_code, result.stdout) == (73, "")
-    assert entries(windlass, "alpha") == before
+    assert entries(perdure, "alpha") == before
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_a_session_that_is_there_is_left_as_it_is(windlass):
         (["import", "-"], '{"format": "else", "version": 1, "session_id": "x", "entries": []}', 2, "'else'"),
     ],
 )
-def test_what_cannot_be_moved_says_why(windlass, arguments, stdin, code, message):
-    result = windlass("sessions", *arguments, stdin=stdin)
+def test_what_cannot_be_moved_says_why(perdure, arguments, stdin, code, message):
+    result = perdure("sessions", *arguments, stdin=stdin)
     assert (result.exit_code, result.stdout) == (code, "")
     assert message in result.stderr
     assert result.stderr.count("\n") == 1

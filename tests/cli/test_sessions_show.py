@@ -1,4 +1,4 @@
-"""`windlass sessions show`: a conversation as text, and what it waits for."""
+"""`perdure sessions show`: a conversation as text, and what it waits for."""
 
 import json
 
@@ -8,8 +8,8 @@ WRITE = 'Write "hello" to the text file hello.txt'
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_session_is_shown_as_it_was(windlass):
-    assert windlass("sessions", "show", "beta").stdout == (
+def test_a_session_is_shown_as_it_was(perdure):
+    assert perdure("sessions", "show", "beta").stdout == (
         "user:\n"
         "  Calculate 6 * 7 for beta\n"
         "assistant (words):\n"
@@ -21,32 +21,32 @@ def test_a_session_is_shown_as_it_was(windlass):
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_log_is_written_for_programs(windlass):
-    entries = [json.loads(line) for line in windlass("sessions", "show", "beta", "--json").stdout.splitlines()]
+def test_a_log_is_written_for_programs(perdure):
+    entries = [json.loads(line) for line in perdure("sessions", "show", "beta", "--json").stdout.splitlines()]
     assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
     assert entries[-1]["event"]["status"] == "done"
 
 
-def test_an_open_question_is_shown_with_how_to_answer_it(windlass):
-    assert windlass("run", "-q", "--later", "--session", "s", WRITE).exit_code == 3
-    result = windlass("sessions", "show", "s")
+def test_an_open_question_is_shown_with_how_to_answer_it(perdure):
+    assert perdure("run", "-q", "--later", "--session", "s", WRITE).exit_code == 3
+    result = perdure("sessions", "show", "s")
     ask_id = result.stdout.partition("question ")[2].split()[0]
     assert f"question {ask_id} (open): May 'write_text' be called on " in result.stdout
-    assert result.stderr == f"answer it with: windlass answer s {ask_id} yes|no\n"
-    windlass("answer", "s", "yes")
-    result = windlass("sessions", "show", "s")
+    assert result.stderr == f"answer it with: perdure answer s {ask_id} yes|no\n"
+    perdure("answer", "s", "yes")
+    result = perdure("sessions", "show", "s")
     assert f"question {ask_id} (answered, and not taken up yet): " in result.stdout
-    assert result.stderr == "the last run can go on; windlass resume s\n"
+    assert result.stderr == "the last run can go on; perdure resume s\n"
 
 
 @pytest.mark.usefixtures("ordered")
-def test_what_is_waited_for_is_shown_and_cannot_act_on_the_terminal(windlass):
-    line = windlass("sessions", "show", "bakery").stdout.splitlines()[-1]
+def test_what_is_waited_for_is_shown_and_cannot_act_on_the_terminal(perdure):
+    line = perdure("sessions", "show", "bakery").stdout.splitlines()[-1]
     assert line.startswith("inbox ")
     assert line.endswith(" (pending) [delivery] ␛]0;owned␇a␛[2J\\u202eb␍c\\x9b1md␊")
     item_id = line.split()[1]
-    windlass("resolve", "bakery", item_id, "two loaves")
-    assert "(resolved)" in windlass("sessions", "show", "bakery").stdout
-    assert windlass("sessions", "show", "bakery").stdout.endswith(" -> two loaves\n")
-    windlass("run", "-q", "-s", "bakery", "Has it come?")
-    assert "inbox " + item_id not in windlass("sessions", "show", "bakery").stdout
+    perdure("resolve", "bakery", item_id, "two loaves")
+    assert "(resolved)" in perdure("sessions", "show", "bakery").stdout
+    assert perdure("sessions", "show", "bakery").stdout.endswith(" -> two loaves\n")
+    perdure("run", "-q", "-s", "bakery", "Has it come?")
+    assert "inbox " + item_id not in perdure("sessions", "show", "bakery").stdout

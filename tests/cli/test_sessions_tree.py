@@ -1,37 +1,37 @@
-"""`windlass sessions fork` and `tree`: sessions that begin like others."""
+"""`perdure sessions fork` and `tree`: sessions that begin like others."""
 
 import json
 
 import pytest
 
-from windlass.cli.sessions_tree import _by_parent, _walk
-from windlass.core.store import SessionInfo
+from perdure.cli.sessions_tree import _by_parent, _walk
+from perdure.core.store import SessionInfo
 
 
 @pytest.fixture
-def forked(windlass):
+def forked(perdure):
     """A session with two forks, one of which has a fork, and a session beside them."""
     for name in ("root", "other"):
-        windlass("run", "-q", "--session", name, "Calculate 6 * 7")
+        perdure("run", "-q", "--session", name, "Calculate 6 * 7")
     for arguments in (["root", "left", "--at", "3"], ["root", "right"], ["left", "leaf", "--at", "2"]):
-        assert windlass("sessions", "fork", *arguments).exit_code == 0
+        assert perdure("sessions", "fork", *arguments).exit_code == 0
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_fork_begins_like_the_session_and_goes_its_own_way(windlass):
-    result = windlass("sessions", "fork", "beta", "new")
+def test_a_fork_begins_like_the_session_and_goes_its_own_way(perdure):
+    result = perdure("sessions", "fork", "beta", "new")
     assert (result.exit_code, result.stdout) == (0, "new\n")
-    assert result.stderr == 'session new begins with 10 entries; go on with: windlass run -s new "…"\n'
-    windlass("run", "-q", "-s", "new", "Calculate 1 + 1")
-    assert "says: 2" in windlass("sessions", "show", "new").stdout
-    assert "says: 2" not in windlass("sessions", "show", "beta").stdout
+    assert result.stderr == 'session new begins with 10 entries; go on with: perdure run -s new "…"\n'
+    perdure("run", "-q", "-s", "new", "Calculate 1 + 1")
+    assert "says: 2" in perdure("sessions", "show", "new").stdout
+    assert "says: 2" not in perdure("sessions", "show", "beta").stdout
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_fork_that_nobody_named_tells_its_name(windlass):
-    made = json.loads(windlass("sessions", "fork", "beta", "--at", "4", "--json").stdout)
+def test_a_fork_that_nobody_named_tells_its_name(perdure):
+    made = json.loads(perdure("sessions", "fork", "beta", "--at", "4", "--json").stdout)
     assert (made["entries"], made["parent"], made["at"]) == (4, "beta", 4)
-    assert windlass("sessions", "show", made["session_id"]).exit_code == 0
+    assert perdure("sessions", "show", made["session_id"]).exit_code == 0
 
 
 @pytest.mark.usefixtures("kept")
@@ -44,18 +44,18 @@ def test_a_fork_that_nobody_named_tells_its_name(windlass):
         (["beta", "new", "--at", "0"], 2, "invalid value for '--at'"),
     ],
 )
-def test_a_fork_that_cannot_be_made_says_why(windlass, arguments, code, message):
-    result = windlass("sessions", "fork", *arguments)
+def test_a_fork_that_cannot_be_made_says_why(perdure, arguments, code, message):
+    result = perdure("sessions", "fork", *arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     assert message in result.stderr
 
 
 @pytest.mark.usefixtures("forked")
-def test_a_tree_shows_who_comes_from_whom(windlass):
-    drawn = windlass("sessions", "tree").stdout
+def test_a_tree_shows_who_comes_from_whom(perdure):
+    drawn = perdure("sessions", "tree").stdout
     assert "└─ leaf at 2  2 entries  Calculate 6 * 7\n" in drawn
     assert "other  10 entries  Calculate 6 * 7\n" in drawn
-    only = windlass("sessions", "tree", "left").stdout
+    only = perdure("sessions", "tree", "left").stdout
     assert "other" not in only
     assert only.startswith("root  10 entries")
     assert "─ left * at 3  3 entries  Calculate 6 * 7\n" in only
@@ -63,8 +63,8 @@ def test_a_tree_shows_who_comes_from_whom(windlass):
 
 
 @pytest.mark.usefixtures("forked")
-def test_a_tree_for_programs_tells_depth_and_parent(windlass):
-    nodes = [json.loads(line) for line in windlass("sessions", "tree", "leaf", "--json").stdout.splitlines()]
+def test_a_tree_for_programs_tells_depth_and_parent(perdure):
+    nodes = [json.loads(line) for line in perdure("sessions", "tree", "leaf", "--json").stdout.splitlines()]
     assert {node["session_id"]: (node["depth"], node["parent"]) for node in nodes} == {
         "root": (0, ""),
         "left": (1, "root"),
@@ -73,9 +73,9 @@ def test_a_tree_for_programs_tells_depth_and_parent(windlass):
     }
 
 
-def test_a_tree_of_nobody_is_an_error(windlass):
-    assert windlass("sessions", "tree").stdout == ""
-    assert windlass("sessions", "tree", "nobody").exit_code == 66
+def test_a_tree_of_nobody_is_an_error(perdure):
+    assert perdure("sessions", "tree").stdout == ""
+    assert perdure("sessions", "tree", "nobody").exit_code == 66
 
 
 def test_branches_are_drawn_to_their_ends():

@@ -1,4 +1,4 @@
-"""`windlass sessions du` and `prune`: how much there is, and how it becomes less."""
+"""`perdure sessions du` and `prune`: how much there is, and how it becomes less."""
 
 import json
 
@@ -7,14 +7,14 @@ import pytest
 from tests.cli.process import STAND_INS
 
 
-def names(windlass) -> list[str]:
-    return [line.split()[0] for line in windlass("sessions", "list").stdout.splitlines()]
+def names(perdure) -> list[str]:
+    return [line.split()[0] for line in perdure("sessions", "list").stdout.splitlines()]
 
 
 @pytest.mark.usefixtures("kept")
-def test_sizes_are_shown_the_largest_first(windlass):
-    windlass("run", "-q", "-s", "beta", "Calculate 1 + 1")
-    lines = windlass("sessions", "du").stdout.splitlines()
+def test_sizes_are_shown_the_largest_first(perdure):
+    perdure("run", "-q", "-s", "beta", "Calculate 1 + 1")
+    lines = perdure("sessions", "du").stdout.splitlines()
     assert lines[0].endswith("iB  beta")
     assert [line.split("  ")[-1].split(":")[0].split(",")[0] for line in lines[3:]] == [
         "sessions",
@@ -22,44 +22,44 @@ def test_sizes_are_shown_the_largest_first(windlass):
         "free",
         "total",
     ]
-    shorter = windlass("sessions", "du", "--limit", "1").stdout.splitlines()
+    shorter = perdure("sessions", "du", "--limit", "1").stdout.splitlines()
     assert shorter[1].endswith("  in 2 more sessions")
 
 
 @pytest.mark.usefixtures("kept")
-def test_sizes_for_programs_are_in_bytes(windlass):
-    size = json.loads(windlass("sessions", "du", "--json").stdout)
+def test_sizes_for_programs_are_in_bytes(perdure):
+    size = json.loads(perdure("sessions", "du", "--json").stdout)
     assert set(size) == {"total_bytes", "free_bytes", "search_bytes", "sessions"}
     assert set(size["sessions"]) == {"alpha", "beta", "album"}
     assert 0 < sum(size["sessions"].values()) < size["total_bytes"]
 
 
-def test_a_store_that_has_no_size_says_so(windlass):
-    result = windlass("sessions", "du", "--store", "memory:")
+def test_a_store_that_has_no_size_says_so(perdure):
+    result = perdure("sessions", "du", "--store", "memory:")
     assert result.exit_code == 69
     assert result.stderr.startswith("error: a MemoryStore has no size and no backup")
 
 
 @pytest.mark.usefixtures("kept")
-def test_the_oldest_are_removed_and_told(windlass):
-    dry = windlass("sessions", "prune", "--keep", "1", "--dry-run")
+def test_the_oldest_are_removed_and_told(perdure):
+    dry = perdure("sessions", "prune", "--keep", "1", "--dry-run")
     assert [line.split()[0] for line in dry.stdout.splitlines()] == ["alpha", "beta"]
     assert dry.stderr == "nothing was removed\n"
-    assert len(names(windlass)) == 3
-    done = windlass("sessions", "prune", "--keep", "1", "--yes")
+    assert len(names(perdure)) == 3
+    done = perdure("sessions", "prune", "--keep", "1", "--yes")
     assert (done.exit_code, done.stdout, done.stderr) == (0, dry.stdout, "removed 2 sessions\n")
-    assert names(windlass) == ["album"]
-    again = windlass("sessions", "prune", "--keep", "1", "--yes")
+    assert names(perdure) == ["album"]
+    again = perdure("sessions", "prune", "--keep", "1", "--yes")
     assert (again.exit_code, again.stdout, again.stderr) == (0, "", "there is nothing to remove\n")
 
 
 @pytest.mark.usefixtures("kept")
-def test_age_and_size_are_criteria_too(windlass):
-    assert windlass("sessions", "prune", "--older-than", "1h", "--yes").stderr == "there is nothing to remove\n"
-    assert windlass("sessions", "prune", "--max-bytes", "1G", "--yes").stderr == "there is nothing to remove\n"
-    removed = windlass("sessions", "prune", "--older-than", "0s", "--max-bytes", "1", "--yes", "--json")
+def test_age_and_size_are_criteria_too(perdure):
+    assert perdure("sessions", "prune", "--older-than", "1h", "--yes").stderr == "there is nothing to remove\n"
+    assert perdure("sessions", "prune", "--max-bytes", "1G", "--yes").stderr == "there is nothing to remove\n"
+    removed = perdure("sessions", "prune", "--older-than", "0s", "--max-bytes", "1", "--yes", "--json")
     assert [json.loads(line)["session_id"] for line in removed.stdout.splitlines()] == ["alpha", "beta", "album"]
-    assert names(windlass) == []
+    assert names(perdure) == []
 
 
 @pytest.mark.parametrize(
@@ -71,18 +71,18 @@ def test_age_and_size_are_criteria_too(windlass):
         (["--max-bytes", "lots"], "invalid value for '--max-bytes': 'lots' is no size; say 500M"),
     ],
 )
-def test_a_criterion_that_is_missing_or_makes_no_sense_is_an_error(windlass, arguments, message):
-    result = windlass("sessions", "prune", *arguments)
+def test_a_criterion_that_is_missing_or_makes_no_sense_is_an_error(perdure, arguments, message):
+    result = perdure("sessions", "prune", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"error: {message}")
 
 
 @pytest.mark.usefixtures("kept")
-def test_nothing_is_removed_where_nobody_can_be_asked(windlass):
-    result = windlass("sessions", "prune", "--keep", "0")
+def test_nothing_is_removed_where_nobody_can_be_asked(perdure):
+    result = perdure("sessions", "prune", "--keep", "0")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: nobody can be asked here; say --yes to remove the sessions")
-    assert len(names(windlass)) == 3
+    assert len(names(perdure)) == 3
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 0), ("n\n", 1, 1)])

@@ -1,4 +1,4 @@
-"""SIGTERM ends `windlass run` in good order: at random moments, during slow tools, and with tools that do not end."""
+"""SIGTERM ends `perdure run` in good order: at random moments, during slow tools, and with tools that do not end."""
 
 import json
 import os
@@ -29,8 +29,8 @@ STUBBORN = {
 @pytest.mark.faults
 @pytest.mark.timeout(0)
 def test_nothing_is_lost_by_a_sigterm_at_any_moment(tmp_path):
-    long = os.environ.get("WINDLASS_SEARCH") == "long"
-    seed = os.environ.get("WINDLASS_SEED", "1")
+    long = os.environ.get("PERDURE_SEARCH") == "long"
+    seed = os.environ.get("PERDURE_SEED", "1")
     command = [sys.executable, "-m", "tests.cli.sigterm", tmp_path, str(LONG_TRIALS if long else TRIALS), seed]
     done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr.decode()

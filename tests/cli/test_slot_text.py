@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.cli.slot_text import LONGEST, slot_text
+from perdure.cli.slot_text import LONGEST, slot_text
 
 
 @pytest.mark.parametrize(

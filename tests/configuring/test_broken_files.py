@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windlass.config import BadConfig, load_config, load_mcp_servers
-from windlass.core.error import ConfigError
+from perdure.config import BadConfig, load_config, load_mcp_servers
+from perdure.core.error import ConfigError
 
 BROKEN = {
     # what is no TOML
@@ -121,12 +121,12 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_file_is_refused_with_its_line(case, tmp_path):
     data, line, words = BROKEN[case]
-    (tmp_path / "windlass.toml").write_bytes(data)
+    (tmp_path / "perdure.toml").write_bytes(data)
     with pytest.raises(BadConfig) as caught:
-        load_config(tmp_path / "windlass.toml", trusted=True).mcp_servers({})
+        load_config(tmp_path / "perdure.toml", trusted=True).mcp_servers({})
     fault = caught.value.faults[0]
     assert (fault.line, words in fault.message) == (line, True), str(caught.value)
-    assert "windlass.toml" in str(caught.value) or "missing.json" in str(caught.value)
+    assert "perdure.toml" in str(caught.value) or "missing.json" in str(caught.value)
     assert f":{line}: " in str(caught.value) or line == 0
 
 
@@ -135,17 +135,17 @@ def test_the_corpus_is_large_enough():
 
 
 def test_everything_that_is_wrong_is_told_at_once(tmp_path):
-    (tmp_path / "windlass.toml").write_bytes(b"modle = 'x'\n\ntools = 7\n[limits]\nmax_turns = 'x'\n")
+    (tmp_path / "perdure.toml").write_bytes(b"modle = 'x'\n\ntools = 7\n[limits]\nmax_turns = 'x'\n")
     with pytest.raises(BadConfig) as caught:
-        load_config(tmp_path / "windlass.toml")
+        load_config(tmp_path / "perdure.toml")
     assert [fault.line for fault in caught.value.faults] == [1, 3, 5]
     assert len(str(caught.value).splitlines()) == 3
 
 
 def test_of_very_many_faults_some_are_told(tmp_path):
-    (tmp_path / "windlass.toml").write_bytes(b"".join(b"k%d = 1\n" % number for number in range(9_000)))
+    (tmp_path / "perdure.toml").write_bytes(b"".join(b"k%d = 1\n" % number for number in range(9_000)))
     with pytest.raises(BadConfig) as caught:
-        load_config(tmp_path / "windlass.toml")
+        load_config(tmp_path / "perdure.toml")
     assert len(caught.value.faults) == 50
 
 
@@ -162,7 +162,7 @@ def test_what_is_no_file_of_text_is_refused_without_waiting(read, tmp_path):
             read(tmp_path / name)
 
 
-@pytest.mark.parametrize("path", [7, None, "", b"windlass.toml"])
+@pytest.mark.parametrize("path", [7, None, "", b"perdure.toml"])
 def test_what_is_no_path_is_refused(path):
     for read in (load_config, load_mcp_servers):
         with pytest.raises(ConfigError, match="is no path of a file"):
@@ -170,14 +170,14 @@ def test_what_is_no_path_is_refused(path):
 
 
 def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(tmp_path):
-    (tmp_path / "windlass.toml").write_bytes(b"\xef\xbb\xbfmodel = 'demo'\r\ninstructions = '''\r\none\r\n'''\r\n")
-    assert load_config(tmp_path / "windlass.toml").instructions == "one\n"
+    (tmp_path / "perdure.toml").write_bytes(b"\xef\xbb\xbfmodel = 'demo'\r\ninstructions = '''\r\none\r\n'''\r\n")
+    assert load_config(tmp_path / "perdure.toml").instructions == "one\n"
 
 
 def test_the_error_can_be_copied_and_sent_to_another_process(tmp_path):
-    (tmp_path / "windlass.toml").write_bytes(b"modle = 'x'\n")
+    (tmp_path / "perdure.toml").write_bytes(b"modle = 'x'\n")
     with pytest.raises(BadConfig) as caught:
-        load_config(tmp_path / "windlass.toml")
+        load_config(tmp_path / "perdure.toml")
     for again in (copy.copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
         assert (again.path, again.faults, str(again)) == (caught.value.path, caught.value.faults, str(caught.value))
 
@@ -274,7 +274,7 @@ command = "x"
 
 
 def test_a_file_that_is_cut_off_or_changed_at_any_byte_causes_no_other_error(tmp_path):
-    path = tmp_path / "windlass.toml"
+    path = tmp_path / "perdure.toml"
     for place in range(len(WHOLE)):
         for data in (WHOLE[:place], WHOLE[:place] + b"]" + WHOLE[place + 1 :], WHOLE[:place] + b"\xff" + WHOLE[place:]):
             path.write_bytes(data)

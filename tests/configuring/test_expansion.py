@@ -2,8 +2,8 @@
 
 import pytest
 
-from windlass.configuring.expansion import Expansion
-from windlass.core.error import ConfigError
+from perdure.configuring.expansion import Expansion
+from perdure.core.error import ConfigError
 
 ENVIRONMENT = {"HOST": "example.org", "EMPTY": "", "LOOP": "${HOST}"}
 

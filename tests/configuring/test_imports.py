@@ -2,12 +2,12 @@
 
 import pytest
 
-from windlass.configuring.imports import imported_tools
-from windlass.core.error import ConfigError
-from windlass.toolkits.inbox import post_to_inbox
+from perdure.configuring.imports import imported_tools
+from perdure.core.error import ConfigError
+from perdure.toolkits.inbox import post_to_inbox
 
 SOURCE = '''
-from windlass import tool
+from perdure import tool
 
 @tool
 async def one() -> str:
@@ -37,7 +37,7 @@ def module(tmp_path, monkeypatch):
 
 
 def test_one_tool_is_found():
-    assert imported_tools("windlass.toolkits.inbox:post_to_inbox") == [post_to_inbox]
+    assert imported_tools("perdure.toolkits.inbox:post_to_inbox") == [post_to_inbox]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.configuring.json_lines import json_lines
+from perdure.configuring.lines import Unscannable
 from tests.configuring.test_toml_lines import paths_in
-from windlass.configuring.json_lines import json_lines
-from windlass.configuring.lines import Unscannable
 
 DOCUMENT = """{
   "a": 1,

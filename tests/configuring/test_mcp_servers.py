@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from windlass.config import BadConfig, McpServer, load_mcp_servers
-from windlass.configuring.mcp_servers import read_servers
+from perdure.config import BadConfig, McpServer, load_mcp_servers
+from perdure.configuring.mcp_servers import read_servers
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def test_keys_of_other_programs_are_passed_over_and_what_is_disabled_is_left_out
 
 
 def test_the_environment_of_the_process_is_used_by_default(write, monkeypatch):
-    monkeypatch.setenv("WINDLASS_TEST_TOKEN", "here")
-    (server,) = load_mcp_servers(write(a={"command": "x", "env": {"TOKEN": "${WINDLASS_TEST_TOKEN}"}}))
+    monkeypatch.setenv("PERDURE_TEST_TOKEN", "here")
+    (server,) = load_mcp_servers(write(a={"command": "x", "env": {"TOKEN": "${PERDURE_TEST_TOKEN}"}}))
     assert server.env == {"TOKEN": "here"}
 
 
@@ -64,14 +64,14 @@ def test_a_file_that_is_not_trusted_is_refused_and_says_how_to_trust_it(write):
     path = write(a={"command": "x"})
     with pytest.raises(BadConfig) as caught:
         load_mcp_servers(path, trusted=False)
-    assert f"windlass config trust {path}" in str(caught.value)
+    assert f"perdure config trust {path}" in str(caught.value)
     digest = read_servers(path).source.digest
     assert load_mcp_servers(path, trusted=lambda given: given == digest)
 
 
 def test_what_is_not_expanded_yet_holds_no_secret(write, monkeypatch):
-    monkeypatch.setenv("WINDLASS_TEST_TOKEN", "s3cret")
-    found = read_servers(write(a={"command": "x", "env": {"TOKEN": "${WINDLASS_TEST_TOKEN}"}}))
+    monkeypatch.setenv("PERDURE_TEST_TOKEN", "s3cret")
+    found = read_servers(write(a={"command": "x", "env": {"TOKEN": "${PERDURE_TEST_TOKEN}"}}))
     assert "s3cret" not in repr(found)
 
 

@@ -1,12 +1,12 @@
-"""The JSON Schema of `windlass.toml`."""
+"""The JSON Schema of `perdure.toml`."""
 
 import json
 
 import jsonschema_rs
 
-from windlass.config import config_schema
-from windlass.configuring.schema import bare_schema, field_descriptions
-from windlass.configuring.tables import ConfigFile
+from perdure.config import config_schema
+from perdure.configuring.schema import bare_schema, field_descriptions
+from perdure.configuring.tables import ConfigFile
 
 
 def test_it_is_a_schema_and_takes_what_we_take():

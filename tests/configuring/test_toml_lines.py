@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windlass.configuring.lines import MAX_DEPTH, Unscannable
-from windlass.configuring.toml_lines import toml_lines
+from perdure.configuring.lines import MAX_DEPTH, Unscannable
+from perdure.configuring.toml_lines import toml_lines
 
 DOCUMENT = '''\
 # a comment

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from windlass.config import TrustedFiles
-from windlass.core.error import ConfigError
+from perdure.config import TrustedFiles
+from perdure.core.error import ConfigError
 
 
 @pytest.fixture
@@ -15,28 +15,28 @@ def files(tmp_path):
 
 def test_trust_is_bound_to_content(files):
     assert not files("one")
-    files.trust("windlass.toml", "one")
+    files.trust("perdure.toml", "one")
     assert files("one")
     assert not files("two")
     assert TrustedFiles(files.path)("one")
 
 
 def test_new_content_takes_the_place_of_the_old(files):
-    files.trust("windlass.toml", "one")
-    files.trust("windlass.toml", "two")
+    files.trust("perdure.toml", "one")
+    files.trust("perdure.toml", "two")
     files.trust("other.toml", "three")
     assert [files(each) for each in ("one", "two", "three")] == [False, True, True]
 
 
 def test_trust_can_be_taken_back(files):
-    files.trust("windlass.toml", "one")
-    assert files.revoke("windlass.toml", "changed since")
+    files.trust("perdure.toml", "one")
+    assert files.revoke("perdure.toml", "changed since")
     assert not files("one")
-    assert not files.revoke("windlass.toml", "one")
+    assert not files.revoke("perdure.toml", "one")
 
 
 def test_its_owner_alone_can_read_it(files):
-    files.trust("windlass.toml", "one")
+    files.trust("perdure.toml", "one")
     path = Path(files.path)
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(path.parent.iterdir()) == [path]
@@ -52,7 +52,7 @@ def test_its_owner_alone_can_read_it(files):
     ],
 )
 def test_a_file_that_cannot_be_relied_on_trusts_nothing(files, spoil, complaint):
-    files.trust("windlass.toml", "one")
+    files.trust("perdure.toml", "one")
     spoil(Path(files.path))
     with pytest.raises(ConfigError, match=complaint):
         files("one")

@@ -5,20 +5,20 @@ from typing import Any
 
 import msgspec
 
-from windlass.core.clock import SYSTEM_CLOCK
-from windlass.core.event import Entry, Event, MessageAdded, ModelRequested, RunStarted, ToolFinished
-from windlass.core.fanout import Fanout
-from windlass.core.fold import State, fold
-from windlass.core.mailbox import Mailbox
-from windlass.core.message import Message, Text, ToolCall, ToolResult, Usage, assistant, user
-from windlass.core.model import Request
-from windlass.core.run import Run
-from windlass.core.store import Log
-from windlass.core.tool import Tool
-from windlass.core.toolbox import Toolbox
-from windlass.stores.memory import MemoryStore
-from windlass.stream import coalesce, lagged
-from windlass.testing import Reply, ScriptedModel
+from perdure.core.clock import SYSTEM_CLOCK
+from perdure.core.event import Entry, Event, MessageAdded, ModelRequested, RunStarted, ToolFinished
+from perdure.core.fanout import Fanout
+from perdure.core.fold import State, fold
+from perdure.core.mailbox import Mailbox
+from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure.core.model import Request
+from perdure.core.run import Run
+from perdure.core.store import Log
+from perdure.core.tool import Tool
+from perdure.core.toolbox import Toolbox
+from perdure.stores.memory import MemoryStore
+from perdure.stream import coalesce, lagged
+from perdure.testing import Reply, ScriptedModel
 
 SNAPSHOT = "## Goal\nMoor the boat.\n## Next steps\nFind a berth."
 

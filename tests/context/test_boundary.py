@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.context.boundary import boundary, unanswered_from
-from windlass.context.tokens import messages_tokens
-from windlass.core.message import Message, Text, ToolCall, ToolResult, assistant, user
+from perdure.context.boundary import boundary, unanswered_from
+from perdure.context.tokens import messages_tokens
+from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, user
 
 ASKS = [user("word " * 20)]
 ANSWERS = [assistant("word " * 20)]

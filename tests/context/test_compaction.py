@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
+from perdure.context.compaction import Compaction
+from perdure.context.hand_off import carried_by
+from perdure.context.strategies import keep_recent
+from perdure.context.tokens import context_tokens, gauge_of, messages_tokens
+from perdure.core.error import ConfigError, ContextOverflow, OutOfBudget, ProviderDown, StoreError
+from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
+from perdure.core.message import Message, Text, ToolResult, Usage, assistant, user
+from perdure.core.model import Settings
+from perdure.testing import Reply
 from tests.context.conversation import SNAPSHOT, Conversation, is_for_summary, long_talk, model_of, summing_up
 from tests.doubles import kind, of
 from tests.transcript import assert_valid
-from windlass.context.compaction import Compaction
-from windlass.context.hand_off import carried_by
-from windlass.context.strategies import keep_recent
-from windlass.context.tokens import context_tokens, gauge_of, messages_tokens
-from windlass.core.error import ConfigError, ContextOverflow, OutOfBudget, ProviderDown, StoreError
-from windlass.core.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
-from windlass.core.message import Message, Text, ToolResult, Usage, assistant, user
-from windlass.core.model import Settings
-from windlass.testing import Reply
 
 
 async def compactions(talk: Conversation) -> list[str]:

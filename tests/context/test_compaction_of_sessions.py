@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, Ledger, tool
+from perdure.context.compaction import Compaction
+from perdure.context.history import history_tools
+from perdure.context.large_results import large_results
+from perdure.context.summaries import summarised
+from perdure.context.tokens import messages_tokens, text_tokens
+from perdure.core.error import ContextOverflow, ProviderDown, UsageError
+from perdure.core.event import Compacted, CompactionStarted, ModelRequested, ReplyDiscarded, ViewChanged
+from perdure.core.message import Usage
+from perdure.core.model import Request
+from perdure.core.tool import ToolOutput
+from perdure.extension import Extension
+from perdure.stores.memory import MemoryStore
+from perdure.testing import Reply, ScriptedModel, call
 from tests.context.conversation import SNAPSHOT, is_for_summary, model_of
 from tests.doubles import log_of, of
 from tests.transcript import assert_valid
-from windlass import Agent, Ledger, tool
-from windlass.context.compaction import Compaction
-from windlass.context.history import history_tools
-from windlass.context.large_results import large_results
-from windlass.context.summaries import summarised
-from windlass.context.tokens import messages_tokens, text_tokens
-from windlass.core.error import ContextOverflow, ProviderDown, UsageError
-from windlass.core.event import Compacted, CompactionStarted, ModelRequested, ReplyDiscarded, ViewChanged
-from windlass.core.message import Usage
-from windlass.core.model import Request
-from windlass.core.tool import ToolOutput
-from windlass.extension import Extension
-from windlass.stores.memory import MemoryStore
-from windlass.testing import Reply, ScriptedModel, call
 
 WINDOW = 6_000
 

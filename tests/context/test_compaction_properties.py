@@ -5,18 +5,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.context.compaction import Compaction
+from perdure.context.hand_off import carried_by
+from perdure.context.tokens import context_tokens, message_tokens, messages_tokens, text_tokens
+from perdure.core.error import ProviderDown
+from perdure.core.event import Compacted, MessageAdded
+from perdure.core.fold import State
+from perdure.core.message import Text, ToolResult
+from perdure.core.model import Request
+from perdure.testing import Reply
 from tests.context.conversation import Conversation, is_for_summary, model_of
 from tests.doubles import of
 from tests.transcript import assert_valid
-from windlass.context.compaction import Compaction
-from windlass.context.hand_off import carried_by
-from windlass.context.tokens import context_tokens, message_tokens, messages_tokens, text_tokens
-from windlass.core.error import ProviderDown
-from windlass.core.event import Compacted, MessageAdded
-from windlass.core.fold import State
-from windlass.core.message import Text, ToolResult
-from windlass.core.model import Request
-from windlass.testing import Reply
 
 WINDOW = 4_000
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.context.file_ledger import MOST_FILES, FileLedger, ledger_of, paths_of
+from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, tool_message
 from tests.core.material import messages as any_messages
-from windlass.context.file_ledger import MOST_FILES, FileLedger, ledger_of, paths_of
-from windlass.core.message import Message, Status, Text, ToolCall, ToolResult, tool_message
 
 
 def called(name: str, arguments: str, status: Status = Status.OK) -> list[Message]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from windlass.context.front_matter import MAX_BYTES, MAX_DEPTH, MAX_VALUES, BadFrontMatter, read_front_matter
+from perdure.context.front_matter import MAX_BYTES, MAX_DEPTH, MAX_VALUES, BadFrontMatter, read_front_matter
 
 
 def fields_of(head):

@@ -2,12 +2,12 @@
 
 import pytest
 
+from perdure.context.hand_off import Carried, carried_by, hand_off, skills_in
+from perdure.context.history import search_history
+from perdure.context.tokens import SUMMARY, message_tokens
+from perdure.core.event import InboxAdded, RunEnded, SkillLoaded, ValueKept
+from perdure.core.message import Status, Text, ToolResult, tool_message, user
 from tests.context.conversation import Conversation, long_talk
-from windlass.context.hand_off import Carried, carried_by, hand_off, skills_in
-from windlass.context.history import search_history
-from windlass.context.tokens import SUMMARY, message_tokens
-from windlass.core.event import InboxAdded, RunEnded, SkillLoaded, ValueKept
-from windlass.core.message import Status, Text, ToolResult, tool_message, user
 
 ROOM = 4000
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from perdure.context.compaction import Compaction
+from perdure.context.history import MOST_CHARACTERS, MOST_HITS, history_tools, ranked, read_history, search_history
+from perdure.core.message import user
+from perdure.core.run import Run
+from perdure.core.tool import ToolContext
 from tests.context.conversation import Conversation, long_talk
-from windlass.context.compaction import Compaction
-from windlass.context.history import MOST_CHARACTERS, MOST_HITS, history_tools, ranked, read_history, search_history
-from windlass.core.message import user
-from windlass.core.run import Run
-from windlass.core.tool import ToolContext
 
 
 def context(run: Run) -> ToolContext[Any]:

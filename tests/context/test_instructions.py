@@ -1,7 +1,7 @@
 """All that an agent is told, put together."""
 
-from windlass.context.instructions import composed
-from windlass.context.role import Role
+from perdure.context.instructions import composed
+from perdure.context.role import Role
 
 
 def test_the_order_is_base_project_skills_role_tools():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from windlass.context.large_results import (
+from perdure.context.large_results import (
     LINE_CHARACTERS,
     MOST_CHARACTERS,
     MOST_LINES,
@@ -16,9 +16,9 @@ from windlass.context.large_results import (
     previewed,
     read_result,
 )
-from windlass.core.error import ConfigError
-from windlass.core.message import Image, Text, ToolCall, ToolResult
-from windlass.core.tool import Tool, ToolContext, tool
+from perdure.core.error import ConfigError
+from perdure.core.message import Image, Text, ToolCall, ToolResult
+from perdure.core.tool import Tool, ToolContext, tool
 
 LOG = "\n".join(
     f"line {number}: {'ERROR in the mast' if number % 100 == 7 else 'all is well'}" for number in range(5000)

@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.context.lines import RESULT_CHARACTERS, chunks, line_of, words_in
+from perdure.context.tokens import text_tokens
+from perdure.core.message import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, user
 from tests.core.material import messages as any_messages
-from windlass.context.lines import RESULT_CHARACTERS, chunks, line_of, words_in
-from windlass.context.tokens import text_tokens
-from windlass.core.message import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, user
 
 
 def test_a_line_says_which_message_it_is_who_speaks_and_why():

@@ -4,14 +4,14 @@ import os
 
 import pytest
 
-from windlass.context.project import MOST_BYTES, Project, config_folder
-from windlass.core.error import ConfigError
+from perdure.context.project import MOST_BYTES, Project, config_folder
+from perdure.core.error import ConfigError
 
 
 @pytest.fixture
 def home(tmp_path):
     folder = tmp_path / "home"
-    (folder / ".config" / "windlass").mkdir(parents=True)
+    (folder / ".config" / "perdure").mkdir(parents=True)
     return folder
 
 
@@ -30,14 +30,14 @@ def write(path, text):
 
 
 def test_files_are_read_from_the_user_to_the_root_to_the_working_directory(home, root):
-    write(home / ".config" / "windlass" / "AGENTS.md", "Speak plainly.")
+    write(home / ".config" / "perdure" / "AGENTS.md", "Speak plainly.")
     write(root / "AGENTS.md", "Use metres.\n")
     write(root / "deck" / "crane" / "AGENTS.md", "\nMind the load.")
     project = Project(root / "deck" / "crane", home=home)
     assert project.root == str(root)
     assert project.problems == ()
     assert project.text() == (
-        "## Instructions from ~/.config/windlass/AGENTS.md\n\nSpeak plainly.\n\n"
+        "## Instructions from ~/.config/perdure/AGENTS.md\n\nSpeak plainly.\n\n"
         "## Instructions from AGENTS.md\n\nUse metres.\n\n"
         "## Instructions from deck/crane/AGENTS.md\n\nMind the load."
     )
@@ -96,19 +96,19 @@ def test_a_folder_that_anybody_can_write_to_is_no_project(home, tmp_path):
 def test_the_users_own_file_is_where_xdg_config_home_says(monkeypatch, tmp_path, root):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    (tmp_path / "settings" / "windlass").mkdir(parents=True)
-    write(tmp_path / "settings" / "windlass" / "AGENTS.md", "mine")
-    assert Project(root).text() == "## Instructions from ~/settings/windlass/AGENTS.md\n\nmine"
+    (tmp_path / "settings" / "perdure").mkdir(parents=True)
+    write(tmp_path / "settings" / "perdure" / "AGENTS.md", "mine")
+    assert Project(root).text() == "## Instructions from ~/settings/perdure/AGENTS.md\n\nmine"
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
-    assert config_folder() == str(tmp_path / ".config" / "windlass")
+    assert config_folder() == str(tmp_path / ".config" / "perdure")
 
 
 def test_a_settings_folder_outside_the_home_folder_is_named_in_full(monkeypatch, tmp_path, root):
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    (tmp_path / "settings" / "windlass").mkdir(parents=True)
-    write(tmp_path / "settings" / "windlass" / "AGENTS.md", "mine")
-    assert Project(root).text().startswith(f"## Instructions from {tmp_path}/settings/windlass/AGENTS.md")
+    (tmp_path / "settings" / "perdure").mkdir(parents=True)
+    write(tmp_path / "settings" / "perdure" / "AGENTS.md", "mine")
+    assert Project(root).text().startswith(f"## Instructions from {tmp_path}/settings/perdure/AGENTS.md")
 
 
 # -- reloading ---------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_a_pipe_is_left_out_and_does_not_wait(home, root):
 
 def test_a_device_and_a_folder_are_left_out(home, root):
     (root / "AGENTS.md").mkdir()
-    device = home / ".config" / "windlass" / "AGENTS.md"
+    device = home / ".config" / "perdure" / "AGENTS.md"
     device.symlink_to("/dev/zero")
     project = Project(root, home=home)
     assert project.text() == ""

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from windlass.context.prompts import MOST_BYTES, Prompts
-from windlass.core.error import ConfigError
+from perdure.context.prompts import MOST_BYTES, Prompts
+from perdure.core.error import ConfigError
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from windlass.context.role import Role
-from windlass.core.error import ConfigError
+from perdure.context.role import Role
+from perdure.core.error import ConfigError
 
 
 def test_a_role_is_a_heading_and_its_instructions():

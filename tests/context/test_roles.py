@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from windlass.context.role import Role
-from windlass.context.roles import MOST_BYTES, MOST_FILES, chosen, load_roles
-from windlass.core.error import ConfigError
+from perdure.context.role import Role
+from perdure.context.roles import MOST_BYTES, MOST_FILES, chosen, load_roles
+from perdure.core.error import ConfigError
 
 
 def test_a_file_has_its_fields_at_the_top_and_its_instructions_below(tmp_path):
@@ -65,7 +65,7 @@ def test_a_file_that_cannot_be_used_is_told_and_the_others_load(tmp_path):
 
 def test_without_a_list_problems_are_logged(tmp_path, caplog):
     (tmp_path / "empty.md").touch()
-    with caplog.at_level(logging.WARNING, logger="windlass"):
+    with caplog.at_level(logging.WARNING, logger="perdure"):
         assert load_roles(tmp_path) == []
     assert "is left out" in caplog.text
 

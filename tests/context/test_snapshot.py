@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.context.snapshot import ASKED, LEAST_WINDOW, MOST_PIECES, UNKNOWN_WINDOW, Snapshots
+from perdure.context.tokens import messages_tokens, text_tokens
+from perdure.core.error import ContextOverflow, EmptyReply, ReplyCutOff
+from perdure.core.event import ErrorRaised, ReplyFinished, RetryScheduled, TextDelta
+from perdure.core.message import StopReason, Usage
+from perdure.core.model import Request, Settings
+from perdure.testing import Reply
 from tests.context.conversation import SNAPSHOT, model_of, summing_up
-from windlass.context.snapshot import ASKED, LEAST_WINDOW, MOST_PIECES, UNKNOWN_WINDOW, Snapshots
-from windlass.context.tokens import messages_tokens, text_tokens
-from windlass.core.error import ContextOverflow, EmptyReply, ReplyCutOff
-from windlass.core.event import ErrorRaised, ReplyFinished, RetryScheduled, TextDelta
-from windlass.core.message import StopReason, Usage
-from windlass.core.model import Request, Settings
-from windlass.testing import Reply
 
 LINES = [f"[{number}] user: line {number} " + "of the log " * 40 for number in range(1, 200)]
 

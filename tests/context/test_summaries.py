@@ -2,13 +2,13 @@
 
 import pytest
 
+from perdure.context.summaries import summarised
+from perdure.context.tokens import context_tokens
+from perdure.core.error import ConfigError
+from perdure.core.event import MessageAdded, RunEnded, RunStarted, ViewChanged
+from perdure.core.message import Text, ToolResult, Usage, user
 from tests.context.conversation import Conversation
 from tests.doubles import of
-from windlass.context.summaries import summarised
-from windlass.context.tokens import context_tokens
-from windlass.core.error import ConfigError
-from windlass.core.event import MessageAdded, RunEnded, RunStarted, ViewChanged
-from windlass.core.message import Text, ToolResult, Usage, user
 
 
 async def worked(talk: Conversation, *results: ToolResult, usage: Usage | None = None) -> None:

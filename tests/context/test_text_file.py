@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.context.text_file import Beginning, Unreadable, lenient_text, lies_below, read_beginning, read_whole
+from perdure.context.text_file import Beginning, Unreadable, lenient_text, lies_below, read_beginning, read_whole
 
 
 def test_no_more_is_read_than_is_wanted(tmp_path):

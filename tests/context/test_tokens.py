@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.context import tokens
+from perdure.context.compaction import Compaction
+from perdure.context.tokens import context_tokens, cut_to, message_tokens, messages_tokens, text_tokens
+from perdure.core.event import MessageAdded, ModelRequested, RunEnded, RunStarted, ViewChanged
+from perdure.core.message import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, Usage, user
 from tests.context.conversation import Conversation, long_talk
 from tests.core.material import messages as any_messages
-from windlass.context import tokens
-from windlass.context.compaction import Compaction
-from windlass.context.tokens import context_tokens, cut_to, message_tokens, messages_tokens, text_tokens
-from windlass.core.event import MessageAdded, ModelRequested, RunEnded, RunStarted, ViewChanged
-from windlass.core.message import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, Usage, user
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from windlass.core.event import EVENTS, Event, Unknown
-from windlass.core.message import (
+from perdure.core.event import EVENTS, Event, Unknown
+from perdure.core.message import (
     Audio,
     Document,
     Image,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.arguments import MAX_DEPTH, MAX_LENGTH, arguments_hash, parse_object
-from windlass.core.problem import Invalid
+from perdure.core.arguments import MAX_DEPTH, MAX_LENGTH, arguments_hash, parse_object
+from perdure.core.problem import Invalid
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

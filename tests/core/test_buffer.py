@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from windlass.core.buffer import Buffer, BufferStats, Overflow
-from windlass.core.error import ConfigError
+from perdure.core.buffer import Buffer, BufferStats, Overflow
+from perdure.core.error import ConfigError
 
 SECONDS = 5
 

@@ -1,11 +1,11 @@
 """Whether each request begins with the one before it."""
 
-from windlass import Agent, Message, Settings, ToolContext, Usage, tool, user
-from windlass.core.cache import PrefixWatch, first_change
-from windlass.core.message import assistant
-from windlass.core.model import ModelInfo, Request, ToolSpec
-from windlass.core.view import View
-from windlass.testing import Reply, ScriptedModel, call
+from perdure import Agent, Message, Settings, ToolContext, Usage, tool, user
+from perdure.core.cache import PrefixWatch, first_change
+from perdure.core.message import assistant
+from perdure.core.model import ModelInfo, Request, ToolSpec
+from perdure.core.view import View
+from perdure.testing import Reply, ScriptedModel, call
 
 ONE, TWO, THREE = user("one"), assistant("two"), user("three")
 LOOK = ToolSpec("look", "Looks.", {"type": "object"})

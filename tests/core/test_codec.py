@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.material import events, jsons, messages, texts, torn_texts
-from windlass.core import codec
-from windlass.core.codec import (
+from perdure.core import codec
+from perdure.core.codec import (
     DEEP,
     VERSION,
     decode_entry,
@@ -22,8 +21,8 @@ from windlass.core.codec import (
     encode_events,
     pack_events,
 )
-from windlass.core.error import StoreError, UnreadableEntry
-from windlass.core.event import (
+from perdure.core.error import StoreError, UnreadableEntry
+from perdure.core.event import (
     Custom,
     Entry,
     GuardrailTripped,
@@ -34,7 +33,8 @@ from windlass.core.event import (
     ToolFinished,
     Unknown,
 )
-from windlass.core.message import Image, Message, StopReason, Text, ToolResult, Usage, user
+from perdure.core.message import Image, Message, StopReason, Text, ToolResult, Usage, user
+from tests.core.material import events, jsons, messages, texts, torn_texts
 
 
 class Colour(enum.Enum):
@@ -189,7 +189,7 @@ def test_an_unknown_kind_still_tells_where_it_happened():
 
 
 def test_an_unknown_critical_kind_stops_the_reader_with_advice():
-    with pytest.raises(UnreadableEntry, match=r"kind 'telepathy', which this version does not know: upgrade windlass"):
+    with pytest.raises(UnreadableEntry, match=r"kind 'telepathy', which this version does not know: upgrade perdure"):
         decode_entry(b'{"seq":1,"at":1.0,"event":{"kind":"telepathy"},"critical":true}')
 
 
@@ -245,7 +245,7 @@ def test_an_entry_without_a_version_is_of_the_first_one_also_in_later_versions()
 
 @pytest.mark.parametrize("version", [VERSION + 1, 0])
 def test_an_entry_of_a_version_that_cannot_be_read_stops_the_reader_with_advice(version):
-    message = rf"an entry of version {version}, and this is version {VERSION}: upgrade windlass"
+    message = rf"an entry of version {version}, and this is version {VERSION}: upgrade perdure"
     with pytest.raises(UnreadableEntry, match=message):
         decode_event(b'{"kind":"custom","name":"n"}', version=version)
 

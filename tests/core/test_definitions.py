@@ -4,7 +4,7 @@ import jsonschema_rs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.definitions import hoisted, with_definitions, with_type_at_root, with_typed_enums
+from perdure.core.definitions import hoisted, with_definitions, with_type_at_root, with_typed_enums
 
 
 def test_definitions_move_to_the_root():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.docstring import Docstring, parse_docstring
+from perdure.core.docstring import Docstring, parse_docstring
 
 GOOGLE = """Look up the weather.
 

@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, Limits, NotStarted, ToolContext, ToolError, tool
+from perdure.core.clock import SYSTEM_CLOCK
+from perdure.core.effect import Job, attempt, describe
+from perdure.core.event import ErrorRaised, ToolFinished, ToolStarted
+from perdure.core.fanout import Fanout
+from perdure.core.fold import State
+from perdure.core.mailbox import Mailbox
+from perdure.core.message import Status, ToolCall, ToolResult
+from perdure.core.run import Run
+from perdure.core.store import Log
+from perdure.core.tool import Tool
+from perdure.core.toolbox import Toolbox
+from perdure.core.wrap import after
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
 from tests.doubles import SECONDS, Held, deaf_tool, log_of, of, rounds
 from tests.transcript import assert_valid
-from windlass import Agent, Limits, NotStarted, ToolContext, ToolError, tool
-from windlass.core.clock import SYSTEM_CLOCK
-from windlass.core.effect import Job, attempt, describe
-from windlass.core.event import ErrorRaised, ToolFinished, ToolStarted
-from windlass.core.fanout import Fanout
-from windlass.core.fold import State
-from windlass.core.mailbox import Mailbox
-from windlass.core.message import Status, ToolCall, ToolResult
-from windlass.core.run import Run
-from windlass.core.store import Log
-from windlass.core.tool import Tool
-from windlass.core.toolbox import Toolbox
-from windlass.core.wrap import after
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, Recorder, ScriptedModel, call, calls
 
 CHECK_FIRST = "It may or may not have taken effect: check before repeating."
 
@@ -189,7 +189,7 @@ async def test_an_unforeseen_error_is_logged_with_the_ids_and_shown(caplog):
     agent = Agent(ScriptedModel(call("act"), "Done."), tools=[raising(ValueError("no luck"))], watchers=[recorder])
     outcome = await agent.session("s").run("Go")
     (record,) = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert record.name == "windlass"
+    assert record.name == "perdure"
     assert (record.run_id, record.session_id) == (outcome.run_id, "s")
     assert f"run {outcome.run_id} of session s" in record.getMessage()
     (shown,) = recorder.of(ErrorRaised)
@@ -237,7 +237,7 @@ async def test_plain_functions_run_on_threads_several_at_once():
     model = ScriptedModel(calls(call("meet"), call("meet"), call("meet")), "Done.")
     outcome = await Agent(model, tools=[meet]).run("Go")
     names = [result.text for result in outcome.messages[2].tool_results]
-    assert all(name.startswith("windlass-tool") for name in names)
+    assert all(name.startswith("perdure-tool") for name in names)
     assert threading.current_thread().name not in names
 
 

@@ -6,20 +6,20 @@ import re
 
 import pytest
 
-from windlass.core import error
-from windlass.core.error import (
+from perdure.core import error
+from perdure.core.error import (
     AllModelsFailed,
     ConfigError,
     ModelError,
+    PerdureError,
     ProviderDown,
     RateLimited,
     SessionBusy,
     ToolError,
     UsageError,
-    WindlassError,
 )
 
-ERRORS = [value for value in vars(error).values() if isinstance(value, type) and issubclass(value, WindlassError)]
+ERRORS = [value for value in vars(error).values() if isinstance(value, type) and issubclass(value, PerdureError)]
 TREE = re.findall(r"^([│├└ ]*)(\w+)", str(error.__doc__).partition("\n\n")[2], re.MULTILINE)
 """The branches before each name, and the name."""
 RETRYABLE = {
@@ -33,7 +33,7 @@ RETRYABLE = {
 }
 
 
-def test_every_error_is_a_windlass_error_and_drawn_in_the_tree():
+def test_every_error_is_a_perdure_error_and_drawn_in_the_tree():
     assert [value for value in vars(error).values() if isinstance(value, type)] == ERRORS
     assert [name for _, name in TREE] == [kind.__name__ for kind in ERRORS]
 

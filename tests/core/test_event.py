@@ -6,8 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from tests.core.material import events
-from windlass.core.event import (
+from perdure.core.event import (
     EVENTS,
     Custom,
     Entry,
@@ -20,7 +19,8 @@ from windlass.core.event import (
     ToolCallDelta,
     ToolFinished,
 )
-from windlass.core.message import Message, user
+from perdure.core.message import Message, user
+from tests.core.material import events
 
 DURABLE_AND_CRITICAL = {
     "run_started",

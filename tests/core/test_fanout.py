@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from windlass.core.buffer import BufferStats
-from windlass.core.error import ConfigError
-from windlass.core.fanout import Fanout, Subscription
+from perdure.core.buffer import BufferStats
+from perdure.core.error import ConfigError
+from perdure.core.fanout import Fanout, Subscription
 
 SECONDS = 5
 
@@ -426,7 +426,7 @@ async def test_a_plain_watcher_that_never_returns_is_left_behind(caplog):
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage() == "the watcher 'stuck' was still busy at the end: it missed 2 events"
-    (thread,) = [thread for thread in threading.enumerate() if thread.name == "windlass watcher stuck"]
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "perdure watcher stuck"]
     assert thread.daemon
     gate.opened.set()
     thread.join(SECONDS)

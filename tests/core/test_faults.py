@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from perdure.core import faults
+from perdure.core.error import ConfigError
 from tests.architecture.source import modules
-from windlass.core import faults
-from windlass.core.error import ConfigError
 
 POINT = "store.append.before_commit"
 OTHER = "store.append.after_commit"
@@ -100,7 +100,7 @@ def test_a_misspelt_point_is_refused_with_the_names_there_are():
 
 def test_the_environment_arms_a_process_before_it_starts():
     point = f"faults.point({POINT!r})"
-    program = f"from windlass.core import faults\n{point}\nprint('once', flush=True)\n{point}"
+    program = f"from perdure.core import faults\n{point}\nprint('once', flush=True)\n{point}"
     child = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, faults.VARIABLE: f"{POINT}=kill@2"},

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from windlass.core.buffer import Buffer
-from windlass.core.error import ConfigError
-from windlass.core.feed import Feed, TaskFeed, ThreadFeed, feed_for
+from perdure.core.buffer import Buffer
+from perdure.core.error import ConfigError
+from perdure.core.feed import Feed, TaskFeed, ThreadFeed, feed_for
 
 SECONDS = 5
 
@@ -177,7 +177,7 @@ async def test_a_watcher_that_raises_is_logged_once_reported_and_not_called_agai
     assert ended.errors == [error]
     assert ended.threads == [threading.current_thread()]
     (record,) = caplog.records
-    assert (record.name, record.levelno) == ("windlass", logging.ERROR)
+    assert (record.name, record.levelno) == ("perdure", logging.ERROR)
     assert "'the faulty one'" in record.getMessage()
     assert record.exc_info[1] is error
 
@@ -508,7 +508,7 @@ def test_a_thread_whose_event_loop_is_gone_ends_quietly(ended):
     feed = asyncio.run(main())
     feed.retire()
     gate.opened.set()
-    (thread,) = [thread for thread in threading.enumerate() if thread.name == "windlass watcher orphan"]
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "perdure watcher orphan"]
     thread.join(SECONDS)
     assert not thread.is_alive()
     assert ended.errors == []

@@ -5,8 +5,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.transcript import assert_valid
-from windlass.core.event import (
+from perdure.core.event import (
     Compacted,
     Custom,
     Entry,
@@ -34,9 +33,10 @@ from windlass.core.event import (
     ValueKept,
     ViewChanged,
 )
-from windlass.core.fold import State, fold
-from windlass.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from windlass.core.repair import INTERRUPTED, NOT_STARTED, repairs
+from perdure.core.fold import State, fold
+from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure.core.repair import INTERRUPTED, NOT_STARTED, repairs
+from tests.transcript import assert_valid
 
 
 def folded(*events: Event) -> State:

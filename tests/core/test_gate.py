@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from windlass.core.gate import Held, held_below, refusals
-from windlass.core.permission import (
+from perdure.core.gate import Held, held_below, refusals
+from perdure.core.permission import (
     NOBODY_TO_ASK,
     Gate,
     Grant,

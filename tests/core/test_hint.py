@@ -22,7 +22,7 @@ import pydantic
 import pytest
 from annotated_types import Ge
 
-from windlass.core.hint import Survey, split_description, translated
+from perdure.core.hint import Survey, split_description, translated
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass import Agent, ConfigError, Image, Limits, Price, Request, Settings, Usage, assistant, tool, user
-from windlass.core.error import OutOfBudget, ProviderDown
-from windlass.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta, UsageReported
-from windlass.core.ledger import OUTPUT_TOKENS, Ledger, budgeted, most_tokens
-from windlass.core.model import ModelInfo, ToolSpec
-from windlass.core.wrap import retried
-from windlass.testing import Reply, ScriptedModel, call
+from perdure import Agent, ConfigError, Image, Limits, Price, Request, Settings, Usage, assistant, tool, user
+from perdure.core.error import OutOfBudget, ProviderDown
+from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta, UsageReported
+from perdure.core.ledger import OUTPUT_TOKENS, Ledger, budgeted, most_tokens
+from perdure.core.model import ModelInfo, ToolSpec
+from perdure.core.wrap import retried
+from perdure.testing import Reply, ScriptedModel, call
 
 PRICE = Price(input_usd=1.0, output_usd=10.0)
 

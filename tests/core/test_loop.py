@@ -8,10 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.doubles import SECONDS, NotedStore, kind, log_of, of
-from tests.transcript import assert_valid
-from windlass import Agent, Limits, Session, Tool, auto_continue, max_turns, tool, when_tool_called
-from windlass.core.error import (
+from perdure import Agent, Limits, Session, Tool, auto_continue, max_turns, tool, when_tool_called
+from perdure.core.error import (
     AllModelsFailed,
     EmptyReply,
     ModelError,
@@ -19,7 +17,7 @@ from windlass.core.error import (
     RateLimited,
     ReplyCutOff,
 )
-from windlass.core.event import (
+from perdure.core.event import (
     AutoContinued,
     Custom,
     ErrorRaised,
@@ -38,15 +36,17 @@ from windlass.core.event import (
     TurnEnded,
     UsageReported,
 )
-from windlass.core.loop import react
-from windlass.core.message import Message, StopReason, Text, ToolCall, Usage, user
-from windlass.core.model import ModelInfo, Request, Settings
-from windlass.core.outcome import Outcome
-from windlass.core.run import Accepted, Again, Run
-from windlass.core.stop import Halt, Nudge, Step, repeated_calls
-from windlass.core.tool import ToolOutput
-from windlass.core.wrap import failover, retried
-from windlass.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause, thinking
+from perdure.core.loop import react
+from perdure.core.message import Message, StopReason, Text, ToolCall, Usage, user
+from perdure.core.model import ModelInfo, Request, Settings
+from perdure.core.outcome import Outcome
+from perdure.core.run import Accepted, Again, Run
+from perdure.core.stop import Halt, Nudge, Step, repeated_calls
+from perdure.core.tool import ToolOutput
+from perdure.core.wrap import failover, retried
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause, thinking
+from tests.doubles import SECONDS, NotedStore, kind, log_of, of
+from tests.transcript import assert_valid
 
 
 @tool

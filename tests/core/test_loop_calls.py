@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure import Agent, Limits, Skip, ToolContext, after, before, tool, tool_from_schema
+from perdure.core.event import ErrorRaised, MessageAdded, ToolFinished, ToolProgress, ToolsChanged, ToolStarted
+from perdure.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, flatten
+from perdure.core.outcome import Outcome
+from perdure.core.tool import ToolOutput
+from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
 from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, log_of, of, rounds
 from tests.transcript import assert_valid
-from windlass import Agent, Limits, Skip, ToolContext, after, before, tool, tool_from_schema
-from windlass.core.event import ErrorRaised, MessageAdded, ToolFinished, ToolProgress, ToolsChanged, ToolStarted
-from windlass.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, flatten
-from windlass.core.outcome import Outcome
-from windlass.core.tool import ToolOutput
-from windlass.testing import Recorder, Reply, ScriptedModel, call, calls
 
 
 @tool

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds
-from tests.transcript import assert_valid
-from windlass import Agent, Limits, Session, ToolCall, Verdict, before, tool
-from windlass.core import faults
-from windlass.core.error import StoreError
-from windlass.core.event import (
+from perdure import Agent, Limits, Session, ToolCall, Verdict, before, tool
+from perdure.core import faults
+from perdure.core.error import StoreError
+from perdure.core.event import (
     CancelRequested,
     Entry,
     MessageAdded,
@@ -22,10 +20,12 @@ from windlass.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.core.message import Status
-from windlass.core.outcome import Outcome
-from windlass.core.run import PATIENCE_SECONDS
-from windlass.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
+from perdure.core.message import Status
+from perdure.core.outcome import Outcome
+from perdure.core.run import PATIENCE_SECONDS
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
+from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds
+from tests.transcript import assert_valid
 
 
 @tool(effect="read")

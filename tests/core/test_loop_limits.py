@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, ConfigError, Limits, UsageError, tool
+from perdure.core.event import ReplyFinished, RunEnded, TextDelta, ToolStarted
+from perdure.core.message import Status, Usage
+from perdure.core.model import Price
+from perdure.core.stop import when_tool_called
+from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, log_of, of
 from tests.transcript import assert_valid
-from windlass import Agent, ConfigError, Limits, UsageError, tool
-from windlass.core.event import ReplyFinished, RunEnded, TextDelta, ToolStarted
-from windlass.core.message import Status, Usage
-from windlass.core.model import Price
-from windlass.core.stop import when_tool_called
-from windlass.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
 
 
 @tool(effect="read")

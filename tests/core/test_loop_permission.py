@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import NotedStore, log_of, of
-from tests.transcript import assert_valid
-from windlass import (
+from perdure import (
     Agent,
     PermissionRequest,
     Permissions,
@@ -22,11 +20,13 @@ from windlass import (
     deny_all,
     tool,
 )
-from windlass.core.event import ErrorRaised, PermissionDecided, QuestionAsked, ToolStarted
-from windlass.core.message import Status, ToolResult
-from windlass.core.schema import arguments_hash
-from windlass.stores.memory import MemoryStore
-from windlass.testing import Recorder, ScriptedModel, call, calls
+from perdure.core.event import ErrorRaised, PermissionDecided, QuestionAsked, ToolStarted
+from perdure.core.message import Status, ToolResult
+from perdure.core.schema import arguments_hash
+from perdure.stores.memory import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call, calls
+from tests.doubles import NotedStore, log_of, of
+from tests.transcript import assert_valid
 
 
 class Person:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from windlass import Post, user
-from windlass.core.event import GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed
-from windlass.core.mailbox import Mailbox, closing, letter, revocation
+from perdure import Post, user
+from perdure.core.event import GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed
+from perdure.core.mailbox import Mailbox, closing, letter, revocation
 
 
 def texts(events):

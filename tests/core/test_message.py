@@ -4,9 +4,8 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from tests.core.material import messages, parts, texts, usages
-from windlass.core.error import ConfigError
-from windlass.core.message import (
+from perdure.core.error import ConfigError
+from perdure.core.message import (
     NO_USAGE,
     PART_TYPES,
     UNCERTAIN,
@@ -29,6 +28,7 @@ from windlass.core.message import (
     tool_message,
     user,
 )
+from tests.core.material import messages, parts, texts, usages
 
 CALL = ToolCall("call_1", "weather", '{"city":"Oslo"}')
 RESULT = ToolResult("call_1", "weather", (Text("4 degrees"),))

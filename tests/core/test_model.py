@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.material import json_objects, media, texts, thoughts, torn_texts, usages
-from windlass.core.error import ConfigError, ModelError
-from windlass.core.event import (
+from perdure.core.error import ConfigError, ModelError
+from perdure.core.event import (
     ErrorRaised,
     ModelEvent,
     ReplyFinished,
@@ -20,9 +19,10 @@ from windlass.core.event import (
     ToolCallDelta,
     UsageReported,
 )
-from windlass.core.message import Image, Message, StopReason, Text, Thinking, ToolCall, Usage, assistant
-from windlass.core.model import ModelInfo, Price, Settings, assemble, info_of, is_empty, sound
-from windlass.testing import ScriptedModel
+from perdure.core.message import Image, Message, StopReason, Text, Thinking, ToolCall, Usage, assistant
+from perdure.core.model import ModelInfo, Price, Settings, assemble, info_of, is_empty, sound
+from perdure.testing import ScriptedModel
+from tests.core.material import json_objects, media, texts, thoughts, torn_texts, usages
 
 FINISHED = ReplyFinished(usage=Usage(3, 4), model="m-1", provider="p")
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.material import torn_texts
-from windlass.core.error import ConfigError
-from windlass.core.event import GrantRevoked, PermissionDecided
-from windlass.core.permission import (
+from perdure.core.error import ConfigError
+from perdure.core.event import GrantRevoked, PermissionDecided
+from perdure.core.permission import (
     NO_ANSWER,
     NOBODY_TO_ASK,
     Explanation,
@@ -30,6 +29,7 @@ from windlass.core.permission import (
     one_each,
     rules_for,
 )
+from tests.core.material import torn_texts
 
 YES = Verdict(allow=True)
 NO = Verdict(allow=False, reason="not today")

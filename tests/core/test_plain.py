@@ -20,8 +20,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from windlass.core import plain
-from windlass.core.plain import clean, excerpt, to_jsonable, to_text, words_of
+from perdure.core import plain
+from perdure.core.plain import clean, excerpt, to_jsonable, to_text, words_of
 
 # What JSON can hold exactly.
 json_values = st.recursive(
@@ -302,7 +302,7 @@ def test_anything_can_be_stored(value):
 
 @pytest.mark.faults
 def test_very_many_values_can_be_stored():
-    examples = 1_000_000 if os.environ.get("WINDLASS_SEARCH") == "long" else 500
+    examples = 1_000_000 if os.environ.get("PERDURE_SEARCH") == "long" else 500
     settings(max_examples=examples, database=None)(given(anything)(check_that_it_can_be_stored))()
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.problem import (
+from perdure.core.problem import (
     Invalid,
     Problem,
     from_msgspec_error,

@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given
 
+from perdure.agent import Agent
+from perdure.core.error import ConfigError
+from perdure.core.event import AutoContinued, MessageAdded
+from perdure.core.proceed import announces, auto_continue
+from perdure.core.tool import tool
+from perdure.testing import Recorder, ScriptedModel, call
 from tests.core.material import texts
-from windlass.agent import Agent
-from windlass.core.error import ConfigError
-from windlass.core.event import AutoContinued, MessageAdded
-from windlass.core.proceed import announces, auto_continue
-from windlass.core.tool import tool
-from windlass.testing import Recorder, ScriptedModel, call
 
 
 @tool(effect="read")

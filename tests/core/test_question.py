@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import SECONDS, crashed, log_of, of, until
-from tests.transcript import assert_valid
-from windlass import (
+from perdure import (
     Agent,
     ConfigError,
     PermissionRequest,
@@ -21,7 +19,7 @@ from windlass import (
     tool,
     user,
 )
-from windlass.core.event import (
+from perdure.core.event import (
     MessageAdded,
     PermissionDecided,
     QuestionAnswered,
@@ -32,10 +30,12 @@ from windlass.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.core.message import Message, Status, StopReason, ToolCall
-from windlass.core.question import stated
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, Recorder, ScriptedModel, call, calls
+from perdure.core.message import Message, Status, StopReason, ToolCall
+from perdure.core.question import stated
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
+from tests.doubles import SECONDS, crashed, log_of, of, until
+from tests.transcript import assert_valid
 
 done: list[str] = []
 

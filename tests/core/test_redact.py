@@ -3,10 +3,9 @@
 import pytest
 from hypothesis import given
 
-from tests.core.material import events as any_event
-from windlass import Text, Thinking, ToolCall, ToolResult, assistant, user
-from windlass.core.codec import decode_event, encode_event
-from windlass.core.event import (
+from perdure import Text, Thinking, ToolCall, ToolResult, assistant, user
+from perdure.core.codec import decode_event, encode_event
+from perdure.core.event import (
     Compacted,
     Custom,
     Entry,
@@ -20,8 +19,9 @@ from windlass.core.event import (
     ToolsChanged,
     ValueKept,
 )
-from windlass.core.message import Image, Message, Status
-from windlass.core.redact import NO_SUMMARY, REDACTED, redacted, retold_in
+from perdure.core.message import Image, Message, Status
+from perdure.core.redact import NO_SUMMARY, REDACTED, redacted, retold_in
+from tests.core.material import events as any_event
 
 SECRET = "the launch code is 0000"
 

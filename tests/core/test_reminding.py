@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from windlass import Agent, Extension
-from windlass.core.event import ErrorRaised
-from windlass.core.run import Run
-from windlass.testing import ScriptedModel
+from perdure import Agent, Extension
+from perdure.core.event import ErrorRaised
+from perdure.core.run import Run
+from perdure.testing import ScriptedModel
 
 
 def broken(_run: Run) -> str:

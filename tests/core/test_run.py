@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, Limits, ToolContext, tool
+from perdure.core.error import ConfigError, ProviderDown, UsageError
+from perdure.core.event import Custom, ErrorRaised, MessageAdded, ModelRequested, RunEnded, ToolProgress
+from perdure.core.loop import act, react, turn
+from perdure.core.message import Usage, user
+from perdure.core.model import Price
+from perdure.core.outcome import Outcome
+from perdure.core.run import Again, Run
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call
 from tests.doubles import SECONDS, Held, log_of, of, rounds
-from windlass import Agent, Limits, ToolContext, tool
-from windlass.core.error import ConfigError, ProviderDown, UsageError
-from windlass.core.event import Custom, ErrorRaised, MessageAdded, ModelRequested, RunEnded, ToolProgress
-from windlass.core.loop import act, react, turn
-from windlass.core.message import Usage, user
-from windlass.core.model import Price
-from windlass.core.outcome import Outcome
-from windlass.core.run import Again, Run
-from windlass.testing import FakeClock, Recorder, Reply, ScriptedModel, call
 
 
 @tool(effect="read")

@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core import schema
-from windlass.core.error import ConfigError
-from windlass.core.schema import (
+from perdure.core import schema
+from perdure.core.error import ConfigError
+from perdure.core.schema import (
     Invalid,
     Problem,
     arguments_hash,
@@ -609,7 +609,7 @@ def test_reading_and_hashing_arguments_are_offered_here():
 def test_validators_are_imported_when_they_are_needed():
     program = """
 import sys
-from windlass.core.schema import from_function, convert
+from perdure.core.schema import from_function, convert
 def weather(city: str, days: int = 3): ...
 from_function(weather)[0].parse({"city": "Oslo"})
 convert({"a": "5"}, dict[str, int])

@@ -4,15 +4,15 @@ from typing import Any
 
 import msgspec
 
-from windlass import Agent, Extension, ToolContext, tool
-from windlass.core.event import Event, TextDelta, ThinkingDelta, ToolProgress
-from windlass.core.message import user
-from windlass.core.model import Model, Request
-from windlass.core.run import Run
-from windlass.core.secrecy import Secrecy
-from windlass.core.wrap import Wrapped
-from windlass.stores.memory import MemoryStore
-from windlass.testing import Recorder, ScriptedModel, call, thinking
+from perdure import Agent, Extension, ToolContext, tool
+from perdure.core.event import Event, TextDelta, ThinkingDelta, ToolProgress
+from perdure.core.message import user
+from perdure.core.model import Model, Request
+from perdure.core.run import Run
+from perdure.core.secrecy import Secrecy
+from perdure.core.wrap import Wrapped
+from perdure.stores.memory import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call, thinking
 
 
 class Starred:

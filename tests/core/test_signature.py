@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.core.signature import NO_DEFAULT, Parameter, read_signature
+from perdure.core.error import ConfigError
+from perdure.core.signature import NO_DEFAULT, Parameter, read_signature
 
 if TYPE_CHECKING:
     from collections import OrderedDict as OnlyForTheChecker

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import SECONDS, crashed, log_of, of, until
-from tests.transcript import assert_valid
-from windlass import Agent, ConfigError, Session, ToolContext, tool, user
-from windlass.core.event import (
+from perdure import Agent, ConfigError, Session, ToolContext, tool, user
+from perdure.core.event import (
     MessageAdded,
     QuestionAnswered,
     QuestionAsked,
@@ -22,11 +20,13 @@ from windlass.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.core.message import Message, Status, StopReason, ToolCall
-from windlass.core.slot import Askable, Line, Showable
-from windlass.interaction import Choice, Confirm, Custom, Progress, Words
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, ScriptedModel, call
+from perdure.core.message import Message, Status, StopReason, ToolCall
+from perdure.core.slot import Askable, Line, Showable
+from perdure.interaction import Choice, Confirm, Custom, Progress, Words
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, ScriptedModel, call
+from tests.doubles import SECONDS, crashed, log_of, of, until
+from tests.transcript import assert_valid
 
 done: list[str] = []
 

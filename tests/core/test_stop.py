@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.error import ConfigError
-from windlass.core.message import Status, ToolCall, ToolResult, assistant
-from windlass.core.stop import (
+from perdure.core.error import ConfigError
+from perdure.core.message import Status, ToolCall, ToolResult, assistant
+from perdure.core.stop import (
     GUARDRAILS,
     Halt,
     Limits,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from perdure.core.clock import SYSTEM_CLOCK
+from perdure.core.error import Conflict, Fenced, StoreError
+from perdure.core.event import Custom, Entry, Event
+from perdure.core.store import Immediate, Lease, Log, Store, events_of, insisted, uninterrupted, wait_through
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock
 from tests.doubles import SECONDS, NotedStore, WaitingStore, rounds
-from windlass.core.clock import SYSTEM_CLOCK
-from windlass.core.error import Conflict, Fenced, StoreError
-from windlass.core.event import Custom, Entry, Event
-from windlass.core.store import Immediate, Lease, Log, Store, events_of, insisted, uninterrupted, wait_through
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock
 
 
 async def log_in(store: Store, clock: Any = SYSTEM_CLOCK) -> Log:

@@ -11,8 +11,8 @@ import weakref
 
 import pytest
 
-from windlass.core import thread
-from windlass.core.thread import THREADS, Threads
+from perdure.core import thread
+from perdure.core.thread import THREADS, Threads
 
 PATIENCE = 10.0
 """Seconds after which something that should happen at once has not happened."""
@@ -71,7 +71,7 @@ async def test_a_function_is_called_with_its_arguments_on_a_thread_that_cannot_k
     args, kwargs, on = await Threads().run(function, (1, 2), {"three": 3})
     assert (args, kwargs) == ((1, 2), {"three": 3})
     assert on is not threading.current_thread()
-    assert (on.daemon, on.name) == (True, "windlass-tool")
+    assert (on.daemon, on.name) == (True, "perdure-tool")
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def program(text):
 def test_a_function_that_never_returns_does_not_keep_the_process_from_ending():
     printed = program("""
 import asyncio, threading
-from windlass.core.thread import THREADS
+from perdure.core.thread import THREADS
 
 async def main():
     task = asyncio.ensure_future(THREADS.run(threading.Event().wait, (), {}))
@@ -324,7 +324,7 @@ asyncio.run(main())
 def test_a_forked_process_starts_threads_of_its_own():
     printed = program("""
 import asyncio, os
-from windlass.core.thread import THREADS
+from perdure.core.thread import THREADS
 
 async def call(text):
     async with asyncio.timeout(10):

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.agent import Agent
-from windlass.core.error import ConfigError
-from windlass.core.event import ToolProgress
-from windlass.core.message import Status
-from windlass.core.model import ToolSpec
-from windlass.core.schema import Invalid
-from windlass.core.secrecy import Secrecy
-from windlass.core.tool import Tool, ToolContext, ToolOutput, tool, tool_from_schema
-from windlass.core.toolbox import Toolbox
-from windlass.testing import Recorder, ScriptedModel, call
+from perdure.agent import Agent
+from perdure.core.error import ConfigError
+from perdure.core.event import ToolProgress
+from perdure.core.message import Status
+from perdure.core.model import ToolSpec
+from perdure.core.schema import Invalid
+from perdure.core.secrecy import Secrecy
+from perdure.core.tool import Tool, ToolContext, ToolOutput, tool, tool_from_schema
+from perdure.core.toolbox import Toolbox
+from perdure.testing import Recorder, ScriptedModel, call
 
 NO_CONTEXT: Any = None
 """What a tool is given that asks for no context."""

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, ConfigError, ToolContext, tool
+from perdure.core.event import Custom, ToolProgress, ToolStarted, ValueKept
+from perdure.stores.memory import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call
 from tests.doubles import log_of, of
-from windlass import Agent, ConfigError, ToolContext, tool
-from windlass.core.event import Custom, ToolProgress, ToolStarted, ValueKept
-from windlass.stores.memory import MemoryStore
-from windlass.testing import Recorder, ScriptedModel, call
 
 
 async def inside(body: Callable[[ToolContext[Any]], Awaitable[Any]], *before: Any, **options: Any) -> Any:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from windlass.core.message import Message, Text, ToolCall, ToolResult, assistant, tool_message, user
-from windlass.core.view import Transcript, View, as_sent
+from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, tool_message, user
+from perdure.core.view import Transcript, View, as_sent
 
 
 def words(messages: Iterable[Message]) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.agent import Agent
-from windlass.core.error import (
+from perdure.agent import Agent
+from perdure.core.error import (
     AllModelsFailed,
     AuthFailed,
     ConfigError,
@@ -20,7 +20,7 @@ from windlass.core.error import (
     RateLimited,
     ReplyCutOff,
 )
-from windlass.core.event import (
+from perdure.core.event import (
     ErrorRaised,
     FailedOver,
     ReplyDiscarded,
@@ -29,11 +29,11 @@ from windlass.core.event import (
     TextDelta,
     UsageReported,
 )
-from windlass.core.ledger import Ledger
-from windlass.core.message import Image, Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from windlass.core.model import ModelInfo, Price, Request, info_of
-from windlass.core.tool import Skip, tool, tool_from_schema
-from windlass.core.wrap import (
+from perdure.core.ledger import Ledger
+from perdure.core.message import Image, Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure.core.model import ModelInfo, Price, Request, info_of
+from perdure.core.tool import Skip, tool, tool_from_schema
+from perdure.core.wrap import (
     after,
     around,
     before,
@@ -46,7 +46,7 @@ from windlass.core.wrap import (
     timed,
     truncated,
 )
-from windlass.testing import FakeClock, Recorder, ScriptedModel, call, check_model, pause
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, check_model, pause
 
 ASKED = Request(messages=(user("Hello"),))
 
@@ -162,7 +162,7 @@ async def test_wrappers_stack():
     ],
 )
 def test_only_models_can_be_wrapped_as_models(name, wrap, model):
-    with pytest.raises(ConfigError, match=rf"{name}\(.*give a model object; windlass.open_model"):
+    with pytest.raises(ConfigError, match=rf"{name}\(.*give a model object; perdure.open_model"):
         wrap(model)
 
 

@@ -6,13 +6,13 @@ import asyncio
 import logging
 from typing import Any
 
-from windlass import Agent, ProviderDown, ToolContext, tool
-from windlass.core.codec import encode_entry
-from windlass.core.event import SlotOpened, TextDelta, ToolProgress
-from windlass.core.slot import Showable
-from windlass.stores import open_store
-from windlass.subagents.delegation import delegation
-from windlass.testing import Recorder, ScriptedModel, call
+from perdure import Agent, ProviderDown, ToolContext, tool
+from perdure.core.codec import encode_entry
+from perdure.core.event import SlotOpened, TextDelta, ToolProgress
+from perdure.core.slot import Showable
+from perdure.stores import open_store
+from perdure.subagents.delegation import delegation
+from perdure.testing import Recorder, ScriptedModel, call
 
 SECONDS = 20.0
 GROUPS = ("first", "called", "behind", "second")

@@ -2,10 +2,10 @@
 
 import gc
 
-from windlass import Agent
-from windlass.core.event import TextDelta
-from windlass.credentials import FamilyRedactor, Redactor
-from windlass.testing import ScriptedModel
+from perdure import Agent
+from perdure.core.event import TextDelta
+from perdure.credentials import FamilyRedactor, Redactor
+from perdure.testing import ScriptedModel
 
 KEY, PIN = "s3cr3t-value", "0th3r-v4lue"
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from windlass import ConfigError
-from windlass.credentials import FileVault
+from perdure import ConfigError
+from perdure.credentials import FileVault
 
 ODD = 'with "quotes", a \\ and\na line = # more'
 

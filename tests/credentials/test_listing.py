@@ -1,6 +1,6 @@
 """Which names a vault can list without asking anybody far away."""
 
-from windlass.credentials import EnvironmentVault, FileVault, MemoryVault, first_of, listed
+from perdure.credentials import EnvironmentVault, FileVault, MemoryVault, first_of, listed
 
 
 class Far:

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from windlass import Agent, AuthFailed
-from windlass.core.event import (
+from perdure import Agent, AuthFailed
+from perdure.core.event import (
     ReplyFinished,
     RetryScheduled,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
 )
-from windlass.core.message import Message, Text, assistant, user
-from windlass.core.model import Request
-from windlass.core.model import assemble as assembled
-from windlass.credentials import Redactor, scrubbed_model
-from windlass.testing import ScriptedModel
+from perdure.core.message import Message, Text, assistant, user
+from perdure.core.model import Request
+from perdure.core.model import assemble as assembled
+from perdure.credentials import Redactor, scrubbed_model
+from perdure.testing import ScriptedModel
 
 KEY = "s3cr3t-value"
 

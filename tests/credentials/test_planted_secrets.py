@@ -14,19 +14,19 @@ import click.testing
 import msgspec
 import pytest
 
+from perdure import Agent, ProviderDown, ToolContext, ToolOutput, replay, tool
+from perdure.cli.main import program
+from perdure.core.codec import encode_entry
+from perdure.core.event import TextDelta, ToolProgress
+from perdure.core.message import Document, Text
+from perdure.core.slot import Showable
+from perdure.credentials import MemoryVault, Redactor, credentialed, scrubbed_model
+from perdure.credentials.finder import Finder
+from perdure.stores import open_store
+from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
+from perdure.transfer import export_session
 from tests.credentials.crowd import leaked
 from tests.credentials.shapes import SECRETS, forms, hits
-from windlass import Agent, ProviderDown, ToolContext, ToolOutput, replay, tool
-from windlass.cli.main import program
-from windlass.core.codec import encode_entry
-from windlass.core.event import TextDelta, ToolProgress
-from windlass.core.message import Document, Text
-from windlass.core.slot import Showable
-from windlass.credentials import MemoryVault, Redactor, credentialed, scrubbed_model
-from windlass.credentials.finder import Finder
-from windlass.stores import open_store
-from windlass.testing import Recorder, Reply, ScriptedModel, call, calls
-from windlass.transfer import export_session
 
 AT_ONCE = 25
 """Secrets that are used in one turn."""

@@ -2,10 +2,10 @@
 
 import pytest
 
-from windlass import ConfigError, ToolError
-from windlass.core.event import ErrorRaised, QuestionAsked, TextDelta, ToolStarted
-from windlass.credentials import MemoryVault, Redactor, Secret
-from windlass.credentials.redactor import MOST_VALUES
+from perdure import ConfigError, ToolError
+from perdure.core.event import ErrorRaised, QuestionAsked, TextDelta, ToolStarted
+from perdure.credentials import MemoryVault, Redactor, Secret
+from perdure.credentials.redactor import MOST_VALUES
 
 KEY = "s3cr3t-value"
 

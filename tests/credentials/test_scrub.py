@@ -8,12 +8,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from perdure import ToolOutput
+from perdure.core.event import MessageAdded, ToolFinished, ToolProgress
+from perdure.core.message import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
+from perdure.credentials import ScrubbedStream, Scrubber
+from perdure.credentials.forms import forms_of
 from tests.credentials.shapes import SECRETS, forms, hits
-from windlass import ToolOutput
-from windlass.core.event import MessageAdded, ToolFinished, ToolProgress
-from windlass.core.message import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
-from windlass.credentials import ScrubbedStream, Scrubber
-from windlass.credentials.forms import forms_of
 
 KEY = 's3cr3t/v+l u"e'
 SCRUBBER = Scrubber({"key": KEY, "pin": "48151623"})

@@ -6,9 +6,9 @@ import traceback
 
 import pytest
 
-from windlass import NotStarted, RateLimited, ToolError
-from windlass.credentials import Scrubber
-from windlass.credentials.scrub_error import scrubbed_error
+from perdure import NotStarted, RateLimited, ToolError
+from perdure.credentials import Scrubber
+from perdure.credentials.scrub_error import scrubbed_error
 
 KEY = "s3cr3t-value"
 SCRUBBER = Scrubber({"key": KEY})

@@ -7,10 +7,10 @@ import pickle
 import msgspec
 import pytest
 
-from windlass import ConfigError
-from windlass.core.plain import to_jsonable, to_text
-from windlass.credentials import Secret
-from windlass.credentials.secret import checked
+from perdure import ConfigError
+from perdure.core.plain import to_jsonable, to_text
+from perdure.credentials import Secret
+from perdure.credentials.secret import checked
 
 VALUE = "s3cr3t-value"
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, HttpUrl, SecretStr
 
-from windlass.credentials import names_in, substituted
+from perdure.credentials import names_in, substituted
 
 VALUES = {"key": "s3cr3t", "a.b-c_1": "other"}
 

@@ -5,9 +5,9 @@ import types
 
 import pytest
 
-from windlass import ConfigError
-from windlass.credentials import EnvironmentVault, KeyringVault, MemoryVault, Secret, first_of
-from windlass.credentials.vault import known_names
+from perdure import ConfigError
+from perdure.credentials import EnvironmentVault, KeyringVault, MemoryVault, Secret, first_of
+from perdure.credentials.vault import known_names
 
 
 def test_a_vault_in_memory_knows_what_it_was_given():
@@ -78,7 +78,7 @@ async def test_a_vault_in_the_keyring_asks_the_system(keyring):
 
 async def test_a_missing_keyring_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(ConfigError, match=r"windlass\[keyring\]"):
+    with pytest.raises(ConfigError, match=r"perdure\[keyring\]"):
         await KeyringVault("ship").resolve("token")
 
 

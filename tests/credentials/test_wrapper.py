@@ -7,8 +7,8 @@ import threading
 import msgspec
 import pytest
 
-from windlass import Agent, ConfigError, Permissions, ToolContext, Verdict, tool
-from windlass.core.event import (
+from perdure import Agent, ConfigError, Permissions, ToolContext, Verdict, tool
+from perdure.core.event import (
     PermissionDecided,
     QuestionAsked,
     RunEnded,
@@ -17,9 +17,9 @@ from windlass.core.event import (
     ToolStarted,
     ValueKept,
 )
-from windlass.core.message import Status
-from windlass.credentials import MemoryVault, Redactor, credentialed
-from windlass.testing import Recorder, ScriptedModel, call
+from perdure.core.message import Status
+from perdure.credentials import MemoryVault, Redactor, credentialed
+from perdure.testing import Recorder, ScriptedModel, call
 
 KEY = "s3cr3t-value"
 VAULT = MemoryVault({"key": KEY, "other": "another-value"})

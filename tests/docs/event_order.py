@@ -2,7 +2,7 @@
 
     python -m tests.docs.event_order PATH
 
-begins a run in the SQLite store at PATH; with WINDLASS_FAULTS set, it dies on the way.
+begins a run in the SQLite store at PATH; with PERDURE_FAULTS set, it dies on the way.
 """
 
 import asyncio
@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.docs.pages import ROOT
-from windlass import (
+from perdure import (
     Agent,
     PermissionRequest,
     Permissions,
@@ -26,7 +25,7 @@ from windlass import (
     retried,
     tool,
 )
-from windlass.core.event import (
+from perdure.core.event import (
     CancelRequested,
     Entry,
     Event,
@@ -48,7 +47,8 @@ from windlass.core.event import (
     TurnEnded,
     TurnStarted,
 )
-from windlass.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
+from tests.docs.pages import ROOT
 
 # -- the runs ----------------------------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ async def _crashed(folder: Path, **options: Any) -> Session:
         "tests.docs.event_order",
         str(place),
         cwd=ROOT,
-        env={**os.environ, "WINDLASS_FAULTS": "loop.intent_stored=kill"},
+        env={**os.environ, "PERDURE_FAULTS": "loop.intent_stored=kill"},
         stderr=subprocess.PIPE,
     )
     _, complaint = await process.communicate()

@@ -2,7 +2,7 @@
 
 Four systems have a page in docs/coming-from that maps each of their names to one of ours. Which names those are is read
 out of the systems' own reference documents, by a reader for each format (`names_of_glove.py` and its neighbours). The
-documents are not ours to keep, so they lie outside of the repository: beside the checkout, or where `WINDLASS_SEEDS`
+documents are not ours to keep, so they lie outside of the repository: beside the checkout, or where `PERDURE_SEEDS`
 says. What is kept here is the list of names that was read (`names/SYSTEM.txt`): written by
 
     python -m tests.docs.reference_names
@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.docs import names_of_agentlib, names_of_glove, names_of_glue, names_of_open_agent_loops
 from tests.docs.pages import ROOT
 
-FOLDER = Path(os.environ.get("WINDLASS_SEEDS") or ROOT.parent / "shared" / "spec" / "seeds")
+FOLDER = Path(os.environ.get("PERDURE_SEEDS") or ROOT.parent / "shared" / "spec" / "seeds")
 """Where the reference documents are, on machines that have them."""
 LISTS = Path(__file__).parent / "names"
 

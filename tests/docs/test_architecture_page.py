@@ -4,8 +4,8 @@ import re
 
 from tests.docs.pages import ROOT, blocks_of
 
-PACKAGE = ROOT / "src" / "windlass"
-TREE = next(block.text for block in blocks_of(ROOT / "ARCHITECTURE.md") if block.text.startswith("src/windlass/"))
+PACKAGE = ROOT / "src" / "perdure"
+TREE = next(block.text for block in blocks_of(ROOT / "ARCHITECTURE.md") if block.text.startswith("src/perdure/"))
 
 
 def modules_of(folder) -> set[str]:

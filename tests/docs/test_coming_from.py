@@ -10,13 +10,13 @@ import pytest
 from markdown_it.token import Token
 
 from tests.docs.pages import ROOT, tokens_of
+from tests.docs.perdure_names import problem_of
 from tests.docs.reference_names import FOLDER, SYSTEMS, extracted, is_there, kept, unknown_exclusions
-from tests.docs.windlass_names import problem_of
 
 VERDICTS = ("same", "better", "left out", "planned")
 
 needs_the_documents = pytest.mark.skipif(
-    not is_there(), reason=f"the reference documents are not in {FOLDER}; WINDLASS_SEEDS says where they are"
+    not is_there(), reason=f"the reference documents are not in {FOLDER}; PERDURE_SEEDS says where they are"
 )
 
 
@@ -49,7 +49,7 @@ def codes(token: Token) -> tuple[str, ...]:
 
 
 def rows_of(system: str) -> Iterator[Row]:
-    """The rows of the tables whose last column is about Windlass."""
+    """The rows of the tables whose last column is about Perdure."""
     owners: tuple[str, ...] = ()
     cells: list[Token] = []
     ours = False
@@ -62,7 +62,7 @@ def rows_of(system: str) -> Iterator[Row]:
         elif token.type in {"th_open", "td_open"}:
             cells.append(tokens[at + 1])
         elif token.type == "thead_close":
-            ours = cells[-1].content == "Windlass"
+            ours = cells[-1].content == "Perdure"
         elif token.type == "tr_close" and ours and tokens[at - 1].type == "td_close":
             there, verdict, here = cells
             yield Row((there.map or [0])[0] + 1, owners, codes(there), verdict.content, here.content, codes(here))
@@ -161,11 +161,11 @@ def test_the_number_of_names_that_are_planned_is_printed(capsys):
         "TextDelta",
         "Limits(max_turns=…)",
         "Agent(…).run",
-        "windlass.stores.namespaced(…)",
-        "windlass.core.tool.ToolOptions",
+        "perdure.stores.namespaced(…)",
+        "perdure.core.tool.ToolOptions",
         "asyncio.timeout",
-        "windlass sessions fork",
-        "windlass run --json",
+        "perdure sessions fork",
+        "perdure run --json",
     ],
 )
 def test_a_name_that_is_there_is_found(written):
@@ -181,11 +181,11 @@ def test_a_name_that_is_there_is_found(written):
         "Session.run(inputs=…)",
         "ToolContext.no_such",
         "ToolContext._run",
-        "windlass.storess",
+        "perdure.storess",
         "namespaced",
         "asyncio.no_such",
-        "windlass sessions frok",
-        "windlass run --jsno",
+        "perdure sessions frok",
+        "perdure run --jsno",
         "a name in words",
         "3",
         "open_model(…).stream",

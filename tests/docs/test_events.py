@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from perdure.core.event import EVENTS
 from tests.architecture.source import modules
 from tests.docs.event_order import CRASHES, RUNS, draw
 from tests.docs.pages import ROOT, blocks_of
-from windlass.core.event import EVENTS
 
 PAGE = ROOT / "docs" / "concepts" / "events.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -71,7 +71,7 @@ def test_every_kind_is_made_somewhere():
     made = {
         node.func.id
         for module in modules()
-        if not module.place.startswith("windlass/testing/")
+        if not module.place.startswith("perdure/testing/")
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }

@@ -31,6 +31,6 @@ def test_the_two_commands_are_targets_of_the_makefile():
 def test_every_folder_of_the_repository_is_on_the_map():
     _, _, rest = README.read_text(encoding="utf-8").partition("## Map\n")
     on_the_map = set(re.findall(r"\]\(([\w/]+)", rest))
-    folders = {"src/windlass", *(each.name for each in ROOT.iterdir() if each.is_dir() and each.name.isidentifier())}
+    folders = {"src/perdure", *(each.name for each in ROOT.iterdir() if each.is_dir() and each.name.isidentifier())}
     folders -= {"src", "build", "dist"}
     assert folders <= on_the_map

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-import windlass
-import windlass.testing
+import perdure
+import perdure.testing
 from scripts.docstrings import Source, class_text, function_text, source_of
 from scripts.reference import FOLDER, PAGES, Unplaced, homes, main, pages, stale, symbols_of
 
@@ -28,7 +28,7 @@ def test_the_reference_is_current():
     assert sorted(stale()) == [], "run `python -m scripts.reference` and look at what changed"
 
 
-@pytest.mark.parametrize("package", [windlass, windlass.testing])
+@pytest.mark.parametrize("package", [perdure, perdure.testing])
 def test_every_public_name_is_documented_once(package):
     documented = [name for _, module, name in entries() if module == package.__name__]
     assert sorted(documented) == sorted(set(package.__all__) - {"__version__"})
@@ -47,7 +47,7 @@ def test_every_public_name_says_what_it_is():
 
 def test_a_public_name_without_a_page_is_an_error(monkeypatch):
     monkeypatch.setattr("scripts.reference.PAGES", PAGES[1:])
-    with pytest.raises(Unplaced, match=r"windlass\.agent"):
+    with pytest.raises(Unplaced, match=r"perdure\.agent"):
         pages()
 
 

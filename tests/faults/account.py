@@ -8,13 +8,13 @@ bug is found.
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from perdure.core.event import Entry, MessageAdded
+from perdure.core.store import Hit, Post, Searchable, Store
 from tests.faults.witness import Appended, Deleted, Posted, Record, Redacted
-from windlass.core.event import Entry, MessageAdded
-from windlass.core.store import Hit, Post, Searchable, Store
 
 Logs: TypeAlias = list[tuple[Entry, ...]]
 
-WORD = "windlass"
+WORD = "perdure"
 """What every message of the mixed workload says, to be searched for."""
 PAGE = 100
 """How many hits are asked for at once."""

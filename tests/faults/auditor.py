@@ -11,6 +11,9 @@ It lists what is wrong instead of asserting it, so that a test can also demand t
 import os
 from collections.abc import Iterator
 
+from perdure.core.event import RunEnded
+from perdure.core.fold import fold
+from perdure.core.repair import CRASHES, CUT_OFF
 from tests.faults.auditor_calls import OF_CALLS
 from tests.faults.children import checksum
 from tests.faults.evidence import Evidence, writer_of
@@ -21,9 +24,6 @@ from tests.faults.plan import (
     prompts_of,
 )
 from tests.transcript import assert_valid
-from windlass.core.event import RunEnded
-from windlass.core.fold import fold
-from windlass.core.repair import CRASHES, CUT_OFF
 
 USABLE_SECONDS = 5.0
 """A session answers a new prompt within this time after a crash."""

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from perdure.core.event import MessageAdded, PermissionDecided, RunEnded, ToolFinished, ToolStarted
+from perdure.core.message import Status, ToolCall
+from perdure.core.repair import CRASHES, CUT_OFF, INTERRUPTED
 from tests.faults.evidence import Evidence, writer_of
 from tests.faults.plan import FORBIDDEN, LAST_WISH, NEEDS_PERMISSION, ONCE
-from windlass.core.event import MessageAdded, PermissionDecided, RunEnded, ToolFinished, ToolStarted
-from windlass.core.message import Status, ToolCall
-from windlass.core.repair import CRASHES, CUT_OFF, INTERRUPTED
 
 
 class Settled(NamedTuple):

@@ -1,4 +1,4 @@
-"""A process that drives conversations and may be killed or paused at any time. Above: `scene.py`. Below: Windlass.
+"""A process that drives conversations and may be killed or paused at any time. Above: `scene.py`. Below: Perdure.
 
 It takes each conversation from wherever it finds it to its end, so it may die and be started any number of times. It
 tells what outsiders can know: every entry that it has seen stored, every request that reached the model, every call
@@ -16,23 +16,23 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from perdure import Agent, Permissions, Request, Verdict, open_store
+from perdure.core import faults
+from perdure.core.clock import new_id
+from perdure.core.error import Fenced, SessionBusy, UsageError
+from perdure.core.event import Entry, RunStarted, SessionOpened, ToolFinished
+from perdure.core.fold import fold
+from perdure.core.mailbox import STEER, letter
+from perdure.core.message import Message, user
+from perdure.core.permission import PermissionRequest
+from perdure.core.store import Store
+from perdure.session import Session
+from perdure.stores.postgres.store import PostgresStore
+from perdure.testing import ScriptedModel
 from tests.faults.mistakes import MISTAKES
 from tests.faults.plan import FORBIDDEN, STEERING, Item, plan, reply_to
 from tests.faults.tools import tools
 from tests.transcript import assert_valid
-from windlass import Agent, Permissions, Request, Verdict, open_store
-from windlass.core import faults
-from windlass.core.clock import new_id
-from windlass.core.error import Fenced, SessionBusy, UsageError
-from windlass.core.event import Entry, RunStarted, SessionOpened, ToolFinished
-from windlass.core.fold import fold
-from windlass.core.mailbox import STEER, letter
-from windlass.core.message import Message, user
-from windlass.core.permission import PermissionRequest
-from windlass.core.store import Store
-from windlass.session import Session
-from windlass.stores.postgres.store import PostgresStore
-from windlass.testing import ScriptedModel
 
 Tell: TypeAlias = Callable[[str], object]
 

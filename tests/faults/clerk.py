@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from perdure.core import faults
+from perdure.core.event import Custom, Entry
+from perdure.core.redact import redacted
+from perdure.core.store import Post, Store
 from tests.faults.children import Place, Tell
-from windlass.core import faults
-from windlass.core.event import Custom, Entry
-from windlass.core.redact import redacted
-from windlass.core.store import Post, Store
 
 ENTRIES = 5
 """Of each session."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from perdure.core.clock import new_id
 from tests.faults.children import Place
 from tests.faults.workshop import Tally, Workshop
-from windlass.core.clock import new_id
 
 REPORT = pytest.StashKey[list[str]]()
 
@@ -23,7 +23,7 @@ def report(pytestconfig) -> list[str]:
 @pytest.fixture(scope="session")
 def long() -> bool:
     """Whether the longest form of each search is asked for; `make faults` does."""
-    return os.environ.get("WINDLASS_SEARCH") == "long"
+    return os.environ.get("PERDURE_SEARCH") == "long"
 
 
 @pytest.fixture(scope="session")

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+from perdure import Agent, Request, ToolContext, tool
+from perdure.core.event import Entry, ToolStarted
+from perdure.core.fold import State, fold
+from perdure.core.store import Store
+from perdure.testing import ScriptedModel, call, calls
 from tests.transcript import assert_valid
-from windlass import Agent, Request, ToolContext, tool
-from windlass.core.event import Entry, ToolStarted
-from windlass.core.fold import State, fold
-from windlass.core.store import Store
-from windlass.testing import ScriptedModel, call, calls
 
 SESSION = "s"
 

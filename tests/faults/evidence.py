@@ -4,8 +4,8 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from perdure.core.event import Entry
 from tests.faults.plan import Item
-from windlass.core.event import Entry
 
 
 class Effect(NamedTuple):

@@ -1,4 +1,4 @@
-"""Agents that work for agents, in processes that are killed. Above: `trials.py`. Below: `kills.py`, Windlass.
+"""Agents that work for agents, in processes that are killed. Above: `trials.py`. Below: `kills.py`, Perdure.
 
 A chief gives tasks to two scouts at once, each with a helper, to a clerk who remembers, and to a runner in the
 background; all of them act on the world. Whoever dies wherever: each task is given once and ends once, nothing happens
@@ -17,19 +17,19 @@ from typing import Any
 
 import msgspec
 
+from perdure import Agent, Tool, ToolContext, tool
+from perdure.core import faults
+from perdure.core.event import Event, InboxResolved, RunEnded, RunStarted, SubagentFinished, SubagentStarted
+from perdure.core.fold import State, fold_events
+from perdure.core.store import Store
+from perdure.subagents.delegation import delegation
+from perdure.testing import call, calls
 from tests.faults.children import Place, Tell
 from tests.faults.kills import armed, die, kill_name
 from tests.faults.report import Report
 from tests.faults.zygote import Nursery
 from tests.subagents.family import following
 from tests.transcript import assert_valid
-from windlass import Agent, Tool, ToolContext, tool
-from windlass.core import faults
-from windlass.core.event import Event, InboxResolved, RunEnded, RunStarted, SubagentFinished, SubagentStarted
-from windlass.core.fold import State, fold_events
-from windlass.core.store import Store
-from windlass.subagents.delegation import delegation
-from windlass.testing import call, calls
 
 TASKS = 7
 """Two scouts, their helpers, the clerk twice, and the runner."""

@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from windlass import Audio, Document, Image, Text, ToolError, ToolOutput, ToolResult
-from windlass.core.message import Status
+from perdure import Audio, Document, Image, Text, ToolError, ToolOutput, ToolResult
+from perdure.core.message import Status
 
 DEEP = 10_000
 """Levels of nesting, and digits of a number: more than anybody means, and less than slows the test down."""

@@ -1,4 +1,4 @@
-"""One long conversation, driven by a process that may be killed at any time. Above: its test. Below: Windlass.
+"""One long conversation, driven by a process that may be killed at any time. Above: its test. Below: Perdure.
 
 Everything that shapes what a model sees is in it: compaction, short forms and previews of results, skills, steering,
 tasks, subagents. The model is one with a small window that counts for itself: it refuses what does not fit, and notes
@@ -18,21 +18,21 @@ from typing import Any
 
 import msgspec
 
+from perdure import Agent, ContextOverflow, Limits, Request, open_store, tool
+from perdure.context.compaction import Compaction
+from perdure.context.large_results import large_results
+from perdure.context.skills import Skill, Skills
+from perdure.context.summaries import summarised
+from perdure.core.event import ModelEvent, ReplyFinished, TextDelta
+from perdure.core.fold import fold
+from perdure.core.message import PASSING, Message, ToolCall, Usage
+from perdure.core.model import ModelInfo
+from perdure.core.run import Run
+from perdure.core.tool import ToolContext, ToolOutput
+from perdure.extension import Extension
+from perdure.session import Session
+from perdure.toolkits.tasks import task_tools
 from tests.transcript import assert_valid
-from windlass import Agent, ContextOverflow, Limits, Request, open_store, tool
-from windlass.context.compaction import Compaction
-from windlass.context.large_results import large_results
-from windlass.context.skills import Skill, Skills
-from windlass.context.summaries import summarised
-from windlass.core.event import ModelEvent, ReplyFinished, TextDelta
-from windlass.core.fold import fold
-from windlass.core.message import PASSING, Message, ToolCall, Usage
-from windlass.core.model import ModelInfo
-from windlass.core.run import Run
-from windlass.core.tool import ToolContext, ToolOutput
-from windlass.extension import Extension
-from windlass.session import Session
-from windlass.toolkits.tasks import task_tools
 
 WINDOW = 8_000
 """Tokens that the model can read."""

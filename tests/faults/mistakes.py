@@ -1,10 +1,10 @@
-"""Mistakes that Windlass could have, to see that the searches for faults find them. Above: `children.py`."""
+"""Mistakes that Perdure could have, to see that the searches for faults find them. Above: `children.py`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from windlass.core import call as preparing
-from windlass.core import loop
+from perdure.core import call as preparing
+from perdure.core import loop
 
 
 def rerun_unknown_calls() -> None:

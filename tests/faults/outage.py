@@ -15,13 +15,13 @@ from typing import NamedTuple, Protocol
 
 import apsw
 
+from perdure import open_store
+from perdure.core.store import Store
+from perdure.stores.sqlite.store import SqliteStore
 from tests.faults.calls import Calls
 from tests.faults.disk import Disk, Images
 from tests.faults.power import NAME, Power
 from tests.faults.witness import Record
-from windlass import open_store
-from windlass.core.store import Store
-from windlass.stores.sqlite.store import SqliteStore
 
 DATABASE = "sessions.db"
 
@@ -78,7 +78,7 @@ class Room:
 
     def __init__(self) -> None:
         memory = Path("/dev/shm")
-        self._folder = Path(tempfile.mkdtemp(prefix="windlass-outage-", dir=memory if memory.is_dir() else None))
+        self._folder = Path(tempfile.mkdtemp(prefix="perdure-outage-", dir=memory if memory.is_dir() else None))
         self._given = itertools.count(1)
 
     def folder(self) -> Path:

@@ -7,9 +7,9 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from windlass.core.message import Message
-from windlass.core.model import Request
-from windlass.testing import call, calls
+from perdure.core.message import Message
+from perdure.core.model import Request
+from perdure.testing import call, calls
 
 ONCE = ("pay", "mail", "sign")
 """Tools whose effect may happen once at most."""

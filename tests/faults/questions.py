@@ -1,6 +1,6 @@
 """A tool that asks first, in processes that are killed: its answers come from others, and are killed too.
 
-Above: `trials.py`. Below: `kills.py`, Windlass. A booking asks two questions before it begins. Whoever dies wherever,
+Above: `trials.py`. Below: `kills.py`, Perdure. A booking asks two questions before it begins. Whoever dies wherever,
 the tool gets the answers that were given, in the order in which it asked; each question is asked and answered once,
 and what the tool does is done once: the receiver knows its key.
 """
@@ -15,17 +15,17 @@ from typing import Any
 
 import msgspec
 
+from perdure import Agent, ToolContext, tool
+from perdure.core import faults
+from perdure.core.event import Event, QuestionAnswered, QuestionAsked, ToolFinished
+from perdure.core.fold import fold
+from perdure.interaction import Choice, Confirm
+from perdure.session import Session
+from perdure.testing import ScriptedModel, call
 from tests.faults.children import Place, Tell
 from tests.faults.kills import armed, die, kill_name
 from tests.faults.report import Report
 from tests.faults.zygote import Nursery
-from windlass import Agent, ToolContext, tool
-from windlass.core import faults
-from windlass.core.event import Event, QuestionAnswered, QuestionAsked, ToolFinished
-from windlass.core.fold import fold
-from windlass.interaction import Choice, Confirm
-from windlass.session import Session
-from windlass.testing import ScriptedModel, call
 
 MOST_ROUNDS = 12
 """So often somebody goes on, and somebody answers; then it will never end."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from perdure.core.clock import new_id
+from perdure.core.error import Fenced, SessionBusy
+from perdure.core.event import Custom, Entry
+from perdure.core.store import Store
 from tests.faults.children import Place, Tell
 from tests.faults.report import Report
 from tests.faults.zygote import Child, Nursery
-from windlass.core.clock import new_id
-from windlass.core.error import Fenced, SessionBusy
-from windlass.core.event import Custom, Entry
-from windlass.core.store import Store
 
 
 class Gates:

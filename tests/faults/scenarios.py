@@ -12,11 +12,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tests.faults.suspension import own_task
-from windlass import Agent, Limits, NotStarted, Permissions, Session, Skip, ToolContext, Verdict, tool
-from windlass.core.clock import new_id
-from windlass.core.error import ProviderDown, RateLimited
-from windlass.core.event import (
+from perdure import Agent, Limits, NotStarted, Permissions, Session, Skip, ToolContext, Verdict, tool
+from perdure.core.clock import new_id
+from perdure.core.error import ProviderDown, RateLimited
+from perdure.core.event import (
     Entry,
     Event,
     MessageAdded,
@@ -28,15 +27,16 @@ from windlass.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.core.message import Message, StopReason, Text, ToolCall, ToolResult, assistant, user
-from windlass.core.model import Model, Request
-from windlass.core.outcome import Outcome
-from windlass.core.run import Accepted
-from windlass.core.store import Store
-from windlass.core.tool import Tool
-from windlass.core.wrap import after, around, before, failover, retried
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, Reply, ScriptedModel, call, calls
+from perdure.core.message import Message, StopReason, Text, ToolCall, ToolResult, assistant, user
+from perdure.core.model import Model, Request
+from perdure.core.outcome import Outcome
+from perdure.core.run import Accepted
+from perdure.core.store import Store
+from perdure.core.tool import Tool
+from perdure.core.wrap import after, around, before, failover, retried
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
+from tests.faults.suspension import own_task
 
 Work: TypeAlias = Coroutine[Any, Any, Any]
 Scenario: TypeAlias = Callable[["Stage"], Work]

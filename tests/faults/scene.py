@@ -7,14 +7,14 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from perdure.core.event import Entry
+from perdure.core.store import Post
 from tests.faults.auditor import violations
 from tests.faults.children import Order, Place, Tell, drive, post
 from tests.faults.evidence import Effect, Evidence, Testimony
 from tests.faults.plan import plan
 from tests.faults.report import Report
 from tests.faults.zygote import Child, Nursery
-from windlass.core.event import Entry
-from windlass.core.store import Post
 
 
 class Scene:

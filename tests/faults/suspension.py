@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-IDLE_THREADS = ("windlass-tool", "windlass-sqlite", "windlass-search")
+IDLE_THREADS = ("perdure-tool", "perdure-sqlite", "perdure-search")
 """Threads that may be there after a run: they wait for the next one."""
 
 

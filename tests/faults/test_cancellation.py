@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
+from perdure.core.event import Entry, RunResumed, ToolFinished
+from perdure.core.fold import fold
+from perdure.core.message import Status, ToolResult
+from perdure.core.outcome import Outcome
+from perdure.stores.sqlite.store import SqliteStore
 from tests.faults.scenarios import KEPT_SCENARIOS, SCENARIOS, Scenario, Stage
 from tests.faults.suspension import Complaints, Suspensions, assert_nothing_is_left, at_once, own_task
 from tests.transcript import assert_valid
-from windlass.core.event import Entry, RunResumed, ToolFinished
-from windlass.core.fold import fold
-from windlass.core.message import Status, ToolResult
-from windlass.core.outcome import Outcome
-from windlass.stores.sqlite.store import SqliteStore
 
 ENOUGH_SECONDS = 10.0
 """Within this every run has ended, however it was cancelled."""

@@ -12,15 +12,15 @@ from random import Random
 import apsw
 import pytest
 
+from perdure.core.error import StoreError
+from perdure.core.event import ToolStarted
+from perdure.core.store import Post, Store
 from tests.faults import conversation
 from tests.faults.account import violations
 from tests.faults.conversation import SESSION, SHORT, converse
 from tests.faults.disk import Broken, Disk
 from tests.faults.outage import FileMachine, Machine, SqliteMachine, World
 from tests.faults.witness import Appended, Record, Witness
-from windlass.core.error import StoreError
-from windlass.core.event import ToolStarted
-from windlass.core.store import Post, Store
 
 FORK = "fork"
 POST = Post("post", "steer", "hello", 1.0)

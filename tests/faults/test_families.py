@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from perdure.core import faults
 from tests.faults.children import Place
 from tests.faults.families import FamilyTrial
-from windlass.core import faults
 
 MOST_PASSINGS = 8
 """A point is armed for one of its first passings: by then the helpers are at work."""

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, Session, ToolContext, open_store, tool
+from perdure.core.error import StoreError
+from perdure.core.fold import fold
+from perdure.testing import ScriptedModel, call
 from tests.faults.account import violations
 from tests.faults.conversation import without_intent
 from tests.faults.witness import Record, Witness
 from tests.small_disk import mounted, remount
 from tests.transcript import assert_valid
-from windlass import Agent, Session, ToolContext, open_store, tool
-from windlass.core.error import StoreError
-from windlass.core.fold import fold
-from windlass.testing import ScriptedModel, call
 
 PROMPTS = 200
 """More than the disk can hold."""

@@ -18,9 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.faults import hostile
-from tests.transcript import assert_valid
-from windlass import (
+from perdure import (
     Agent,
     Limits,
     Outcome,
@@ -34,16 +32,18 @@ from windlass import (
     tool,
     tool_from_schema,
 )
-from windlass.core.codec import decode_entry, encode_entry
-from windlass.core.error import StoreError
-from windlass.core.event import Entry, ReplyFinished, TextDelta
-from windlass.core.fold import fold
-from windlass.core.message import Message, Status
-from windlass.core.plain import clean
-from windlass.core.store import Store
-from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite.store import SqliteStore
-from windlass.testing import Reply, ScriptedModel, call
+from perdure.core.codec import decode_entry, encode_entry
+from perdure.core.error import StoreError
+from perdure.core.event import Entry, ReplyFinished, TextDelta
+from perdure.core.fold import fold
+from perdure.core.message import Message, Status
+from perdure.core.plain import clean
+from perdure.core.store import Store
+from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing import Reply, ScriptedModel, call
+from tests.faults import hostile
+from tests.transcript import assert_valid
 
 CASES = 10_000
 CALLS_PER_REPLY = 40
@@ -52,9 +52,9 @@ CALLS_PER_REPLY = 40
 @pytest.fixture(autouse=True)
 def quiet():
     """Ten thousand errors of tools are logged with their tracebacks, which takes longer than all the rest."""
-    logging.getLogger("windlass").setLevel(logging.CRITICAL)
+    logging.getLogger("perdure").setLevel(logging.CRITICAL)
     yield
-    logging.getLogger("windlass").setLevel(logging.NOTSET)
+    logging.getLogger("perdure").setLevel(logging.NOTSET)
 
 
 # -- the tools ---------------------------------------------------------------------------------------------------------

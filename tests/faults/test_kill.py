@@ -16,14 +16,14 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from perdure.core import faults
+from perdure.core.event import ToolFinished
+from perdure.core.fold import fold
 from tests.architecture.source import ROOT
 from tests.faults.children import Order, Place, read
 from tests.faults.clerk import ROUNDS
 from tests.faults.kills import ClerkTrial, KillTrial
 from tests.faults.plan import LAST_ANSWER, PROMPTS_ONLY
-from windlass.core import faults
-from windlass.core.event import ToolFinished
-from windlass.core.fold import fold
 
 MOST_PASSINGS = 6
 """A point is armed for one of its first passings."""

@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from perdure import open_store
+from perdure.core import faults
+from perdure.core.event import Compacted, Entry, ModelRequested, RunEnded, SkillLoaded, ToolFinished, ViewChanged
+from perdure.core.fold import State, fold
+from perdure.core.message import Status
 from tests.architecture.source import ROOT
 from tests.faults.marathon import SESSION, WINDOW, Note, Order
 from tests.transcript import assert_valid
-from windlass import open_store
-from windlass.core import faults
-from windlass.core.event import Compacted, Entry, ModelRequested, RunEnded, SkillLoaded, ToolFinished, ViewChanged
-from windlass.core.fold import State, fold
-from windlass.core.message import Status
 
 TURNS = 500
 TASKS = 120

@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
+from perdure.core.error import StoreError
 from tests.faults import conversation
 from tests.faults.account import erased, violations
 from tests.faults.conversation import LONG, SESSION, converse
 from tests.faults.outage import NEW, Cut, FileMachine, Machine, SqliteMachine, World, watched
 from tests.faults.witness import Appended, Record, Witness
 from tests.faults.workload import mixed
-from windlass.core.error import StoreError
 
 DEEPEST = 3
 """How many cuts a conversation gets one after the other, at most."""
@@ -23,7 +23,7 @@ DEEPEST = 3
 @pytest.fixture
 def sqlite(monkeypatch):
     """A machine on which the log of SQLite is moved into the database all the time."""
-    monkeypatch.setattr("windlass.stores.sqlite.access.CHECKPOINT_PAGES", 16)
+    monkeypatch.setattr("perdure.stores.sqlite.access.CHECKPOINT_PAGES", 16)
     machine = SqliteMachine()
     yield machine
     machine.close()

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from perdure.core import faults
 from tests.faults.children import Place
 from tests.faults.questions import QuestionTrial
-from windlass.core import faults
 
 
 def in_turn(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[QuestionTrial]:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from perdure.core import faults
 from tests.faults.children import Place
 from tests.faults.takeovers import TakeoverTrial
-from windlass.core import faults
 
 MOST_LINES = 45
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 from typing import Any
 
-from windlass import ToolContext, tool
+from perdure import ToolContext, tool
 
 CRITICAL_SECONDS = 0.0005
 """How long a tool is under way before and after its effect: there it can be killed too."""

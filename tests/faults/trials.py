@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from perdure.stores.postgres import database as postgres_database  # noqa: F401 - loaded once, and not in each child
 from tests.faults.children import Order, Place, Tell, drive
 from tests.faults.families import FamilyTrial
 from tests.faults.kills import ClerkTrial, KillTrial
@@ -22,7 +23,6 @@ from tests.faults.races import RaceTrial
 from tests.faults.takeovers import TakeoverTrial
 from tests.faults.tools import tools
 from tests.faults.zygote import Bell, nursery
-from windlass.stores.postgres import database as postgres_database  # noqa: F401 - loaded once, and not in each child
 
 Trial: TypeAlias = KillTrial | ClerkTrial | TakeoverTrial | RaceTrial | QuestionTrial | FamilyTrial
 _trials: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Trial)

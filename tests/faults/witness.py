@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
-from windlass.core.event import Entry
-from windlass.core.store import Immediate, Lease, Post, SessionInfo, Store
+from perdure.core.event import Entry
+from perdure.core.store import Immediate, Lease, Post, SessionInfo, Store
 
 
 class Appended(NamedTuple):

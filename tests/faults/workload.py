@@ -5,14 +5,14 @@ from random import Random
 
 import apsw
 
+from perdure.core.event import Entry, MessageAdded
+from perdure.core.message import user
+from perdure.core.store import Lease, Post, Searchable
 from tests.faults.account import WORD
 from tests.faults.disk import Disk
 from tests.faults.outage import DATABASE
 from tests.faults.power import NAME
 from tests.faults.witness import Witness
-from windlass.core.event import Entry, MessageAdded
-from windlass.core.message import user
-from windlass.core.store import Lease, Post, Searchable
 
 SESSIONS = ("a", "b", "c")
 SIZES = (10, 40, 300, 300, 3000, 20_000)

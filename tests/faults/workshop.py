@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
+from perdure.core import faults
 from tests.architecture.source import ROOT
 from tests.faults.report import Report
-from windlass.core import faults
 
 COMMAND = (sys.executable, "-m", "tests.faults.trials")
 SIZE = 4

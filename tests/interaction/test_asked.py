@@ -7,10 +7,10 @@ import msgspec
 import pydantic
 import pytest
 
-from windlass import ConfigError, ToolError
-from windlass.core.problem import Invalid
-from windlass.core.schema import check_value
-from windlass.interaction import Choice, Choices, Confirm, Custom, Form, Option
+from perdure import ConfigError, ToolError
+from perdure.core.problem import Invalid
+from perdure.core.schema import check_value
+from perdure.interaction import Choice, Choices, Confirm, Custom, Form, Option
 
 
 @dataclasses.dataclass

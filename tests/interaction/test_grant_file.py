@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from windlass import ConfigError, Grants, Permissions, StoreError
-from windlass.core.permission import Grant, PermissionRequest
-from windlass.interaction import GrantFile
+from perdure import ConfigError, Grants, Permissions, StoreError
+from perdure.core.permission import Grant, PermissionRequest
+from perdure.interaction import GrantFile
 
 FOR_EVER = Grant("forever", True, "shell", "run", "ls", "", "because")
 HERE = Grant("session", True, "shell", "run", "", "s1")
@@ -18,8 +18,8 @@ REQUEST = PermissionRequest("c", "shell", "run", "ls", {}, "hash", required=True
 
 WRITER = """
 import sys
-from windlass.core.permission import Grant
-from windlass.interaction import GrantFile
+from perdure.core.permission import Grant
+from perdure.interaction import GrantFile
 path, name, count = sys.argv[1:]
 grants = GrantFile(path)
 for number in range(int(count)):
@@ -140,7 +140,7 @@ def test_several_processes_lose_nothing_of_each_other(path):
 
 
 def test_a_system_without_locks_of_folders_is_used_without(path, monkeypatch):
-    monkeypatch.setattr("windlass.interaction.grant_file._IS_POSIX", False)
+    monkeypatch.setattr("perdure.interaction.grant_file._IS_POSIX", False)
     GrantFile(path).remember(FOR_EVER)
     assert list(GrantFile(path)) == [FOR_EVER]
 

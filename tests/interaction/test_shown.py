@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
-from windlass import ConfigError
-from windlass.interaction import Markdown, Picture, Progress, Table, Words
-from windlass.interaction.shown import LARGEST_PICTURE
+from perdure import ConfigError
+from perdure.interaction import Markdown, Picture, Progress, Table, Words
+from perdure.interaction.shown import LARGEST_PICTURE
 
 
 @pytest.mark.parametrize(

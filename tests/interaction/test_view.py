@@ -2,13 +2,13 @@
 
 import pytest
 
-from windlass.core.event import QuestionAnswered, QuestionAsked, SlotOpened
-from windlass.core.fold import fold_events
-from windlass.core.mailbox import closing
-from windlass.core.problem import Invalid
-from windlass.core.schema import check_value
-from windlass.core.store import Post
-from windlass.interaction.view import VERDICTS, SlotView, of_question, views
+from perdure.core.event import QuestionAnswered, QuestionAsked, SlotOpened
+from perdure.core.fold import fold_events
+from perdure.core.mailbox import closing
+from perdure.core.problem import Invalid
+from perdure.core.schema import check_value
+from perdure.core.store import Post
+from perdure.interaction.view import VERDICTS, SlotView, of_question, views
 
 SHOWN = SlotOpened("slot", "text", {"text": "x"}, "call")
 ASKED = QuestionAsked("ask", "slot", "Who?", ({"call_id": "call", "tool": "t"},), 10.0, "line", {"question": "Who?"})

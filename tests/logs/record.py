@@ -17,10 +17,10 @@ from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 from unittest import mock
 
-from windlass import Agent, Permissions, allow, deny, tool
-from windlass.core import clock
-from windlass.core.codec import encode_entry
-from windlass.core.event import (
+from perdure import Agent, Permissions, allow, deny, tool
+from perdure.core import clock
+from perdure.core.codec import encode_entry
+from perdure.core.event import (
     EVENTS,
     Entry,
     Event,
@@ -30,13 +30,13 @@ from windlass.core.event import (
     ToolStarted,
     Unknown,
 )
-from windlass.core.message import Message, Text, ToolCall, ToolResult, Usage, user
-from windlass.core.store import Store
-from windlass.stores import holder
-from windlass.stores.file.store import FileStore
-from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite.store import SqliteStore
-from windlass.testing import FakeClock, ScriptedModel, call, calls
+from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, user
+from perdure.core.store import Store
+from perdure.stores import holder
+from perdure.stores.file.store import FileStore
+from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing import FakeClock, ScriptedModel, call, calls
 
 TALK, CUT_OFF, EVERY_KIND = "talk", "cut-off", "every-kind"
 SESSIONS = (TALK, CUT_OFF, EVERY_KIND)

@@ -12,21 +12,21 @@ import apsw
 import msgspec
 import pytest
 
+from perdure import Agent, ConfigError, StoreError
+from perdure.core.codec import decode_entry, encode_entry
+from perdure.core.error import UnreadableEntry
+from perdure.core.event import EVENTS, Entry, Unknown
+from perdure.core.fold import fold
+from perdure.core.message import Message
+from perdure.core.repair import INTERRUPTED, NOT_STARTED
+from perdure.core.store import Post, Store
+from perdure.stores.file.record import line_of
+from perdure.stores.file.store import FileStore
+from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing import ScriptedModel
 from tests.logs.record import CUT_OFF, EVERY_KIND, FUTURE, SESSIONS, TALK, depth, lower
 from tests.transcript import assert_valid
-from windlass import Agent, ConfigError, StoreError
-from windlass.core.codec import decode_entry, encode_entry
-from windlass.core.error import UnreadableEntry
-from windlass.core.event import EVENTS, Entry, Unknown
-from windlass.core.fold import fold
-from windlass.core.message import Message
-from windlass.core.repair import INTERRUPTED, NOT_STARTED
-from windlass.core.store import Post, Store
-from windlass.stores.file.record import line_of
-from windlass.stores.file.store import FileStore
-from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite.store import SqliteStore
-from windlass.testing import ScriptedModel
 
 RELEASES = sorted(folder.name for folder in Path(__file__).parent.iterdir() if folder.name[0].isdecimal())
 FORMS = ("jsonl", "sqlite", "file")
@@ -227,7 +227,7 @@ async def test_what_no_version_knows_yet_is_kept_as_it_came(hall, form):
 @form
 async def test_what_must_be_understood_and_is_not_is_refused(hall, form):
     hall.add(form, len(hall.lines(TALK)) + 1, "from_afar", critical=True)
-    with pytest.raises(UnreadableEntry, match="kind 'from_afar', which this version does not know: upgrade windlass"):
+    with pytest.raises(UnreadableEntry, match="kind 'from_afar', which this version does not know: upgrade perdure"):
         await (await hall.store(form)).read(TALK)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.mcp.server import McpServer
+from perdure.core.error import ConfigError
+from perdure.mcp.server import McpServer
 
 
 def test_a_server_shows_how_it_is_reached_and_no_secret():

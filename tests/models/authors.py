@@ -11,16 +11,16 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from windlass.core.event import ReplyFinished
-from windlass.core.message import Message
-from windlass.core.model import assemble
-from windlass.models.anthropic import WIRE as ANTHROPIC
-from windlass.models.bedrock import WIRE as BEDROCK
-from windlass.models.gemini import WIRE as GEMINI
-from windlass.models.openai_chat import WIRE as CHAT
-from windlass.models.openai_responses import WIRE as RESPONSES
-from windlass.models.profile import Profile
-from windlass.models.wire import Wire
+from perdure.core.event import ReplyFinished
+from perdure.core.message import Message
+from perdure.core.model import assemble
+from perdure.models.anthropic import WIRE as ANTHROPIC
+from perdure.models.bedrock import WIRE as BEDROCK
+from perdure.models.gemini import WIRE as GEMINI
+from perdure.models.openai_chat import WIRE as CHAT
+from perdure.models.openai_responses import WIRE as RESPONSES
+from perdure.models.profile import Profile
+from perdure.models.wire import Wire
 
 Json: TypeAlias = dict[str, Any]
 

@@ -12,8 +12,7 @@ import hypothesis.strategies as st
 import msgspec
 from msgspec import Struct
 
-from tests.models.authors import AUTHORS, Author, Json, Reply
-from windlass.core.message import (
+from perdure.core.message import (
     Audio,
     Document,
     Image,
@@ -28,9 +27,10 @@ from windlass.core.message import (
     Video,
     user,
 )
-from windlass.core.model import ToolSpec, sound
-from windlass.core.plain import clean
-from windlass.models.wire import Wire
+from perdure.core.model import ToolSpec, sound
+from perdure.core.plain import clean
+from perdure.models.wire import Wire
+from tests.models.authors import AUTHORS, Author, Json, Reply
 
 PRIVATE = "NEVER-SENT"
 """Stands in everything that no model is ever shown."""

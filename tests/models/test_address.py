@@ -2,9 +2,9 @@
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.models.address import address_of, base_for, checked_url, host_of, is_loopback, is_own
-from windlass.models.catalog import PROVIDERS, find
+from perdure.core.error import ConfigError
+from perdure.models.address import address_of, base_for, checked_url, host_of, is_loopback, is_own
+from perdure.models.catalog import PROVIDERS, find
 
 
 @pytest.fixture(autouse=True)

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from perdure.core.message import Media, Message, Text
+from perdure.core.model import Request
+from perdure.core.plain import clean
+from perdure.models.attachment import in_base64, opened
+from perdure.models.memo import Memo
+from perdure.models.wire import Wire
 from tests.models.authors import WIRES, Author
 from tests.models.histories import PRIVATE, TOOLS, Session, sessions
-from windlass.core.message import Media, Message, Text
-from windlass.core.model import Request
-from windlass.core.plain import clean
-from windlass.models.attachment import in_base64, opened
-from windlass.models.memo import Memo
-from windlass.models.wire import Wire
 
-EXAMPLES = 2_000 if os.environ.get("WINDLASS_SEARCH") == "long" else 85
+EXAMPLES = 2_000 if os.environ.get("PERDURE_SEARCH") == "long" else 85
 """For each of the 25 pairs."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch

@@ -2,8 +2,8 @@
 
 import pytest
 
-from windlass.core.message import Audio, Document, Image, Media, Video
-from windlass.models import attachment
+from perdure.core.message import Audio, Document, Image, Media, Video
+from perdure.models import attachment
 
 
 @pytest.mark.parametrize(

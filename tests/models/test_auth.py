@@ -1,6 +1,6 @@
 """Who is asking is said in headers, and nowhere else."""
 
-from windlass.models.auth import Fixed
+from perdure.models.auth import Fixed
 
 
 async def test_the_same_headers_are_sent_every_time():

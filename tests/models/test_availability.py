@@ -2,10 +2,10 @@
 
 import pytest
 
-from windlass import models
-from windlass.models import availability, catalogue, register
-from windlass.models.catalog import PROVIDERS
-from windlass.testing import ScriptedModel
+from perdure import models
+from perdure.models import availability, catalogue, register
+from perdure.models.catalog import PROVIDERS
+from perdure.testing import ScriptedModel
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def test_bedrock_is_there_with_settings_of_aws(tmp_path, monkeypatch):
     (tmp_path / ".aws" / "config").touch()
     assert (offer("bedrock").available, offer("bedrock").why) == (True, "there are settings in ~/.aws")
     monkeypatch.setattr(availability, "find_spec", lambda _: None)
-    assert offer("bedrock").why == "pip install 'windlass[bedrock]'"
+    assert offer("bedrock").why == "pip install 'perdure[bedrock]'"
 
 
 def test_a_registered_provider_is_listed_and_takes_the_place_of_one_of_the_same_name():

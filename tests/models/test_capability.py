@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from windlass.models.capability import FAMILIES, facts, family_of, plain_name
+from perdure.models.capability import FAMILIES, facts, family_of, plain_name
 
 SONNET = (
     "claude-sonnet-4-5",

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.models import price_of
-from windlass.models.catalog import PROVIDERS, find, names, refuse_unknown
-from windlass.models.openai_chat.dialect import dialect_of
-from windlass.models.profile import Profile
+from perdure.core.error import ConfigError
+from perdure.models import price_of
+from perdure.models.catalog import PROVIDERS, find, names, refuse_unknown
+from perdure.models.openai_chat.dialect import dialect_of
+from perdure.models.profile import Profile
 
 ASKED_FOR = [
     "openai",

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
+from perdure.core.error import AuthFailed, ConfigError, ModelError, ProviderDown, RateLimited
+from perdure.core.event import TextDelta
+from perdure.core.message import user
+from perdure.core.model import Request
+from perdure.models.codex import WIRE, CodexAuth, login_path, open_codex, profile_of
+from perdure.models.codex.auth import CLIENT_ID, QUIET_SECONDS
+from perdure.models.codex.login import LIFETIME_SECONDS, read_login, write_login
+from perdure.models.endpoint import Endpoint
+from perdure.models.memo import Memo
+from perdure.models.profile import Profile
+from perdure.net.http import Http
+from perdure.testing import FakeClock
 from tests.wire.server import Playback, Received, Reply, json_reply, sse
-from windlass.core.error import AuthFailed, ConfigError, ModelError, ProviderDown, RateLimited
-from windlass.core.event import TextDelta
-from windlass.core.message import user
-from windlass.core.model import Request
-from windlass.models.codex import WIRE, CodexAuth, login_path, open_codex, profile_of
-from windlass.models.codex.auth import CLIENT_ID, QUIET_SECONDS
-from windlass.models.codex.login import LIFETIME_SECONDS, read_login, write_login
-from windlass.models.endpoint import Endpoint
-from windlass.models.memo import Memo
-from windlass.models.profile import Profile
-from windlass.net.http import Http
-from windlass.testing import FakeClock
 
 NOW = 1_700_000_000.0
 DAY = 24 * 3600.0
@@ -74,12 +74,12 @@ async def renewing(path: Path, *replies: Reply) -> AsyncIterator[tuple[CodexAuth
 
 def test_the_login_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("CODEX_HOME", "WINDLASS_CODEX_AUTH"):
+    for name in ("CODEX_HOME", "PERDURE_CODEX_AUTH"):
         monkeypatch.delenv(name, raising=False)
     assert login_path() == str(tmp_path / ".codex" / "auth.json")
     monkeypatch.setenv("CODEX_HOME", "/somewhere/codex")
     assert login_path() == "/somewhere/codex/auth.json"
-    monkeypatch.setenv("WINDLASS_CODEX_AUTH", "~/mine.json")
+    monkeypatch.setenv("PERDURE_CODEX_AUTH", "~/mine.json")
     assert login_path() == str(tmp_path / "mine.json")
 
 
@@ -121,7 +121,7 @@ def test_a_login_that_cannot_be_replaced_stays_as_it_was(login: Path, monkeypatc
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("windlass.models.codex.login.os.fsync", fail)
+    monkeypatch.setattr("perdure.models.codex.login.os.fsync", fail)
     with pytest.raises(OSError, match="No space left"):
         write_login(str(login), {"access_token": "access-2"}, NOW)
     assert login.read_bytes() == before
@@ -136,7 +136,7 @@ async def test_headers_say_who_is_asking_and_whose_account_it_is(login: Path) ->
         assert await auth.headers(URL, b"") == {
             "authorization": "Bearer access-1",
             "chatgpt-account-id": "acct-1",
-            "originator": "windlass",
+            "originator": "perdure",
             "openai-beta": "responses=experimental",
         }
         assert server.received == []
@@ -328,7 +328,7 @@ async def test_a_renewed_login_that_cannot_be_written_serves_this_process(
     transport = Http()
     async with asyncio.timeout(10), Playback(vanishing) as server:
         auth = CodexAuth(transport, path=str(path), token_url=server.base_url, clock=FakeClock(NOW))
-        with caplog.at_level(logging.WARNING, "windlass.models"):
+        with caplog.at_level(logging.WARNING, "perdure.models"):
             assert (await auth.headers(URL, b""))["authorization"] == "Bearer access-2"
         assert (await auth.headers(URL, b""))["chatgpt-account-id"] == "acct-1"
         await transport.aclose()
@@ -376,9 +376,9 @@ async def test_a_model_of_the_subscription_answers_and_renews_its_login_when_it_
 def test_a_model_is_opened_with_the_login_that_there_is(
     login: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("WINDLASS_CODEX_AUTH", str(login))
+    monkeypatch.setenv("PERDURE_CODEX_AUTH", str(login))
     assert open_codex("gpt-9").info.name == "gpt-9"
     assert open_codex().info.provider == "codex"
-    monkeypatch.setenv("WINDLASS_CODEX_AUTH", str(tmp_path / "nowhere.json"))
+    monkeypatch.setenv("PERDURE_CODEX_AUTH", str(tmp_path / "nowhere.json"))
     with pytest.raises(ConfigError, match="run `codex login`"):
         open_codex("gpt-9")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.core.event import ReplyFinished, TextDelta
-from windlass.core.message import Status, StopReason, Text, ToolCall, ToolResult, assistant, tool_message, user
-from windlass.core.model import ModelInfo, Price, Request, Settings, ToolSpec, assemble, info_of
-from windlass.models.demo import DemoModel
-from windlass.testing import check_model
+from perdure.core.error import ConfigError
+from perdure.core.event import ReplyFinished, TextDelta
+from perdure.core.message import Status, StopReason, Text, ToolCall, ToolResult, assistant, tool_message, user
+from perdure.core.model import ModelInfo, Price, Request, Settings, ToolSpec, assemble, info_of
+from perdure.models.demo import DemoModel
+from perdure.testing import check_model
 
 WEATHER = ToolSpec(
     "weather",
@@ -74,7 +74,7 @@ async def test_a_new_message_of_the_person_is_a_new_question():
 async def test_without_a_tool_that_fits_it_says_what_it_is_and_how_to_choose_a_real_model():
     for tools in ((), (SHELL, WEATHER)):
         reply = await reply_to(user("Who was Ada Lovelace?"), tools=tools)
-        assert "I am the offline demonstration model of Windlass" in reply.text
+        assert "I am the offline demonstration model of Perdure" in reply.text
         assert 'Agent("provider:model")' in reply.text
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.wire.server import Playback, Received, Reply, at_random, gzipped, json_reply, sse
-from windlass import Agent
-from windlass.core.clock import SystemClock
-from windlass.core.error import (
+from perdure import Agent
+from perdure.core.clock import SystemClock
+from perdure.core.error import (
     AuthFailed,
     BadRequest,
     ContextOverflow,
@@ -22,21 +21,22 @@ from windlass.core.error import (
     RateLimited,
     ReplyCutOff,
 )
-from windlass.core.event import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled, TextDelta
-from windlass.core.message import StopReason, Usage, user
-from windlass.core.model import Request, ToolSpec, assemble
-from windlass.models.auth import Fixed
-from windlass.models.endpoint import Endpoint
-from windlass.models.memo import Memo
-from windlass.models.opening import wire_of
-from windlass.models.profile import Profile
-from windlass.models.refusal import classified
-from windlass.models.throttle import Throttle
-from windlass.models.wire import Sending
-from windlass.net.http import Http
-from windlass.net.sse import SseReader
-from windlass.net.transport import Deadlines
-from windlass.testing import FakeClock
+from perdure.core.event import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled, TextDelta
+from perdure.core.message import StopReason, Usage, user
+from perdure.core.model import Request, ToolSpec, assemble
+from perdure.models.auth import Fixed
+from perdure.models.endpoint import Endpoint
+from perdure.models.memo import Memo
+from perdure.models.opening import wire_of
+from perdure.models.profile import Profile
+from perdure.models.refusal import classified
+from perdure.models.throttle import Throttle
+from perdure.models.wire import Sending
+from perdure.net.http import Http
+from perdure.net.sse import SseReader
+from perdure.net.transport import Deadlines
+from perdure.testing import FakeClock
+from tests.wire.server import Playback, Received, Reply, at_random, gzipped, json_reply, sse
 
 # -- a wire of our own, as small as a wire can be ----------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ def test_it_shows_neither_key_nor_password():
 
 def test_making_one_does_not_import_aiohttp():
     code = (
-        "import sys; from windlass.models.endpoint import Endpoint; from windlass.models.profile import Profile\n"
+        "import sys; from perdure.models.endpoint import Endpoint; from perdure.models.profile import Profile\n"
         "Endpoint(None, Profile(provider='p', model='m'), base_url='http://localhost')\n"
         "print('aiohttp' in sys.modules)"
     )
@@ -204,7 +204,7 @@ def edges(stream: bytes) -> list[int]:
 @pytest.mark.parametrize("end", ["close", "reset", "garbage"])
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
 async def test_an_answer_that_is_cut_is_never_taken_for_a_whole_one(http, end, framing, monkeypatch):
-    monkeypatch.setattr("windlass.net.pool.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("perdure.net.pool.LOOK_SECONDS", 0.01)
     places = edges(STREAM)
     replies = [Reply(STREAM, end=end, after=place, framing=framing, cuts=at_random(place)) for place in places]
     async with Playback(replies) as server:
@@ -548,7 +548,7 @@ async def test_what_an_answer_has_used_is_counted(http):
     ],
 )
 async def test_an_answer_that_has_said_all_is_not_waited_for(http, monkeypatch, wire, events):
-    monkeypatch.setattr("windlass.models.endpoint.GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("perdure.models.endpoint.GRACE_SECONDS", 0.05)
     async with Playback([Reply(sse(*events), end="stall")]) as server:
         model = Endpoint(wire_of(wire), Profile(provider="p", model="m"), base_url=server.base_url, transport=http)
         async with asyncio.timeout(5):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.models.flow import LONGEST_PAUSE_SECONDS, PATIENCE_SECONDS, Bucket, Flow
+from perdure.models.flow import LONGEST_PAUSE_SECONDS, PATIENCE_SECONDS, Bucket, Flow
 
 
 def limited(**limits: float) -> Flow:

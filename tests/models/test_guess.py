@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.model import ToolSpec
-from windlass.models.guess import choose, fill
+from perdure.core.model import ToolSpec
+from perdure.models.guess import choose, fill
 
 TEXT, WHOLE, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.event import TextDelta
-from windlass.models.json_tools.pieces import JsonSpan, JsonString
-from windlass.models.json_tools.reply import MOST_UNDECIDED, JsonReply
+from perdure.core.event import TextDelta
+from perdure.models.json_tools.pieces import JsonSpan, JsonString
+from perdure.models.json_tools.reply import MOST_UNDECIDED, JsonReply
 
 
 def read(*pieces: str, most_calls: int = 8, structured: bool = False):

@@ -6,10 +6,10 @@ import jsonschema_rs
 import pytest
 from msgspec.structs import replace
 
-from windlass import Agent, tool
-from windlass.core.error import ConfigError, ReplyCutOff
-from windlass.core.event import ReplyFinished, RetryScheduled, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from windlass.core.message import (
+from perdure import Agent, tool
+from perdure.core.error import ConfigError, ReplyCutOff
+from perdure.core.event import ReplyFinished, RetryScheduled, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure.core.message import (
     Image,
     Message,
     Status,
@@ -23,11 +23,11 @@ from windlass.core.message import (
     tool_message,
     user,
 )
-from windlass.core.model import ModelInfo, OutputSpec, Request, Settings, ToolSpec, assemble, info_of
-from windlass.core.wrap import retried
-from windlass.models.json_tools import json_tools
-from windlass.models.json_tools.history import MOST_KEPT, Retold
-from windlass.testing import Reply, ScriptedModel, check_model
+from perdure.core.model import ModelInfo, OutputSpec, Request, Settings, ToolSpec, assemble, info_of
+from perdure.core.wrap import retried
+from perdure.models.json_tools import json_tools
+from perdure.models.json_tools.history import MOST_KEPT, Retold
+from perdure.testing import Reply, ScriptedModel, check_model
 
 ADD = ToolSpec(
     "add",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from windlass.core.error import AuthFailed
-from windlass.models.key import Key
+from perdure.core.error import AuthFailed
+from perdure.models.key import Key
 
 
 async def headers_of(key):

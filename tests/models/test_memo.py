@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.message import Message, user
-from windlass.core.view import View
-from windlass.models.memo import BrokenRule, Item, Memo, encoded
+from perdure.core.message import Message, user
+from perdure.core.view import View
+from perdure.models.memo import BrokenRule, Item, Memo, encoded
 
 
 class Counting:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from windlass import models
-from windlass.core.error import ConfigError
-from windlass.core.model import info_of
-from windlass.models import open_model, providers, register
-from windlass.models.demo import DemoModel
-from windlass.testing import ScriptedModel
+from perdure import models
+from perdure.core.error import ConfigError
+from perdure.core.model import info_of
+from perdure.models import open_model, providers, register
+from perdure.models.demo import DemoModel
+from perdure.testing import ScriptedModel
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +108,7 @@ def test_what_cannot_be_registered_is_refused(provider, factory):
 
 def test_a_provider_is_imported_when_a_model_of_it_is_opened():
     code = (
-        "import sys, windlass.models as m; loaded = lambda: 'windlass.models.demo' in sys.modules; "
+        "import sys, perdure.models as m; loaded = lambda: 'perdure.models.demo' in sys.modules; "
         "print(loaded()); m.open_model('demo'); print(loaded())"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
@@ -117,8 +117,8 @@ def test_a_provider_is_imported_when_a_model_of_it_is_opened():
 
 def test_neither_the_catalogue_nor_the_network_is_imported_before_a_model_is_opened():
     code = (
-        "import sys, windlass.models; from windlass import Agent, tool; "
-        "print([name for name in ('aiohttp', 'genai_prices', 'windlass.models.catalog', 'windlass.models.opening') "
+        "import sys, perdure.models; from perdure import Agent, tool; "
+        "print([name for name in ('aiohttp', 'genai_prices', 'perdure.models.catalog', 'perdure.models.opening') "
         "if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)

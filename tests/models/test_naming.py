@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.models.naming import tool_name
+from perdure.models.naming import tool_name
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core.error import ConfigError
+from perdure.core.event import TextDelta
+from perdure.core.message import user
+from perdure.core.model import Price, Request, info_of
+from perdure.models import open_model, openai_compatible
+from perdure.models.catalog import PROVIDERS
+from perdure.models.endpoint import Endpoint
+from perdure.models.opening import listing_of
+from perdure.models.profiles import KeptProfile, keep_profile
+from perdure.models.throttle import Throttle
+from perdure.net.http import Http
+from perdure.net.tap import tapped
 from tests.wire.server import Playback, Reply, json_reply, sse
-from windlass.core.error import ConfigError
-from windlass.core.event import TextDelta
-from windlass.core.message import user
-from windlass.core.model import Price, Request, info_of
-from windlass.models import open_model, openai_compatible
-from windlass.models.catalog import PROVIDERS
-from windlass.models.endpoint import Endpoint
-from windlass.models.opening import listing_of
-from windlass.models.profiles import KeptProfile, keep_profile
-from windlass.models.throttle import Throttle
-from windlass.net.http import Http
-from windlass.net.tap import tapped
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def _bare_environment(monkeypatch, tmp_path):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("WINDLASS_PROFILES", raising=False)
+    monkeypatch.delenv("PERDURE_PROFILES", raising=False)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def endpoint(monkeypatch):
             super().__init__(wire, profile, **options)
             made.append((wire.name, profile, options))
 
-    monkeypatch.setattr("windlass.models.endpoint.Endpoint", Seen)
+    monkeypatch.setattr("perdure.models.endpoint.Endpoint", Seen)
 
     def open_(spec, **options):
         open_model(spec, **options)
@@ -282,7 +282,7 @@ async def test_whoever_has_no_list_is_not_asked():
 def test_opening_a_model_again_takes_next_to_nothing(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     code = (
-        "import time; from windlass.models import open_model; open_model('openai:gpt-5'); t = time.process_time(); "
+        "import time; from perdure.models import open_model; open_model('openai:gpt-5'); t = time.process_time(); "
         "[open_model('openai:gpt-5') for _ in range(20)]; print((time.process_time() - t) / 20)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -294,4 +294,4 @@ def test_opening_a_model_writes_nothing_but_the_file_of_prices(tmp_path, monkeyp
     open_model("ollama:small")
     open_model("openai:a-model-of-tomorrow", api_key="k")
     written = [str(path.relative_to(tmp_path)) for path in Path(tmp_path).rglob("*") if path.is_file()]
-    assert written == ["cache/windlass/prices.json"]
+    assert written == ["cache/perdure/prices.json"]

@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.core.model import Price
-from windlass.models import price, price_of, set_price
+from perdure.core.error import ConfigError
+from perdure.core.model import Price
+from perdure.models import price, price_of, set_price
 
 OFFLINE = """
 import socket, sys, time
 def refuse(*a, **k): raise AssertionError("the network was used")
 socket.socket.connect = socket.create_connection = refuse
-from windlass.models import price_of
+from perdure.models import price_of
 print(price_of({provider!r}, {model!r}))
 print("genai_prices" in sys.modules)
 """
@@ -45,7 +45,7 @@ def test_a_price_is_asked_of_the_list_once_and_then_comes_from_a_file(tmp_path):
     again = elsewhere("anthropic", "claude-sonnet-4-5")
     assert first == ["Price(input_usd=3.0, output_usd=15.0, cache_read_usd=0.3, cache_write_usd=3.75)", "True"]
     assert again == [first[0], "False"]
-    assert (tmp_path / "windlass" / "prices.json").is_file()
+    assert (tmp_path / "perdure" / "prices.json").is_file()
 
 
 def test_the_price_of_a_model_is_the_same_by_every_name_of_its_provider():

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.models.profiles import KeptProfile, folder, keep_profile, kept_profile, plain_url
+from perdure.core.error import ConfigError
+from perdure.models.profiles import KeptProfile, folder, keep_profile, kept_profile, plain_url
 
 LEARNED = KeptProfile(
     base_url="http://host:8000/v1",
@@ -19,7 +19,7 @@ LEARNED = KeptProfile(
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("WINDLASS_PROFILES", str(tmp_path / "profiles"))
+    monkeypatch.setenv("PERDURE_PROFILES", str(tmp_path / "profiles"))
 
 
 def test_what_was_kept_is_found_again_however_the_address_is_written():
@@ -70,16 +70,16 @@ def test_a_broken_file_is_named_with_what_to_do(text, complaint):
     with pytest.raises(ConfigError, match=complaint) as caught:
         kept_profile("http://h/v1", "m")
     assert "broken.json" in str(caught.value)
-    assert "run `windlass probe` again, or delete the file" in str(caught.value)
+    assert "run `perdure probe` again, or delete the file" in str(caught.value)
 
 
 def test_the_folder_lies_with_other_settings(monkeypatch):
-    monkeypatch.delenv("WINDLASS_PROFILES")
+    monkeypatch.delenv("PERDURE_PROFILES")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/settings")
-    assert folder() == "/settings/windlass/profiles"
+    assert folder() == "/settings/perdure/profiles"
     monkeypatch.delenv("XDG_CONFIG_HOME")
     monkeypatch.setenv("HOME", "/elsewhere")
-    assert folder() == "/elsewhere/.config/windlass/profiles"
+    assert folder() == "/elsewhere/.config/perdure/profiles"
 
 
 def test_addresses_are_compared_without_regard_to_case_of_the_host_or_a_last_slash():

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.core.error import AuthFailed, BadRequest, ProviderDown, ReplyCutOff
+from perdure.core.model import Request, Settings, ToolSpec
+from perdure.models.quarantine import Quarantine
+from perdure.models.refusal import classified
 from tests.wire.recordings import recordings
-from windlass.core.error import AuthFailed, BadRequest, ProviderDown, ReplyCutOff
-from windlass.core.model import Request, Settings, ToolSpec
-from windlass.models.quarantine import Quarantine
-from windlass.models.refusal import classified
 
 NAMES = ("read", "search", "write", "get_weather", "file")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.models.reasoning import injected, reasoning_profile, template_kwargs
+from perdure.models.reasoning import injected, reasoning_profile, template_kwargs
 
 
 @pytest.mark.parametrize(

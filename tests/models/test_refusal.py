@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wire.recordings import Exchange, recordings
-from windlass.core.error import (
+from perdure.core.error import (
     AuthFailed,
     BadRequest,
     ContextOverflow,
@@ -19,7 +18,8 @@ from windlass.core.error import (
     Refused,
     ReplyCutOff,
 )
-from windlass.models.refusal import classified
+from perdure.models.refusal import classified
+from tests.wire.recordings import Exchange, recordings
 
 
 def told(status, body="", headers=None, **more):

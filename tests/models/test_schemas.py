@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.core.error import ConfigError
+from perdure.models.schemas import can_be_strict, compiled, rules, violations
 from tests.wire.recordings import recordings
-from windlass.core.error import ConfigError
-from windlass.models.schemas import can_be_strict, compiled, rules, violations
 
 ALL = rules()
 EXACT = [name for name in ALL if name != "plain"]

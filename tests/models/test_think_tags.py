@@ -2,16 +2,16 @@
 
 import pytest
 
-from windlass import Agent, Settings
-from windlass.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from windlass.core.message import Message, Text, Thinking, ToolCall, Usage
-from windlass.core.model import Request, assemble
-from windlass.models.catalog import WireName
-from windlass.models.memo import Memo
-from windlass.models.opening import wire_of
-from windlass.models.profile import Profile
-from windlass.models.think_tags import ThinkTags, tagged, thinking_aloud, untagged
-from windlass.testing import Reply, ScriptedModel
+from perdure import Agent, Settings
+from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure.core.message import Message, Text, Thinking, ToolCall, Usage
+from perdure.core.model import Request, assemble
+from perdure.models.catalog import WireName
+from perdure.models.memo import Memo
+from perdure.models.opening import wire_of
+from perdure.models.profile import Profile
+from perdure.models.think_tags import ThinkTags, tagged, thinking_aloud, untagged
+from perdure.testing import Reply, ScriptedModel
 
 
 def shown(*events: ModelEvent) -> Message:

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.models.flow import Slot
-from windlass.models.throttle import Throttle, limit_key, throttle_for
-from windlass.testing import FakeClock
+from perdure.core.error import ConfigError
+from perdure.models.flow import Slot
+from perdure.models.throttle import Throttle, limit_key, throttle_for
+from perdure.testing import FakeClock
 
 
 @pytest.fixture

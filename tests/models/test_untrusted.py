@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from windlass.models.untrusted import count, mapping, mappings, parsed, text
+from perdure.models.untrusted import count, mapping, mappings, parsed, text
 
 
 def test_what_is_as_it_should_be_is_taken() -> None:

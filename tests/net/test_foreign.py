@@ -8,9 +8,9 @@ import aiohttp
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
-from windlass.net.error import NetError, TooSlow, Unreachable, Unreadable
-from windlass.net.foreign import broken_off, unanswered
-from windlass.net.transport import Deadlines
+from perdure.net.error import NetError, TooSlow, Unreachable, Unreadable
+from perdure.net.foreign import broken_off, unanswered
+from perdure.net.transport import Deadlines
 
 KEY: Any = ConnectionKey("host.example", 443, True, True, None, None, None)
 

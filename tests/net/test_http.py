@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from perdure.net.error import BrokenOff, NetError, TooLarge, TooSlow, Unreachable, Unreadable
+from perdure.net.http import Http, shared
+from perdure.net.transport import Deadlines
 from tests.wire.server import Playback, Reply, at_random, each_byte, gzipped, json_reply, sse
-from windlass.net.error import BrokenOff, NetError, TooLarge, TooSlow, Unreachable, Unreadable
-from windlass.net.http import Http, shared
-from windlass.net.transport import Deadlines
 
 SECRET = "Bearer of-a-secret"
 HEADERS = {"authorization": SECRET, "content-type": "application/json"}
@@ -45,7 +45,7 @@ async def test_what_is_posted_arrives_as_it_is(http):
     [request] = server.received
     assert (request.method, request.path, request.body) == ("POST", "/v1/model%3A0/converse?beta=true", b"{}")
     assert request.headers["authorization"] == SECRET
-    assert request.headers["user-agent"].startswith("windlass/")
+    assert request.headers["user-agent"].startswith("perdure/")
     assert request.headers["accept-encoding"] == "identity"
 
 
@@ -228,7 +228,7 @@ def test_a_transport_that_nobody_has_any_more_closes_its_connections():
 
 FORGOTTEN = """
 import asyncio, gc, sys
-from windlass.net.http import Http
+from perdure.net.http import Http
 async def ask():
     async with http.post(sys.argv[1], {}, b"{}") as answer:
         return await answer.read(10)
@@ -253,8 +253,8 @@ def test_nobody_is_told_of_sessions_that_were_not_closed():
 
 AT_THE_END = """
 import sys
-from windlass.net.http import shared
-from windlass.sync import wait_for
+from perdure.net.http import shared
+from perdure.sync import wait_for
 async def ask():
     async with shared().post(sys.argv[1], {}, b"{}") as answer:
         return await answer.read(10)
@@ -276,7 +276,7 @@ def test_a_process_that_ends_with_open_connections_ends_quietly():
 
 
 def test_importing_it_does_not_import_aiohttp():
-    code = "import sys, windlass, windlass.net.http as http; http.shared(); print('aiohttp' in sys.modules)"
+    code = "import sys, perdure, perdure.net.http as http; http.shared(); print('aiohttp' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert ended.stdout == "False\n"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from windlass.net.error import BrokenOff, TooSlow
-from windlass.net.pool import LOOK_SECONDS, Received, proxy_of
+from perdure.net.error import BrokenOff, TooSlow
+from perdure.net.pool import LOOK_SECONDS, Received, proxy_of
 
 
 class Loop:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.net.error import TooLarge
-from windlass.net.sse import SseReader
+from perdure.net.error import TooLarge
+from perdure.net.sse import SseReader
 
 WORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from perdure.net.error import NetError
+from perdure.net.http import Http
+from perdure.net.tap import Exchange, masked, masked_url, tapped
 from tests.wire.server import Playback, Reply, at_random, each_byte, sse
-from windlass.net.error import NetError
-from windlass.net.http import Http
-from windlass.net.tap import Exchange, masked, masked_url, tapped
 
 STREAM = sse({"a": 1}, {"b": "ü"}) + b": ping\n\ndata: no end"
 
@@ -79,7 +79,7 @@ async def test_a_tap_sees_what_came_before_the_answer_broke_off(http):
 
 
 async def test_a_line_without_an_end_is_shown_in_pieces(http, monkeypatch):
-    monkeypatch.setattr("windlass.net.tap.MOST_EVENT_BYTES", 100)
+    monkeypatch.setattr("perdure.net.tap.MOST_EVENT_BYTES", 100)
     seen = Seen()
     async with (
         Playback([Reply(b"x" * 1000, cuts=at_random(1, 50))]) as server,

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from windlass.agent import Agent
-from windlass.core.event import Entry
-from windlass.replaying.replay import Divergence, Replayed, Source, replay
-from windlass.stores.memory import MemoryStore
-from windlass.testing import ScriptedModel
+from perdure.agent import Agent
+from perdure.core.event import Entry
+from perdure.replaying.replay import Divergence, Replayed, Source, replay
+from perdure.stores.memory import MemoryStore
+from perdure.testing import ScriptedModel
 
 
 async def agreeing(agent: Agent[Any], **given: Any) -> Replayed:

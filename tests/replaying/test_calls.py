@@ -5,9 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut, diverging, with_session
-from windlass import Agent, Ledger, Limits, Permissions, ToolContext, Verdict, observed, tool
-from windlass.core.event import (
+from perdure import Agent, Ledger, Limits, Permissions, ToolContext, Verdict, observed, tool
+from perdure.core.event import (
     QuestionAsked,
     RunEnded,
     RunWaiting,
@@ -17,13 +16,14 @@ from windlass.core.event import (
     ToolStarted,
     ValueKept,
 )
-from windlass.core.message import Status
-from windlass.core.slot import Showable, Until
-from windlass.credentials import MemoryVault
-from windlass.extension import Extension
-from windlass.extensions import notebook
-from windlass.subagents.delegation import delegation
-from windlass.testing import ScriptedModel, call, calls
+from perdure.core.message import Status
+from perdure.core.slot import Showable, Until
+from perdure.credentials import MemoryVault
+from perdure.extension import Extension
+from perdure.extensions import notebook
+from perdure.subagents.delegation import delegation
+from perdure.testing import ScriptedModel, call, calls
+from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut, diverging, with_session
 
 DONE: list[str] = []
 """What tools have really done."""

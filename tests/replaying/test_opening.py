@@ -2,14 +2,14 @@
 
 import pytest
 
+from perdure import Agent, ToolContext, tool, user
+from perdure.context.directives import Hook, Mentions, Rewrite, ShortCircuit
+from perdure.context.role import Role
+from perdure.context.skills import Skill, Skills
+from perdure.core.event import MessageAdded, SkillLoaded
+from perdure.core.message import assistant
+from perdure.testing import ScriptedModel, call
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut, diverging
-from windlass import Agent, ToolContext, tool, user
-from windlass.context.directives import Hook, Mentions, Rewrite, ShortCircuit
-from windlass.context.role import Role
-from windlass.context.skills import Skill, Skills
-from windlass.core.event import MessageAdded, SkillLoaded
-from windlass.core.message import assistant
-from windlass.testing import ScriptedModel, call
 
 CALLED: list[str] = []
 """What hooks, skills' tools and files have really been asked for."""

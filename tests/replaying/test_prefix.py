@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure import Agent, Settings, tool
+from perdure.core.event import Entry, ModelRequested
+from perdure.core.message import user
+from perdure.core.model import Request
+from perdure.replaying.prefix import same_prefix, what_differs
+from perdure.replaying.replay import replay
+from perdure.testing import ScriptedModel, call
+from perdure.transfer import export_session
 from tests.replaying.replays import agreeing, diverging, with_session
-from windlass import Agent, Settings, tool
-from windlass.core.event import Entry, ModelRequested
-from windlass.core.message import user
-from windlass.core.model import Request
-from windlass.replaying.prefix import same_prefix, what_differs
-from windlass.replaying.replay import replay
-from windlass.testing import ScriptedModel, call
-from windlass.transfer import export_session
 
 
 @tool(effect="read")

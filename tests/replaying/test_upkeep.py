@@ -2,15 +2,15 @@
 
 import pytest
 
+from perdure import Agent, ContextOverflow, Permissions, ToolContext, ToolOutput, Verdict, tool
+from perdure.context.compaction import Compaction
+from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, RunEnded, ValueKept, ViewChanged
+from perdure.core.message import Usage, user
+from perdure.extension import Extension
+from perdure.extensions import short_results
+from perdure.testing import Reply, ScriptedModel, call
 from tests.context.conversation import SNAPSHOT, model_of
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut, diverging, with_session
-from windlass import Agent, ContextOverflow, Permissions, ToolContext, ToolOutput, Verdict, tool
-from windlass.context.compaction import Compaction
-from windlass.core.event import Compacted, CompactionStarted, ReplyDiscarded, RunEnded, ValueKept, ViewChanged
-from windlass.core.message import Usage, user
-from windlass.extension import Extension
-from windlass.extensions import short_results
-from windlass.testing import Reply, ScriptedModel, call
 
 LONG = "There is much to be told about it. " * 60
 DONE: list[str] = []
@@ -279,7 +279,7 @@ async def _moor() -> str:
 
 
 async def test_a_slot_that_somebody_closed_is_closed_again():
-    from windlass.core.slot import Showable
+    from perdure.core.slot import Showable
 
     class Sign(Showable, frozen=True):
         renderer = "sign"

@@ -59,7 +59,7 @@ def test_a_failed_command_shows_its_end_and_its_exit_code():
 
 
 def test_an_environment_that_is_as_it_should_be_is_left_alone(tmp_path, monkeypatch):
-    (tmp_path / ".windlass-stamp").write_text(environment.fingerprint(["test"]))
+    (tmp_path / ".perdure-stamp").write_text(environment.fingerprint(["test"]))
     monkeypatch.setattr(environment, "install", lambda *_: pytest.fail("made again"))
     assert environment.main(str(tmp_path), "test") == 0
 
@@ -76,4 +76,4 @@ def test_a_failure_is_told_and_leaves_no_stamp(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(environment, "install", fail)
     assert environment.main(str(tmp_path), "test") == 1
     assert capsys.readouterr().err == "env: pip said no\n"
-    assert not (tmp_path / ".windlass-stamp").exists()
+    assert not (tmp_path / ".perdure-stamp").exists()

@@ -6,12 +6,12 @@ import random
 import signal
 import sys
 
-from windlass.core import faults
-from windlass.core.error import SessionBusy, StoreError
-from windlass.core.event import Custom, Entry
-from windlass.core.store import Lease
-from windlass.stores.file.store import FileStore
-from windlass.stores.sqlite.store import SqliteStore
+from perdure.core import faults
+from perdure.core.error import SessionBusy, StoreError
+from perdure.core.event import Custom, Entry
+from perdure.core.store import Lease
+from perdure.stores.file.store import FileStore
+from perdure.stores.sqlite.store import SqliteStore
 
 
 def tell(*words: object) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from windlass.stores.file.store import FileStore
-from windlass.stores.sqlite.store import SqliteStore
+from perdure.stores.file.store import FileStore
+from perdure.stores.sqlite.store import SqliteStore
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import random
 import signal
 import sys
 
-from windlass.core.event import Custom, Entry
-from windlass.core.store import Post
-from windlass.stores.file.store import FileStore
+from perdure.core.event import Custom, Entry
+from perdure.core.store import Post
+from perdure.stores.file.store import FileStore
 
 
 def tell(*words: object) -> None:

@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from perdure.core.codec import encode_entry
+from perdure.core.error import PerdureError, SessionBusy
+from perdure.core.event import Custom, Entry, Event, MessageAdded, SessionConfigured
+from perdure.core.message import user
+from perdure.core.store import Immediate, Lease, Post, Store
 from tests.stores.model import Errors, Model
 from tests.stores.victim import Killer, Order, Report
-from windlass.core.codec import encode_entry
-from windlass.core.error import SessionBusy, WindlassError
-from windlass.core.event import Custom, Entry, Event, MessageAdded, SessionConfigured
-from windlass.core.message import user
-from windlass.core.store import Immediate, Lease, Post, Store
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self, kind: Kind, killer: Killer | None) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="windlass-machine-", dir=MEMORY if MEMORY.is_dir() else None))
+        self.folder = Path(tempfile.mkdtemp(prefix="perdure-machine-", dir=MEMORY if MEMORY.is_dir() else None))
         self.place = kind.place(self.folder)
         self.killer = killer if self.place.spec else None
         self.loop = asyncio.new_event_loop()
@@ -281,7 +281,7 @@ class Machine(RuleBasedStateMachine):
         """What comes of it; `REFUSED` when it was refused as it had to be."""
         try:
             result = self.run(work)
-        except WindlassError as error:
+        except PerdureError as error:
             assert type(error) in refusals, f"{error!r} where {refusals or 'no error'} was promised"  # noqa: PT017
             return REFUSED
         assert not refusals or (is_lax and len(refusals) == 1), f"{refusals} was promised, and it was done"

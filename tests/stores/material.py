@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import apsw
 
+from perdure.core.event import Custom, Entry
 from tests.architecture.source import ROOT
-from windlass.core.event import Custom, Entry
 
 
 def entries(first: int, count: int = 1) -> list[Entry]:

@@ -5,20 +5,20 @@ Forks share `Cell`s with their parents, so a redaction is seen by whoever shares
 
 from collections.abc import Sequence
 
-from windlass.core.error import (
+from perdure.core.error import (
     ConfigError,
     Conflict,
     Fenced,
+    PerdureError,
     SessionBusy,
     SessionExists,
     SessionNotFound,
     Unsupported,
-    WindlassError,
 )
-from windlass.core.event import Entry, MessageAdded, SessionConfigured
-from windlass.core.store import Lease, Post
+from perdure.core.event import Entry, MessageAdded, SessionConfigured
+from perdure.core.store import Lease, Post
 
-Errors = set[type[WindlassError]]
+Errors = set[type[PerdureError]]
 """The ways in which something may be refused; empty when it must succeed."""
 
 

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from perdure.core import faults
+from perdure.core.error import Fenced, SessionBusy, StoreError
+from perdure.core.store import Lease
+from perdure.stores.postgres import database as postgres_database  # noqa: F401 - loaded once, and not in each forked child
+from perdure.stores.postgres.store import PostgresStore
 from tests.stores.children import tell, until_killed
 from tests.stores.material import entries
-from windlass.core import faults
-from windlass.core.error import Fenced, SessionBusy, StoreError
-from windlass.core.store import Lease
-from windlass.stores.postgres import database as postgres_database  # noqa: F401 - loaded once, and not in each forked child
-from windlass.stores.postgres.store import PostgresStore
 
 SHORT_LEASE_SECONDS = 0.9
 

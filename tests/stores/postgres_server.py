@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from perdure.core.clock import new_id
+from perdure.stores.postgres.store import PostgresStore
 from scripts.system_parts import pgbouncer_program, postgres_folder
-from windlass.core.clock import new_id
-from windlass.stores.postgres.store import PostgresStore
 
-USER = "windlass"
+USER = "perdure"
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -121,7 +121,7 @@ class Server:
 @contextlib.contextmanager
 def server_folder() -> Iterator[Path]:
     """A folder that belongs to whoever runs the server. Not pytest's own: no other user may look into that."""
-    folder = Path(tempfile.mkdtemp(prefix="windlass-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="perdure-postgres-"))
     account = unprivileged()
     if account:
         os.chown(folder, account["user"], account["group"])

@@ -3,9 +3,9 @@
 import asyncio
 import sys
 
+from perdure.stores.sqlite import search_thread as sqlite_search_thread
+from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.search_material import found, keep
-from windlass.stores.sqlite import search_thread as sqlite_search_thread
-from windlass.stores.sqlite.store import SqliteStore
 
 
 async def busy(path: str, name: str, count: str) -> None:

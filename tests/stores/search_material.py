@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from windlass.core.event import Entry, Event, MessageAdded, RunStarted, ToolFinished
-from windlass.core.message import Text, ToolResult, assistant, user
-from windlass.core.store import Hit, Searchable, Store
+from perdure.core.event import Entry, Event, MessageAdded, RunStarted, ToolFinished
+from perdure.core.message import Text, ToolResult, assistant, user
+from perdure.core.store import Hit, Searchable, Store
 
 
 def said(text: str, role: str = "user") -> Event:

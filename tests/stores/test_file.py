@@ -8,15 +8,15 @@ import threading
 
 import pytest
 
+from perdure.core.error import Conflict, Fenced, SessionBusy, StoreError, UnreadableEntry, Unsupported
+from perdure.core.event import Custom, Entry, MessageAdded, Unknown
+from perdure.core.message import assistant, user
+from perdure.stores.file import log as file_log
+from perdure.stores.file import record as file_record
+from perdure.stores.file.name import place_of
+from perdure.stores.file.store import FileStore
+from perdure.testing.contracts import check_store
 from tests.stores.material import child, entries
-from windlass.core.error import Conflict, Fenced, SessionBusy, StoreError, UnreadableEntry, Unsupported
-from windlass.core.event import Custom, Entry, MessageAdded, Unknown
-from windlass.core.message import assistant, user
-from windlass.stores.file import log as file_log
-from windlass.stores.file import record as file_record
-from windlass.stores.file.name import place_of
-from windlass.stores.file.store import FileStore
-from windlass.testing.contracts import check_store
 
 # -- the contract ------------------------------------------------------------------------------------------------------
 
@@ -444,7 +444,7 @@ def unreadable(monkeypatch):
     def fail(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("windlass.stores.file.summary.open_file", fail)
+    monkeypatch.setattr("perdure.stores.file.summary.open_file", fail)
     return monkeypatch.undo
 
 

@@ -8,20 +8,20 @@ import random
 
 import pytest
 
+from perdure.core.error import StoreError
+from perdure.core.event import Custom, Entry
+from perdure.stores.file import access as file_access
+from perdure.stores.file import log as file_log
+from perdure.stores.file import record as file_record
+from perdure.stores.file import repair as file_repair
+from perdure.stores.file.name import place_of
+from perdure.stores.file.record import line_of
+from perdure.stores.file.store import FileStore
+from perdure.stores.file.survey import NO_PROBLEMS, survey
 from tests.stores.material import entries
-from windlass.core.error import StoreError
-from windlass.core.event import Custom, Entry
-from windlass.stores.file import access as file_access
-from windlass.stores.file import log as file_log
-from windlass.stores.file import record as file_record
-from windlass.stores.file import repair as file_repair
-from windlass.stores.file.name import place_of
-from windlass.stores.file.record import line_of
-from windlass.stores.file.store import FileStore
-from windlass.stores.file.survey import NO_PROBLEMS, survey
 
 RECORDS = 200
-LONG = os.environ.get("WINDLASS_SEARCH") == "long"
+LONG = os.environ.get("PERDURE_SEARCH") == "long"
 
 
 def small(first: int, count: int = 1) -> list[Entry]:
@@ -473,7 +473,7 @@ async def test_a_file_of_a_newer_format_is_refused(folder, files, caplog):
     content = line_of(b'{"windlass":"session","format":3,"of":{"a":"kind"}}', 0) + b"who knows"
     (folder / "s.session").write_bytes(content)
     for refused in (files.acquire("s"), files.read("s")):
-        with pytest.raises(StoreError, match=r"has format 3, and this version knows 2 at most: upgrade windlass"):
+        with pytest.raises(StoreError, match=r"has format 3, and this version knows 2 at most: upgrade perdure"):
             await refused
     assert (folder / "s.session").read_bytes() == content
     assert await files.list() == await files.list() == []

@@ -4,16 +4,16 @@ import os
 
 import pytest
 
+from perdure.core.error import Conflict, Fenced, StoreError
+from perdure.core.event import Custom, Entry, MessageAdded
+from perdure.core.message import user
+from perdure.core.store import Lease, Post
+from perdure.stores.file import catalogue as file_catalogue
+from perdure.stores.file import look as file_look
+from perdure.stores.file import summary as file_summary
+from perdure.stores.file import survey as file_survey
+from perdure.stores.file.erase import DOOMED, discard, erasing, remove_leftovers
 from tests.stores.material import entries
-from windlass.core.error import Conflict, Fenced, StoreError
-from windlass.core.event import Custom, Entry, MessageAdded
-from windlass.core.message import user
-from windlass.core.store import Lease, Post
-from windlass.stores.file import catalogue as file_catalogue
-from windlass.stores.file import look as file_look
-from windlass.stores.file import summary as file_summary
-from windlass.stores.file import survey as file_survey
-from windlass.stores.file.erase import DOOMED, discard, erasing, remove_leftovers
 
 SECRET = "kestrel-7741"
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core import faults
+from perdure.core.error import ConfigError, StoreError
+from perdure.core.event import Custom, Entry
+from perdure.core.store import Post
+from perdure.stores.file import access as file_access
+from perdure.stores.file import log as file_log
+from perdure.stores.file import repair as file_repair
+from perdure.stores.file.store import FileStore
 from tests.small_disk import mounted, remount
 from tests.stores.material import child, entries
-from windlass.core import faults
-from windlass.core.error import ConfigError, StoreError
-from windlass.core.event import Custom, Entry
-from windlass.core.store import Post
-from windlass.stores.file import access as file_access
-from windlass.stores.file import log as file_log
-from windlass.stores.file import repair as file_repair
-from windlass.stores.file.store import FileStore
 
 
 async def append(store, lease, batch, *, sync):
@@ -493,7 +493,7 @@ async def test_a_file_in_place_of_the_folder_is_refused(tmp_path, files_at):
 
 
 async def test_a_network_file_system_is_refused(folder, files, monkeypatch):
-    monkeypatch.setattr("windlass.stores.place.network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("perdure.stores.place.network_file_system", lambda _: "nfs4")
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\).*local disk"):
         await files.acquire("s")
     assert not folder.exists()

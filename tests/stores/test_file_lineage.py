@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core.error import SessionBusy, SessionExists, StoreError
+from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
+from perdure.core.message import user
+from perdure.stores.file.record import line_of
+from perdure.stores.file.store import FileStore
+from perdure.stores.file.survey import Header, header_line
 from tests.stores.material import child, entries
-from windlass.core.error import SessionBusy, SessionExists, StoreError
-from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured
-from windlass.core.message import user
-from windlass.stores.file.record import line_of
-from windlass.stores.file.store import FileStore
-from windlass.stores.file.survey import Header, header_line
 
 
 async def keep(store, session_id, count=4, first=1):
@@ -233,7 +233,7 @@ async def test_a_file_of_a_newer_version_keeps_what_it_may_share(folder, files):
     await files.delete("s")
     await files.delete("t")
     assert len(trunks(folder)) == 1
-    with pytest.raises(StoreError, match="upgrade windlass"):
+    with pytest.raises(StoreError, match="upgrade perdure"):
         await files.delete("new")
 
 

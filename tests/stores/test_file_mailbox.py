@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from perdure.core.error import StoreError
+from perdure.core.event import Custom, Entry
+from perdure.core.store import Post
+from perdure.stores.file import lock as file_lock
+from perdure.stores.file import mailbox as file_mailbox
+from perdure.stores.file.store import FileStore
 from tests.stores.material import child, entries
-from windlass.core.error import StoreError
-from windlass.core.event import Custom, Entry
-from windlass.core.store import Post
-from windlass.stores.file import lock as file_lock
-from windlass.stores.file import mailbox as file_mailbox
-from windlass.stores.file.store import FileStore
 
-LONG = os.environ.get("WINDLASS_SEARCH") == "long"
+LONG = os.environ.get("PERDURE_SEARCH") == "long"
 COUNT = 12
 
 
@@ -142,7 +142,7 @@ async def test_the_log_is_on_the_disk_before_a_post_leaves_the_mailbox(folder, f
     lease = await files.acquire("s")
     await files.append(lease, taking(1, 1), sync=False)
     seen = []
-    monkeypatch.setattr("windlass.stores.file.log.sync_data", lambda _: seen.append((folder / "s.posts").exists()))
+    monkeypatch.setattr("perdure.stores.file.log.sync_data", lambda _: seen.append((folder / "s.posts").exists()))
     await files.release(lease)
     assert seen == [True]
     assert not (folder / "s.posts").exists()
@@ -156,7 +156,7 @@ async def test_a_log_that_cannot_be_synced_keeps_the_posts_and_frees_the_session
     def fail(_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("windlass.stores.file.log.sync_data", fail)
+    monkeypatch.setattr("perdure.stores.file.log.sync_data", fail)
     await files.release(lease)
     monkeypatch.undo()
     assert "stay in its mailbox" in caplog.text

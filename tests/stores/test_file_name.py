@@ -4,8 +4,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from perdure.stores.file.name import id_of, name_of
 from tests.stores.material import entries
-from windlass.stores.file.name import id_of, name_of
 
 PATHS = (
     "../x",

@@ -9,13 +9,13 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from windlass.core.codec import decode_entry
-from windlass.core.event import Custom, Entry, MessageAdded
-from windlass.core.message import user
-from windlass.stores.file import record as file_record
-from windlass.stores.file.record import Damage, Line, first_line, line_of, lines_of, scan
-from windlass.stores.file.survey import seq_of
-from windlass.testing.contracts import HOSTILE_TEXTS
+from perdure.core.codec import decode_entry
+from perdure.core.event import Custom, Entry, MessageAdded
+from perdure.core.message import user
+from perdure.stores.file import record as file_record
+from perdure.stores.file.record import Damage, Line, first_line, line_of, lines_of, scan
+from perdure.stores.file.survey import seq_of
+from perdure.testing.contracts import HOSTILE_TEXTS
 
 SEED = 7
 

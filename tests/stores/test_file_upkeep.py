@@ -5,13 +5,13 @@ import time
 
 import pytest
 
+from perdure.core.clock import SystemClock
+from perdure.core.error import ConfigError, StoreError
+from perdure.core.event import Custom, Entry
+from perdure.core.store import Maintained, Post
+from perdure.stores.file.record import line_of
+from perdure.stores.file.store import FileStore
 from tests.stores.material import entries
-from windlass.core.clock import SystemClock
-from windlass.core.error import ConfigError, StoreError
-from windlass.core.event import Custom, Entry
-from windlass.core.store import Maintained, Post
-from windlass.stores.file.record import line_of
-from windlass.stores.file.store import FileStore
 
 DAY = 24 * 3600
 
@@ -194,7 +194,7 @@ async def test_a_backup_that_fails_leaves_nothing(files, tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("windlass.stores.file.upkeep.rewrite", fail)
+    monkeypatch.setattr("perdure.stores.file.upkeep.rewrite", fail)
     with pytest.raises(StoreError, match="the disk is full"):
         await files.backup(str(tmp_path / "target" / "copy"))
     assert list((tmp_path / "target").iterdir()) == []

@@ -8,8 +8,8 @@ import sys
 import msgspec
 import pytest
 
-from windlass.stores import holder
-from windlass.stores.holder import parse_holder, start_of, this_process
+from perdure.stores import holder
+from perdure.stores.holder import parse_holder, start_of, this_process
 
 
 def test_this_process_is_alive_and_is_this_process():

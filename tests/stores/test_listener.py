@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
+from perdure.core.error import ConfigError, Conflict
+from perdure.core.store import Immediate, Maintained, Searchable
+from perdure.stores import listened
+from perdure.stores.file.store import FileStore
+from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing.contracts import check_store
 from tests.stores.material import entries
-from windlass.core.error import ConfigError, Conflict
-from windlass.core.store import Immediate, Maintained, Searchable
-from windlass.stores import listened
-from windlass.stores.file.store import FileStore
-from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite.store import SqliteStore
-from windlass.testing.contracts import check_store
 
 
 @pytest.fixture

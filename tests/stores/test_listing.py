@@ -2,10 +2,10 @@
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured
-from windlass.core.message import Image, assistant, user
-from windlass.stores.listing import TITLE_LENGTH, check_count, check_page, check_session_id, renamed_to, title_of
+from perdure.core.error import ConfigError
+from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
+from perdure.core.message import Image, assistant, user
+from perdure.stores.listing import TITLE_LENGTH, check_count, check_page, check_session_id, renamed_to, title_of
 
 
 def title(*events) -> str:

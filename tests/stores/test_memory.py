@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from windlass.core.error import Conflict, Fenced
-from windlass.core.event import Custom, Entry
-from windlass.core.store import Immediate, Post, Searchable
-from windlass.stores.memory import MemoryStore
-from windlass.testing.contracts import check_store
+from perdure.core.error import Conflict, Fenced
+from perdure.core.event import Custom, Entry
+from perdure.core.store import Immediate, Post, Searchable
+from perdure.stores.memory import MemoryStore
+from perdure.testing.contracts import check_store
 
 
 async def test_it_keeps_the_contract():

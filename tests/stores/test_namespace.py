@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
+from perdure.core.error import ConfigError, Fenced, SessionBusy, SessionExists, SessionNotFound
+from perdure.core.event import MessageAdded
+from perdure.core.message import user
+from perdure.core.store import Hit, Immediate, Maintained, Post, Searchable, StoreSize
+from perdure.stores import derived, namespaced
+from perdure.stores.file.store import FileStore
+from perdure.stores.memory import MemoryStore
+from perdure.testing.contracts import check_store
 from tests.stores.material import entries
-from windlass.core.error import ConfigError, Fenced, SessionBusy, SessionExists, SessionNotFound
-from windlass.core.event import MessageAdded
-from windlass.core.message import user
-from windlass.core.store import Hit, Immediate, Maintained, Post, Searchable, StoreSize
-from windlass.stores import derived, namespaced
-from windlass.stores.file.store import FileStore
-from windlass.stores.memory import MemoryStore
-from windlass.testing.contracts import check_store
 
 
 class Searched(MemoryStore):

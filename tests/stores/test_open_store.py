@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.stores import open_store
-from windlass.stores.file.store import FileStore
-from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite.store import SqliteStore
+from perdure.core.error import ConfigError
+from perdure.stores import open_store
+from perdure.stores.file.store import FileStore
+from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite.store import SqliteStore
 
 
 def test_memory_is_a_new_store_each_time():

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.stores.place import checked_path, kind_at, network_file_system
+from perdure.core.error import ConfigError
+from perdure.stores.place import checked_path, kind_at, network_file_system
 
 MOUNTS = """\
 rootfs / rootfs rw 0 0

@@ -9,17 +9,17 @@ import time
 import msgspec
 import pytest
 
+from perdure.core.error import ConfigError, Conflict, Fenced, SessionBusy, StoreError, UnreadableEntry
+from perdure.core.event import Custom, Entry, MessageAdded, Unknown
+from perdure.core.message import user
+from perdure.core.store import Lease
+from perdure.stores.holder import Holder, this_process
+from perdure.stores.postgres.store import PostgresStore
+from perdure.testing import FakeClock
+from perdure.testing.contracts import check_store
 from tests.stores.material import child, entries
 from tests.stores.postgres_children import patiently_acquired
 from tests.stores.postgres_server import free_port
-from windlass.core.error import ConfigError, Conflict, Fenced, SessionBusy, StoreError, UnreadableEntry
-from windlass.core.event import Custom, Entry, MessageAdded, Unknown
-from windlass.core.message import user
-from windlass.core.store import Lease
-from windlass.stores.holder import Holder, this_process
-from windlass.stores.postgres.store import PostgresStore
-from windlass.testing import FakeClock
-from windlass.testing.contracts import check_store
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -84,7 +84,7 @@ def hold(postgres, tenant, holder, seconds: float) -> None:
     """Let somebody hold all sessions of the tenant, for so many seconds of the database's clock."""
     text = holder if isinstance(holder, str) else msgspec.json.encode(holder).decode()
     postgres.ask(
-        "UPDATE windlass.session SET holder = %s, lease_until = now() + make_interval(secs => %s) WHERE tenant = %s",
+        "UPDATE perdure.session SET holder = %s, lease_until = now() + make_interval(secs => %s) WHERE tenant = %s",
         text,
         seconds,
         tenant,
@@ -120,7 +120,7 @@ async def test_the_session_of_a_killed_driver_is_free_when_its_lease_has_ended(p
     store = store_of()
     with pytest.raises(SessionBusy, match=f"process {process.pid} on"):
         await store.acquire("s")
-    remaining = "SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM windlass.session {}"
+    remaining = "SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM perdure.session {}"
     (seconds,) = postgres.ask(remaining.format("WHERE tenant = %s"), tenant)
     started = time.monotonic()
     await patiently_acquired(store)
@@ -155,7 +155,7 @@ async def test_two_leases_of_the_same_number_are_told_apart(postgres, tenant, st
     """As when the database was set back to before the first one was taken."""
     store, other = store_of(), store_of()
     old = await store.acquire("s")
-    postgres.ask("UPDATE windlass.session SET fence = fence - 1, holder = NULL WHERE tenant = %s", tenant)
+    postgres.ask("UPDATE perdure.session SET fence = fence - 1, holder = NULL WHERE tenant = %s", tenant)
     assert await other.acquire("s") == old
     with pytest.raises(Fenced):
         await store.append(old, entries(1), sync=False)
@@ -164,7 +164,7 @@ async def test_two_leases_of_the_same_number_are_told_apart(postgres, tenant, st
 async def test_a_lease_is_renewed_though_the_event_loop_is_blocked(postgres, tenant, store_of):
     store = store_of(lease_seconds=0.3)
     await store.acquire("s")
-    question = "SELECT lease_until::text FROM windlass.session WHERE tenant = %s"
+    question = "SELECT lease_until::text FROM perdure.session WHERE tenant = %s"
     seen: set[str] = set()
     deadline = time.monotonic() + 20
     while len(seen) < 3 and time.monotonic() < deadline:
@@ -193,7 +193,7 @@ async def test_a_driver_that_cannot_renew_its_lease_stops_before_anybody_can_tak
 async def test_a_lease_that_is_found_lost_when_it_is_renewed_is_not_used_again(postgres, tenant, store_of):
     store = store_of()
     leases = [await store.acquire(f"s{number}") for number in range(3)]
-    postgres.ask("UPDATE windlass.session SET fence = 99 WHERE tenant = %s AND id = 's1'", tenant)
+    postgres.ask("UPDATE perdure.session SET fence = 99 WHERE tenant = %s AND id = 's1'", tenant)
     keeper = store._database.leases
     held = [keeper.checked(lease) for lease in leases]
     await asyncio.to_thread(lambda: keeper._renew(None, held).close())
@@ -214,7 +214,7 @@ async def test_without_leases_there_is_no_thread(store_of):
     store = store_of(lease_seconds=0.06)
     others = set(threading.enumerate())
     lease = await store.acquire("s")
-    keepers = [thread for thread in set(threading.enumerate()) - others if thread.name == "windlass-leases"]
+    keepers = [thread for thread in set(threading.enumerate()) - others if thread.name == "perdure-leases"]
     assert len(keepers) == 1
     await store.release(lease)
     await asyncio.to_thread(keepers[0].join, 20)
@@ -284,7 +284,7 @@ async def test_only_barriers_wait_for_the_disk(postgres, store_of):
         CREATE TABLE seen(mode text);
         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN INSERT INTO seen VALUES(current_setting('synchronous_commit')); RETURN NULL; END $$;
-        CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE OR DELETE ON windlass.session
+        CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE OR DELETE ON perdure.session
             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note();
         """,
         database=database,
@@ -311,7 +311,7 @@ async def test_only_barriers_wait_for_the_disk(postgres, store_of):
 
 
 async def test_what_is_not_on_disk_does_not_grow_without_bounds(store_of, monkeypatch):
-    monkeypatch.setattr("windlass.stores.postgres.database.UNSYNCED_BYTES", 100)
+    monkeypatch.setattr("perdure.stores.postgres.database.UNSYNCED_BYTES", 100)
     store = store_of()
     lease = await store.acquire("s")
     held = store._database.leases.checked(lease)
@@ -379,7 +379,7 @@ async def test_whoever_is_cancelled_while_it_is_sent_has_done_it_all_the_same(po
 
         async def cancelled(work):
             """Cancelled while it waits for another transaction, which ends then."""
-            await other.execute("SELECT 1 FROM windlass.session WHERE tenant = %s FOR UPDATE", (tenant,))
+            await other.execute("SELECT 1 FROM perdure.session WHERE tenant = %s FOR UPDATE", (tenant,))
             task = asyncio.ensure_future(work)
             async with asyncio.timeout(20):
                 while not postgres.ask("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):  # noqa: ASYNC110 - nobody tells us
@@ -420,11 +420,11 @@ async def test_whoever_is_cancelled_while_reading_reads_no_more(store_of):
 async def test_names_that_a_column_cannot_hold_are_no_obstacle(store_of):
     store = store_of()
     lease = await store.acquire("s")
-    hostile = "\0 \ud800 '; DROP TABLE windlass.entry; --"
+    hostile = "\0 \ud800 '; DROP TABLE perdure.entry; --"
     events = [Unknown(hostile, {"kind": "x"}), MessageAdded(user(hostile)), Custom(hostile)]
     await store.append(lease, [Entry(seq, 0.0, event, f"e-{seq}") for seq, event in enumerate(events, 1)], sync=True)
     assert [type(entry.event) for entry in await store.read("s")] == [Unknown, MessageAdded, Custom]
-    assert (await store.list())[0].title == "'; DROP TABLE windlass.entry; --"
+    assert (await store.list())[0].title == "'; DROP TABLE perdure.entry; --"
 
 
 @pytest.mark.parametrize("entry_id", ["\0", "é\0", "\ud800"])
@@ -440,7 +440,7 @@ async def test_an_entry_whose_id_could_not_be_kept_is_refused(store_of, entry_id
 def change_bodies(postgres, tenant, body: bytes, critical: bool) -> None:
     """Of all entries of the tenant."""
     statement = """
-    UPDATE windlass.entry SET body = %s, critical = %s FROM windlass.session WHERE session = key AND tenant = %s"""
+    UPDATE perdure.entry SET body = %s, critical = %s FROM perdure.session WHERE session = key AND tenant = %s"""
     postgres.ask(statement, body, critical, tenant)
 
 

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.stores.postgres import pool as postgres_pool
-from windlass.stores.postgres.address import checked_address, shown
-from windlass.stores.postgres.store import PostgresStore
+from perdure.core.error import ConfigError
+from perdure.stores.postgres import pool as postgres_pool
+from perdure.stores.postgres.address import checked_address, shown
+from perdure.stores.postgres.store import PostgresStore
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_what_the_address_says_goes_before_our_own_settings():
 
 def test_a_missing_driver_is_told_where_the_store_is_made(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'windlass\[postgres\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'perdure\[postgres\]'"):
         PostgresStore("postgresql://box/work")
 
 
 async def test_a_driver_that_is_not_whole_is_told_at_first_use(monkeypatch):
     store = PostgresStore("postgresql://box/work")
-    monkeypatch.setitem(sys.modules, "windlass.stores.postgres.database", None)
-    with pytest.raises(ConfigError, match=r"pip install 'windlass\[postgres\]'"):
+    monkeypatch.setitem(sys.modules, "perdure.stores.postgres.database", None)
+    with pytest.raises(ConfigError, match=r"pip install 'perdure\[postgres\]'"):
         await store.list()
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from perdure.core.error import Conflict, StoreError
+from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
+from perdure.core.message import user
+from perdure.core.store import Post
+from perdure.stores.postgres import database as postgres_database
 from tests.stores.material import entries
-from windlass.core.error import Conflict, StoreError
-from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured
-from windlass.core.message import user
-from windlass.core.store import Post
-from windlass.stores.postgres import database as postgres_database
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -28,7 +28,7 @@ def rows_with_it(postgres, database) -> list[str]:
     found = []
     for table in ("session", "entry", "said", "post"):
         body = "|| convert_from(body, 'UTF8')" if table in {"entry", "post"} else ""
-        question = f"SELECT 1 FROM windlass.{table} AS t WHERE t::text {body} LIKE '%{SECRET}%'"
+        question = f"SELECT 1 FROM perdure.{table} AS t WHERE t::text {body} LIKE '%{SECRET}%'"
         found += [table] * bool(postgres.ask(question, database=database))
     return found
 
@@ -36,7 +36,7 @@ def rows_with_it(postgres, database) -> list[str]:
 def files_with_it(postgres, database) -> list[str]:
     """The tables and indexes whose file holds the secret."""
     postgres.ask("CHECKPOINT")
-    ours = "FROM pg_class WHERE relnamespace = 'windlass'::regnamespace AND relkind IN ('r', 'i')"
+    ours = "FROM pg_class WHERE relnamespace = 'perdure'::regnamespace AND relkind IN ('r', 'i')"
     names = postgres.ask(f"SELECT relname {ours} ORDER BY oid", database=database)
     paths = postgres.ask(f"SELECT pg_relation_filepath(oid) {ours} ORDER BY oid", database=database)
     files = zip(names, paths, strict=True)
@@ -98,9 +98,9 @@ async def test_what_was_redacted_does_not_come_back_when_the_server_crashes(post
     lease = await store.acquire("s")
     await store.append(lease, [said(1, SECRET)], sync=False)
     await store.append(lease, [said(2, "two")], sync=False)
-    postgres.ask("DELETE FROM windlass.entry USING windlass.session WHERE session = key AND tenant = %s", tenant)
-    postgres.ask("DELETE FROM windlass.said USING windlass.session WHERE session = key AND tenant = %s", tenant)
-    postgres.ask("UPDATE windlass.session SET head = 0 WHERE tenant = %s", tenant)
+    postgres.ask("DELETE FROM perdure.entry USING perdure.session WHERE session = key AND tenant = %s", tenant)
+    postgres.ask("DELETE FROM perdure.said USING perdure.session WHERE session = key AND tenant = %s", tenant)
+    postgres.ask("UPDATE perdure.session SET head = 0 WHERE tenant = %s", tenant)
     await store.redact(lease, said(1, "clean"))
     assert store._database.leases.checked(lease).unsynced == []
     assert [entry.event.message.text for entry in await store.read("s")] == ["clean", "two"]
@@ -143,13 +143,13 @@ async def test_a_user_who_may_not_vacuum_can_redact_and_delete(postgres, databas
     postgres.ask(
         """
         CREATE ROLE writer LOGIN;
-        GRANT USAGE ON SCHEMA windlass TO writer;
-        GRANT ALL ON ALL TABLES IN SCHEMA windlass TO writer;
-        GRANT ALL ON ALL SEQUENCES IN SCHEMA windlass TO writer""",
+        GRANT USAGE ON SCHEMA perdure TO writer;
+        GRANT ALL ON ALL TABLES IN SCHEMA perdure TO writer;
+        GRANT ALL ON ALL SEQUENCES IN SCHEMA perdure TO writer""",
         database=database,
     )
     try:
-        guest = store_of(postgres.address(database).replace("windlass@", "writer@"))
+        guest = store_of(postgres.address(database).replace("perdure@", "writer@"))
         lease = await guest.acquire("s")
         await guest.append(lease, [said(1, SECRET)], sync=True)
         await guest.redact(lease, said(1, "clean"))

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
+from perdure.core import faults
+from perdure.core.error import Conflict, Fenced, SessionExists, StoreError
+from perdure.core.event import Custom, Entry, MessageAdded
+from perdure.core.message import user
+from perdure.core.store import Post
 from tests.stores.material import child, entries
 from tests.stores.weak_line import WeakLine
-from windlass.core import faults
-from windlass.core.error import Conflict, Fenced, SessionExists, StoreError
-from windlass.core.event import Custom, Entry, MessageAdded
-from windlass.core.message import user
-from windlass.core.store import Post
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -114,7 +114,7 @@ async def test_whoever_posted_or_forked_and_heard_nothing_of_it_has_done_it_once
         await store.fork("s", "f0", at=2)
     assert [post.body for post in await other.posts("s")] == [0, 1, 2, 3, 4]
     assert ids(await other.read("f4")) == all_ids(2)
-    assert postgres.ask("SELECT count(*) FROM windlass.session WHERE tenant = %s", tenant) == [6]
+    assert postgres.ask("SELECT count(*) FROM perdure.session WHERE tenant = %s", tenant) == [6]
 
 
 async def test_whoever_erased_and_heard_nothing_of_it_has_done_it(postgres, line, store_of):
@@ -182,7 +182,7 @@ async def test_connections_that_are_terminated_lose_nothing(postgres, tenant, st
                 await store.fork(session_id, f"{session_id}-{seq}")
 
     async def disturb() -> None:
-        backends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'windlass'"
+        backends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'perdure'"
         while True:
             await asyncio.to_thread(postgres.ask, backends)
             await asyncio.sleep(0.01)
@@ -259,9 +259,9 @@ async def test_calls_wait_for_a_server_that_restarts_and_nothing_is_lost(postgre
 def lose(postgres, tenant, *, after: int) -> None:
     """Set all sessions of the tenant back, as a crash does, or the change to a standby that is behind."""
     for table in ("entry", "said"):
-        lost = f"DELETE FROM windlass.{table} USING windlass.session WHERE session = key AND seq > %s AND tenant = %s"
+        lost = f"DELETE FROM perdure.{table} USING perdure.session WHERE session = key AND seq > %s AND tenant = %s"
         postgres.ask(lost, after, tenant)
-    postgres.ask("UPDATE windlass.session SET head = %s WHERE tenant = %s", after, tenant)
+    postgres.ask("UPDATE perdure.session SET head = %s WHERE tenant = %s", after, tenant)
 
 
 async def test_what_a_crash_of_the_server_lost_since_the_last_barrier_is_stored_again(postgres, tenant, store_of):

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
+from perdure.core.event import Custom, Entry
 from tests.stores.material import entries
-from windlass.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
-from windlass.core.event import Custom, Entry
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.needs("postgres")
 def kept(postgres, tenant) -> list[str]:
     """The sessions that have rows, by their key, and how many entries lie in each: `(id,count)`."""
     statement = """
-    SELECT ROW(session.id, count(entry.seq))::text FROM windlass.session LEFT JOIN windlass.entry ON session = key
+    SELECT ROW(session.id, count(entry.seq))::text FROM perdure.session LEFT JOIN perdure.entry ON session = key
     WHERE tenant = %s GROUP BY key ORDER BY key"""
     return postgres.ask(statement, tenant)
 

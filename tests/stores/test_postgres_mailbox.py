@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from windlass.core.event import Custom, Entry
-from windlass.core.store import Post
+from perdure.core.event import Custom, Entry
+from perdure.core.store import Post
 
 pytestmark = pytest.mark.needs("postgres")
 
 
 def waiting(postgres, tenant) -> list[str]:
-    return postgres.ask("SELECT id FROM windlass.post WHERE tenant = %s ORDER BY id", tenant)
+    return postgres.ask("SELECT id FROM perdure.post WHERE tenant = %s ORDER BY id", tenant)
 
 
 def taking(seq: int, *ids: str) -> list[Entry]:
@@ -63,7 +63,7 @@ async def test_a_post_waits_for_the_disk(postgres, store_of):
         CREATE TABLE seen(mode text);
         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN INSERT INTO seen VALUES(current_setting('synchronous_commit')); RETURN NULL; END $$;
-        CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE ON windlass.post
+        CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE ON perdure.post
             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note();
         ALTER DATABASE """
         + database

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
+from perdure.core.codec import encode_event
+from perdure.core.error import ConfigError, StoreError
+from perdure.core.event import Custom, Entry, MessageAdded, RunStarted, ToolFinished
+from perdure.core.message import Text, ToolResult, assistant, user
+from perdure.stores.postgres import schema as postgres_schema
+from perdure.stores.postgres.migration import MIGRATIONS
+from perdure.stores.postgres.store import PostgresStore
 from tests.stores.material import entries
 from tests.stores.postgres_server import free_port
-from windlass.core.codec import encode_event
-from windlass.core.error import ConfigError, StoreError
-from windlass.core.event import Custom, Entry, MessageAdded, RunStarted, ToolFinished
-from windlass.core.message import Text, ToolResult, assistant, user
-from windlass.stores.postgres import schema as postgres_schema
-from windlass.stores.postgres.migration import MIGRATIONS
-from windlass.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -26,51 +26,51 @@ async def test_the_tables_lie_beside_whatever_else_is_there(postgres, database, 
     postgres.ask("CREATE TABLE session(mine text); CREATE TABLE entry(mine text)", database=database)
     store = store_of(postgres.address(database))
     await store.append(await store.acquire("s"), entries(1), sync=True)
-    question = "SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('public', 'windlass')"
-    ours = {f"windlass.{name}" for name in ("session", "entry", "meta", "post", "said")}
+    question = "SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('public', 'perdure')"
+    ours = {f"perdure.{name}" for name in ("session", "entry", "meta", "post", "said")}
     assert set(postgres.ask(question, database=database)) == {"public.session", "public.entry", *ours}
 
 
 async def test_many_may_make_the_tables_at_once(postgres, database, store_of):
     stores = [store_of(postgres.address(database)) for _ in range(6)]
     await asyncio.gather(*[store.acquire(f"s{number}") for number, store in enumerate(stores)])
-    assert postgres.ask("SELECT value FROM windlass.meta", database=database) == [postgres_schema.FORMAT]
+    assert postgres.ask("SELECT value FROM perdure.meta", database=database) == [postgres_schema.FORMAT]
 
 
 async def test_older_tables_are_brought_up_to_date_and_keep_what_they_hold(postgres, database, store_of, monkeypatch):
     address = postgres.address(database)
     old = store_of(address)
     await old.append(await old.acquire("s"), entries(1), sync=True)
-    migrations = (*MIGRATIONS, "ALTER TABLE windlass.session ADD COLUMN colour text")
+    migrations = (*MIGRATIONS, "ALTER TABLE perdure.session ADD COLUMN colour text")
     for name, value in (("MIGRATIONS", migrations), ("FORMAT", len(migrations))):
         monkeypatch.setattr(postgres_schema, name, value)
     stores = [store_of(address) for _ in range(3)]
     for found in await asyncio.gather(*[store.read("s") for store in stores]):
         assert found == entries(1)
-    assert postgres.ask("SELECT colour FROM windlass.session", database=database) == [None]
+    assert postgres.ask("SELECT colour FROM perdure.session", database=database) == [None]
 
 
 def old_tables(postgres, database) -> None:
     """The tables of the first format, with a session of two tenants in them."""
-    postgres.ask("CREATE SCHEMA windlass", database=database)
+    postgres.ask("CREATE SCHEMA perdure", database=database)
     postgres.ask(MIGRATIONS[0], database=database)
-    postgres.ask("INSERT INTO windlass.meta VALUES('', 'format', 1)", database=database)
+    postgres.ask("INSERT INTO perdure.meta VALUES('', 'format', 1)", database=database)
     events = [RunStarted(), MessageAdded(user("Hello harbour")), MessageAdded(assistant("a lantern")), Custom("x")]
     result = ToolResult("c", "t", (Text("a kestrel"),))
     events += [ToolFinished("c", "t", result), MessageAdded(user("more"))]
     for tenant in ("one", "two"):
         insert = """
-        INSERT INTO windlass.session(tenant, id, head, fence, created_at, updated_at, title)
+        INSERT INTO perdure.session(tenant, id, head, fence, created_at, updated_at, title)
         VALUES(%s, 's', %s, 7, 1, 1, 'Hello harbour') RETURNING key"""
         (key,) = postgres.ask(insert, tenant, len(events) + 1, database=database)
         rows = [(str(event.__struct_config__.tag), encode_event(event)) for event in events]
         for seq, (kind, body) in enumerate([*rows, ("message_added", b"damaged")], 1):
-            add = "INSERT INTO windlass.entry VALUES(%s, %s, %s, %s, false, 1, 1, %s)"
+            add = "INSERT INTO perdure.entry VALUES(%s, %s, %s, %s, false, 1, 1, %s)"
             postgres.ask(add, key, seq, f"e-{seq}", kind, body, database=database)
 
 
 async def test_tables_of_the_first_format_are_brought_up_to_date(postgres, database, store_of, monkeypatch):
-    monkeypatch.setattr("windlass.stores.postgres.migration._BATCH", 3)
+    monkeypatch.setattr("perdure.stores.postgres.migration._BATCH", 3)
     old_tables(postgres, database)
     address = postgres.address(database)
     stores = [store_of(address, tenant=tenant, patience_seconds=20) for tenant in ("one", "two", "one")]
@@ -96,8 +96,8 @@ async def test_an_upgrade_that_fails_changes_nothing(postgres, database, store_o
         monkeypatch.setattr(postgres_schema, name, value)
     with pytest.raises(StoreError, match="DivisionByZero"):
         await store_of(postgres.address(database)).list()
-    assert postgres.ask("SELECT value FROM windlass.meta WHERE name = 'format'", database=database) == [1]
-    columns = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'windlass' AND column_name = %s"
+    assert postgres.ask("SELECT value FROM perdure.meta WHERE name = 'format'", database=database) == [1]
+    columns = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'perdure' AND column_name = %s"
     assert postgres.ask(columns, "parent", database=database) == []
     assert postgres.ask(columns, "lease_until", database=database) == ["lease_until"]
 
@@ -105,8 +105,8 @@ async def test_an_upgrade_that_fails_changes_nothing(postgres, database, store_o
 async def test_who_runs_an_older_version_beside_a_newer_one_is_told_so(postgres, database, store_of):
     store = store_of(postgres.address(database))
     await store.list()
-    postgres.ask("ALTER TABLE windlass.session RENAME COLUMN head TO tip", database=database)
-    with pytest.raises(StoreError, match="a newer version has brought its tables up to date: upgrade windlass"):
+    postgres.ask("ALTER TABLE perdure.session RENAME COLUMN head TO tip", database=database)
+    with pytest.raises(StoreError, match="a newer version has brought its tables up to date: upgrade perdure"):
         await store.list()
 
 
@@ -114,18 +114,18 @@ async def test_tables_of_a_newer_format_are_refused(postgres, database, store_of
     store = store_of(postgres.address(database))
     await store.acquire("s")
     await store.aclose()
-    postgres.ask("UPDATE windlass.meta SET value = 99 WHERE name = 'format'", database=database)
+    postgres.ask("UPDATE perdure.meta SET value = 99 WHERE name = 'format'", database=database)
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"has format 99, and this version knows 4 at most: upgrade windlass"):
+        with pytest.raises(StoreError, match=r"has format 99, and this version knows 4 at most: upgrade perdure"):
             await store.list()
 
 
 async def test_tables_that_are_not_ours_are_left_as_they_are(postgres, database, store_of):
-    postgres.ask("CREATE SCHEMA windlass; CREATE TABLE windlass.session(mine text)", database=database)
+    postgres.ask("CREATE SCHEMA perdure; CREATE TABLE perdure.session(mine text)", database=database)
     for _ in range(2):
         with pytest.raises(StoreError, match="holds tables that are not ours"):
             await store_of(postgres.address(database)).list()
-    assert postgres.ask("SELECT tablename FROM pg_tables WHERE schemaname = 'windlass'", database=database) == [
+    assert postgres.ask("SELECT tablename FROM pg_tables WHERE schemaname = 'perdure'", database=database) == [
         "session"
     ]
 
@@ -133,7 +133,7 @@ async def test_tables_that_are_not_ours_are_left_as_they_are(postgres, database,
 async def test_tables_that_are_gone_are_an_error_that_says_so(postgres, database, store_of):
     store = store_of(postgres.address(database))
     await store.list()
-    postgres.ask("DROP SCHEMA windlass CASCADE", database=database)
+    postgres.ask("DROP SCHEMA perdure CASCADE", database=database)
     with pytest.raises(StoreError, match="its tables are gone"):
         await store.list()
     await store.aclose()
@@ -163,7 +163,7 @@ async def test_a_user_without_rights_is_told_so(postgres, database):
     postgres.ask("CREATE ROLE guest LOGIN")
     address = postgres.address(database)
     try:
-        guest = PostgresStore(address.replace("windlass@", "guest@"))
+        guest = PostgresStore(address.replace("perdure@", "guest@"))
         with pytest.raises(StoreError, match="this user may not do that"):
             await guest.list()
         await guest.aclose()

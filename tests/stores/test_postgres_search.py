@@ -2,9 +2,9 @@
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.core.event import Compacted, Custom, Entry, MessageAdded, ToolFinished
-from windlass.core.message import Message, Text, ToolResult, assistant, user
+from perdure.core.error import ConfigError
+from perdure.core.event import Compacted, Custom, Entry, MessageAdded, ToolFinished
+from perdure.core.message import Message, Text, ToolResult, assistant, user
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -29,7 +29,7 @@ async def places(store, query: str, **filters) -> list[tuple[str, int]]:
     [
         ("store", True),
         ("FILE log", True),
-        ("windlass/stores/file_log.py", True),
+        ("perdure/stores/file_log.py", True),
         ("String", True),
         ("Größe ärger", True),
         ("kept", True),
@@ -41,7 +41,7 @@ async def places(store, query: str, **filters) -> list[tuple[str, int]]:
 )
 async def test_words_are_found_whatever_stands_around_them(store_of, query, found):
     store = store_of()
-    text = 'see windlass/stores/file_log.py, core.store: Vec<String> "Größe" — ÄRGER <!-- kept --> a@example.com x=-42'
+    text = 'see perdure/stores/file_log.py, core.store: Vec<String> "Größe" — ÄRGER <!-- kept --> a@example.com x=-42'
     await kept(store, "s", said(text))
     assert await places(store, query) == [("s", 1)] * found
 
@@ -134,9 +134,7 @@ async def test_what_forks_share_is_found_once_and_in_the_fork_that_is_asked_for(
 async def test_a_damaged_entry_does_not_hide_the_others(postgres, tenant, store_of):
     store = store_of()
     await kept(store, "s", said("a lantern"), said("a lantern"))
-    damage = (
-        "UPDATE windlass.entry SET body = '{{' FROM windlass.session WHERE session = key AND tenant = %s AND seq = 1"
-    )
+    damage = "UPDATE perdure.entry SET body = '{{' FROM perdure.session WHERE session = key AND tenant = %s AND seq = 1"
     postgres.ask(damage, tenant)
     assert [(hit.seq, hit.snippet) for hit in await store.search("lantern")] == [(2, "a «lantern»"), (1, "")]
 

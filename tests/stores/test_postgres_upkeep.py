@@ -2,10 +2,10 @@
 
 import pytest
 
-from windlass.core.error import StoreError, Unsupported
-from windlass.core.event import Entry, MessageAdded
-from windlass.core.message import user
-from windlass.core.store import Maintained, Searchable
+from perdure.core.error import StoreError, Unsupported
+from perdure.core.event import Entry, MessageAdded
+from perdure.core.message import user
+from perdure.core.store import Maintained, Searchable
 
 pytestmark = pytest.mark.needs("postgres")
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from windlass.stores.postgres.words import placed_words, plain_query, web_query, words_only
+from perdure.stores.postgres.words import placed_words, plain_query, web_query, words_only
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("The harbour, at night.", "the harbour at night"),
-        ("windlass/stores/file_log.py:12", "windlass stores file log py 12"),
+        ("perdure/stores/file_log.py:12", "perdure stores file log py 12"),
         ("Vec<String> & <b>bold</b> <!-- not lost -->", "vec string b bold b not lost"),
         ("“Größe” — ÄRGER…", "größe ärger"),
         ("a-b@example.com https://example.com/x?y=1", "a b example com https example com x y 1"),

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.stores.search_query import LONGEST_QUERY, MOST_HITS, MOST_WORDS, asked, words_of
+from perdure.core.error import ConfigError
+from perdure.stores.search_query import LONGEST_QUERY, MOST_HITS, MOST_WORDS, asked, words_of
 
 
 def test_what_makes_sense_is_taken_as_it_is():

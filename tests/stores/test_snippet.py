@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from windlass.stores.snippet import WORDS, Wanted, snippet
+from perdure.stores.snippet import WORDS, Wanted, snippet
 
 
 def tokens(data: bytes) -> list[tuple[int, int, str]]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from windlass.core.event import Custom, MessageAdded, RunStarted, ToolFinished
-from windlass.core.message import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
-from windlass.stores.spoken import spoken
+from perdure.core.event import Custom, MessageAdded, RunStarted, ToolFinished
+from perdure.core.message import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
+from perdure.stores.spoken import spoken
 
 
 def tool_said(*content) -> ToolFinished:

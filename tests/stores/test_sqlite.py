@@ -8,14 +8,14 @@ import threading
 import msgspec
 import pytest
 
+from perdure.core.error import Conflict, SessionBusy, StoreError, UnreadableEntry
+from perdure.core.event import Custom, Entry, MessageAdded, Unknown
+from perdure.core.message import user
+from perdure.core.store import Lease
+from perdure.stores.holder import this_process
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing.contracts import check_store
 from tests.stores.material import another_connection, child, entries
-from windlass.core.error import Conflict, SessionBusy, StoreError, UnreadableEntry
-from windlass.core.event import Custom, Entry, MessageAdded, Unknown
-from windlass.core.message import user
-from windlass.core.store import Lease
-from windlass.stores.holder import this_process
-from windlass.stores.sqlite.store import SqliteStore
-from windlass.testing.contracts import check_store
 
 # -- the contract ------------------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ async def test_while_another_process_writes_an_append_waits_for_it(path, store):
 
 async def test_a_file_that_stays_locked_is_an_error_that_says_so(path, store, monkeypatch):
     lease = await store.acquire("s")
-    monkeypatch.setattr("windlass.stores.sqlite.access.BUSY_SECONDS", 0)
+    monkeypatch.setattr("perdure.stores.sqlite.access.BUSY_SECONDS", 0)
     with another_connection(path) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match=r"another process kept it locked.*try again"):

@@ -7,13 +7,13 @@ import time
 import apsw
 import pytest
 
+from perdure.core import faults
+from perdure.core.error import StoreError
+from perdure.core.event import Custom, Entry
+from perdure.stores.sqlite import access as sqlite_access
+from perdure.stores.sqlite.store import SqliteStore
 from tests.small_disk import mounted, remount
 from tests.stores.material import another_connection, child, entries
-from windlass.core import faults
-from windlass.core.error import StoreError
-from windlass.core.event import Custom, Entry
-from windlass.stores.sqlite import access as sqlite_access
-from windlass.stores.sqlite.store import SqliteStore
 
 
 @pytest.fixture

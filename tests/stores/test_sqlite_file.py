@@ -8,14 +8,14 @@ import threading
 
 import pytest
 
+from perdure.core.error import ConfigError, StoreError
+from perdure.stores.sqlite.schema import FORMAT
+from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
-from windlass.core.error import ConfigError, StoreError
-from windlass.stores.sqlite.schema import FORMAT
-from windlass.stores.sqlite.store import SqliteStore
 
 
 def test_making_a_store_touches_nothing_and_loads_no_database(path):
-    program = f"import sys, windlass.stores\nwindlass.stores.open_store('sqlite:{path}')\nprint('apsw' in sys.modules)"
+    program = f"import sys, perdure.stores\nperdure.stores.open_store('sqlite:{path}')\nprint('apsw' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
     assert not path.exists()
@@ -72,7 +72,7 @@ async def test_no_thread_is_left_when_the_last_store_is_closed(path):
     await first.aclose()
     assert await second.read("b") == []
     mine = [thread for thread in threading.enumerate() if thread not in before]
-    assert sorted([thread.name for thread in mine]) == ["windlass-sqlite-read_0", "windlass-sqlite_0"]
+    assert sorted([thread.name for thread in mine]) == ["perdure-sqlite-read_0", "perdure-sqlite_0"]
     await second.aclose()
     for thread in mine:
         thread.join(10)
@@ -112,7 +112,7 @@ async def test_a_file_of_a_newer_format_is_refused(path, store):
     await store.aclose()
     with another_connection(path) as connection:
         connection.execute(f"PRAGMA user_version = {FORMAT + 1}")
-    with pytest.raises(StoreError, match=r"has format 3, and this version knows 2 at most: upgrade windlass"):
+    with pytest.raises(StoreError, match=r"has format 3, and this version knows 2 at most: upgrade perdure"):
         await store.acquire("s")
 
 
@@ -142,7 +142,7 @@ async def test_a_folder_and_what_is_no_file_are_refused(store_at, tmp_path):
 
 
 async def test_a_network_file_system_is_refused(store_at, path, monkeypatch):
-    monkeypatch.setattr("windlass.stores.place.network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("perdure.stores.place.network_file_system", lambda _: "nfs4")
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\).*local disk"):
         await store_at(path).acquire("s")
     assert not path.exists()

@@ -4,15 +4,15 @@ import os
 
 import pytest
 
+from perdure.core.error import Conflict
+from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured, ToolFinished, Unknown
+from perdure.core.message import Image, Text, ToolResult, user
+from perdure.core.store import Post
+from perdure.stores.sqlite import log as sqlite_log
+from perdure.stores.sqlite import merge as sqlite_merge
+from perdure.stores.sqlite.label import UNNUMBERED, Run, runs_of, split
+from perdure.stores.sqlite.row import LONG
 from tests.stores.material import another_connection, entries
-from windlass.core.error import Conflict
-from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured, ToolFinished, Unknown
-from windlass.core.message import Image, Text, ToolResult, user
-from windlass.core.store import Post
-from windlass.stores.sqlite import log as sqlite_log
-from windlass.stores.sqlite import merge as sqlite_merge
-from windlass.stores.sqlite.label import UNNUMBERED, Run, runs_of, split
-from windlass.stores.sqlite.row import LONG
 
 
 def value(path, statement, *values):

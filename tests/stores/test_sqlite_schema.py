@@ -2,14 +2,14 @@
 
 import pytest
 
+from perdure.core.codec import encode_event
+from perdure.core.error import Conflict, StoreError
+from perdure.core.event import Custom, Entry, MessageAdded, RunStarted, Unknown
+from perdure.core.message import user
+from perdure.core.store import Post
+from perdure.stores.sqlite import schema as sqlite_schema
+from perdure.stores.sqlite.schema import APPLICATION_ID, FORMAT
 from tests.stores.material import another_connection
-from windlass.core.codec import encode_event
-from windlass.core.error import Conflict, StoreError
-from windlass.core.event import Custom, Entry, MessageAdded, RunStarted, Unknown
-from windlass.core.message import user
-from windlass.core.store import Post
-from windlass.stores.sqlite import schema as sqlite_schema
-from windlass.stores.sqlite.schema import APPLICATION_ID, FORMAT
 
 FORMAT_1 = f"""
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;

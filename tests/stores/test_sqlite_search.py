@@ -2,10 +2,10 @@
 
 import pytest
 
+from perdure.core.error import ConfigError, SessionBusy
+from perdure.core.store import Searchable
+from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.search_material import found, keep, lines, logged, places, said
-from windlass.core.error import ConfigError, SessionBusy
-from windlass.core.store import Searchable
-from windlass.stores.sqlite.store import SqliteStore
 
 # -- what is found -----------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
+from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection
 from tests.stores.search_material import found, keep, lines, logged
-from windlass.stores.sqlite.store import SqliteStore
 
 
 @pytest.fixture

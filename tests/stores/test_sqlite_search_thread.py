@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from perdure.stores.sqlite import search_thread as sqlite_search_thread
+from perdure.stores.sqlite.search_thread import LATEST_SECONDS, QUIET_SECONDS, Pause
 from tests.stores.material import another_connection
 from tests.stores.search_material import found, keep, lines, logged
-from windlass.stores.sqlite import search_thread as sqlite_search_thread
-from windlass.stores.sqlite.search_thread import LATEST_SECONDS, QUIET_SECONDS, Pause
 
 
 def index_of(path):
@@ -48,7 +48,7 @@ async def test_what_is_appended_is_indexed_before_anybody_searches(path, store):
 
 @pytest.mark.usefixtures("impatient")
 async def test_more_than_a_batch_is_indexed_to_the_end(path, store, monkeypatch):
-    monkeypatch.setattr("windlass.stores.sqlite.search.BATCH_ENTRIES", 7)
+    monkeypatch.setattr("perdure.stores.sqlite.search.BATCH_ENTRIES", 7)
     await keep(store, "s", *lines(60))
     await keep(store, "t", *lines(60))
     await until(lambda: count_of(path) == 108)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
+from perdure.core.message import user
+from perdure.core.store import Post
+from perdure.stores.sqlite import merge as sqlite_merge
 from tests.stores.material import another_connection
-from windlass.core.event import Custom, Entry, MessageAdded, SessionConfigured
-from windlass.core.message import user
-from windlass.core.store import Post
-from windlass.stores.sqlite import merge as sqlite_merge
 
 SECRET = "kestrel-over-the-harbour"
 CLEAN = MessageAdded(user("taken out"))

@@ -5,12 +5,12 @@ import stat
 
 import pytest
 
+from perdure.core.error import ConfigError, StoreError
+from perdure.core.event import Custom, Entry
+from perdure.core.store import Maintained, Post
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.upkeep import restore, verify
 from tests.stores.material import another_connection, entries
-from windlass.core.error import ConfigError, StoreError
-from windlass.core.event import Custom, Entry
-from windlass.core.store import Maintained, Post
-from windlass.stores.sqlite.store import SqliteStore
-from windlass.stores.sqlite.upkeep import restore, verify
 
 
 async def filled(store, session_id="s", count=100):
@@ -95,7 +95,7 @@ async def test_only_a_store_in_good_order_is_restored(tmp_path, path, store):
     for content, problem in (
         (good[:8192] + b"\xa5" * (len(good) - 8192), "damaged"),
         (b"no database at all" * 100, "no SQLite database"),
-        (b"", "no store of windlass"),
+        (b"", "no store of perdure"),
     ):
         bad.write_bytes(content)
         with pytest.raises(StoreError, match=problem):
@@ -103,7 +103,7 @@ async def test_only_a_store_in_good_order_is_restored(tmp_path, path, store):
     bad.write_bytes(good)
     with another_connection(bad) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="upgrade windlass"):
+    with pytest.raises(StoreError, match="upgrade perdure"):
         verify(bad)
     with pytest.raises(StoreError, match="cannot be opened"):
         verify(tmp_path / "missing.db")

@@ -7,14 +7,14 @@ import threading
 import apsw
 import pytest
 
+from perdure.core import faults
+from perdure.core.error import Conflict, Fenced, StoreError
+from perdure.core.event import Custom, Entry
+from perdure.core.store import Lease
+from perdure.stores.sqlite import access as sqlite_access
+from perdure.stores.sqlite import turns as sqlite_turns
+from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
-from windlass.core import faults
-from windlass.core.error import Conflict, Fenced, StoreError
-from windlass.core.event import Custom, Entry
-from windlass.core.store import Lease
-from windlass.stores.sqlite import access as sqlite_access
-from windlass.stores.sqlite import turns as sqlite_turns
-from windlass.stores.sqlite.store import SqliteStore
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """All stores against one model: whatever is done, in whatever order, by two writers and by processes that are killed.
 
-WINDLASS_SEARCH=long    searches for much longer, elsewhere each time
+PERDURE_SEARCH=long    searches for much longer, elsewhere each time
 """
 
 import os
@@ -9,16 +9,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from perdure.core.clock import new_id
+from perdure.core.store import Lease
+from perdure.stores.file.store import FileStore
+from perdure.stores.memory import MemoryStore
+from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.machine import Kind, Machine, Place
 from tests.stores.victim import Killer
-from windlass.core.clock import new_id
-from windlass.core.store import Lease
-from windlass.stores.file.store import FileStore
-from windlass.stores.memory import MemoryStore
-from windlass.stores.postgres.store import PostgresStore
-from windlass.stores.sqlite.store import SqliteStore
 
-LONG = os.environ.get("WINDLASS_SEARCH") == "long"
+LONG = os.environ.get("PERDURE_SEARCH") == "long"
 
 pytestmark = pytest.mark.faults
 

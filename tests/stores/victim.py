@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from perdure.core.codec import decode_entry
+from perdure.core.error import PerdureError
+from perdure.core.store import Lease, Post
+from perdure.stores import open_store
+from perdure.stores.postgres.store import PostgresStore
 from tests.architecture.source import ROOT
-from windlass.core.codec import decode_entry
-from windlass.core.error import WindlassError
-from windlass.core.store import Lease, Post
-from windlass.stores import open_store
-from windlass.stores.postgres.store import PostgresStore
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ async def carry_out(order: Order) -> Report:
     options: dict[str, Any] = {"take_over": True} if order.take_over else {}
     try:
         lease = await store.acquire(order.session_id, **options)
-    except WindlassError as error:
+    except PerdureError as error:
         return Report(type(error).__name__, posted=posted)
     for batch in order.batches:
         await store.append(lease, [decode_entry(line.encode()) for line in batch], sync=False)

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from windlass import Agent, Request, Tool, ToolContext, tool
-from windlass.core.event import Entry, Event
-from windlass.core.message import Message
-from windlass.core.store import Store
-from windlass.stores.memory import MemoryStore
-from windlass.testing import ScriptedModel, call, calls
+from perdure import Agent, Request, Tool, ToolContext, tool
+from perdure.core.event import Entry, Event
+from perdure.core.message import Message
+from perdure.core.store import Store
+from perdure.stores.memory import MemoryStore
+from perdure.testing import ScriptedModel, call, calls
 
 Say = Callable[[Request], Any]
 

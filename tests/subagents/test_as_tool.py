@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, ConfigError, Tool
+from perdure.core.event import RunEnded, SubagentStarted, ToolFinished
+from perdure.core.message import Status
+from perdure.extension import Extension
+from perdure.stores.memory import MemoryStore
+from perdure.subagents.as_tool import Assignment, subagent
+from perdure.testing import ScriptedModel, call
 from tests.doubles import log_of, of
 from tests.subagents.family import act_tool, following, left_behind
-from windlass import Agent, ConfigError, Tool
-from windlass.core.event import RunEnded, SubagentStarted, ToolFinished
-from windlass.core.message import Status
-from windlass.extension import Extension
-from windlass.stores.memory import MemoryStore
-from windlass.subagents.as_tool import Assignment, subagent
-from windlass.testing import ScriptedModel, call
 
 
 @dataclass

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, deaf_tool, log_of, of, rounds
-from tests.subagents.family import act_tool, below, family, following, left_behind
-from tests.transcript import assert_valid
-from windlass import Agent, Limits, Permissions, Session, Verdict, allow_all, ask, deny, later, tool
-from windlass.core.event import (
+from perdure import Agent, Limits, Permissions, Session, Verdict, allow_all, ask, deny, later, tool
+from perdure.core.event import (
     CancelRequested,
     QuestionAsked,
     RunEnded,
@@ -24,16 +21,19 @@ from windlass.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from windlass.core.fold import fold, fold_events
-from windlass.core.ledger import Ledger
-from windlass.core.message import Status
-from windlass.core.model import Price
-from windlass.core.permission import PermissionRequest
-from windlass.core.repair import repairs
-from windlass.core.run import PATIENCE_SECONDS
-from windlass.core.tool import ToolContext
-from windlass.stores.memory import MemoryStore
-from windlass.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls
+from perdure.core.fold import fold, fold_events
+from perdure.core.ledger import Ledger
+from perdure.core.message import Status
+from perdure.core.model import Price
+from perdure.core.permission import PermissionRequest
+from perdure.core.repair import repairs
+from perdure.core.run import PATIENCE_SECONDS
+from perdure.core.tool import ToolContext
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls
+from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, deaf_tool, log_of, of, rounds
+from tests.subagents.family import act_tool, below, family, following, left_behind
+from tests.transcript import assert_valid
 
 PRICE = Price(input_usd=1.0, output_usd=1.0)
 

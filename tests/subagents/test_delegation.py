@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, ConfigError, Limits, Outcome, Permissions, Session, UsageError, deny, later, tool
+from perdure.core.error import StoreError
+from perdure.core.event import InboxAdded, InboxResolved, SubagentFinished, SubagentStarted, ValueKept
+from perdure.core.fold import fold_events
+from perdure.core.ledger import Ledger
+from perdure.core.message import Status
+from perdure.core.model import Price
+from perdure.core.store import Store
+from perdure.core.tool import ToolContext
+from perdure.extension import Extension
+from perdure.interaction.shown import Words
+from perdure.stores.memory import MemoryStore
+from perdure.subagents.crew import GO_ON
+from perdure.subagents.delegation import delegation, orchestrator
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
 from tests.doubles import SECONDS, Held, log_of, of, rounds, until
 from tests.subagents.family import act_tool, following, left_behind
-from windlass import Agent, ConfigError, Limits, Outcome, Permissions, Session, UsageError, deny, later, tool
-from windlass.core.error import StoreError
-from windlass.core.event import InboxAdded, InboxResolved, SubagentFinished, SubagentStarted, ValueKept
-from windlass.core.fold import fold_events
-from windlass.core.ledger import Ledger
-from windlass.core.message import Status
-from windlass.core.model import Price
-from windlass.core.store import Store
-from windlass.core.tool import ToolContext
-from windlass.extension import Extension
-from windlass.interaction.shown import Words
-from windlass.stores.memory import MemoryStore
-from windlass.subagents.crew import GO_ON
-from windlass.subagents.delegation import delegation, orchestrator
-from windlass.testing import FakeClock, Recorder, ScriptedModel, call, calls
 
 
 def chief(*replies: Any, agents: Any, **options: Any) -> Agent[Any]:

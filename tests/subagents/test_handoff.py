@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent, ConfigError, Limits, Model
+from perdure.core.event import Entry, ModelRequested, RunStarted, SessionConfigured, ToolStarted, ViewChanged
+from perdure.core.fold import fold_events
+from perdure.core.run import _OF_THE_AGENT, Run
+from perdure.core.store import Store
+from perdure.extension import Extension
+from perdure.stores.memory import MemoryStore
+from perdure.testing import ScriptedModel, call
 from tests.doubles import log_of, of
 from tests.subagents.family import act_tool, following, left_behind
 from tests.transcript import assert_valid
-from windlass import Agent, ConfigError, Limits, Model
-from windlass.core.event import Entry, ModelRequested, RunStarted, SessionConfigured, ToolStarted, ViewChanged
-from windlass.core.fold import fold_events
-from windlass.core.run import _OF_THE_AGENT, Run
-from windlass.core.store import Store
-from windlass.extension import Extension
-from windlass.stores.memory import MemoryStore
-from windlass.testing import ScriptedModel, call
 
 
 def desk(front: Model, billing: Model, store: Store | str = "memory:", **options: Any) -> Agent[Any]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from windlass import Agent, ConfigError, Message, ToolContext, tool, user
-from windlass.testing import ScriptedModel, assert_cache_stable, call
+from perdure import Agent, ConfigError, Message, ToolContext, tool, user
+from perdure.testing import ScriptedModel, assert_cache_stable, call
 
 
 @tool

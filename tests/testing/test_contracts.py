@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from perdure.core.error import ConfigError, Conflict, StoreError, Unsupported
+from perdure.core.event import MessageAdded
+from perdure.core.store import Hit, Lease, StoreSize
+from perdure.stores.file.store import FileStore
+from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing.contracts import check_store
 from tests.small_disk import mounted
-from windlass.core.error import ConfigError, Conflict, StoreError, Unsupported
-from windlass.core.event import MessageAdded
-from windlass.core.store import Hit, Lease, StoreSize
-from windlass.stores.file.store import FileStore
-from windlass.stores.memory import MemoryStore
-from windlass.stores.sqlite.store import SqliteStore
-from windlass.testing.contracts import check_store
 
 
 class Forgetful(MemoryStore):

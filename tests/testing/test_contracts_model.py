@@ -5,11 +5,11 @@ import contextlib
 
 import pytest
 
-from windlass.core.error import ConfigError, ProviderDown
-from windlass.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from windlass.core.message import Message, Text, Usage, assistant, user
-from windlass.core.model import Request
-from windlass.testing import ScriptedModel, check_model
+from perdure.core.error import ConfigError, ProviderDown
+from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.core.message import Message, Text, Usage, assistant, user
+from perdure.core.model import Request
+from perdure.testing import ScriptedModel, check_model
 
 
 def playing(*events):

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from windlass.agent import Agent
-from windlass.core.error import ConfigError, RateLimited
-from windlass.core.event import (
+from perdure.agent import Agent
+from perdure.core.error import ConfigError, RateLimited
+from perdure.core.event import (
     Custom,
     Entry,
     GuardrailTripped,
@@ -31,10 +31,10 @@ from windlass.core.event import (
     TurnStarted,
     UsageReported,
 )
-from windlass.core.message import Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from windlass.core.tool import tool
-from windlass.core.wrap import retried
-from windlass.testing import FakeClock, Recorder, ScriptedModel, call
+from perdure.core.message import Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure.core.tool import tool
+from perdure.core.wrap import retried
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call
 
 numbers = itertools.count(1)
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from windlass import Agent, ConfigError, tool
-from windlass.testing import ScriptedModel, call
-from windlass.testing.replay import Diverged, check_replay, record
+from perdure import Agent, ConfigError, tool
+from perdure.testing import ScriptedModel, call
+from perdure.testing.replay import Diverged, check_replay, record
 
 pytest_plugins = ["pytester"]
 
@@ -62,11 +62,11 @@ async def test_a_recording_that_is_not_there_is_told(tmp_path):
 
 async def test_the_fixture_finds_recordings_beside_the_test(tmp_path, pytester):
     await recorded(pytester.path / "recordings" / "depth.json")
-    pytester.makeconftest('pytest_plugins = ["windlass.testing.replay"]')
+    pytester.makeconftest('pytest_plugins = ["perdure.testing.replay"]')
     pytester.makepyfile(
         """
         import asyncio
-        from windlass import Agent, tool
+        from perdure import Agent, tool
 
         @tool(effect="read")
         async def depth(harbour: str) -> int:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from windlass.core.error import ConfigError, ModelError, ProviderDown
-from windlass.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from windlass.core.message import Image, Message, StopReason, Text, Thinking, ToolCall, Usage, assistant, user
-from windlass.core.model import ModelInfo, Price, Request, assemble, info_of
-from windlass.testing import Reply, ScriptedModel, ScriptEnded, call, calls, check_model, pause, thinking
+from perdure.core.error import ConfigError, ModelError, ProviderDown
+from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.core.message import Image, Message, StopReason, Text, Thinking, ToolCall, Usage, assistant, user
+from perdure.core.model import ModelInfo, Price, Request, assemble, info_of
+from perdure.testing import Reply, ScriptedModel, ScriptEnded, call, calls, check_model, pause, thinking
 
 
 def asking(text="Hello"):

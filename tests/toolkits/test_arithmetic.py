@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.error import ToolError
-from windlass.toolkits.arithmetic import MOST_CHARACTERS, evaluate, written
+from perdure.core.error import ToolError
+from perdure.toolkits.arithmetic import MOST_CHARACTERS, evaluate, written
 
 
 @pytest.mark.parametrize(

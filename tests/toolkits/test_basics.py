@@ -2,12 +2,12 @@
 
 import pytest
 
-from windlass.agent import Agent
-from windlass.core.error import ToolError
-from windlass.core.message import Status
-from windlass.core.permission import allow_all
-from windlass.testing import FakeClock
-from windlass.toolkits.basics import basics, time_in
+from perdure.agent import Agent
+from perdure.core.error import ToolError
+from perdure.core.message import Status
+from perdure.core.permission import allow_all
+from perdure.testing import FakeClock
+from perdure.toolkits.basics import basics, time_in
 
 
 @pytest.fixture

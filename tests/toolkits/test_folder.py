@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.error import ToolError
-from windlass.toolkits.folder import MOST_BYTES, Folder
+from perdure.core.error import ToolError
+from perdure.toolkits.folder import MOST_BYTES, Folder
 
 
 @pytest.fixture

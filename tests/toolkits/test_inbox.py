@@ -2,9 +2,9 @@
 
 import pytest
 
-from windlass import Agent
-from windlass.testing import ScriptedModel, call
-from windlass.toolkits.inbox import post_to_inbox
+from perdure import Agent
+from perdure.testing import ScriptedModel, call
+from perdure.toolkits.inbox import post_to_inbox
 
 
 @pytest.mark.parametrize(("blocking", "advice"), [(True, "Do not go on"), (False, "need not wait")])

@@ -2,11 +2,11 @@
 
 import pytest
 
-from windlass.agent import Agent
-from windlass.core.event import ValueKept
-from windlass.core.message import Status
-from windlass.testing import ScriptedModel, call
-from windlass.toolkits.scratchpad import MOST_CHARACTERS, scratchpad_tools
+from perdure.agent import Agent
+from perdure.core.event import ValueKept
+from perdure.core.message import Status
+from perdure.testing import ScriptedModel, call
+from perdure.toolkits.scratchpad import MOST_CHARACTERS, scratchpad_tools
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.agent import Agent
-from windlass.core.error import ConfigError
-from windlass.core.event import ValueKept
-from windlass.core.message import Status
-from windlass.testing import ScriptedModel, call
-from windlass.toolkits.tasks import MOST_CHARACTERS, MOST_TASKS, StatedTask, Task, _named, task_tools, tasks_of
+from perdure.agent import Agent
+from perdure.core.error import ConfigError
+from perdure.core.event import ValueKept
+from perdure.core.message import Status
+from perdure.testing import ScriptedModel, call
+from perdure.toolkits.tasks import MOST_CHARACTERS, MOST_TASKS, StatedTask, Task, _named, task_tools, tasks_of
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 import pytest
 
-from windlass.agent import Agent
-from windlass.core.error import ConfigError
-from windlass.core.event import ValueKept
-from windlass.core.message import Status
-from windlass.core.tool import ToolContext, tool
-from windlass.testing import ScriptedModel, call
-from windlass.toolkits.todo import LONGEST_ID, MOST_CHARACTERS, MOST_TODOS, Todo, todo_tools, todos_of
+from perdure.agent import Agent
+from perdure.core.error import ConfigError
+from perdure.core.event import ValueKept
+from perdure.core.message import Status
+from perdure.core.tool import ToolContext, tool
+from perdure.testing import ScriptedModel, call
+from perdure.toolkits.todo import LONGEST_ID, MOST_CHARACTERS, MOST_TODOS, Todo, todo_tools, todos_of
 
 
 @pytest.fixture

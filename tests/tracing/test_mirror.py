@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
-from windlass import Agent, ConfigError, log_tool_calls, mirror_text, tool
-from windlass.core.event import Entry, MessageAdded, RunEnded, SessionOpened, TextDelta, ToolFinished, ToolStarted
-from windlass.core.message import ToolResult, user
-from windlass.testing import ScriptedModel, call, thinking
+from perdure import Agent, ConfigError, log_tool_calls, mirror_text, tool
+from perdure.core.event import Entry, MessageAdded, RunEnded, SessionOpened, TextDelta, ToolFinished, ToolStarted
+from perdure.core.message import ToolResult, user
+from perdure.testing import ScriptedModel, call, thinking
 
 
 @tool
@@ -52,10 +52,10 @@ def test_a_writer_need_not_be_able_to_flush():
 
 
 async def test_each_call_is_logged_as_it_begins_and_as_it_ends_with_the_ids(caplog):
-    caplog.set_level(logging.INFO, "windlass.tools")
+    caplog.set_level(logging.INFO, "perdure.tools")
     agent = Agent(ScriptedModel(call("look"), "Done."), tools=[look], watchers=[log_tool_calls()])
     outcome = await agent.session("s").run("Look")
-    records = [each for each in caplog.records if each.name == "windlass.tools"]
+    records = [each for each in caplog.records if each.name == "perdure.tools"]
     assert [(each.session_id, each.run_id) for each in records] == [("s", outcome.run_id)] * 2
     begins, ends = [each.getMessage() for each in records]
     assert begins == "look begins (call_1)"

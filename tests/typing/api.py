@@ -1,4 +1,4 @@
-"""What type checkers make of code that uses Windlass. Checked by mypy and basedpyright, strictly, and never run.
+"""What type checkers make of code that uses Perdure. Checked by mypy and basedpyright, strictly, and never run.
 
 Each function here is what somebody might write; none of them needs a cast, an annotation on the left, or an ignore.
 """
@@ -6,7 +6,7 @@ Each function here is what somebody might write; none of them needs a cast, an a
 from collections.abc import Sequence
 from typing import Annotated, Any, assert_type
 
-from windlass import (
+from perdure import (
     Accepted,
     Again,
     Agent,
@@ -52,10 +52,10 @@ from windlass import (
     user,
     when_tool_called,
 )
-from windlass.core.event import ModelEvent, ToolFinished
-from windlass.core.model import Model, Request
-from windlass.core.wrap import CallNext
-from windlass.testing import ScriptedModel, call
+from perdure.core.event import ModelEvent, ToolFinished
+from perdure.core.model import Model, Request
+from perdure.core.wrap import CallNext
+from perdure.testing import ScriptedModel, call
 
 
 class Deps:

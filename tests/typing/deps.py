@@ -6,8 +6,8 @@ Each line that is refused carries an ignore, and an ignore that nothing needs is
 
 from typing import Any, assert_type
 
-from windlass import Agent, Outcome, Session, ToolContext, tool
-from windlass.override import Overrides
+from perdure import Agent, Outcome, Session, ToolContext, tool
+from perdure.override import Overrides
 
 
 class Ship:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, assert_type
 
-from windlass import Agent, Message, Session, Tool, assistant, tool
-from windlass.class_agent import agent_of, tools_of
-from windlass.context.directives import Controls, Hook, HookContext, Mentions, Rewrite, ShortCircuit
-from windlass.toolkits.tasks import Task, tasks_of
-from windlass.toolkits.todo import Todo, todos_of
+from perdure import Agent, Message, Session, Tool, assistant, tool
+from perdure.class_agent import agent_of, tools_of
+from perdure.context.directives import Controls, Hook, HookContext, Mentions, Rewrite, ShortCircuit
+from perdure.toolkits.tasks import Task, tasks_of
+from perdure.toolkits.todo import Todo, todos_of
 
 
 def shout(context: HookContext) -> Rewrite:

@@ -5,9 +5,9 @@ from typing import Any, TypedDict, assert_type
 
 from msgspec import Struct
 
-from windlass.core.permission import Explanation, Grant
-from windlass.core.tool import ToolContext, tool
-from windlass.interaction import (
+from perdure.core.permission import Explanation, Grant
+from perdure.core.tool import ToolContext, tool
+from perdure.interaction import (
     Choice,
     Choices,
     Confirm,
@@ -21,7 +21,7 @@ from windlass.interaction import (
     Table,
     Words,
 )
-from windlass.session import Session
+from perdure.session import Session
 
 
 @dataclasses.dataclass

@@ -1,6 +1,6 @@
 """Recorded traffic of real providers, for tests marked `wire`: found, read, and cut into pieces.
 
-The recordings lie outside the repository (`WINDLASS_WIRE`, or a folder beside the checkout) and are never copied into
+The recordings lie outside the repository (`PERDURE_WIRE`, or a folder beside the checkout) and are never copied into
 it. Each is one JSON file: a scenario of one or more exchanges. Where there is no such folder, `recordings` gives
 nothing and tests marked `wire` are skipped.
 
@@ -30,7 +30,7 @@ from tests.needs import wire_folder
 
 D = TypeVar("D")
 
-LONG = os.environ.get("WINDLASS_SEARCH") == "long"
+LONG = os.environ.get("PERDURE_SEARCH") == "long"
 """Whether the longest form of a search is wanted."""
 
 SHORT_STREAM = 3_000

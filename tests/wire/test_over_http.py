@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from perdure.core.error import ModelError
+from perdure.core.event import ModelEvent, ReplyFinished
+from perdure.core.message import user
+from perdure.core.model import Request, assemble
+from perdure.models.endpoint import Endpoint
+from perdure.models.profile import Profile
+from perdure.models.refusal import classified
+from perdure.models.throttle import Throttle
+from perdure.models.wire import Wire
+from perdure.net.http import Http
 from tests.wire.recordings import LONG, Exchange, recordings
 from tests.wire.server import Playback, Reply, at_random
-from windlass.core.error import ModelError
-from windlass.core.event import ModelEvent, ReplyFinished
-from windlass.core.message import user
-from windlass.core.model import Request, assemble
-from windlass.models.endpoint import Endpoint
-from windlass.models.profile import Profile
-from windlass.models.refusal import classified
-from windlass.models.throttle import Throttle
-from windlass.models.wire import Wire
-from windlass.net.http import Http
 
 WIRES = {
     "openai-chat": "openai_chat",
@@ -43,7 +43,7 @@ async def http():
 
 
 def wire_of(api: str) -> Wire:
-    wire: Wire = import_module(f"windlass.models.{WIRES[api]}").WIRE
+    wire: Wire = import_module(f"perdure.models.{WIRES[api]}").WIRE
     return wire
 
 

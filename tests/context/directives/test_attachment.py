@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.context.directives import Mentions
-from windlass.context.directives.secret_names import DEFAULT_BLOCKED
-from windlass.core.error import ConfigError
+from perdure.context.directives import Mentions
+from perdure.context.directives.secret_names import DEFAULT_BLOCKED
+from perdure.core.error import ConfigError
 
 
 @pytest.fixture

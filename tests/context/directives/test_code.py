@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.context.directives.code import Code
+from perdure.context.directives.code import Code
 
 
 def without_code(text: str) -> str:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.context.directives import Hook, HookFailed, Mentions, Rewrite, ShortCircuit, directed
-from windlass.core.error import ConfigError
-from windlass.core.event import HookInvoked, SkillLoaded
-from windlass.core.message import Image, Message, Text, assistant, user
+from perdure.context.directives import Hook, HookFailed, Mentions, Rewrite, ShortCircuit, directed
+from perdure.core.error import ConfigError
+from perdure.core.event import HookInvoked, SkillLoaded
+from perdure.core.message import Image, Message, Text, assistant, user
 
 
 def skills(**texts: str):

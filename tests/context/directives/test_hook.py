@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from windlass.context.directives import Controls, Hook, HookContext, HookFailed, Rewrite, ShortCircuit, by_name
-from windlass.core.error import ConfigError
-from windlass.core.message import Image, Message, ToolCall, assistant, user
+from perdure.context.directives import Controls, Hook, HookContext, HookFailed, Rewrite, ShortCircuit, by_name
+from perdure.core.error import ConfigError
+from perdure.core.message import Image, Message, ToolCall, assistant, user
 
 CONTEXT = HookContext("cost", "[/cost] now", "/cost now", "now", cast("Controls", None))
 WRONG: Any = 3

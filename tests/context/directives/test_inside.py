@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from windlass.context.directives import inside
-from windlass.context.directives.inside import NotRead, read_inside, steps_to
+from perdure.context.directives import inside
+from perdure.context.directives.inside import NotRead, read_inside, steps_to
 
 
 @pytest.fixture(params=["step by step", "whole"])

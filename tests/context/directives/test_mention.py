@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.context.directives.mention import mentions_in
+from perdure.context.directives.mention import mentions_in
 
 
 @pytest.mark.parametrize(

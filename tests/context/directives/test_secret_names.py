@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.context.directives.secret_names import DEFAULT_BLOCKED, blocking
+from perdure.context.directives.secret_names import DEFAULT_BLOCKED, blocking
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.context.directives.token import MOST_TOKENS, Token, mark
+from perdure.context.directives.token import MOST_TOKENS, Token, mark
 
 
 def marked(text: str, *names: str) -> tuple[str, list[Token]]:

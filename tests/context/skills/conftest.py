@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from windlass.context.skills import load_skills
+from perdure.context.skills import load_skills
 
 
 class Ground:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from windlass.context.skills.files import MAX_FILE
-from windlass.context.skills.loading import read_skill
-from windlass.core.error import ConfigError
+from perdure.context.skills.files import MAX_FILE
+from perdure.context.skills.loading import read_skill
+from perdure.core.error import ConfigError
 
 
 def with_fields(head: str) -> bytes:

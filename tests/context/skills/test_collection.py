@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.context.skills import Skill, Skills
-from windlass.core.error import ConfigError
+from perdure.context.skills import Skill, Skills
+from perdure.core.error import ConfigError
 
 
 def skill(name, description="Does it.", **more):

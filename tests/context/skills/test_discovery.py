@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from windlass.context.skills import Trust, load_skills, skills_in
-from windlass.context.skills.discovery import MAX_DEPTH, MAX_DIRECTORIES
-from windlass.core.error import ConfigError
+from perdure.context.skills import Trust, load_skills, skills_in
+from perdure.context.skills.discovery import MAX_DEPTH, MAX_DIRECTORIES
+from perdure.core.error import ConfigError
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def trusting_everything(ground, trust, workdir=None):
 
 
 def test_three_folders_are_looked_at_in_the_project_and_at_home(ground, trust):
-    for number, folder in enumerate([".windlass/skills", ".agents/skills", ".claude/skills"]):
+    for number, folder in enumerate([".perdure/skills", ".agents/skills", ".claude/skills"]):
         ground.skill(f"project-{number}", below=ground.workdir / folder)
         ground.skill(f"user-{number}", below=ground.home / folder)
     skills = trusting_everything(ground, trust)
@@ -59,7 +59,7 @@ def test_the_users_own_skills_are_no_projects_when_home_is_the_working_directory
 def test_of_two_with_one_name_the_projects_counts_and_the_nearest_of_the_projects(ground, trust):
     deep = ground.workdir / "hull"
     deep.mkdir()
-    nearest = ground.skill("rope", below=deep / ".windlass/skills")
+    nearest = ground.skill("rope", below=deep / ".perdure/skills")
     ground.skill("rope", below=deep / ".claude/skills")
     ground.skill("rope")
     ground.user_skill("rope")
@@ -99,7 +99,7 @@ def test_no_more_directories_are_looked_at_than_anybody_would_wait_for(ground, m
         return listdir(path)
 
     monkeypatch.setattr(os, "listdir", counting)
-    below = ground.home / ".windlass/skills"
+    below = ground.home / ".perdure/skills"
     ground.skill("a-good-one", below=below)
     for number in range(MAX_DIRECTORIES + 100):
         (below / f"d{number:05}").mkdir()
@@ -112,7 +112,7 @@ def test_no_more_directories_are_looked_at_than_anybody_would_wait_for(ground, m
 
 def test_a_directory_that_cannot_be_read_is_told_and_the_others_are_found(ground, monkeypatch):
     ground.user_skill("good")
-    closed = ground.skill("x", below=ground.home / ".windlass/skills").parent
+    closed = ground.skill("x", below=ground.home / ".perdure/skills").parent
     listdir = os.listdir
 
     def refusing(path):

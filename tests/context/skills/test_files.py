@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from windlass.context.skills.files import MAX_DEPTH, MAX_FILES, digests_of, files_below, hash_of, is_inside, read_inside
-from windlass.core.error import ConfigError
+from perdure.context.skills.files import MAX_DEPTH, MAX_FILES, digests_of, files_below, hash_of, is_inside, read_inside
+from perdure.core.error import ConfigError
 
 
 def write(directory, **files):

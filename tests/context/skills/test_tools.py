@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from windlass import Agent, Extension, ToolContext, tool, truncated
-from windlass.context.skills import Resource, Skill, Skills, Trust, prompt_of, skill_tools
-from windlass.core.event import Compacted, SkillLoaded
-from windlass.core.message import Message, Text
-from windlass.testing import ScriptedModel, call, calls
+from perdure import Agent, Extension, ToolContext, tool, truncated
+from perdure.context.skills import Resource, Skill, Skills, Trust, prompt_of, skill_tools
+from perdure.core.event import Compacted, SkillLoaded
+from perdure.core.message import Message, Text
+from perdure.testing import ScriptedModel, call, calls
 
 
 @tool

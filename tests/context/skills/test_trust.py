@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from windlass.context.skills import Skill, Trust
-from windlass.core.error import ConfigError
+from perdure.context.skills import Skill, Trust
+from perdure.core.error import ConfigError
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_a_disk_that_is_full_leaves_the_old_file(ground, trust, monkeypatch):
 
 
 def test_a_skill_that_is_too_large_to_be_hashed_cannot_be_trusted(ground, trust, monkeypatch):
-    monkeypatch.setattr("windlass.context.skills.files.MAX_TOTAL", 1000)
+    monkeypatch.setattr("perdure.context.skills.files.MAX_TOTAL", 1000)
     ground.skill("large", assets__data_md="x" * 1000)
     ground.skill("good")
     skills = ground.load(trust)

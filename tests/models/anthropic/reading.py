@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from tests.wire.recordings import Exchange, Recording
-from windlass.core.event import ModelEvent, ReplyFinished
-from windlass.core.message import (
+from perdure.core.event import ModelEvent, ReplyFinished
+from perdure.core.message import (
     Document,
     Image,
     Message,
@@ -21,10 +20,11 @@ from windlass.core.message import (
     ToolResult,
     Usage,
 )
-from windlass.core.model import Request, Settings, ToolSpec, assemble
-from windlass.models.anthropic import WIRE
-from windlass.models.memo import Memo
-from windlass.models.profile import Profile
+from perdure.core.model import Request, Settings, ToolSpec, assemble
+from perdure.models.anthropic import WIRE
+from perdure.models.memo import Memo
+from perdure.models.profile import Profile
+from tests.wire.recordings import Exchange, Recording
 
 PROFILE = Profile(provider="anthropic", model="a-model", documents=True, cache="none")
 

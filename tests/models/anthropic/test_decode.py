@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.core.error import BadRequest, ModelError, ProviderDown, RateLimited, ReplyCutOff
+from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
+from perdure.models.anthropic.decode import MessagesDecoder
+from perdure.models.profile import Profile
 from tests.models.anthropic.reading import decoded, finished
 from tests.wire.recordings import chunked
-from windlass.core.error import BadRequest, ModelError, ProviderDown, RateLimited, ReplyCutOff
-from windlass.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from windlass.core.message import StopReason, Text, Thinking, ToolCall, Usage
-from windlass.models.anthropic.decode import MessagesDecoder
-from windlass.models.profile import Profile
 
 PROFILE = Profile(provider="anthropic", model="a-model")
 TURN = (Path(__file__).parent / "golden" / "turn.sse").read_bytes()

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.core.message import (
+from perdure.core.error import ConfigError
+from perdure.core.message import (
     Audio,
     Document,
     Image,
@@ -24,10 +24,10 @@ from windlass.core.message import (
     tool_message,
     user,
 )
-from windlass.core.model import OutputSpec, Request, Settings, ToolSpec
-from windlass.models.anthropic import WIRE
-from windlass.models.memo import BrokenRule, Memo
-from windlass.models.profile import Profile
+from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
+from perdure.models.anthropic import WIRE
+from perdure.models.memo import BrokenRule, Memo
+from perdure.models.profile import Profile
 
 CLAUDE = Profile(provider="anthropic", model="claude-haiku-4-5", documents=True, cache="marked")
 PLAIN = Profile(provider="anthropic", model="claude-haiku-4-5", cache="none")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from windlass.models.anthropic import WIRE
-from windlass.models.profile import Profile
+from perdure.models.anthropic import WIRE
+from perdure.models.profile import Profile
 
 PROFILE = Profile(provider="anthropic", model="claude-haiku-4-5")
 HELLO = {"role": "user", "content": "Hello"}

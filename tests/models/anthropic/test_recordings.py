@@ -4,6 +4,18 @@ import random
 
 import pytest
 
+from perdure.core.error import (
+    AuthFailed,
+    BadRequest,
+    ContextOverflow,
+    ModelError,
+    ProviderDown,
+    RateLimited,
+    ReplyCutOff,
+)
+from perdure.core.event import ModelEvent
+from perdure.models.anthropic import WIRE
+from perdure.models.refusal import classified
 from tests.models.anthropic.reading import (
     PROFILE,
     Oracle,
@@ -28,18 +40,6 @@ from tests.wire.recordings import (
     each_exchange,
     each_recording,
 )
-from windlass.core.error import (
-    AuthFailed,
-    BadRequest,
-    ContextOverflow,
-    ModelError,
-    ProviderDown,
-    RateLimited,
-    ReplyCutOff,
-)
-from windlass.core.event import ModelEvent
-from windlass.models.anthropic import WIRE
-from windlass.models.refusal import classified
 
 API = "anthropic-messages"
 pytestmark = pytest.mark.wire

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, tool_message, user
-from windlass.core.model import Request, Settings
-from windlass.models.anthropic.dialect import DIALECTS, dialect_of
-from windlass.models.anthropic.thinking import Plan, plan
-from windlass.models.profile import Profile
+from perdure.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, tool_message, user
+from perdure.core.model import Request, Settings
+from perdure.models.anthropic.dialect import DIALECTS, dialect_of
+from perdure.models.anthropic.thinking import Plan, plan
+from perdure.models.profile import Profile
 
 PROFILE = Profile(provider="anthropic", model="claude-haiku-4-5", max_output_tokens=64_000)
 UNKNOWN = msgspec.structs.replace(PROFILE, max_output_tokens=None)

@@ -10,9 +10,9 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from windlass.core.error import AuthFailed, ConfigError
-from windlass.models.bedrock.auth import BedrockAuth, region_of
-from windlass.models.bedrock.eventstream import EventStreamReader
+from perdure.core.error import AuthFailed, ConfigError
+from perdure.models.bedrock.auth import BedrockAuth, region_of
+from perdure.models.bedrock.eventstream import EventStreamReader
 
 URL = "https://bedrock-runtime.eu-west-1.amazonaws.com/model/us.amazon.nova-lite-v1%3A0/converse-stream"
 BODY = b'{"messages":[]}'
@@ -144,7 +144,7 @@ def test_the_region_is_that_of_the_address_or_else_of_the_environment(monkeypatc
 async def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("botocore.session", "botocore.eventstream"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ConfigError, match=r"pip install 'windlass\[bedrock\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'perdure\[bedrock\]'"):
         await BedrockAuth().headers(URL, BODY)
-    with pytest.raises(ConfigError, match=r"pip install 'windlass\[bedrock\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'perdure\[bedrock\]'"):
         EventStreamReader()

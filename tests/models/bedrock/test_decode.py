@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.core.error import BadRequest, ModelError, ProviderDown, RateLimited, ReplyCutOff
+from perdure.core.event import ModelEvent, TextDelta, UsageReported
+from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
+from perdure.models.bedrock.decode import ConverseDecoder
 from tests.models.bedrock.reading import PROFILE, decoded, ended_here, finished, frame
 from tests.wire.recordings import chunked
-from windlass.core.error import BadRequest, ModelError, ProviderDown, RateLimited, ReplyCutOff
-from windlass.core.event import ModelEvent, TextDelta, UsageReported
-from windlass.core.message import StopReason, Text, Thinking, ToolCall, Usage
-from windlass.models.bedrock.decode import ConverseDecoder
 
 USAGE = {"inputTokens": 5, "outputTokens": 7, "cacheReadInputTokens": 3, "cacheWriteInputTokens": 2, "totalTokens": 17}
 

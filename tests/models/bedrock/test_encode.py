@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.core.message import (
+from perdure.core.error import ConfigError
+from perdure.core.message import (
     Audio,
     Document,
     Image,
@@ -25,11 +25,11 @@ from windlass.core.message import (
     tool_message,
     user,
 )
-from windlass.core.model import OutputSpec, Request, Settings, ToolSpec
-from windlass.models.bedrock import WIRE
-from windlass.models.bedrock.dialect import DIALECTS, dialect_of
-from windlass.models.memo import BrokenRule, Memo
-from windlass.models.profile import Profile
+from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
+from perdure.models.bedrock import WIRE
+from perdure.models.bedrock.dialect import DIALECTS, dialect_of
+from perdure.models.memo import BrokenRule, Memo
+from perdure.models.profile import Profile
 
 CLAUDE = Profile(provider="bedrock", model="us.anthropic.claude-haiku-4-5-v1:0", documents=True, cache="marked")
 NOVA = Profile(provider="bedrock", model="us.amazon.nova-lite-v1:0", documents=True, video=True, cache="marked")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from windlass.models.bedrock import WIRE
-from windlass.models.profile import Profile
+from perdure.models.bedrock import WIRE
+from perdure.models.profile import Profile
 
 PROFILE = Profile(provider="bedrock", model="us.amazon.nova-lite-v1:0")
 HELLO = {"role": "user", "content": [{"text": "Hello"}]}

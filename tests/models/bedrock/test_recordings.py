@@ -4,6 +4,10 @@ import random
 
 import pytest
 
+from perdure.core.error import BadRequest, RateLimited, ReplyCutOff
+from perdure.core.event import ModelEvent
+from perdure.models.bedrock import WIRE
+from perdure.models.refusal import classified
 from tests.models.bedrock.reading import (
     PROFILE,
     Oracle,
@@ -19,10 +23,6 @@ from tests.models.bedrock.reading import (
     shapes,
 )
 from tests.wire.recordings import SHORT_STREAM, Exchange, Recording, chunked, cuts, each_exchange, each_recording
-from windlass.core.error import BadRequest, RateLimited, ReplyCutOff
-from windlass.core.event import ModelEvent
-from windlass.models.bedrock import WIRE
-from windlass.models.refusal import classified
 
 API = "bedrock-converse"
 

@@ -1,7 +1,7 @@
 """Chunks that are not as they should be."""
 
-from windlass.models.gemini import chunk as chunk_module
-from windlass.models.gemini.chunk import raw_parts, read
+from perdure.models.gemini import chunk as chunk_module
+from perdure.models.gemini.chunk import raw_parts, read
 
 
 def test_usual_chunks_are_read_at_once(monkeypatch):

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from windlass.core.message import (
+from perdure.core.message import (
     Document,
     Image,
     Message,
@@ -17,8 +17,8 @@ from windlass.core.message import (
     tool_message,
     user,
 )
-from windlass.models.gemini.contents import GO_ON, NOTHING_SAID, UNSIGNED, Contents, flowing, function_name
-from windlass.models.profile import Profile
+from perdure.models.gemini.contents import GO_ON, NOTHING_SAID, UNSIGNED, Contents, flowing, function_name
+from perdure.models.profile import Profile
 
 OLD = Profile(provider="google", model="gemini-2.5-flash")
 NEW = Profile(provider="google", model="gemini-3-flash")

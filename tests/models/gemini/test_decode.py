@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from windlass.core.error import BadRequest, ModelError, ProviderDown, RateLimited, Refused, ReplyCutOff
-from windlass.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from windlass.core.message import Audio, Image, Message, StopReason, Text, Thinking, ToolCall, Usage
-from windlass.core.model import assemble
-from windlass.models.gemini import WIRE
-from windlass.models.profile import Profile
+from perdure.core.error import BadRequest, ModelError, ProviderDown, RateLimited, Refused, ReplyCutOff
+from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure.core.message import Audio, Image, Message, StopReason, Text, Thinking, ToolCall, Usage
+from perdure.core.model import assemble
+from perdure.models.gemini import WIRE
+from perdure.models.profile import Profile
 
 PROFILE = Profile(provider="google", model="gemini-3-flash")
 GOLDEN = (Path(__file__).parent / "golden" / "turn.sse").read_bytes()

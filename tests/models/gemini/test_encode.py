@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from windlass.core.error import ConfigError
-from windlass.core.message import Message, Status, Text, Thinking, ToolCall, ToolResult, assistant, tool_message, user
-from windlass.core.model import OutputSpec, Request, Settings, ToolSpec
-from windlass.models.gemini import WIRE
-from windlass.models.gemini import contents as contents_module
-from windlass.models.memo import BrokenRule, Memo
-from windlass.models.profile import Profile
+from perdure.core.error import ConfigError
+from perdure.core.message import Message, Status, Text, Thinking, ToolCall, ToolResult, assistant, tool_message, user
+from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
+from perdure.models.gemini import WIRE
+from perdure.models.gemini import contents as contents_module
+from perdure.models.memo import BrokenRule, Memo
+from perdure.models.profile import Profile
 
 OLD = Profile(provider="google", model="gemini-2.5-flash", schema="gemini")
 NEW = Profile(provider="google", model="gemini-3-flash", schema="gemini")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from windlass.models.gemini.framing import Frames
+from perdure.models.gemini.framing import Frames
 
 CHUNKS = [{"text": 'a } " { b'}, {"text": "é\u2028 [,]"}, {"deep": [{"er": {}}]}]
 EVENTS = "".join([f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in CHUNKS]).encode()
@@ -55,7 +55,7 @@ def test_only_a_single_object_is_whole():
 
 
 def test_a_large_element_is_not_read_again_at_every_byte(monkeypatch):
-    from windlass.models.gemini import framing
+    from perdure.models.gemini import framing
 
     looks = []
     scan = framing._scan

@@ -2,8 +2,8 @@
 
 import pytest
 
-from windlass.core.model import Settings
-from windlass.models.gemini.generation import generation, takes_schema_with_tools, thinking, wants_signatures
+from perdure.core.model import Settings
+from perdure.models.gemini.generation import generation, takes_schema_with_tools, thinking, wants_signatures
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
-from windlass.core.message import Audio, Document, Image, Media, Video
-from windlass.models.gemini.media import part_of
-from windlass.models.profile import Profile
+from perdure.core.message import Audio, Document, Image, Media, Video
+from perdure.models.gemini.media import part_of
+from perdure.models.profile import Profile
 
 ALL = Profile(provider="google", model="gemini-2.5-flash", documents=True, audio=True, video=True)
 NONE = Profile(provider="google", model="gemma", images=False)

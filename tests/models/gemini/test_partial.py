@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from windlass.models.gemini.partial import PartialCall
+from perdure.models.gemini.partial import PartialCall
 
 
 def arguments(*pieces: dict) -> dict:

@@ -9,19 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.wire.recordings import (
-    Exchange,
-    Recording,
-    Skipped,
-    chunked,
-    cuts,
-    each_exchange,
-    each_recording,
-    recordings,
-)
-from windlass.core.error import ModelError, RateLimited, Refused
-from windlass.core.event import ModelEvent, ReplyFinished
-from windlass.core.message import (
+from perdure.core.error import ModelError, RateLimited, Refused
+from perdure.core.event import ModelEvent, ReplyFinished
+from perdure.core.message import (
     Document,
     Image,
     Message,
@@ -33,12 +23,22 @@ from windlass.core.message import (
     ToolResult,
     tool_message,
 )
-from windlass.core.model import Request, assemble, sound
-from windlass.models.gemini import WIRE
-from windlass.models.gemini.contents import UNSIGNED
-from windlass.models.memo import Memo
-from windlass.models.profile import Profile
-from windlass.models.refusal import classified
+from perdure.core.model import Request, assemble, sound
+from perdure.models.gemini import WIRE
+from perdure.models.gemini.contents import UNSIGNED
+from perdure.models.memo import Memo
+from perdure.models.profile import Profile
+from perdure.models.refusal import classified
+from tests.wire.recordings import (
+    Exchange,
+    Recording,
+    Skipped,
+    chunked,
+    cuts,
+    each_exchange,
+    each_recording,
+    recordings,
+)
 
 pytestmark = pytest.mark.wire
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from windlass.core.event import ModelEvent, ReplyFinished
-from windlass.core.message import Message
-from windlass.core.model import Request, assemble
-from windlass.models.memo import Memo
-from windlass.models.openai_chat import WIRE
-from windlass.models.profile import Profile
+from perdure.core.event import ModelEvent, ReplyFinished
+from perdure.core.message import Message
+from perdure.core.model import Request, assemble
+from perdure.models.memo import Memo
+from perdure.models.openai_chat import WIRE
+from perdure.models.profile import Profile
 
 PROFILE = Profile(provider="openai", model="gpt-4.1", dialect="openai", documents=True, audio=True)
 

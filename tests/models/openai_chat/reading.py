@@ -5,8 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.models.openai_chat.oracle import meaning
-from windlass.core.message import (
+from perdure.core.message import (
     Audio,
     Document,
     Image,
@@ -18,8 +17,9 @@ from windlass.core.message import (
     ToolResult,
     Video,
 )
-from windlass.core.model import Settings, ToolSpec
-from windlass.models.profile import Profile
+from perdure.core.model import Settings, ToolSpec
+from perdure.models.profile import Profile
+from tests.models.openai_chat.oracle import meaning
 
 
 def profile_of(exchange: Any) -> Profile:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from perdure.core.error import ModelError, ProviderDown, RateLimited, ReplyCutOff
+from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
+from perdure.models.openai_chat import WIRE
+from perdure.models.profile import Profile
 from tests.models.openai_chat.material import PROFILE, chunk, heard, message_of, stream, whole
-from windlass.core.error import ModelError, ProviderDown, RateLimited, ReplyCutOff
-from windlass.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from windlass.core.message import StopReason, Text, Thinking, ToolCall, Usage
-from windlass.models.openai_chat import WIRE
-from windlass.models.profile import Profile
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
 

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.models.openai_chat.material import PROFILE, body_of
-from windlass.core.error import ConfigError
-from windlass.core.message import (
+from perdure.core.error import ConfigError
+from perdure.core.message import (
     Audio,
     Document,
     Image,
@@ -23,13 +22,14 @@ from windlass.core.message import (
     tool_message,
     user,
 )
-from windlass.core.model import OutputSpec, Request, Settings, ToolSpec
-from windlass.models.attachment import note
-from windlass.models.memo import BrokenRule, Memo
-from windlass.models.openai_chat import WIRE
-from windlass.models.openai_chat.items import Writer
-from windlass.models.openai_chat.tools import tools_of
-from windlass.models.profile import Profile
+from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
+from perdure.models.attachment import note
+from perdure.models.memo import BrokenRule, Memo
+from perdure.models.openai_chat import WIRE
+from perdure.models.openai_chat.items import Writer
+from perdure.models.openai_chat.tools import tools_of
+from perdure.models.profile import Profile
+from tests.models.openai_chat.material import PROFILE, body_of
 
 ADD = ToolSpec("add", "Add numbers.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
 PNG = b"\x89PNG\r\n\x1a\n"

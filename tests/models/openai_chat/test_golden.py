@@ -1,6 +1,6 @@
 """Files that show the wire as it is: answers with what they come to, and one conversation in several dialects.
 
-`WINDLASS_GOLDEN=write` writes what is expected anew; look at the difference before you keep it.
+`PERDURE_GOLDEN=write` writes what is expected anew; look at the difference before you keep it.
 """
 
 import os
@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.core.message import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, tool_message, user
+from perdure.core.model import Request, Settings, ToolSpec
+from perdure.models.profile import Profile
 from tests.models.openai_chat.material import body_of, message_of
-from windlass.core.message import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, tool_message, user
-from windlass.core.model import Request, Settings, ToolSpec
-from windlass.models.profile import Profile
 
 GOLDEN = Path(__file__).parent / "golden"
 DIALECTS = ("openai", "openrouter", "mistral", "deepseek", "gemini", "plain")
@@ -28,7 +28,7 @@ def expect(name: str, value: Any) -> None:
     """Fail unless the value is what the file of this name says."""
     path = GOLDEN / name
     data = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
-    if os.environ.get("WINDLASS_GOLDEN") == "write":
+    if os.environ.get("PERDURE_GOLDEN") == "write":
         path.write_bytes(data)
     assert msgspec.json.decode(path.read_bytes()) == msgspec.json.decode(data)
 

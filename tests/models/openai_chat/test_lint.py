@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from perdure.models.openai_chat import WIRE
+from perdure.models.profile import Profile
 from tests.models.openai_chat.material import PROFILE
-from windlass.models.openai_chat import WIRE
-from windlass.models.profile import Profile
 
 USER = {"role": "user", "content": "Hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}

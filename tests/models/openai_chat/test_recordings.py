@@ -6,6 +6,24 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.core.error import (
+    AuthFailed,
+    BadRequest,
+    ContextOverflow,
+    ModelError,
+    ProviderDown,
+    RateLimited,
+    Refused,
+    ReplyCutOff,
+)
+from perdure.core.event import ModelEvent, ReplyFinished
+from perdure.core.message import Message, Thinking
+from perdure.core.model import Request, assemble, sound
+from perdure.models.memo import Memo
+from perdure.models.openai_chat import WIRE
+from perdure.models.openai_chat.decode import ChatDecoder
+from perdure.models.profile import Profile
+from perdure.models.refusal import classified
 from tests.models.openai_chat.oracle import Told, meaning, told
 from tests.models.openai_chat.reading import (
     instructions_of,
@@ -26,24 +44,6 @@ from tests.wire.recordings import (
     each_recording,
     recordings,
 )
-from windlass.core.error import (
-    AuthFailed,
-    BadRequest,
-    ContextOverflow,
-    ModelError,
-    ProviderDown,
-    RateLimited,
-    Refused,
-    ReplyCutOff,
-)
-from windlass.core.event import ModelEvent, ReplyFinished
-from windlass.core.message import Message, Thinking
-from windlass.core.model import Request, assemble, sound
-from windlass.models.memo import Memo
-from windlass.models.openai_chat import WIRE
-from windlass.models.openai_chat.decode import ChatDecoder
-from windlass.models.profile import Profile
-from windlass.models.refusal import classified
 
 API = "openai-chat"
 

@@ -4,9 +4,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tests.wire.recordings import Exchange
-from windlass.core.event import ModelEvent, ReplyFinished
-from windlass.core.message import (
+from perdure.core.event import ModelEvent, ReplyFinished
+from perdure.core.message import (
     Document,
     Image,
     Message,
@@ -18,10 +17,11 @@ from windlass.core.message import (
     ToolResult,
     Usage,
 )
-from windlass.core.model import OutputSpec, Request, Settings, ToolSpec, assemble
-from windlass.models.openai_responses import WIRE
-from windlass.models.openai_responses.mark import kept, made
-from windlass.models.profile import Profile
+from perdure.core.model import OutputSpec, Request, Settings, ToolSpec, assemble
+from perdure.models.openai_responses import WIRE
+from perdure.models.openai_responses.mark import kept, made
+from perdure.models.profile import Profile
+from tests.wire.recordings import Exchange
 
 API = "openai-responses"
 DIALECTS = {

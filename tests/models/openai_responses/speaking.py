@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from windlass.core.event import ModelEvent, ReplyFinished
-from windlass.core.message import Message
-from windlass.core.model import Request, Settings, ToolSpec, assemble
-from windlass.models.memo import Memo
-from windlass.models.openai_responses import WIRE
-from windlass.models.profile import Profile
+from perdure.core.event import ModelEvent, ReplyFinished
+from perdure.core.message import Message
+from perdure.core.model import Request, Settings, ToolSpec, assemble
+from perdure.models.memo import Memo
+from perdure.models.openai_responses import WIRE
+from perdure.models.profile import Profile
 
 GOLDEN = Path(__file__).parent / "golden"
 PROFILE = Profile(provider="openai", model="gpt-9", documents=True)

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.openai_responses.speaking import PROFILE, completed, event, heard, reply, stream
-from windlass.core.error import (
+from perdure.core.error import (
     AuthFailed,
     ContextOverflow,
     ModelError,
@@ -14,10 +13,11 @@ from windlass.core.error import (
     RateLimited,
     ReplyCutOff,
 )
-from windlass.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from windlass.core.message import StopReason, Text, Thinking, ToolCall, Usage
-from windlass.core.model import sound
-from windlass.models.openai_responses import WIRE
+from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
+from perdure.core.model import sound
+from perdure.models.openai_responses import WIRE
+from tests.models.openai_responses.speaking import PROFILE, completed, event, heard, reply, stream
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": '{"a":1}'}
 HI = {"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]}

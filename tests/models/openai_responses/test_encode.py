@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
+from perdure.core.error import ConfigError
+from perdure.core.message import user
+from perdure.core.model import OutputSpec, ToolSpec
+from perdure.models.openai_responses import WIRE
+from perdure.models.openai_responses.encode import cache_key
+from perdure.models.openai_responses.tools import MOST_KEPT, encoded_tools
+from perdure.models.profile import Profile
 from tests.models.openai_responses.speaking import PROFILE, WEATHER, body
-from windlass.core.error import ConfigError
-from windlass.core.message import user
-from windlass.core.model import OutputSpec, ToolSpec
-from windlass.models.openai_responses import WIRE
-from windlass.models.openai_responses.encode import cache_key
-from windlass.models.openai_responses.tools import MOST_KEPT, encoded_tools
-from windlass.models.profile import Profile
 
 HELLO = [user("hello")]
 STRICT = Profile(provider="openai", model="gpt-9", strict_tools=True, schema="openai_strict")

@@ -3,12 +3,12 @@
 import json
 import random
 
+from perdure.core.event import ReplyFinished
+from perdure.core.message import Status, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, tool_message, user
+from perdure.models.memo import Memo
+from perdure.models.openai_responses import WIRE
 from tests.models.openai_responses.speaking import GOLDEN, PROFILE, WEATHER, body, heard, reply
 from tests.wire.recordings import chunked
-from windlass.core.event import ReplyFinished
-from windlass.core.message import Status, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, tool_message, user
-from windlass.models.memo import Memo
-from windlass.models.openai_responses import WIRE
 
 TOOL_TURN = (GOLDEN / "tool_turn.sse").read_bytes()
 SEARCH_TURN = (GOLDEN / "search_turn.json").read_bytes()

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.openai_responses.speaking import PROFILE, completed, event, items, reply, stream
-from windlass.core.message import (
+from perdure.core.message import (
     Audio,
     Document,
     Image,
@@ -22,10 +21,11 @@ from windlass.core.message import (
     tool_message,
     user,
 )
-from windlass.models import attachment
-from windlass.models.memo import BrokenRule, Memo
-from windlass.models.openai_responses.items import NO_OUTPUT
-from windlass.models.profile import Profile
+from perdure.models import attachment
+from perdure.models.memo import BrokenRule, Memo
+from perdure.models.openai_responses.items import NO_OUTPUT
+from perdure.models.profile import Profile
+from tests.models.openai_responses.speaking import PROFILE, completed, event, items, reply, stream
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
 PDF = b"%PDF-1.4 rest"

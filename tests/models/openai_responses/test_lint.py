@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from perdure.models.memo import BrokenRule
+from perdure.models.openai_responses import WIRE
+from perdure.models.openai_responses.dialect import DIALECTS
+from perdure.models.openai_responses.rules import Rules
+from perdure.models.profile import Profile
 from tests.models.openai_responses.speaking import PROFILE
-from windlass.models.memo import BrokenRule
-from windlass.models.openai_responses import WIRE
-from windlass.models.openai_responses.dialect import DIALECTS
-from windlass.models.openai_responses.rules import Rules
-from windlass.models.profile import Profile
 
 HI = {"role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}

@@ -8,6 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.core.error import AuthFailed, BadRequest, ContextOverflow, ModelError, ReplyCutOff
+from perdure.core.event import ModelEvent, TextDelta
+from perdure.core.message import Message, tool_message
+from perdure.core.model import sound
+from perdure.models.memo import Memo
+from perdure.models.openai_responses import WIRE
+from perdure.models.openai_responses.decode import ResponsesDecoder
+from perdure.models.refusal import classified
 from tests.models.openai_responses.reading import (
     API,
     Oracle,
@@ -22,14 +30,6 @@ from tests.models.openai_responses.reading import (
     told,
 )
 from tests.wire.recordings import Exchange, Recording, Skipped, chunked, cuts, each_exchange, each_recording
-from windlass.core.error import AuthFailed, BadRequest, ContextOverflow, ModelError, ReplyCutOff
-from windlass.core.event import ModelEvent, TextDelta
-from windlass.core.message import Message, tool_message
-from windlass.core.model import sound
-from windlass.models.memo import Memo
-from windlass.models.openai_responses import WIRE
-from windlass.models.openai_responses.decode import ResponsesDecoder
-from windlass.models.refusal import classified
 
 pytestmark = pytest.mark.wire
 

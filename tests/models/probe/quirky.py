@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from perdure.models.probe.keywords import words_in
 from tests.wire.server import Received, Reply, json_reply, sse
-from windlass.models.probe.keywords import words_in
 
 
 @dataclass(frozen=True)

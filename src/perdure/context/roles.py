@@ -1,0 +1,103 @@
+"""Roles from the files of a folder, and the one that is wanted. Above: the assembly. Below: `role.py`.
+
+A file is Markdown: its front matter may have `name`, `description` and `model`, and its body is what the role is told.
+A file that cannot be used is told and left out; the others are there.
+"""
+
+# ruff: noqa: PTH118, PTH208 - a Path would cost every start milliseconds
+import logging
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from perdure.core import check
+from perdure.core.error import ConfigError
+
+from .front_matter import read_front_matter
+from .role import Role
+from .text_file import Unreadable, lies_below, read_whole
+
+MOST_BYTES: Final = 256 * 1024
+"""Of one file."""
+MOST_FILES: Final = 500
+"""Of a folder; more are left out."""
+
+_FIELDS: Final = ("name", "description", "model")
+_log = logging.getLogger(__name__)
+
+
+def load_roles(directory: str | os.PathLike[str], *, problems: list[str] | None = None) -> list[Role]:
+    """The roles in the `*.md` files of a folder, by name; none when there is no such folder.
+
+    What had to be left out is added to `problems`, a sentence for each; without such a list, it is logged.
+    """
+    if not isinstance(directory, str | os.PathLike):
+        check.refuse("load_roles", "directory", directory, "give the path of a folder")
+    folder = os.fspath(directory)
+    told: list[str] = []
+    found: dict[str, Role] = {}
+    for name in markdown_files(folder, told):
+        try:
+            role = _read(folder, name)
+        except ConfigError as error:
+            told.append(f"the role in {os.path.join(folder, name)!r} is left out: {error}")
+            continue
+        if found.setdefault(role.name, role) is not role:
+            told.append(
+                f"the role in {os.path.join(folder, name)!r} is left out: another file has {role.name!r} already"
+            )
+    _tell(told, problems)
+    return sorted(found.values(), key=lambda role: role.name)
+
+
+def chosen(roles: Iterable[Role], name: str) -> Role:
+    """The role of this name, the first if there are several. Raises `ConfigError`, which lists those that there are."""
+    by_name: dict[str, Role] = {}
+    for each in roles:
+        by_name.setdefault(each.name, each)
+    if isinstance(name, str) and (role := by_name.get(name)) is not None:
+        return role
+    raise ConfigError(f"there is no role {name!r}{_advice(name, sorted(by_name))}")
+
+
+def markdown_files(folder: str, problems: list[str]) -> list[str]:
+    """The names of the `*.md` files of a folder, sorted, as many as are read."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".md") and not name.startswith("."))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        problems.append(f"the folder {folder!r} cannot be read: {getattr(error, 'strerror', None) or error}")
+        return []
+    if len(names) > MOST_FILES:
+        problems.append(f"the folder {folder!r} has {len(names)} files, of which the first {MOST_FILES} are read")
+    return names[:MOST_FILES]
+
+
+def _read(folder: str, name: str) -> Role:
+    path = os.path.join(folder, name)
+    if not lies_below(os.path.realpath(path), os.path.realpath(folder)):
+        raise Unreadable("it is a link that leads out of its folder")
+    matter = read_front_matter(read_whole(path, MOST_BYTES))
+    fields = {"name": name.removesuffix(".md"), **{key: matter.fields[key] for key in _FIELDS if key in matter.fields}}
+    for key, value in fields.items():
+        if not isinstance(value, str):
+            raise ConfigError(f"line {matter.lines[key]}: {key!r} is no text: write it on one line")
+    return Role(instructions=matter.body.strip(), **{key: value.strip() for key, value in fields.items()})
+
+
+def _advice(name: object, known: list[str]) -> str:
+    if not known:
+        return ": there are no roles at all"
+    import difflib
+
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f"{f'; did you mean {near[0]!r}?' if near else ';'} there are {', '.join(map(repr, known))}"
+
+
+def _tell(told: list[str], problems: list[str] | None) -> None:
+    if problems is not None:
+        problems += told
+        return
+    for each in told:
+        _log.warning("%s", each)

@@ -1,0 +1,307 @@
+"""One watcher, the events that wait for it, and the task or thread that calls it with them.
+
+Above: `fanout.py`. Below: `buffer.py`. An async watcher gets a task; a plain function gets a daemon thread, so that
+one that sleeps or writes to a blocked pipe holds up neither the event loop nor the end of the process.
+"""
+
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+
+from .buffer import Buffer, BufferStats
+from .error import ConfigError
+
+T = TypeVar("T")
+
+Watcher: TypeAlias = Callable[[T], None] | Callable[[T], Awaitable[None]]
+"""Called with each event in order, one at a time. One that raises is not called again."""
+
+_log = logging.getLogger("perdure")
+
+_EVENTS_PER_TURN: Final = 64
+"""An async watcher that never waits would keep the event loop until its buffer is empty; it lets others run."""
+
+_JOIN_SECONDS: Final = 1.0
+"""For a thread that has said that it is done; it needs microseconds."""
+
+
+class Feed(ABC, Generic[T]):
+    """Calls one watcher with what was pushed. Its methods are for the event loop's thread, except as written there."""
+
+    def __init__(self, name: str, buffer: Buffer[T], ended: "Ended[T]") -> None:
+        self.name = name
+        self.lagging = False
+        """Whether someone waited for it in vain; until it catches up, nobody waits for it again."""
+        self._buffer = buffer
+        self._ended = ended
+        self._retired = False
+        self._settled: asyncio.Future[None] | None = None
+        # What the watcher sees is the context of whoever added it, not of whoever happens to publish first.
+        self._context = contextvars.copy_context()
+
+    @abstractmethod
+    def push(self, event: T) -> None:
+        """Take an event for the watcher, and start its task or thread at the first. Never waits, never raises."""
+
+    @abstractmethod
+    def retire(self) -> None:
+        """Make the call that is going on the last. The watcher itself may call it, on its own thread."""
+
+    @abstractmethod
+    def stop(self) -> asyncio.Future[None] | None:
+        """Retire, cancel what can be cancelled; a future of the end, or None where nothing is left to wait for."""
+
+    @abstractmethod
+    def settled(self) -> asyncio.Future[None] | None:
+        """A future of the moment when all that was pushed has been handled; None if that is so already."""
+
+    @property
+    def stats(self) -> BufferStats:
+        """The accounts of what was pushed."""
+        return self._buffer.stats
+
+    def _settlement(self) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        if self._settled is None or self._settled.get_loop() is not loop:
+            self._settled = loop.create_future()
+        return self._settled
+
+    def _settle(self) -> None:
+        self.lagging = False
+        if self._settled is not None:
+            self._settled.set_result(None)
+            self._settled = None
+
+    def _log_failure(self, error: BaseException) -> None:
+        _log.error("the watcher %r raised %r and gets no more events", self.name, error, exc_info=error)
+
+
+Ended: TypeAlias = Callable[[Feed[T], BaseException | None], None]
+"""Called on the event loop when a feed calls its watcher no more, with the error if that was the reason."""
+
+
+class TaskFeed(Feed[T]):
+    """Feeds an async watcher."""
+
+    def __init__(self, name: str, watcher: Callable[[T], Awaitable[None]], buffer: Buffer[T], ended: Ended[T]) -> None:
+        super().__init__(name, buffer, ended)
+        self._watcher = watcher
+        self._task: asyncio.Task[None] | None = None
+        self._handling = False
+
+    def push(self, event: T) -> None:
+        # A task that was cancelled from outside, as at the end of its event loop, is made anew.
+        if self._task is None and not self._retired:
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(self._run(), name=f"perdure watcher {self.name}", context=self._context)
+        self._buffer.push(event)
+
+    def retire(self) -> None:
+        self._retired = True
+        self._buffer.close()
+        if self._task is None:
+            self._ended(self, None)
+
+    def stop(self) -> asyncio.Future[None] | None:
+        self.retire()
+        if self._task is None or self._task is asyncio.current_task():
+            return None
+        self._task.cancel()
+        return self._task
+
+    def settled(self) -> asyncio.Future[None] | None:
+        idle = not self._handling and not len(self._buffer)
+        if idle or self._task is None or self._task is asyncio.current_task():  # a watcher cannot wait for itself
+            return None
+        return self._settlement()
+
+    async def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            await self._watch()
+        except (GeneratorExit, KeyboardInterrupt):
+            raise
+        except asyncio.CancelledError as cancelled:
+            if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
+                raise
+            error = cancelled  # nobody cancelled this task: the watcher raised it by itself
+        except BaseException as raised:  # noqa: BLE001 - whatever a watcher raises stays with the watcher
+            error = raised
+        finally:
+            self._task = None
+            self._handling = False
+            self._settle()
+            if error is not None:
+                self._retired = True
+                self._log_failure(error)
+            if self._retired:
+                self._ended(self, error)
+
+    async def _watch(self) -> None:
+        handled = 0
+        buffer = self._buffer
+        async for first in buffer:
+            event = first
+            self._handling = True
+            while not self._retired:
+                await self._watcher(event)
+                handled += 1
+                if not handled % _EVENTS_PER_TURN:
+                    await asyncio.sleep(0)
+                if not len(buffer):
+                    break
+                event = buffer.get_nowait()
+            self._handling = False
+            if self._retired:
+                return
+            self._settle()
+
+
+class ThreadFeed(Feed[T]):
+    """Feeds a plain function. What its thread and the event loop share is under `_lock`."""
+
+    def __init__(self, name: str, watcher: Callable[[T], object], buffer: Buffer[T], ended: Ended[T]) -> None:
+        super().__init__(name, buffer, ended)
+        self._watcher = watcher
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Reentrant, because a signal handler may publish while its own thread is publishing.
+        self._lock = threading.RLock()
+        self._asleep = False
+        self._wake = threading.Lock()  # held but for the moment between waking the thread and its going on
+        self._wake.acquire()
+        self._awaiting: concurrent.futures.Future[None] | None = None
+
+    def push(self, event: T) -> None:
+        if self._thread is None and not self._retired:
+            self._start()
+        with self._lock:
+            self._buffer.push(event)
+            self._rouse()
+
+    def retire(self) -> None:
+        with self._lock:
+            self._retired = True
+            self._rouse()
+        if self._thread is None:
+            self._ended(self, None)
+
+    def stop(self) -> asyncio.Future[None] | None:
+        abandoned = self._thread is None or (self.lagging and self._awaiting is None)
+        end = None if abandoned else self._settlement()
+        self.retire()
+        if (awaiting := self._awaiting) is not None:  # looked at now: what is awaited later is cancelled there
+            awaiting.cancel()
+        return end
+
+    def settled(self) -> asyncio.Future[None] | None:
+        with self._lock:
+            return None if self._thread is None or self._asleep else self._settlement()
+
+    @property
+    def stats(self) -> BufferStats:
+        with self._lock:
+            return super().stats
+
+    def _settlement(self) -> asyncio.Future[None]:
+        self._loop = asyncio.get_running_loop()
+        return super()._settlement()
+
+    def _start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        thread = threading.Thread(
+            target=self._context.run, args=(self._run,), name=f"perdure watcher {self.name}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more threads
+            self._retired = True
+            self._log_failure(error)
+            self._ended(self, error)
+        else:
+            self._thread = thread
+
+    def _rouse(self) -> None:
+        if self._asleep:
+            self._asleep = False
+            self._wake.release()
+
+    def _catch_up(self) -> None:
+        with self._lock:
+            if self._asleep:  # else more was pushed meanwhile, and the thread will tell again
+                self._settle()
+
+    def _finish(self, error: BaseException | None) -> None:
+        cast("threading.Thread", self._thread).join(_JOIN_SECONDS)
+        self._settle()
+        self._ended(self, error)
+
+    # -- on the thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            for event in self._events():
+                result = self._watcher(event)
+                if result is not None and inspect.isawaitable(result):
+                    self._await(result)
+        except BaseException as raised:  # noqa: BLE001 - whatever a watcher raises stays with the watcher
+            if not (self._retired and isinstance(raised, concurrent.futures.CancelledError)):
+                error = raised
+                self._log_failure(error)
+        self._retired = True
+        self._tell(self._finish, error)
+
+    def _events(self) -> Iterator[T]:
+        while self._sleep_until_needed():
+            with self._lock:
+                event = self._buffer.get_nowait()
+            yield event
+
+    def _sleep_until_needed(self) -> bool:
+        """Whether there is an event to handle; if not, the feed was retired."""
+        with self._lock:
+            self._asleep = not self._retired and not len(self._buffer)
+            asleep, awaited = self._asleep, self._settled is not None
+        if asleep:
+            if awaited:
+                self._tell(self._catch_up)
+            self._wake.acquire()
+        return not self._retired
+
+    def _await(self, awaitable: Awaitable[object]) -> None:
+        """For a plain function that returned an awaitable, such as a lambda around an async call."""
+        loop = cast("asyncio.AbstractEventLoop", self._loop)
+        self._awaiting = awaiting = asyncio.run_coroutine_threadsafe(_awaited(awaitable), loop)
+        if self._retired:  # stopped meanwhile, by somebody who could not see yet that it waits
+            awaiting.cancel()
+        try:
+            awaiting.result()
+        finally:
+            self._awaiting = None
+
+    def _tell(self, report: Callable[..., None], *args: BaseException | None) -> None:
+        try:
+            cast("asyncio.AbstractEventLoop", self._loop).call_soon_threadsafe(report, *args)
+        except RuntimeError:
+            return  # the loop has been closed: nobody is left to be told
+
+
+def feed_for(watcher: Watcher[T], name: str | None, buffer: Buffer[T], ended: Ended[T]) -> Feed[T]:
+    """The feed that suits a watcher; its name is by default the function's own."""
+    if not callable(watcher):
+        raise ConfigError(f"a watcher is {watcher!r}; give a function that takes an event")
+    known_as = str(name or getattr(watcher, "__qualname__", type(watcher).__qualname__))
+    if inspect.iscoroutinefunction(watcher) or inspect.iscoroutinefunction(type(watcher).__call__):
+        return TaskFeed(known_as, cast("Callable[[T], Awaitable[None]]", watcher), buffer, ended)
+    return ThreadFeed(known_as, watcher, buffer, ended)
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> None:
+    await awaitable

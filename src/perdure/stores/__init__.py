@@ -1,0 +1,101 @@
+"""Where sessions are kept, chosen by a string or an object. Above: the assembly. Below: `core/store.py`, the seam.
+
+- `open_store("memory:")`: gone with the process.
+- `open_store("file:~/.perdure/sessions")`: a folder with one file per session, which several processes may share.
+- `open_store("sqlite:~/.perdure/sessions.db")`: one file for all, which several processes may share.
+- `open_store("postgresql://user:password@host/database")`: a database, which several machines may share.
+- `open_store(MyStore())`: anything that keeps the contract, which is `perdure.testing.contracts.check_store`.
+
+Stores can be wrapped: `namespaced` makes a part of one a store of its own, `derived` gives a subagent its place in its
+parent's, and `listened` tells somebody of each entry.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from perdure.core.error import ConfigError
+from perdure.core.store import Store
+
+if TYPE_CHECKING:
+    from .listener import listened as listened
+    from .namespace import derived as derived
+    from .namespace import namespaced as namespaced
+
+__all__ = ["derived", "listened", "namespaced", "open_store"]
+
+_HOMES = {"derived": ".namespace", "listened": ".listener", "namespaced": ".namespace"}
+_KNOWN = "'memory:', 'file:DIR', 'sqlite:PATH' and 'postgresql://…'"
+
+
+def __getattr__(name: str) -> object:
+    module = _HOMES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'perdure.stores' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(module, __name__), name)
+    globals()[name] = value  # so that the next use does not come here
+    return value
+
+
+def open_store(spec: str | Store) -> Store:
+    """The store that a string names; an object is taken as it is. Opens nothing yet: that happens at first use."""
+    if not isinstance(spec, str):
+        return _checked(spec)
+    scheme, colon, rest = spec.partition(":")
+    if colon and scheme == "memory":
+        return _memory(rest)
+    if colon and scheme == "file":
+        return _file(rest)
+    if colon and scheme == "sqlite":
+        return _sqlite(rest)
+    if spec.startswith("postgres"):
+        return _postgres(spec)
+    raise ConfigError(f"there is no store called {spec!r}: use one of {_KNOWN}, or an object that is a store")
+
+
+def _checked(store: Store) -> Store:
+    methods = ("acquire", "append", "read", "list")
+    if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in methods):
+        raise ConfigError(f"{store!r} is no store: use one of {_KNOWN}, or an object that is a store")
+    return store
+
+
+def _memory(rest: str) -> Store:
+    if rest:
+        raise ConfigError(f"a store in memory has no name, but 'memory:{rest}' gives it one: write 'memory:'")
+    from .memory import MemoryStore
+
+    return MemoryStore()
+
+
+def _file(rest: str) -> Store:
+    path = _path("file", rest, "DIR")
+    if sys.platform == "win32":
+        raise ConfigError("a store of files needs file locks that Windows does not have: use 'sqlite:PATH'")
+    from .file.store import FileStore
+
+    return FileStore(path)
+
+
+def _sqlite(rest: str) -> Store:
+    path = _path("sqlite", rest, "PATH")
+    from .sqlite.store import SqliteStore
+
+    return SqliteStore(path)
+
+
+def _postgres(address: str) -> Store:
+    from .postgres.store import PostgresStore
+
+    return PostgresStore(address)
+
+
+def _path(scheme: str, rest: str, what: str) -> str:
+    """The path in a name, which may be in the form of an address: three slashes and an absolute path."""
+    if rest.startswith("//"):
+        if not rest.startswith("///"):
+            raise ConfigError(f"'{scheme}:{rest}' names a host, and the store is on this one: write '{scheme}:{what}'")
+        rest = "/" + rest.lstrip("/")
+    return os.path.expanduser(rest)  # noqa: PTH111 - pathlib is slow to import

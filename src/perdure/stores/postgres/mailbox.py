@@ -1,0 +1,50 @@
+"""Posts in a PostgreSQL database, one tenant at a time. Above: `database.py`. Below: psycopg.
+
+A post is taken when the log holds an entry of its id, and that is all there is to it: the row is swept away when the
+session is given back.
+"""
+
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+
+from perdure.core.codec import VERSION, decode_event, encode_event
+from perdure.core.event import Custom
+from perdure.core.store import Post
+
+_TAKEN: Final = """
+SELECT FROM perdure.session CROSS JOIN LATERAL perdure.line(session.key) AS line
+JOIN perdure.entry ON entry.session = line.session AND seq <= upto
+WHERE session.tenant = $1 AND session.id = $2 AND entry.id = """
+# Whoever finds its own token there has posted it before, and has not heard so.
+_POST: Final = f"""
+INSERT INTO perdure.post AS post(tenant, session, id, at, token, version, body)
+SELECT $1, $2, $3, $4, $5, $6, $7 WHERE NOT EXISTS ({_TAKEN} $3)
+ON CONFLICT(tenant, session, id) DO UPDATE SET token = excluded.token WHERE post.token = excluded.token
+RETURNING set_config('synchronous_commit', 'on', true)"""
+_POSTS: Final = f"""
+SELECT id, at, version, body FROM perdure.post
+WHERE tenant = $1 AND session = $2 AND NOT EXISTS ({_TAKEN} post.id) ORDER BY place"""  # noqa: S608 - made of constants
+
+
+class Mailbox:
+    """Each of these is one transaction."""
+
+    def __init__(self, tenant: str) -> None:
+        self._tenant = tenant
+
+    async def post(self, connection: AsyncConnection, session_id: str, post: Post, token: str) -> bool:
+        """Keep a post; `False` when somebody else's of this id is there, or was."""
+        body = encode_event(Custom(post.kind, post.body))  # which takes any value, and gives JSON back
+        values = (self._tenant, session_id, post.id, post.at, token, VERSION, body)
+        return await (await connection.execute(_POST, values)).fetchone() is not None
+
+    async def posts(self, connection: AsyncConnection, session_id: str) -> list[Post]:
+        """Those that nobody has taken."""
+        cursor = await connection.execute(_POSTS, (self._tenant, session_id), binary=True)
+        return [_post_of(*row) for row in await cursor.fetchall()]
+
+
+def _post_of(post_id: str, at: float, version: int, body: bytes) -> Post:
+    event: Any = decode_event(body, version=version)
+    return Post(post_id, event.name, event.data, at)

@@ -1,0 +1,79 @@
+"""What was said in the sessions of a tenant, found by its words. Above: `database.py`. Below: psycopg.
+
+The server finds and ranks the entries; the words around what was found are taken from the entries themselves, which
+the index does not hold a second time.
+"""
+
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+
+from perdure.core.error import ConfigError, StoreError
+from perdure.core.store import Hit
+from perdure.stores.search_query import Asked
+from perdure.stores.snippet import Wanted, snippet
+from perdure.stores.spoken import spoken
+
+from .row import event_of
+from .words import Query, placed_words, plain_query, web_query
+
+_FITS: Final = "({0} = $3 OR $3 = '') AND starts_with({0}, $4)"
+# What forks share belongs to the session that was forked. When that one is not asked for, or deleted, it is found in
+# the oldest fork that is.
+_HEIR: Final = f"""
+WITH RECURSIVE heir(key, id) AS (
+    SELECT key, id FROM perdure.session WHERE parent = said.session AND at >= said.seq
+    UNION ALL
+    SELECT younger.key, younger.id
+    FROM heir JOIN perdure.session AS younger ON younger.parent = heir.key AND younger.at >= said.seq
+)
+SELECT id FROM heir WHERE {_FITS.format("id")} ORDER BY key LIMIT 1"""  # noqa: S608 - made of constants
+_FOUND: Final = f"""
+SELECT place.id, said.session, said.seq, said.role, ts_rank(said.words, {{parse}}('pg_catalog.simple', $2)) AS score
+FROM perdure.said JOIN perdure.session AS owner ON owner.key = said.session
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN {_FITS.format("owner.id")} THEN owner.id ELSE ({_HEIR}) END AS id
+) AS place
+WHERE owner.tenant = $1 AND place.id IS NOT NULL
+    AND said.words @@ ({{parse}}('pg_catalog.simple', $2) && perdure.mark($1)::tsquery)
+    AND ($3 = '' OR said.session IN (
+        SELECT line.session FROM perdure.session CROSS JOIN LATERAL perdure.line(session.key) AS line
+        WHERE tenant = $1 AND id = $3
+    ))
+    AND ($5 = '' OR said.role = $5) AND ($6::float8 IS NULL OR said.at >= $6) AND ($7::float8 IS NULL OR said.at <= $7)
+ORDER BY score DESC, said.at DESC, said.session DESC, said.seq DESC LIMIT $8 OFFSET $9"""  # noqa: S608 - made of constants
+_SEARCH: Final = f"""
+SELECT found.id, seq, role, score, entry.at, critical, version, body
+FROM ({_FOUND}) AS found JOIN perdure.entry USING(session, seq)
+ORDER BY score DESC, at DESC, session DESC, seq DESC"""  # noqa: S608 - made of constants
+_BY_WORDS: Final = _SEARCH.format(parse="plainto_tsquery")
+_BY_QUERY: Final = _SEARCH.format(parse="websearch_to_tsquery")
+
+
+async def search(connection: AsyncConnection, tenant: str, asked: Asked, query: Query) -> list[Hit]:
+    """A page of hits, the best first."""
+    statement = _BY_WORDS if asked.syntax == "words" else _BY_QUERY
+    narrowed = (asked.session_id, asked.prefix, asked.role, asked.since, asked.until)
+    values = (tenant, query.text, *narrowed, asked.limit, asked.offset)
+    cursor = await connection.execute(statement.encode(), values, binary=True)
+    wanted = Wanted(query.words)
+    return [_hit(row, wanted) for row in await cursor.fetchall()]
+
+
+def query_of(asked: Asked) -> Query:
+    """What is to be looked for. Raises `ConfigError` when that is nothing, unless they were plain words."""
+    if asked.syntax == "words":
+        return plain_query(asked.query)
+    query = web_query(asked.query)
+    if not query.text:
+        raise ConfigError(f'there is no word in the query {asked.query!r}: write words, "words together", or, -without')
+    return query
+
+
+def _hit(row: tuple[Any, ...], wanted: Wanted) -> Hit:
+    session_id, seq, role, score, at, critical, version, body = row
+    try:
+        said = spoken(event_of(session_id, seq, critical, version, body))
+    except StoreError:  # one damaged entry must not hide all the others; who reads the session is told
+        said = None
+    return Hit(session_id, seq, role, snippet(said[1], wanted, placed_words) if said else "", score, at)

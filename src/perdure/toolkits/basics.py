@@ -1,0 +1,62 @@
+"""Four small tools that need no key and no network: the time, arithmetic, reading and writing text.
+
+Above: the assembly. Below: `core`, `folder.py`, `arithmetic.py`.
+
+They are what `perdure run` offers. Writing needs permission; nothing outside one folder is read or written.
+"""
+
+import os
+from datetime import datetime
+from typing import Annotated, Any
+
+from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.error import ToolError
+from perdure.core.tool import Tool, tool
+
+from .arithmetic import evaluate, written
+from .folder import Folder
+
+
+def basics(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_CLOCK) -> list[Tool[..., Any]]:
+    """The tools, for the files below `folder`."""
+    files = Folder(folder)
+
+    def target(arguments: dict[str, Any]) -> str:
+        return files.named(arguments["path"])
+
+    @tool(effect="read")
+    def now(zone: Annotated[str, "A time zone such as 'Europe/Oslo'"] = "UTC") -> str:
+        """Tell the current date and time."""
+        return time_in(zone, clock.now())
+
+    @tool(effect="read")
+    async def calculate(expression: Annotated[str, "For instance '(17 + 4) * 2'"]) -> str:
+        """Calculate the result of an arithmetic expression."""
+        return written(evaluate(expression))
+
+    @tool(effect="read", target=target)
+    def read_text(path: Annotated[str, "Where it lies below the working folder"]) -> str:
+        """Read a text file."""
+        return files.read_text(path)
+
+    @tool(permission=True, action="write", target=target, credentials=False)
+    def write_text(path: Annotated[str, "Where to put it below the working folder"], text: str) -> str:
+        """Write a new text file. One that exists is not replaced."""
+        return files.write_text(path, text)
+
+    return [now, calculate, read_text, write_text]
+
+
+def time_in(zone: str, at: float) -> str:
+    """A point in time as it is written in a time zone."""
+    import zoneinfo
+
+    try:
+        there = datetime.fromtimestamp(at, zoneinfo.ZoneInfo(zone))
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        import difflib
+
+        near = difflib.get_close_matches(zone[:60], zoneinfo.available_timezones(), 3, 0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "write it like 'Europe/Oslo'"
+        raise ToolError(f"there is no time zone {zone[:60]!r}: {hint}") from error
+    return there.strftime("%A, %Y-%m-%d %H:%M:%S %Z (UTC%z)")

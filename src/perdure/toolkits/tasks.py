@@ -1,0 +1,117 @@
+"""What an agent has set out to do, as one list that it writes anew each time. Above: agents. Below: `core`.
+
+The list is in the log, under the name `tasks`: it is there after a restart, and screens see it change as `value_kept`.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.error import ConfigError, ToolError
+from perdure.core.plain import excerpt
+from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
+
+TASKS: Final = "tasks"
+"""The name under which the list is kept."""
+MOST_TASKS: Final = 100
+MOST_CHARACTERS: Final = 500
+"""Of what a task says."""
+
+TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
+_SIGNS: Final[dict[str, str]] = dict(zip(get_args(TaskStatus), (" ", "~", "x"), strict=True))
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """One thing that an agent has set out to do."""
+
+    id: str
+    """Stays the same as long as the content does."""
+    content: str
+    """What is to be done, such as "Splice the rope"."""
+    active_form: str = ""
+    """The same while it is being done, such as "Splicing the rope"; for screens."""
+    status: TaskStatus = "pending"
+
+    @property
+    def shown(self) -> str:
+        """What a screen says of it now."""
+        return self.active_form if self.status == "in_progress" and self.active_form else self.content
+
+
+class StatedTask(Struct, frozen=True):
+    """One task of the list."""
+
+    content: Annotated[str, "What is to be done, as an order: 'Splice the rope'."]
+    active_form: Annotated[str, "The same while it is being done: 'Splicing the rope'."] = ""
+    status: TaskStatus = "pending"
+
+
+def tasks_of(kept: Any) -> list[Task]:
+    """The tasks in what `session.kept("tasks")` returns, in order; none when nothing was kept."""
+    try:
+        return [] if kept is None else msgspec.convert(kept, list[Task])
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"{excerpt(kept)} is no list of tasks ({error}): was something else kept as 'tasks'?"
+        ) from error
+
+
+def task_tools() -> list[Tool[..., Any]]:
+    """`update_tasks`, by which an agent tells what it has set out to do, and how far it is."""
+    return [update_tasks]
+
+
+@tool(effect="idempotent", parallel=False, credentials=False)
+async def update_tasks(
+    tasks: Annotated[list[StatedTask], "All tasks, done ones included, in order. It replaces the list that there is."],
+    context: ToolContext[Any],
+) -> ToolOutput:
+    """Write down the tasks of a longer piece of work, and keep the list up to date while working.
+
+    Give the whole list each time. Mark a task as in_progress before beginning it, one at a time, and as completed as
+    soon as it is done.
+    """
+    _check(tasks)
+    named = _named(tasks, tasks_of(context.kept(TASKS)))
+    await context.keep(TASKS, named)
+    return ToolOutput(_told(named), render=named)
+
+
+def _check(tasks: Sequence[StatedTask]) -> None:
+    if len(tasks) > MOST_TASKS:
+        raise ToolError(f"{len(tasks)} tasks are too many, {MOST_TASKS} are the most: put several into one")
+    for number, each in enumerate(tasks, 1):
+        if not each.content.strip():
+            raise ToolError(f"task {number} has no content: say what is to be done")
+        if max(len(each.content), len(each.active_form)) > MOST_CHARACTERS:
+            raise ToolError(f"task {number} has more than {MOST_CHARACTERS} characters: say it in a sentence")
+
+
+def _named(stated: Sequence[StatedTask], known: Sequence[Task]) -> list[Task]:
+    """The tasks with their ids: one that says the very same as before has the id that it had."""
+    ids: dict[str, list[str]] = {}
+    for task in known:
+        ids.setdefault(task.content, []).append(task.id)
+    highest = max(
+        [int(task.id.rpartition("-")[2]) for task in known if task.id.rpartition("-")[2].isdecimal()], default=0
+    )
+    named: list[Task] = []
+    for each in stated:
+        same = ids.get(each.content)
+        if not same:
+            highest += 1
+        task_id = same.pop(0) if same else f"task-{highest}"
+        named.append(Task(id=task_id, content=each.content, active_form=each.active_form, status=each.status))
+    return named
+
+
+def _told(tasks: Sequence[Task]) -> str:
+    if not tasks:
+        return "The list is empty."
+    done = sum(task.status == "completed" for task in tasks)
+    lines = [f"{done} of {len(tasks)} done:", *[f"[{_SIGNS[task.status]}] {task.content}" for task in tasks]]
+    if sum(task.status == "in_progress" for task in tasks) > 1:
+        lines.append("More than one is in_progress: work on one at a time.")
+    return "\n".join(lines)
