@@ -22,8 +22,13 @@ run: env ## run an agent that calls a tool, and list its kept session; without a
 	@$(BIN)/perdure run "$(PROMPT)"
 	@$(BIN)/perdure sessions list
 
+.PHONY: check
+check: env ## the minute before a commit: ruff, mypy, and the tests of what changed
+	@$(BIN)/python -m scripts.check
+
 .PHONY: test
-test: env parts lint unit others ## run everything: linters, type checkers, layers, tests on each installed Python
+test: env parts ## run everything on one Python: linters, type checkers, layers, tests, budgets
+	@$(BIN)/python -m scripts.test_here
 
 .PHONY: env
 env: ## make or renew .venv (PYTHON=... to choose the interpreter)
@@ -35,19 +40,11 @@ parts: env
 
 .PHONY: lint
 lint: env ## ruff, mypy and basedpyright (both strict), import-linter
-	@echo "lint: ruff"
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/ruff format --quiet --check . || { echo "lint: run '$(BIN)/ruff format .' to lay these files out"; exit 1; }
-	@echo "lint: mypy, strict"
-	@$(BIN)/mypy --no-error-summary
-	@echo "lint: basedpyright, strict"
-	@$(BIN)/basedpyright --warnings
-	@echo "lint: layers"
-	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
+	@$(BIN)/python -m scripts.test_here style types layers
 
 .PHONY: unit
-unit: env ## the tests on the interpreter of .venv, and all branches of perdure.core covered
-	@scripts/test-here
+unit: env ## the tests alone, or some jobs of them: make unit JOBS="core stores"
+	@$(BIN)/python -m scripts.test_here $(or $(JOBS),unit)
 
 .PHONY: others
 others: env ## the tests on each other installed Python from 3.11 on
@@ -55,8 +52,8 @@ others: env ## the tests on each other installed Python from 3.11 on
 
 .PHONY: faults
 faults: env ## the long searches for faults
-	@echo "faults: the tests marked 'faults', in their longest form"
-	@PERDURE_SEARCH=long $(BIN)/python -m pytest -m faults --timeout=0 -o faulthandler_timeout=0
+	@echo "faults: the tests marked 'faults' and the property-based ones, in their longest form"
+	@PERDURE_SEARCH=long $(BIN)/python -m pytest -m "faults or hypothesis" --timeout=0 -o faulthandler_timeout=0
 
 .PHONY: rivals
 rivals: env

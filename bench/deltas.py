@@ -79,7 +79,7 @@ WAYS: tuple[tuple[str, Way, str, float | None], ...] = (
     ("a delta to an async watcher", by_async_watcher, "`Agent(watchers=[async function])`", BUDGET_US),
     ("a delta through `stream()`", by_iteration, "`async for event in agent.stream(…)`", BUDGET_US),
     ("a delta to a watcher on a thread", by_thread_watcher, "`Agent(watchers=[plain function])`", BUDGET_US),
-    ("a delta that nobody watches", unwatched, "only put together to the reply", None),
+    ("a delta without a watcher", unwatched, "deltas are only joined to the reply", None),
 )
 
 

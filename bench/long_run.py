@@ -32,7 +32,7 @@ async def kept_bytes(turns: int) -> tuple[float, int]:
         grown, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    return grown / turns, outcome.steps
+    return grown / turns, outcome.turns
 
 
 def figures(effort: Effort) -> Iterator[Figure]:
@@ -54,5 +54,5 @@ def figures(effort: Effort) -> Iterator[Figure]:
         "memory that a turn leaves",
         kept / 1024,
         "KiB",
-        "what the log, the transcript and the scripted model's requests grow by, with the memory store",
+        "growth of the log, the transcript and the scripted model's requests, with the memory store",
     )

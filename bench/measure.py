@@ -43,7 +43,7 @@ class Figure(NamedTuple):
     explanation: str
     """What was measured, in one line."""
     budget: float | None = None
-    """What it may be; `None` for a figure that is only told."""
+    """What it may be; `None` for a figure without a budget."""
     at_most: float | None = None
     """What it may be at the very most."""
     ratio: float | None = None
@@ -56,7 +56,7 @@ class Figure(NamedTuple):
     def verdict(self) -> str:
         """Whether the budget was kept. A figure is never a test: nothing fails."""
         if self.budget is None:
-            return "told"
+            return "no budget"
         if self.value <= self.budget:
             return "kept"
         if self.at_most is not None and self.value <= self.at_most:

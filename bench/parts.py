@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perdure import Agent, Event, ToolResult, open_store
-from perdure.core.arguments import parse_object
+from perdure.core.arguments import parse_arguments
 from perdure.core.event import Entry, ToolFinished
 from perdure.core.message import Text
-from perdure.core.store import Immediate, Store
+from perdure.core.store import ImmediateStore, Store
 from perdure.testing import ScriptedModel
 
 from .measure import Effort, Figure, best_async_us, best_us
@@ -29,7 +29,7 @@ async def append_us(store: Store, effort: Effort, *, sync: bool) -> float:
     async def append() -> None:
         number = next(numbers)
         entries = (Entry(number, 0.0, RESULT, f"entry-{number}"),)
-        if not isinstance(store, Immediate) or not store.append_now(lease, entries, sync=sync):
+        if not isinstance(store, ImmediateStore) or not store.append_now(lease, entries, sync=sync):
             await store.append(lease, entries, sync=sync)
 
     try:
@@ -83,7 +83,7 @@ async def copy(entries: list[Entry], store: Store, session_id: str) -> None:
 
 def parsed_us(effort: Effort) -> float:
     """Microseconds of CPU to read and validate the arguments of a call."""
-    return best_us(lambda: ADD.parameters.parse(parse_object(ARGUMENTS)), effort)
+    return best_us(lambda: ADD.parameters.parse(parse_arguments(ARGUMENTS)), effort)
 
 
 def run_sync_us(effort: Effort) -> float:
@@ -101,9 +101,13 @@ def figures(effort: Effort) -> Iterator[Figure]:
     timings = (
         ("`run_sync`, one answer", run_sync_us(effort), "a new session on the background loop, one reply, no tool"),
         ("arguments of a call", parsed_us(effort), "from the model's JSON to validated values"),
-        ("append, memory", memory, "number an event and keep it"),
-        ("append, SQLite", plain, "encode, insert and commit: survives the death of the process"),
-        ("append, SQLite, barrier", barrier, "and wait for the disk, on the writer's thread: survives a power cut"),
+        ("append, memory", memory, "number and store an event"),
+        ("append, SQLite", plain, "encode, insert and commit; survives a crash of the process"),
+        (
+            "append, SQLite, barrier",
+            barrier,
+            "the same, and wait for the disk on the writer's thread; survives a power cut",
+        ),
     )
     for name, took, explanation in timings:
         yield Figure(name, took, "us", f"CPU: {explanation}", ratio=took / turn)

@@ -61,8 +61,8 @@ def figures(effort: Effort) -> Iterator[Figure]:
     """Imports, in CPU time over a bare interpreter, and the number of distributions."""
     took = over_bare_ms((PACKAGE, NAMES, LOOP), effort.starts)
     for code, explanation in (
-        (PACKAGE, "the package alone: names are imported when they are first used"),
-        (NAMES, "what every program imports; asyncio is most of it"),
+        (PACKAGE, "the package alone; names are imported on first use"),
+        (NAMES, "the import of every program; asyncio is most of it"),
     ):
         yield Figure(
             f"`{code}`",
@@ -79,6 +79,6 @@ def figures(effort: Effort) -> Iterator[Figure]:
         "distributions installed",
         len(brought),
         "",
-        f"what `pip install perdure` brings: {', '.join(sorted(brought))}",
+        f"packages that `pip install perdure` installs: {', '.join(sorted(brought))}",
         budget=20,
     )

@@ -19,7 +19,7 @@ import msgspec
 from perdure import Agent, StopReason, Usage, assistant, open_store, user
 from perdure.core.clock import SYSTEM_CLOCK
 from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunStarted
-from perdure.core.store import Log, Maintained, Searchable, Store
+from perdure.core.store import Log, MaintainableStore, SearchableStore, Store
 from perdure.testing import ScriptedModel
 
 from . import rivals
@@ -54,7 +54,7 @@ def a_turn(number: int) -> list[list[Event]]:
 async def append(log: Log, events: Sequence[Event], *, sync: bool = False) -> None:
     """As a run does it."""
     if log.append_now(events, sync=sync) is None:
-        await log.append(events, sync=sync, stored=lambda _: None)
+        await log.append(events, sync=sync, on_stored=lambda _: None)
 
 
 async def filled(store: Store, session_id: str, turns: int, *, first: int = 0) -> int:
@@ -183,7 +183,7 @@ async def searching(folder: Path, messages: int) -> tuple[float, float]:
     size = 0
     for number in range(max(1, messages // 2000)):
         size += await filled(store, f"s{number}", min(1000, messages // 2))
-    if not isinstance(store, Searchable) or not isinstance(store, Maintained):
+    if not isinstance(store, SearchableStore) or not isinstance(store, MaintainableStore):
         raise TypeError("the SQLite store can be searched")
     await store.search(_WORDS[0])  # everything is in the index now
     readings: list[int] = []

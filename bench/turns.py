@@ -126,7 +126,7 @@ def figures(effort: Effort) -> Iterator[Figure]:
         "tool turn",
         ours.median,
         "us",
-        "the model asks for a tool, the tool runs, all of it is logged in memory; median of all turns of all runs",
+        "the model calls a tool, the tool runs, and every event is logged in memory; median of all turns of all runs",
         budget=30,
         at_most=50,
         ratio=ours.median / by_hand.median,
@@ -157,9 +157,13 @@ def figures(effort: Effort) -> Iterator[Figure]:
         detail=f"{by_hand}, all CPU {hand.cpu_us():.1f}",
     )
     kinds = (
-        ("tool turn, watched", watched, "with an async watcher that is told every event"),
-        ("tool turn, SQLite, reading tool", reading, "every entry survives the death of the process"),
-        ("tool turn, SQLite, changing tool", synced, "every intent also survives a power cut: the disk is waited for"),
+        ("tool turn, watched", watched, "with an async watcher that gets every event"),
+        ("tool turn, SQLite, reading tool", reading, "every entry survives a crash of the process"),
+        (
+            "tool turn, SQLite, changing tool",
+            synced,
+            "every intent also survives a power cut: the run waits for the disk",
+        ),
     )
     for name, kind, explanation in kinds:
         found = kind.spread()

@@ -9,4 +9,4 @@ agent = Agent("demo", instructions="Be brief.")
 outcome = agent.run_sync("Hello!")
 
 print(outcome.text)
-print(f"status: {outcome.status}, turns: {outcome.steps}, tokens: {outcome.usage.total_tokens}")
+print(f"status: {outcome.status}, turns: {outcome.turns}, tokens: {outcome.usage.total_tokens}")

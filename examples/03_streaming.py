@@ -3,7 +3,7 @@
 import asyncio
 
 from perdure import Agent, ToolContext, tool
-from perdure.core.event import MessageAdded, ReplyFinished, TextDelta, ToolFinished, ToolProgress
+from perdure.events import MessageAdded, ReplyFinished, TextDelta, ToolFinished, ToolProgress
 from perdure.testing import ScriptedModel, call, pause
 
 

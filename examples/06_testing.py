@@ -45,7 +45,7 @@ async def test_the_agent_waits_when_the_provider_says_so() -> None:
 async def test_a_limit_keeps_the_work() -> None:
     model = ScriptedModel(call("lookup", word="pawl"), repeat_last=True)
     outcome = await Agent(model, tools=[lookup], limits=Limits(max_turns=2)).run("Look it up.")
-    assert (outcome.status, outcome.reason, outcome.steps) == ("limit", "max_turns", 2)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_turns", 2)
     assert len(outcome.new_messages) == 5
 
 

@@ -1,8 +1,8 @@
-"""Waiting without a run, and a budget that holds: an answer from outside wakes the session, and a ledger is shared."""
+"""Waiting without a run, and a shared budget: an answer from outside wakes the session, and eight runs share tokens."""
 
 import asyncio
 
-from perdure import Agent, Ledger, Settings, ToolContext, Usage, tool
+from perdure import Agent, Budget, Settings, ToolContext, Usage, tool
 from perdure.testing import Reply, ScriptedModel, call
 
 
@@ -25,12 +25,12 @@ async def deliveries() -> None:
 
 
 async def shared_budget() -> None:
-    ledger = Ledger(token_budget=6_000)
+    budget = Budget(token_budget=6_000)
     model = ScriptedModel(Reply("Aye.", usage=Usage(60, 900)), repeat_last=True)
-    crew = [Agent(model, ledger=ledger, settings=Settings(max_output_tokens=1000)) for _ in range(8)]
+    crew = [Agent(model, budget=budget, settings=Settings(max_output_tokens=1000)) for _ in range(8)]
     for sailor in crew:
         outcome = await sailor.run("Ready?")
-        print(f"{outcome.status:5} {outcome.reason or outcome.text:8} {ledger}")
+        print(f"{outcome.status:5} {outcome.reason or outcome.text:8} {budget}")
 
 
 async def main() -> None:

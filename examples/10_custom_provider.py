@@ -9,9 +9,9 @@ import json
 from collections.abc import AsyncIterator
 
 from perdure import Agent, ConfigError, ModelInfo, Price, Request, Usage, open_model, tool
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
 from perdure.core.message import StopReason
-from perdure.models import catalogue, register
+from perdure.events import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
+from perdure.models import list_provider_statuses, register
 from perdure.testing import check_model
 
 
@@ -61,7 +61,7 @@ async def main() -> None:
         print(f"clerk:rude: {error}")
     await check_model(lambda: Clerk("quiet"))
     print("the contract of a model is kept")
-    print("among the providers:", [offer.name for offer in catalogue() if offer.why == "registered"])
+    print("among the providers:", [status.name for status in list_provider_statuses() if status.why == "registered"])
 
 
 asyncio.run(main())

@@ -55,7 +55,7 @@ def found_in_a_project(folder: Path) -> None:
     trust.trust(load().untrusted[0])
     print("once somebody trusts it:", load())
     (directory / "SKILL.md").write_text(f"{text}And do as I say.\n", encoding="utf-8")
-    print("when it has changed:", load(), trust.standing(load().untrusted[0]))
+    print("when it has changed:", load(), trust.get_status(load().untrusted[0]))
 
 
 def main() -> None:

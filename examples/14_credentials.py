@@ -4,8 +4,8 @@ import asyncio
 import base64
 
 from perdure import Agent, ToolContext, credentialed, tool
-from perdure.core.event import ToolFinished, ToolProgress
-from perdure.credentials import MemoryVault, Redactor, scrubbed_model
+from perdure.credentials import MemoryVault, Redactor, redacted_model
+from perdure.events import ToolFinished, ToolProgress
 from perdure.testing import Recorder, ScriptedModel, call
 
 VALUE = "harbour-7f3a91c2"
@@ -30,7 +30,7 @@ async def main() -> None:
         "The token is not valid.",
     )
     tools = [credentialed(fetch, vault, redactor=redactor)]
-    agent = Agent(scrubbed_model(script, redactor), tools=tools, watchers=[recorder])
+    agent = Agent(redacted_model(script, redactor), tools=tools, watchers=[recorder])
     await agent.run("Which berths are free?")
     for event in recorder.events:
         if isinstance(event, ToolProgress):

@@ -1,20 +1,20 @@
-"""Orders inside a message: hooks that rewrite or answer, skills, files, and what is never read."""
+"""Orders inside a message: commands that rewrite or answer, skills, files, and what is never read."""
 
 import asyncio
 import tempfile
 from pathlib import Path
 
-from perdure import Agent, Hook, HookContext, Mentions, Rewrite, ShortCircuit, Skill, Skills
+from perdure import Agent, Command, CommandContext, Mentions, Rewrite, ShortCircuit, Skill, Skills
 from perdure.testing import ScriptedModel
 
 BRIEF = Skill(name="brief", description="How to brief a crew.", body="Say what, where and when, in three lines.")
 
 
-def knots(context: HookContext) -> Rewrite:
+def knots(context: CommandContext) -> Rewrite:
     return Rewrite(f"{context.text}\nGive speeds in knots.")
 
 
-async def said(context: HookContext) -> ShortCircuit:
+async def said(context: CommandContext) -> ShortCircuit:
     messages = await context.controls.messages()
     return ShortCircuit(f"{len(messages)} messages so far in {context.controls.session_id!r}.")
 
@@ -27,7 +27,7 @@ async def main(folder: Path) -> None:
     agent = Agent(
         model,
         skills=Skills([BRIEF]),
-        hooks=[Hook("knots", knots), Hook("said", said, "How much was said.")],
+        commands=[Command("knots", knots), Command("said", said, "How much was said.")],
         mentions=Mentions(folder),
     )
     session = agent.session("trip")

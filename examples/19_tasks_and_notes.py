@@ -5,10 +5,10 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent
-from perdure.core.event import ValueKept
+from perdure.events import ValueKept
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.scratchpad import scratchpad_tools
-from perdure.toolkits.tasks import task_tools, tasks_of
+from perdure.toolkits.tasks import parse_tasks, task_tools
 from perdure.toolkits.todo import todo_tools
 
 TOOLS = [*task_tools(), *todo_tools(), *scratchpad_tools()]
@@ -26,7 +26,7 @@ async def first_day(store: str) -> None:
     async with Agent(model, tools=TOOLS, store=store) as agent:
         async for event in agent.session("rope").stream("Make the rope ready."):
             if isinstance(event, ValueKept) and event.name == "tasks":
-                print("on the screen:", " | ".join(task.shown for task in tasks_of(event.value)))
+                print("on the screen:", " | ".join(task.display_text for task in parse_tasks(event.value)))
 
 
 async def next_day(store: str) -> None:

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent, Permissions, Request, later, tool
-from perdure.core.event import SubagentFinished, SubagentStarted, ToolFinished
+from perdure.events import SubagentFinished, SubagentStarted, ToolFinished
 from perdure.testing import ScriptedModel, call, calls
 
 

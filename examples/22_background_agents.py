@@ -3,7 +3,7 @@
 import asyncio
 
 from perdure import Agent, Request, orchestrator, tool
-from perdure.core.event import TextDelta
+from perdure.events import TextDelta
 from perdure.testing import ScriptedModel, call, calls
 
 
@@ -43,7 +43,7 @@ async def main() -> None:
             if not any(item.status == "pending" for item in await session.inbox()):
                 break
         while len(seen):
-            event = seen.take().event
+            event = seen.get_nowait().event
             if event.path and isinstance(event, TextDelta):
                 print(f"{event.path.partition('-')[0]}: {event.text}")
         for info in await agent.store.list(prefix="inspection/"):

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from perdure import Agent, Request, tool
-from perdure.core.event import ViewChanged
+from perdure.events import ViewChanged
 from perdure.testing import ScriptedModel, call
 
 

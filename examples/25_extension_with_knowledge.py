@@ -1,8 +1,8 @@
-"""An extension that knows something: a skill with its tool, a hook, a role, and words that change with every turn."""
+"""An extension that knows something: a skill with its tool, a command, a role, and text that changes each turn."""
 
 import asyncio
 
-from perdure import Agent, Extension, Hook, HookContext, Role, ShortCircuit, Skill, tool
+from perdure import Agent, Command, CommandContext, Extension, Role, ShortCircuit, Skill, tool
 from perdure.testing import ScriptedModel, call
 
 
@@ -15,7 +15,7 @@ async def tide(port: str) -> str:
 def seamanship() -> Extension:
     """What a sailor knows."""
 
-    async def bearings(_context: HookContext) -> ShortCircuit:
+    async def bearings(_context: CommandContext) -> ShortCircuit:
         return ShortCircuit("59.91 N, 10.75 E")  # nobody has to ask a model for that
 
     return Extension(
@@ -28,7 +28,7 @@ def seamanship() -> Extension:
                 tools=(tide,),  # offered once the skill is loaded
             )
         ],
-        hooks=[Hook("bearings", bearings, "Where we are.")],
+        commands=[Command("bearings", bearings, "Where we are.")],
         roles=[Role("mate", "You speak for the captain, and briefly.")],
         reminders=[lambda run: f"This is turn {run.state.turns + 1} of the watch."],
     )
@@ -38,7 +38,7 @@ async def main() -> None:
     model = ScriptedModel(call("skill", name="harbours"), call("tide", port="Oslo"), "We leave at 16:40.")
     agent = Agent(model, extensions=[seamanship()], role="mate")
     session = agent.session("watch")
-    print("a hook answers:", (await session.run("/bearings please")).text)
+    print("a command answers:", (await session.run("/bearings please")).text)
     outcome = await session.run("When do we leave Oslo?")
     print("the mate:", outcome.text)
     for request in model.requests:

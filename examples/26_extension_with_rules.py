@@ -2,8 +2,8 @@
 
 import asyncio
 
-from perdure import Accepted, Again, Agent, Entry, Extension, Message, Run, max_turns, tool, truncated
-from perdure.core.event import ToolFinished
+from perdure import Accepted, Agent, Entry, Extension, Message, Retry, Run, max_turns, tool, truncated
+from perdure.events import ToolFinished
 from perdure.testing import ScriptedModel, call
 
 
@@ -20,14 +20,14 @@ def regulations(seen: list[str]) -> Extension:
         if isinstance(entry.event, ToolFinished):
             seen.append(f"{entry.event.name} {entry.event.result.status}")
 
-    def in_metres(_run: Run, reply: Message) -> Accepted | Again:
-        return Accepted() if "metres" in reply.text else Again("Say it in metres.")
+    def in_metres(_run: Run, reply: Message) -> Accepted | Retry:
+        return Accepted() if "metres" in reply.text else Retry("Say it in metres.")
 
     return Extension(
         name="regulations",
         watchers=[note],
         wrap_tool=lambda each: truncated(each, 60),
-        accept=[in_metres],
+        output_validators=[in_metres],
         stop=[max_turns(6)],
     )
 
@@ -37,7 +37,7 @@ async def main() -> None:
     model = ScriptedModel(call("chart", area="fjord"), "It is 5 fathoms deep.", "It is 10 metres deep.")
     agent = Agent(model, tools=[chart], extensions=[regulations(seen)])
     outcome = await agent.run("How deep is it?")
-    print(outcome.text, "after", outcome.steps, "turns")
+    print(outcome.text, "after", outcome.turns, "turns")
     print(outcome.new_messages[2].tool_results[0].text)
     print(seen)
 

@@ -157,7 +157,8 @@ def parameter(source: Source, each: ast.arg, default: ast.expr | None) -> str:
 
 def class_text(source: Source, node: ast.ClassDef) -> list[str]:
     """A class: how it is made, what it has, what it can do."""
-    init = next((each for each in node.body if isinstance(each, Function) and each.name == "__init__"), None)
+    several = [each for each in node.body if isinstance(each, Function) and not is_overload(each)]
+    init = next((each for each in several if each.name == "__init__"), None)
     parts = [code(header(source, node, init)), *described(docstring(node))]
     if init is not None:
         parts += [part for part in described(docstring(init)) if part]
@@ -175,13 +176,14 @@ def header(source: Source, node: ast.ClassDef, init: Function | None) -> str:
     """How an object is made, or what the class derives from."""
     if init is not None:
         return signature(source, init, f"class {node.name}", result=False)
-    bases = ", ".join([plain(base) for base in node.bases if plain(base) != "Struct"])
+    shown = [plain(base) for base in node.bases if plain(base) != "Struct" and not plain(base).startswith("_")]
+    bases = ", ".join(shown)
     return f"class {node.name}({bases})" if bases else f"class {node.name}"
 
 
 def fields(source: Source, node: ast.ClassDef) -> list[Field]:
     """The fields of a value, those of a class above it in the same module first; members, for an enumeration."""
-    above = [source.class_named(plain(base)) for base in node.bases]
+    above = [source.class_named(plain(base).partition("[")[0]) for base in node.bases]
     shared = [field for base in above if base is not None and base.name != "Event" for field in fields(source, base)]
     inherited = [field for field in shared if not field.annotation.startswith("ClassVar")]  # those are the class's own
     own: list[Field] = []
@@ -217,9 +219,14 @@ def field_line(field: Field) -> str:
 
 
 def methods(node: ast.ClassDef) -> list[Function]:
-    """The methods that people call."""
-    several = [each for each in node.body if isinstance(each, Function)]
+    """The methods that people call; of an overloaded method only the implementation, whose signature covers all."""
+    several = [each for each in node.body if isinstance(each, Function) and not is_overload(each)]
     return [each for each in several if not each.name.startswith("_") or each.name == "__call__"]
+
+
+def is_overload(node: Function) -> bool:
+    """Whether a definition only states one of several signatures."""
+    return bool({plain(each) for each in node.decorator_list} & {"overload", "typing.overload"})
 
 
 def shown_method(source: Source, method: Function) -> str:

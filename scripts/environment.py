@@ -12,9 +12,12 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +25,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
+DOT_SECONDS = 1.0
+"""How often a command that is still running prints a dot."""
 INDEX_ADVICE = (
     "  Is the package index reachable? pip and uv read a mirror or a proxy from their own settings\n"
     "  (PIP_INDEX_URL, UV_DEFAULT_INDEX, HTTPS_PROXY). Then run the same command again."
@@ -67,26 +72,50 @@ def fingerprint(groups: list[str]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def run(*command: str) -> None:
-    """Run a command silently; when it fails, show the end of what it said."""
+def run(*command: str, step: str = "") -> None:
+    """Run a command with its output hidden; when it fails, show the end of that output.
+
+    With a step, its name is printed at once, a dot for each second while the command runs, and how long it took.
+    """
     environment = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-        advice = f"\n{INDEX_ADVICE}" if "install" in command else ""
-        raise SetupError(
-            f"this command failed with exit code {done.returncode}:\n  {' '.join(command)}\n{said}{advice}"
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
+        try:
+            exit_code = wait_with_dots(process, step) if step else process.wait()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        output.seek(0)
+        lines = output.read().strip().splitlines() if exit_code else []
+    if exit_code != 0:
+        end = "\n".join(lines[-15:])
+        advice = f"\n{INDEX_ADVICE}" if "install" in command else ""
+        raise SetupError(f"this command failed with exit code {exit_code}:\n  {' '.join(command)}\n{end}{advice}")
+
+
+def wait_with_dots(process: subprocess.Popen[bytes], step: str) -> int:
+    """Return the exit code; until then print the step, and a dot for each second."""
+    started = time.monotonic()
+    print(f"env:   {step} ", end="", flush=True)
+    try:
+        while True:
+            try:
+                return process.wait(DOT_SECONDS)
+            except subprocess.TimeoutExpired:
+                print(".", end="", flush=True)
+    finally:
+        print(f" {time.monotonic() - started:.0f} s", flush=True)
 
 
 def install_with_uv(folder: Path, wanted: list[str], bare: list[str]) -> None:
     """Make the folder and fill it, with uv."""
     python = str(folder / "bin" / "python")
     if not (folder / "pyvenv.cfg").exists():
-        run("uv", "venv", "--quiet", "--python", sys.executable, str(folder))
+        run("uv", "venv", "--quiet", "--python", sys.executable, str(folder), step=f"an empty {folder.name}")
     fill(["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", python], wanted, bare)
 
 
@@ -96,11 +125,11 @@ def install_with_pip(folder: Path, wanted: list[str], bare: list[str]) -> None:
     if importlib.util.find_spec("ensurepip") or provide_ensurepip():
         pip = [python, "-m", "pip"]
         if not (folder / "bin" / "pip").exists():
-            run(sys.executable, "-m", "venv", "--clear", str(folder))
+            run(sys.executable, "-m", "venv", "--clear", str(folder), step=f"an empty {folder.name}")
     elif importlib.util.find_spec("pip"):
         pip = [sys.executable, "-m", "pip", "--python", python]
         if not (folder / "pyvenv.cfg").exists():
-            run(sys.executable, "-m", "venv", "--without-pip", str(folder))
+            run(sys.executable, "-m", "venv", "--without-pip", str(folder), step=f"an empty {folder.name}")
     else:
         raise SetupError(
             f"{sys.executable!r} has neither ensurepip nor pip, so it cannot make an environment.\n"
@@ -111,10 +140,16 @@ def install_with_pip(folder: Path, wanted: list[str], bare: list[str]) -> None:
 
 def fill(install: Sequence[str], wanted: list[str], bare: list[str]) -> None:
     """Run an installer for the packages, for those that come without what they depend on, and for this project."""
-    run(*install, "--constraint", str(CONSTRAINTS), *wanted)
+    pinned = ("--constraint", str(CONSTRAINTS))
+    run(*install, *pinned, *wanted, step=f"{name_packages(wanted)}, and what they need")
     if bare:
-        run(*install, "--constraint", str(CONSTRAINTS), "--no-deps", *bare)
-    run(*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+        run(*install, *pinned, "--no-deps", *bare, step=name_packages(bare))
+    run(*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT), step="this project, editable")
+
+
+def name_packages(wanted: list[str]) -> str:
+    """Return the names of requirements such as `psycopg[binary]>=3.2`, without versions and extras."""
+    return ", ".join(re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in wanted)
 
 
 def provide_ensurepip() -> bool:
@@ -123,8 +158,8 @@ def provide_ensurepip() -> bool:
         return False
     package = f"python3.{sys.version_info.minor}-venv"
     say(f"installing Debian's {package}, which this Python lacks")
-    run("apt-get", "update", "-qq")
-    run("apt-get", "install", "-y", "-qq", "--no-install-recommends", package)
+    run("apt-get", "update", "-qq", step="Debian's list of packages")
+    run("apt-get", "install", "-y", "-qq", "--no-install-recommends", package, step=package)
     importlib.invalidate_caches()
     return importlib.util.find_spec("ensurepip") is not None
 
@@ -149,20 +184,19 @@ def install(folder: Path, groups: list[str]) -> None:
     """Fill the folder, by uv if it is there and succeeds, else by pip."""
     wanted, bare = requirements(groups), bare_requirements(groups)
     contents = f"Python {sys.version.split()[0]}, {len(wanted) + len(bare)} packages and what they need"
+    say(f"making {folder.name} ({contents})")
     discard_another_pythons(folder)
     if shutil.which("uv"):
-        say(f"making {folder.name} with uv ({contents})")
         try:
             return install_with_uv(folder, wanted, bare)
         except SetupError as error:
             say(f"uv did not manage, so pip is tried; {error}")
             shutil.rmtree(folder, ignore_errors=True)
-    say(f"making {folder.name} with pip ({contents})")
     return install_with_pip(folder, wanted, bare)
 
 
 def say(text: str) -> None:
-    """One line for each phase."""
+    """Print one line for a phase."""
     print(f"env: {text}", flush=True)
 
 

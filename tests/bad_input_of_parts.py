@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 from perdure import (
     Agent,
+    Command,
     Compaction,
     ConfigError,
     Extension,
-    Hook,
     Mentions,
     PerdureError,
     Project,
@@ -73,8 +73,8 @@ AGENT_ROWS = [
     bad(lambda: Agent(MODEL, roles=["x"]), "roles='x'", "Role("),
     bad(lambda: Agent(MODEL, role="mate"), "'mate'", "no roles"),
     bad(lambda: Agent(MODEL, role="mat", roles=[Role("mate", "Be brief.")]), "'mat'", "'mate'"),
-    bad(lambda: Agent(MODEL, hooks=["x"]), "hooks='x'", "Hook("),
-    bad(lambda: Agent(MODEL, hooks=[Hook("a", print), Hook("a", print)]), "/a", "another name"),
+    bad(lambda: Agent(MODEL, commands=["x"]), "commands='x'", "Command("),
+    bad(lambda: Agent(MODEL, commands=[Command("a", print), Command("a", print)]), "/a", "another name"),
     bad(lambda: Agent(MODEL, mentions="."), "mentions='.'", "Mentions("),
     bad(lambda: Agent(MODEL, handoffs=["x"]), "handoffs='x'", "Agent("),
     bad(lambda: Agent(MODEL, vault={"a": "b"}), "vault={'a': 'b'}", "EnvironmentVault("),
@@ -92,14 +92,14 @@ SESSION_ROWS = [
     bad(lambda: Agent(MODEL).session("s").configure(model=5), "model=5", "text"),
     bad(lambda: Agent(MODEL).session("s").configure(model="nope:x"), "'nope'"),
     bad(lambda: Agent(MODEL).session("s").configure(role="mate"), "'mate'", "no roles"),
-    bad(lambda: Agent(MODEL).session("s").kept(""), "name=''", "words"),
+    bad(lambda: Agent(MODEL).session("s").kept(""), "name=''", "non-empty text"),
     bad(lambda: Agent(MODEL).session("s").explain("x", {}), "'x'", "no tools"),
     bad(lambda: Agent(MODEL, tools=[knot]).session("s").explain("knot", {}), "name", "missing"),
 ]
 
 PARTS_TABLE = {
     "Extension": [
-        bad(lambda: Extension(name=""), "name=''", "words"),
+        bad(lambda: Extension(name=""), "name=''", "non-empty text"),
         bad(lambda: Extension(name="x", tools="shell"), "tools='shell'", "a list"),
         bad(lambda: Extension(name="x", tools=[print]), "tools=", "Tool("),
         bad(lambda: Extension(name="x", agents=[5]), "agents=5", "str"),
@@ -120,23 +120,26 @@ PARTS_TABLE = {
         bad(lambda: Project("no-such-folder"), "'no-such-folder'", "exists"),
     ],
     "Prompts": [bad(lambda: Prompts("no-such-folder", "v1"), "'no-such-folder'", "cannot be read")],
-    "Role": [bad(lambda: Role("", "x"), "name=''", "words"), bad(lambda: Role("mate", 5), "instructions=5", "words")],
+    "Role": [
+        bad(lambda: Role("", "x"), "name=''", "non-empty text"),
+        bad(lambda: Role("mate", 5), "instructions=5", "non-empty text"),
+    ],
     "load_roles": [bad(lambda: load_roles(5), "directory=5", "a folder")],
     "Skill": [
         bad(lambda: Skill(name="A B", description="x", body="y"), "'A B'", "release-notes"),
-        bad(lambda: Skill(name="a", description="", body="y"), "description=''", "words"),
+        bad(lambda: Skill(name="a", description="", body="y"), "description=''", "non-empty text"),
     ],
     "Skills": [
         bad(lambda: Skills(["x"]), "'x'", "Skill("),
         bad(lambda: Skills([]).get("x"), "'x'", "available"),
     ],
-    "load_skills": [bad(lambda: load_skills(5), "workdir=5", "words")],
-    "Hook": [
-        bad(lambda: Hook("a b", print), "'a b'", "a letter"),
-        bad(lambda: Hook("a", 5), "handler=5", "a function"),
+    "load_skills": [bad(lambda: load_skills(5), "workdir=5", "non-empty text")],
+    "Command": [
+        bad(lambda: Command("a b", print), "'a b'", "a letter"),
+        bad(lambda: Command("a", 5), "handler=5", "a function"),
     ],
-    "HookContext": Never("a value that the runtime makes and hands out"),
-    "Rewrite": [bad(lambda: Rewrite(5), "text=5", "words")],
+    "CommandContext": Never("a value that the runtime makes and hands out"),
+    "Rewrite": [bad(lambda: Rewrite(5), "text=5", "non-empty text")],
     "ShortCircuit": [bad(lambda: ShortCircuit(5), "answer=5", "assistant(")],
     "Mentions": [
         bad(lambda: Mentions(5), "workdir=5", "a directory"),
@@ -164,7 +167,7 @@ PARTS_TABLE = {
     ],
     "orchestrator": [bad(lambda: orchestrator("x", [Agent(MODEL)]), "'x'", "Agent(")],
     "NotAnswered": Never("an error: it is raised by us, and takes any words"),
-    "HookFailed": Never("an error: it is raised by us, and takes any words"),
+    "CommandFailed": Never("an error: it is raised by us, and takes any words"),
     "BadConfig": Never("an error: it is raised by us, and takes any words"),
     "Assignment": Never("a value that the runtime makes and hands out"),
     "Explanation": Never("a value that the runtime makes and hands out"),

@@ -9,8 +9,8 @@ from perdure.core.store import Lease, Store
 from perdure.core.tool import Tool, tool
 from perdure.stores.memory import MemoryStore
 
-SECONDS = 5
-"""No test waits longer than this for anything."""
+SECONDS = 30
+"""No test waits longer than this for anything; on a loaded machine little is quick."""
 
 E = TypeVar("E", bound=Event)
 

@@ -1,4 +1,4 @@
-"""What Perdure promises, and the tests that hold it to its word.
+"""Promises of Perdure, and the tests that check them.
 
     python -m tests.promises      writes the lists of docs/reliability.md anew
 
@@ -16,154 +16,202 @@ PAGE = ROOT / "docs" / "reliability.md"
 PROMISES: dict[str, str] = {
     # -- calls ---------------------------------------------------------------------------------------------------------
     "calls:one-result": "Every call gets exactly one result, whatever the tool does.",
-    "calls:order": "Results stand in the transcript in the order of the calls, whatever order they finish in.",
+    "calls:order": "The transcript lists results in the order of their calls, in whatever order they finish.",
     "calls:intent-first": "A reply is in the log before any of its calls begins, and an intent before its effect.",
-    "calls:waves": "The intents of calls that begin together are one append, on the disk unless all only read.",
-    "calls:mistakes-go-back": "What the model got wrong goes back to it in full, and costs no other call.",
-    "calls:cut-off": "Calls in a reply that was cut off are never made.",
-    "calls:bounded": "No more calls run at once than the limit allows, and a tool that is not parallel runs alone.",
-    "calls:no-repeat": "A tool that may not run twice is not tried again, unless it is sure that nothing happened.",
-    "calls:timeout": "A call that takes too long ends as timed out, also when its tool ignores that.",
-    "calls:threads": "A tool that is a plain function never holds up the event loop.",
+    "calls:waves": (
+        "The intents of calls that begin together are one append. It is synced to disk unless all calls are reads."
+    ),
+    "calls:mistakes-go-back": "The model gets every error that it made in a call; its other calls still run.",
+    "calls:cut-off": "Calls in a truncated reply are never made.",
+    "calls:bounded": "The limit on concurrent calls is never exceeded, and a tool that is not parallel runs alone.",
+    "calls:no-repeat": "A tool that may not run twice is not retried, unless it reports that nothing happened.",
+    "calls:timeout": "A call that exceeds its timeout ends as timed out, even when its tool ignores the timeout.",
+    "calls:threads": "A tool that is a plain function never blocks the event loop.",
     # -- the model -----------------------------------------------------------------------------------------------------
-    "model:failure-is-an-outcome": "Whatever a model raises is a failed outcome that keeps the work.",
-    "model:no-half-replies": "A reply that breaks off or is empty is told as discarded and never kept as an answer.",
-    "model:retry-is-told": "A retry waits as long as it is asked to, visibly, and takes back the words it had shown.",
-    "model:failover-before-the-first-word": "A failover comes before the first word, and names every failure.",
-    "model:call-ids": "Ids of calls are unique in their session and well formed, whatever the provider sends.",
+    "model:failure-is-an-outcome": "Any exception of a model becomes a failed outcome that contains the work so far.",
+    "model:no-half-replies": (
+        "A reply that breaks off or is empty is reported as discarded and never stored as an answer."
+    ),
+    "model:retry-is-told": (
+        "A retry waits as long as the provider asks, emits an event, and discards the text shown before it."
+    ),
+    "model:failover-before-the-first-word": (
+        "A failover happens only before the first output, and its error lists every failure."
+    ),
+    "model:call-ids": "Call ids are unique in their session and well formed, whatever the provider sends.",
     # -- wires ---------------------------------------------------------------------------------------------------------
-    "wire:recordings": "Every recorded answer of a provider is understood, and says the same in pieces of any size.",
-    "wire:cut-off": "An answer that is cut off, after any byte, is never a finished message, and half a call is none.",
-    "wire:next-request": "What we send after a recorded exchange means what was really sent.",
-    "wire:rules": "Nothing is sent that breaks a rule of its provider, and what a provider took breaks none.",
-    "wire:any-two": "A session with tools, thinking and pictures moves from any wire to any other, and back.",
-    "wire:thinking": "Thinking goes back, byte for byte, to the model that wrote it, and to nobody else.",
-    "wire:notes": "What a model cannot take is told to it in a note, and never dropped in silence.",
-    "wire:usage": "Usage is what the provider has told: never made up, and exact only when all of it was told.",
-    "wire:errors": "Whatever a provider says instead of an answer is an error of ours, of the right kind.",
-    "wire:same-bytes": "A message is encoded once, and a conversation that has grown begins with the same bytes.",
-    "wire:schemas": "What is made of any schema breaks no rule of its provider, and takes all that fits the schema.",
-    "wire:one-tool": "One tool that a provider refuses is left out with a warning, and does not disable the model.",
-    "wire:json-tools": "A model that has no calls makes whole ones or none, in pieces of any size.",
-    "wire:real-server": "A server that nobody here wrote is spoken to by three wires, with tools and schemas.",
-    "wire:probe": "What a probe says about an endpoint is the truth, and is used when the model is opened.",
+    "wire:recordings": "Every recorded provider response is decoded, with the same result in chunks of any size.",
+    "wire:cut-off": (
+        "A response that is truncated at any byte is never a finished message, and half a call is not a call."
+    ),
+    "wire:next-request": "The request after a recorded exchange is equivalent to the one that was recorded.",
+    "wire:rules": (
+        "No request breaks a rule of its provider, and every request that a provider accepted passes our checks."
+    ),
+    "wire:any-two": "A session with tools, thinking and images can move from any wire to any other, and back.",
+    "wire:thinking": "Thinking is sent back, byte for byte, to the model that wrote it, and to no other model.",
+    "wire:notes": "Content that a model does not support is replaced by a note, and never dropped silently.",
+    "wire:usage": "Usage is what the provider reported: never invented, and marked exact only when it is complete.",
+    "wire:errors": "Every provider error, in whatever form, becomes a Perdure error of the right class.",
+    "wire:same-bytes": (
+        "A message is encoded once, and the request of a longer conversation begins with the same bytes."
+    ),
+    "wire:schemas": (
+        "A schema that is adapted to a provider breaks none of its rules and accepts all values of the original."
+    ),
+    "wire:one-tool": "A tool that a provider rejects is left out with a warning, and the model stays usable.",
+    "wire:json-tools": "In JSON tool mode, a model makes complete calls or none, in chunks of any size.",
+    "wire:real-server": "Three wires work with a real server of another project, with tools and schemas.",
+    "wire:probe": "The results of a probe of an endpoint are true, and are used when the model is opened.",
     # -- keys and the network ------------------------------------------------------------------------------------------
-    "key:secret": "A key is in no error, even one that repeats it, no representation, and no request that a tap sees.",
-    "key:no-storm": "After a refusal a whole key waits; then one request goes first, and the others little by little.",
-    "key:shared": "The limits of a key hold for a whole process, first come, first served, and waiting is told.",
-    "key:what-to-set": "A missing key and an unknown name are told when a model is named, with what to set.",
-    "network:no-hang": "No answer is waited for without end: not one that does not begin, nor stops, nor only pings.",
-    "network:bounded": "An answer that is larger than is taken is left, also one that unpacks to more.",
-    "network:let-go": "Whoever stops listening closes the connection at once, and leaves nothing behind.",
+    "key:secret": "An API key is in no error (even one that repeats it), no repr, and no request that a tap sees.",
+    "key:no-storm": (
+        "After a rate limit error, all requests with the key wait; then one goes first, and the others gradually."
+    ),
+    "key:shared": "The limits of a key apply to the whole process, in order of arrival, and waiting is reported.",
+    "key:what-to-set": (
+        "A missing key and an unknown name are reported when the model is named, with the setting that is needed."
+    ),
+    "network:no-hang": (
+        "No response is awaited for ever: not one that never begins, nor one that stops, nor one that only pings."
+    ),
+    "network:bounded": (
+        "A response above the size limit is abandoned, also when only its decompressed form is too large."
+    ),
+    "network:let-go": "A consumer that stops reading closes the connection at once, and leaves nothing open.",
     # -- outputs, caches -----------------------------------------------------------------------------------------------
-    "output:value": "An output is a value of its type, or an error; the work is kept either way.",
-    "output:repair": "An answer that does not fit goes back with every problem, as often as was said and no more.",
-    "output:partial": "What is seen of an output while it is written is a part of what it becomes.",
-    "cache:prefix": "A request of a session begins with the one before it; what keeps it from that is named.",
+    "output:value": "An output is a value of its type, or an error; the work is kept in both cases.",
+    "output:repair": "An invalid answer is sent back with every problem, as often as configured and no more.",
+    "output:partial": "A partial output that is shown during streaming is a part of the final value.",
+    "cache:prefix": "A request of a session begins with the previous one; if it cannot, the log names the reason.",
     # -- what the model is sent ----------------------------------------------------------------------------------------
-    "view:told": "Whatever changes what was sent before, and does not only add to it, is told in the log.",
-    "view:whole": "A summary shortens what is sent, and nothing that is kept: the transcript stays whole.",
-    "view:valid": "What is sent is valid and fits the window, however a conversation goes and is summed up.",
-    "view:harmless": "A summary that fails, is cancelled or would not help leaves everything as it was.",
+    "view:told": "Every change of what was sent before, other than adding to it, is recorded in the log.",
+    "view:whole": "A summary shortens what is sent, never what is stored: the transcript stays complete.",
+    "view:valid": (
+        "The messages that are sent are valid and fit the context window, also after any number of summaries."
+    ),
+    "view:harmless": "A summary that fails, is cancelled or would not help changes nothing.",
     # -- a run ---------------------------------------------------------------------------------------------------------
-    "run:cancel-anywhere": "A run can be cancelled anywhere: results are kept, the transcript is valid, nothing leaks.",
-    "run:cancel-is-honest": "A call that a cancel cut off says that nobody knows, and one that never began says that.",
-    "run:cancel-modes": "A cancel comes now, after the calls that run, or after the whole turn, as asked.",
-    "run:left-behind": "A run that ignores its cancel is left behind, and cannot write into a later one.",
+    "run:cancel-anywhere": (
+        "A run can be cancelled at any point: results are kept, the transcript is valid, nothing leaks."
+    ),
+    "run:cancel-is-honest": (
+        "A call that a cancel interrupts has an uncertain result; a call that never began has a result that says so."
+    ),
+    "run:cancel-modes": "A cancel takes effect now, after the running calls, or after the whole turn, as requested.",
+    "run:left-behind": "A run that ignores its cancel is abandoned, and cannot write into a later run.",
     "run:unabortable": "A cancel waits for a tool that must not be aborted.",
-    "run:outcome": "However a run ends, that is an outcome; it raises only when it is unwrapped.",
-    "run:steering": "Steering comes after the results of the turn and outranks every reason to stop.",
-    "run:limits": "A limit is an outcome that keeps the work, and what waits for the next run stays.",
+    "run:outcome": "Every run ends with an outcome, whatever happened; only `unwrap` raises.",
+    "run:steering": (
+        "Steering is inserted after the results of the turn, and takes precedence over every reason to stop."
+    ),
+    "run:limits": "A limit is an outcome that contains the work; messages for the next run stay queued.",
     "run:transcript": "The transcript is valid at any time: a reply with calls enters it together with its results.",
-    "run:guardrails": "A model that goes in circles is told so, and stopped in the end.",
-    "run:event-order": "Events come in the order that docs/concepts/events.md draws.",
+    "run:guardrails": "A model that repeats itself is warned, and finally stopped.",
+    "run:event-order": "Events occur in the order that docs/concepts/events.md shows.",
     # -- permissions ---------------------------------------------------------------------------------------------------
-    "permission:closed": "Nothing gets through that a rule denies or that nobody allows; a missing answer is a no.",
+    "permission:closed": "A call runs only if no rule denies it and something allows it; a missing answer is a denial.",
     "permission:final": "A question is about the arguments that will run, and its answer is stored before the intent.",
     "permission:one-question": "One question is asked for all the open calls of a reply.",
-    "permission:scope": "A verdict reaches as far as its scope says, and can be taken back.",
+    "permission:scope": "A verdict applies exactly within its scope, and can be revoked.",
     # -- posts, questions, the inbox -----------------------------------------------------------------------------------
-    "posts:anywhere": "Anybody may post to a session, from any process, also while nobody drives it.",
-    "posts:once": "A post counts once, however often it is sent, and what tells it is what takes it.",
-    "posts:late": "A post that comes too late is put away, and changes nothing.",
-    "questions:kept": "A question is kept before anybody is asked, and found again after a crash under the same id.",
-    "questions:once": "A question is answered once, by whoever is first, here or anywhere.",
-    "questions:silence": "Silence, and what is no answer, are a no.",
-    "questions:settled": "What became of a call that asks for it is settled by a person, who is waited for.",
-    "questions:asks-first": "What a tool asks before it begins is asked and answered once, whoever is killed.",
-    "inbox:once": "What an agent waits for is pending, resolved, consumed, and told to the model once.",
-    "inbox:wakes": "What has come from outside can begin a run.",
+    "posts:anywhere": "Any process can post to a session, also while no process drives it.",
+    "posts:once": "A post counts once, however often it is sent: the entry that records its content also consumes it.",
+    "posts:late": "A post that arrives too late is recorded as such, and changes nothing.",
+    "questions:kept": "A question is stored before it is asked, and is found again after a crash under the same id.",
+    "questions:once": "A question is answered once: the first answer counts, from this process or another.",
+    "questions:silence": "A missing answer and an invalid answer count as no.",
+    "questions:settled": (
+        "With effect `ask`, a person decides about an interrupted call, and the run waits for that answer."
+    ),
+    "questions:asks-first": (
+        "A question that a tool asks before it begins is asked and answered once, whichever process is killed."
+    ),
+    "inbox:once": "An inbox item is pending, resolved, consumed, and given to the model once.",
+    "inbox:wakes": "A resolved inbox item can start a run.",
     # -- agents that work for agents -----------------------------------------------------------------------------------
-    "subagents:crash": "A family of agents may be killed anywhere: each task is given once and ends once.",
-    "subagents:transcripts": "The transcripts of an agent and of all that work for it are valid at any cut of the log.",
-    "subagents:background": "A task in the background outlives its run and a crash, and its end is told once.",
-    "subagents:questions": "What a child asks is asked on the session, and the answer reaches it, days later as well.",
-    "subagents:limits": "What a child uses counts for its parents, and their limits and ledgers hold for it.",
-    "subagents:cancel": "A cancel ends the children as well, and leaves nothing open.",
+    "subagents:crash": "An agent and its subagents can be killed anywhere: each task starts once and ends once.",
+    "subagents:transcripts": "The transcripts of an agent and its subagents are valid wherever the log is cut.",
+    "subagents:background": "A background task survives its run and a crash, and its end is reported once.",
+    "subagents:questions": (
+        "A question of a subagent is asked on the session, and the answer reaches it, even days later."
+    ),
+    "subagents:limits": "The usage of a subagent counts for its parents, and their limits and budgets apply to it.",
+    "subagents:cancel": "A cancel ends the subagents too, and leaves nothing open.",
     # -- secrets -------------------------------------------------------------------------------------------------------
-    "secrets:nowhere": "A secret of a vault is in no log, event, error, request, export or file, in whatever form.",
+    "secrets:nowhere": "A secret of a vault is in no log, event, error, request, export or file, in any encoding.",
     # -- files that people write ---------------------------------------------------------------------------------------
-    "files:broken-skill": "A broken skill is left out with one message, or mended with one, and costs no other skill.",
-    "files:broken-configuration": "A broken configuration is refused with the line of each fault, whatever is in it.",
-    "files:bounded": "No file keeps its reader waiting: what is too large, too deep or no file is left.",
-    "files:trust": "A skill that a project brings is not told to any model before somebody agrees to its content.",
+    "files:broken-skill": "A broken skill is skipped or repaired with one message, and affects no other skill.",
+    "files:broken-configuration": (
+        "A broken configuration is rejected with the line of each fault, whatever it contains."
+    ),
+    "files:bounded": (
+        "No file blocks its reader: one that is too large, too deep or not a regular file is skipped or rejected."
+    ),
+    "files:trust": "A skill of a project is shown to no model before a user has approved its content.",
     # -- watchers ------------------------------------------------------------------------------------------------------
-    "watchers:harmless": "A watcher that raises, blocks or hangs hurts neither the run nor the other watchers.",
-    "watchers:told": "A watcher that falls behind is told what it missed.",
-    "watchers:backpressure": "A stream that asked for backpressure loses nothing.",
+    "watchers:harmless": "A watcher that raises, blocks or hangs affects neither the run nor the other watchers.",
+    "watchers:told": "A watcher that falls behind gets an event with the number of events that it missed.",
+    "watchers:backpressure": "A stream with backpressure loses nothing.",
     # -- the log -------------------------------------------------------------------------------------------------------
-    "log:acknowledged-survives": "Whatever was acknowledged survives kill -9.",
-    "log:barriers": "A barrier is on the disk, with all before it, before anything goes on.",
-    "log:all-or-nothing": "An append is stored as a whole or not at all, and a repeated one adds nothing.",
-    "log:one-driver": "Of several processes one drives a session; one that was replaced is refused.",
-    "log:takeover": "A session whose process has died can be opened at once, and a live one cannot be taken.",
-    "log:any-content": "No content can make storing fail, and what was stored is read back.",
-    "log:unknown-kinds": "Kinds of a newer version are kept as they came; a critical one stops the reader with advice.",
-    "log:power": "A power cut at any moment loses nothing that was on the disk, and leaves a beginning of the log.",
-    "log:disk-errors": "Whichever operation of the disk fails, once or for good, nothing acknowledged is lost.",
+    "log:acknowledged-survives": "Every acknowledged entry survives kill -9.",
+    "log:barriers": "A barrier is on the disk, with everything before it, before the run continues.",
+    "log:all-or-nothing": "An append is stored completely or not at all, and a repeated one adds nothing.",
+    "log:one-driver": "Of several processes, one drives a session; the appends of a replaced one are rejected.",
+    "log:takeover": (
+        "A session whose process has died can be opened at once; a live driver does not lose its session this way."
+    ),
+    "log:any-content": "No content can make storing fail, and everything stored can be read back.",
+    "log:unknown-kinds": (
+        "Unknown event kinds of a newer version are preserved; a critical one stops the reader with advice."
+    ),
+    "log:power": "A power cut at any moment loses nothing that was on the disk, and leaves a prefix of the log.",
+    "log:disk-errors": "When any disk operation fails, once or permanently, nothing acknowledged is lost.",
     "log:fenced": "A driver that was paused and replaced writes nothing more, and begins no effect.",
-    "log:races": "Of processes that want a session at the same moment one gets it, and the others learn who.",
-    "log:same-everywhere": "Every store does what the same small model does, whatever is done in whatever order.",
-    "log:damage": "A damaged file keeps every good entry before and after the damage, and says which are missing.",
-    "log:older-versions": "What an older version has written is read, and a file is brought up to date as a whole.",
-    "log:full-disk": "On a full or failing disk what was acknowledged stays, and the error says what happened.",
-    "log:foreign-files": "A file that is not ours, damaged or of a newer format is left as it is.",
+    "log:races": "Of processes that open a session at the same moment, one gets it; the error of the others names it.",
+    "log:same-everywhere": "Every store behaves like the same small model, for any operations in any order.",
+    "log:damage": (
+        "A damaged file keeps every good entry before and after the damage, and the missing ones are reported."
+    ),
+    "log:older-versions": "Logs of older versions are readable, and a file is migrated completely or not at all.",
+    "log:full-disk": "On a full or failing disk acknowledged entries survive, and the error gives the cause.",
+    "log:foreign-files": "A file of another program, a damaged file or a file of a newer format is left unchanged.",
     # -- after a crash -------------------------------------------------------------------------------------------------
-    "crash:anywhere": "A process may be killed at any moment: another one goes on, and the log is in good order.",
-    "crash:resume": "A run that was cut off goes on where it was; a call that only reads is made again.",
-    "crash:no-second-effect": "A call that may have happened is not made again: its result is unknown.",
-    "crash:next-prompt": "A new prompt after a crash closes the old run first, and the repair is appended.",
-    "crash:parked": "A run that was taken up three times and got nowhere is parked.",
-    "crash:one-submission": "A prompt that is sent again under the same name is answered once, also over a crash.",
-    "crash:always": "Every run can be thrown away after any entry, and goes on from the log.",
-    "crash:long": "A session of 500 turns, killed again and again, comes to its end, and no effect happens twice.",
-    "crash:housekeeping": "Forks, redactions, deletions and posts are done as a whole or not at all.",
-    "crash:shutdown": "A process that is told to end gives its tools time and frees its sessions.",
-    "crash:harness": "The searches for faults find the bugs that are planted for them.",
+    "crash:anywhere": "A process may be killed at any moment: another one continues, and the log is valid.",
+    "crash:resume": "An interrupted run continues where it was; a call that only reads is repeated.",
+    "crash:no-second-effect": "A call that may have happened is not repeated: its result is unknown.",
+    "crash:next-prompt": "A new prompt after a crash closes the interrupted run first, and the repair is appended.",
+    "crash:parked": "A run that was resumed three times without progress is parked.",
+    "crash:one-submission": "A prompt that is sent again with the same input id is answered once, also across a crash.",
+    "crash:always": "Every run can be discarded after any entry, and continues from the log.",
+    "crash:long": "A session of 500 turns that is killed repeatedly reaches its end, and no effect happens twice.",
+    "crash:housekeeping": "Forks, redactions, deletions and posts are done completely or not at all.",
+    "crash:shutdown": "A process that is asked to exit gives its tools time to finish and releases its sessions.",
+    "crash:harness": "The fault tests find the bugs that are planted for them.",
     # -- keeping -------------------------------------------------------------------------------------------------------
-    "keeping:forks": "A fork begins like its session, goes its own way, and outlives it.",
-    "keeping:no-byte": "What is redacted or deleted leaves no byte in the store, nor in its search index.",
-    "keeping:search": "A search finds everything that was appended, and what is gone not at all.",
-    "keeping:index": "A search index that is lost or damaged is made anew, and never keeps anybody from appending.",
-    "keeping:backup": "A backup is whole, is made while the store is in use, and becomes a store again.",
-    "keeping:prune": "Retention removes the oldest, and nothing that is driven or waits for an answer.",
-    "keeping:apart": "Parts of a store, and tenants, know nothing of one another.",
-    "keeping:replay": "A session that is replayed with the same agent agrees; a difference is told where it begins.",
-    "keeping:moved": "A session survives the way through a document, and an import replaces nothing.",
+    "keeping:forks": "A fork begins with the entries of its session, continues separately, and survives its deletion.",
+    "keeping:no-byte": "Redaction and deletion leave no byte of the content in the store or its search index.",
+    "keeping:search": "A search finds everything that was appended, and nothing that was redacted or deleted.",
+    "keeping:index": "A lost or damaged search index is rebuilt, and never blocks an append.",
+    "keeping:backup": "A backup is complete, can be made while the store is in use, and can be restored.",
+    "keeping:prune": "Retention removes the oldest sessions, and none that is driven or waits for an answer.",
+    "keeping:apart": "Namespaces of a store, and tenants, are isolated from one another.",
+    "keeping:replay": "A replay with the same agent finds no difference; otherwise it reports the first one.",
+    "keeping:moved": "A session survives export and import, and an import replaces nothing.",
     # -- budgets -------------------------------------------------------------------------------------------------------
-    "budget:holds": "Runs that share a budget never have spent and set aside more than its ceiling.",
+    "budget:holds": "Runs that share a budget never have spent and reserved more than its ceiling.",
     "budget:last-turn": "Near the end of a budget the model concludes, without tools.",
 }
 
 _LOOP = "tests/core/test_loop.py::test_"
 _CALLS = "tests/core/test_loop_calls.py::test_"
-_EFFECT = "tests/core/test_effect.py::test_"
+_EFFECT = "tests/core/test_tool_execution.py::test_"
 _STOP = "tests/core/test_loop_cancel.py::test_"
 _LIMITS = "tests/core/test_loop_limits.py::test_"
 _PERMIT = "tests/core/test_loop_permission.py::test_"
 _RUN = "tests/core/test_run.py::test_"
 _FOLD = "tests/core/test_fold.py::test_"
-_WRAP = "tests/core/test_wrap.py::test_"
+_WRAP = "tests/core/test_wrappers.py::test_"
 _FANOUT = "tests/core/test_fanout.py::test_"
 _GATE = "tests/core/test_permission.py::test_"
 _CODEC = "tests/core/test_codec.py::test_"
@@ -172,12 +220,12 @@ _FAULTS = "tests/stores/test_sqlite_faults.py::test_"
 _FILE = "tests/stores/test_sqlite_file.py::test_"
 _CANCEL = "tests/faults/test_cancellation.py::test_"
 _KILL = "tests/faults/test_kill.py::test_"
-_RESUME = "tests/cli/test_resume.py::test_"
+_RESUME = "tests/cli/test_run.py::test_"
 _EVENTS = "tests/docs/test_events.py::test_"
-_DRIVER = "tests/test_driver.py::test_"
-_KEEPING = "tests/test_session_keeping.py::test_"
+_DRIVER = "tests/runtime/test_driver.py::test_"
+_KEEPING = "tests/runtime/test_stored_session.py::test_"
 _QUESTION = "tests/core/test_question.py::test_"
-_LEDGER = "tests/core/test_ledger.py::test_"
+_LEDGER = "tests/core/test_budget.py::test_"
 _MAILBOX = "tests/core/test_mailbox.py::test_"
 _POWER = "tests/faults/test_power.py::test_"
 _DISK = "tests/faults/test_disk.py::test_"
@@ -192,10 +240,10 @@ _SQLITE_UPKEEP = "tests/stores/test_sqlite_upkeep.py::test_"
 _TREE = "tests/stores/test_sqlite_tree.py::test_"
 _SEARCH = "tests/stores/test_sqlite_search.py::test_"
 _DAMAGE = "tests/stores/test_sqlite_search_damage.py::test_"
-_UPKEEP = "tests/test_upkeep.py::test_"
+_UPKEEP = "tests/test_store_maintenance.py::test_"
 _SHUTDOWN = "tests/test_shutdown.py::test_"
 _REPLAY = "tests/test_replay.py::test_"
-_TRANSFER = "tests/test_transfer.py::test_"
+_TRANSFER = "tests/test_session_transfer.py::test_"
 _CHAT = "tests/models/openai_chat/"
 _RESPONSES = "tests/models/openai_responses/"
 _ANTHROPIC = "tests/models/anthropic/"
@@ -204,28 +252,28 @@ _BEDROCK = "tests/models/bedrock/"
 _RECORDED = "test_recordings.py::test_"
 _OVER_HTTP = "tests/wire/test_over_http.py::test_"
 _REAL = "tests/wire/test_real_server.py::test_"
-_ENDPOINT = "tests/models/test_endpoint.py::test_"
+_ENDPOINT = "tests/models/test_http_model.py::test_"
 _THROTTLE = "tests/models/test_throttle.py::test_"
-_FLOW = "tests/models/test_flow.py::test_"
+_FLOW = "tests/models/test_throttle_state.py::test_"
 _SCHEMAS = "tests/models/test_schemas.py::test_"
-_REFUSAL = "tests/models/test_refusal.py::test_"
-_QUARANTINE = "tests/models/test_quarantine.py::test_"
-_OPENING = "tests/models/test_opening.py::test_"
+_REFUSAL = "tests/models/test_provider_errors.py::test_"
+_QUARANTINE = "tests/models/test_tool_quarantine.py::test_"
+_OPENING = "tests/models/test_model_builder.py::test_"
 _JSON_REPLY = "tests/models/test_json_reply.py::test_"
 _PROBE = "tests/models/probe/"
 _HTTP = "tests/net/test_http.py::test_"
 _POOL = "tests/net/test_pool.py::test_"
 _TAP = "tests/net/test_tap.py::test_"
-_OUTPUT = "tests/test_output.py::test_"
-_PARTIAL = "tests/test_partial.py::test_"
-_CACHE = "tests/core/test_cache.py::test_"
-_EXTENSION = "tests/test_extension.py::test_"
+_OUTPUT = "tests/runtime/test_output.py::test_"
+_PARTIAL = "tests/runtime/test_partial_json.py::test_"
+_CACHE = "tests/core/test_prompt_cache.py::test_"
+_EXTENSION = "tests/runtime/test_extension.py::test_"
 _COMPACTION = "tests/context/test_compaction.py::test_"
 _SUMMED_UP = "tests/context/test_compaction_of_sessions.py::test_"
 _SHORTENED = "tests/context/test_compaction_properties.py::test_"
-_SLOT = "tests/core/test_slot.py::test_"
-_ATTACHED = "tests/subagents/test_attached.py::test_"
-_DELEGATION = "tests/subagents/test_delegation.py::test_"
+_SLOT = "tests/core/test_display_slot.py::test_"
+_ATTACHED = "tests/runtime/subagents/test_child_run.py::test_"
+_DELEGATION = "tests/runtime/subagents/test_delegation.py::test_"
 _FAMILIES = "tests/faults/test_families.py::test_"
 _ASKED = "tests/faults/test_questions.py::test_"
 _PLANTED = "tests/credentials/test_planted_secrets.py::test_"
@@ -277,7 +325,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "calls:threads": (
         _EFFECT + "a_plain_function_does_not_hold_up_the_event_loop",
-        "tests/core/test_thread.py::test_a_function_that_never_returns_does_not_keep_the_process_from_ending",
+        "tests/core/test_thread_pool.py::test_a_function_that_never_returns_does_not_keep_the_process_from_ending",
     ),
     "model:failure-is-an-outcome": (
         _LOOP + "whatever_a_model_raises_is_a_failed_outcome_that_keeps_the_work",
@@ -344,17 +392,17 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "wire:thinking": (
         _CHAT + "test_encode.py::test_blocks_of_reasoning_go_back_as_they_came_and_without_the_words",
         _CHAT + "test_encode.py::test_nobody_gets_the_thinking_of_another",
-        _RESPONSES + "test_items.py::test_reasoning_comes_back_to_its_author_in_front_of_the_call_that_it_led_to",
-        _RESPONSES + "test_items.py::test_reasoning_of_another_model_is_dropped_and_its_marks_with_it",
+        _RESPONSES + "test_messages.py::test_reasoning_comes_back_to_its_author_in_front_of_the_call_that_it_led_to",
+        _RESPONSES + "test_messages.py::test_reasoning_of_another_model_is_dropped_and_its_marks_with_it",
         _ANTHROPIC + "test_encode.py::test_thinking_goes_back_to_its_author_alone",
-        _GEMINI + "test_contents.py::test_the_author_gets_everything_back_where_it_was",
-        _GEMINI + "test_contents.py::test_nobody_else_gets_thoughts_and_signatures",
+        _GEMINI + "test_messages.py::test_the_author_gets_everything_back_where_it_was",
+        _GEMINI + "test_messages.py::test_nobody_else_gets_thoughts_and_signatures",
         _BEDROCK + "test_encode.py::test_thinking_goes_back_to_its_author_alone",
         "tests/models/test_think_tags.py::test_no_model_gets_its_thinking_back_as_something_that_it_said",
     ),
     "wire:notes": (
         _CHAT + "test_encode.py::test_what_a_model_cannot_look_at_is_told_in_a_note",
-        _RESPONSES + "test_items.py::test_what_a_model_cannot_take_is_told_to_it",
+        _RESPONSES + "test_messages.py::test_what_a_model_cannot_take_is_told_to_it",
         _ANTHROPIC + "test_encode.py::test_what_the_model_cannot_take_is_told_in_a_note",
         _GEMINI + "test_media.py::test_a_model_that_takes_nothing_is_told",
         _BEDROCK + "test_encode.py::test_what_the_model_cannot_take_is_told_in_a_note",
@@ -375,8 +423,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _ENDPOINT + "a_web_page_is_no_answer",
     ),
     "wire:same-bytes": (
-        "tests/models/test_memo.py::test_a_message_is_encoded_once_while_its_conversation_grows",
-        "tests/models/test_memo.py::test_what_comes_out_never_depends_on_what_was_asked_before",
+        "tests/models/test_encoding_memo.py::test_a_message_is_encoded_once_while_its_conversation_grows",
+        "tests/models/test_encoding_memo.py::test_what_comes_out_never_depends_on_what_was_asked_before",
         _ANTHROPIC + "test_encode.py::test_each_message_is_encoded_once_and_marks_move_with_the_end",
         _CHAT + "test_encode.py::test_the_same_list_of_tools_gives_the_same_bytes",
     ),
@@ -489,7 +537,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "view:valid": (
         _SHORTENED + "the_view_is_valid_fits_and_can_be_read_back_whatever_happens",
         _SUMMED_UP + "a_run_that_is_longer_than_the_window_gets_to_its_end",
-        "tests/context/test_boundary.py::test_a_cut_keeps_what_is_unanswered_and_never_parts_a_call_from_its_result",
+        "tests/context/test_cut_point.py::test_a_cut_keeps_what_is_unanswered_and_never_parts_a_call_from_its_result",
     ),
     "view:harmless": (
         _COMPACTION + "a_model_that_cannot_sum_up_leaves_everything_as_it_was_and_is_asked_again_later",
@@ -737,7 +785,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "log:takeover": (
         _SQLITE + "a_session_whose_holder_is_gone_is_taken_over",
-        "tests/stores/test_holder.py::test_a_process_is_dead_when_it_has_ended_though_nobody_has_noticed",
+        "tests/stores/test_lease_holder.py::test_a_process_is_dead_when_it_has_ended_though_nobody_has_noticed",
         _POSTGRES + "the_session_of_a_killed_driver_is_free_when_its_lease_has_ended",
     ),
     "log:any-content": (
@@ -817,7 +865,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _TREE + "a_deleted_session_leaves_no_byte",
         _SEARCH + "a_deleted_session_leaves_nothing_in_the_index",
         "tests/stores/test_file_erase.py::test_a_deleted_session_leaves_no_byte",
-        "tests/core/test_redact.py::test_nothing_that_was_said_is_left",
+        "tests/core/test_event_redaction.py::test_nothing_that_was_said_is_left",
         "tests/stores/test_postgres_erasure.py::test_a_deleted_session_leaves_no_row_with_its_text",
     ),
     "keeping:search": (

@@ -294,7 +294,7 @@ def test_a_link_among_the_users_own_settings_is_where_it_leads(tmp_path, write):
 
 def test_an_unreadable_list_of_trust_is_an_error(write, tmp_path):
     (tmp_path / "trusted.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ConfigError, match="trusts nothing"):
+    with pytest.raises(ConfigError, match="is not used"):
         load_config(write(""), trusted=TrustedFiles(str(tmp_path / "trusted.json")))
 
 
@@ -339,7 +339,7 @@ def test_an_extension_may_be_imported_or_made_by_a_function(write):
     ("text", "line", "told"),
     [
         ('[extensions]\nimports = ["perdure.extensions:hystory"]', 3, "did you mean 'history'"),
-        ('[extensions]\nimports = ["perdure.core.check:text"]', 3, "makes none"),
+        ('[extensions]\nimports = ["perdure.core.check:require_text"]', 3, "makes none"),
         ('[extensions]\nimports = ["perdure:__version__"]', 3, "no Extension"),
         ("[extensions]\nlarge_results = 5", 3, "max_characters=5"),
         ("[vault]", 2, "needs a place"),

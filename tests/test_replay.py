@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from perdure import (
-    Again,
     Agent,
     Limits,
     Permissions,
     ProviderDown,
     RateLimited,
+    Retry,
     SessionNotFound,
     Settings,
     StoreError,
@@ -55,11 +55,13 @@ from perdure.core.event import (
 from perdure.core.message import Image, Status, Text, Thinking, assistant
 from perdure.core.outcome import Outcome
 from perdure.core.permission import Grants, later
-from perdure.core.stop import max_turns
-from perdure.replaying.diff import told
+from perdure.core.stop_conditions import max_turns
+from perdure.replaying.diff import describe_event
 from perdure.replaying.replay import Divergence, Source, replay
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
+
+pytestmark = pytest.mark.resumed
 
 DONE: list[str] = []
 """What tools have really done."""
@@ -200,7 +202,7 @@ async def test_steering_and_follow_ups_come_at_the_same_places():
 
 async def test_what_the_runtime_says_by_itself_is_said_again():
     model = ScriptedModel("I will look.", call("depth", harbour="x"), call("depth", harbour="x"), repeat_last=True)
-    agent = await recorded(Agent(model, tools=[depth], accept=[auto_continue()]))
+    agent = await recorded(Agent(model, tools=[depth], output_validators=[auto_continue()]))
     replayed = await agreeing(agent)
     assert (replayed.outcomes[0].status, replayed.outcomes[0].reason) == ("stopped", "repeat")
 
@@ -381,14 +383,14 @@ async def test_a_question_that_is_not_asked_any_more_is_a_divergence():
     model = ScriptedModel(call("moor", place="Bergen"), "Moored.")
     agent = await recorded(Agent(model, tools=[moor], permission=Permissions(handler=ask)))
     divergence = await diverging(agent.replace(permission=Permissions(allow("moor"))))
-    assert divergence.what == "the call of 'moor' is made without asking anybody"
+    assert divergence.what == "the call of 'moor' is made without approval"
 
 
 async def test_a_question_that_is_new_is_a_divergence():
     agent = await recorded(Agent(two_turns(), tools=[depth]))
     asking = msgspec.structs.replace(depth, permission=True)
     divergence = await diverging(agent.replace(tools=[asking], permission=Permissions()))
-    assert divergence.what == "somebody is asked about the call of 'depth', and nobody was then"
+    assert divergence.what == "approval is requested for the call of 'depth', and was not then"
 
 
 # -- what does not agree -----------------------------------------------------------------------------------------------
@@ -402,7 +404,7 @@ async def test_other_instructions_are_a_divergence_at_the_first_request():
 
 
 async def test_a_document_that_tells_the_instructions_shows_what_has_changed_in_them():
-    from perdure.transfer import export_session
+    from perdure.session_transfer import export_session
 
     agent = await recorded(Agent(two_turns(), tools=[depth], instructions="Be brief.\nBe kind."))
     document = await export_session(agent.store, "s", prefixes=(await replay(agent, "s")).prefixes)
@@ -434,7 +436,7 @@ async def test_other_settings_are_a_divergence():
 
 async def test_other_messages_are_shown_one_by_one():
     agent = await recorded(Agent(two_turns(), tools=[depth]))
-    divergence = await diverging(agent.replace(shape=lambda messages: messages[:1]))
+    divergence = await diverging(agent.replace(history_processor=lambda messages: messages[:1]))
     assert divergence.what == "the request of turn 2 is another one: the messages"
     assert "-result of depth: ok" in divergence.diff
     assert str(divergence).startswith(
@@ -519,16 +521,18 @@ async def test_a_reason_that_differs_is_a_divergence():
 
 
 async def test_a_message_that_the_runtime_does_not_say_any_more_is_a_divergence():
-    agent = await recorded(Agent(ScriptedModel("I will look.", "Done."), tools=[depth], accept=[auto_continue()]))
-    divergence = await diverging(agent.replace(accept=[]))
+    agent = await recorded(
+        Agent(ScriptedModel("I will look.", "Done."), tools=[depth], output_validators=[auto_continue()])
+    )
+    divergence = await diverging(agent.replace(output_validators=[]))
     assert divergence.about == "ending"
-    divergence = await diverging(agent.replace(accept=[auto_continue(text="Go on!")]))
+    divergence = await diverging(agent.replace(output_validators=[auto_continue(text="Go on!")]))
     assert (divergence.about, divergence.what) == ("message", "another message is added to the conversation")
 
 
 async def test_an_engine_that_asks_the_model_behind_the_log_is_told():
     async def curious(run):
-        async for _ in run.model.stream(run.request(run.messages)):
+        async for _ in run.model.stream(run.build_request(run.messages)):
             pass
         return run.outcome("done")
 
@@ -542,7 +546,7 @@ async def test_an_engine_that_asks_the_model_behind_the_log_is_told():
 
 async def cancelled_run(agent, mode, *, when):
     session = agent.session("s")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         running = asyncio.ensure_future(session.run("Go."))
         await when.wait()
         await session.cancel(mode)
@@ -552,9 +556,9 @@ async def cancelled_run(agent, mode, *, when):
 async def test_a_reply_that_was_cancelled_is_cancelled_again():
     held = pause()
     agent = Agent(ScriptedModel([TextDelta("Well, "), held, ReplyFinished()]))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         running = asyncio.ensure_future(agent.session("s").run("Go."))
-        await held.reached()
+        await held.wait_reached()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -639,9 +643,9 @@ async def test_a_run_whose_time_was_up_is_interrupted_again(slow):
 
     replies = {"tool": ScriptedModel(call("wait")), "model": ScriptedModel([TextDelta("Well"), held, ReplyFinished()])}
     agent = Agent(replies[slow], tools=[wait], limits=Limits(timeout_seconds=30), clock=clock)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         running = asyncio.ensure_future(agent.session("s").run("Go."))
-        await (begun.wait() if slow == "tool" else held.reached())
+        await (begun.wait() if slow == "tool" else held.wait_reached())
         await clock.advance(31)
         assert (await running).reason == "timeout"
     replayed = await agreeing(agent)
@@ -876,10 +880,12 @@ async def test_a_prompt_with_an_origin_is_a_prompt():
     ],
 )
 def test_an_event_is_told_in_words(event, words):
-    assert told(event, {}) == words
+    assert describe_event(event, {}) == words
 
 
 async def test_what_differs_is_named():
-    agent = await recorded(Agent(ScriptedModel("I will look.", "Done."), tools=[depth], accept=[auto_continue()]))
-    divergence = await diverging(agent.replace(accept=[lambda _run, _reply: Again("Go on.")]))
+    agent = await recorded(
+        Agent(ScriptedModel("I will look.", "Done."), tools=[depth], output_validators=[auto_continue()])
+    )
+    divergence = await diverging(agent.replace(output_validators=[lambda _run, _reply: Retry("Go on.")]))
     assert (divergence.about, divergence.what) == ("message", "something else happens")

@@ -8,12 +8,14 @@ import pytest
 
 from perdure import Agent, Permissions, ToolContext, UsageError, later, tool
 from perdure.core.event import QuestionAsked, ReplyFinished, RunEnded, TextDelta
-from perdure.core.fold import fold
-from perdure.shutdown import Shutdown, Signals
+from perdure.core.fold import fold_entries
+from perdure.shutdown import Shutdown, SignalHandlers
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, deaf_tool, until
 from tests.transcript import assert_valid
+
+pytestmark = pytest.mark.resumed
 
 QUICK = 0.02
 
@@ -24,16 +26,16 @@ def store():
 
 
 def agent(shutdown, store, *replies, tools=()):
-    return shutdown.covering(Agent(ScriptedModel(*replies), tools=tools, store=store))
+    return shutdown.wrap_agent(Agent(ScriptedModel(*replies), tools=tools, store=store))
 
 
 async def ended(store) -> RunEnded:
     """How the last run has ended, in the log; and nobody has the session any more."""
-    state = fold(await store.read("s"))
+    state = fold_entries(await store.read("s"))
     assert_valid(state.messages)
     await store.release(await store.acquire("s"))
-    assert state.ended is not None
-    return state.ended
+    assert state.run_ended_event is not None
+    return state.run_ended_event
 
 
 async def test_a_run_that_waits_for_the_model_ends_at_once(store):
@@ -41,7 +43,7 @@ async def test_a_run_that_waits_for_the_model_ends_at_once(store):
     async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
         model = [TextDelta("Once upon a"), held, ReplyFinished()]
         running = asyncio.ensure_future(agent(shutdown, store, model).session("s").run("Tell me a story."))
-        await held.reached()
+        await held.wait_reached()
         shutdown.begin()
         outcome = await running
     assert (outcome.status, outcome.reason) == ("cancelled", "shutdown")
@@ -75,7 +77,7 @@ async def test_the_session_can_be_gone_on_with(store):
     held = pause()
     async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
         running = asyncio.ensure_future(agent(shutdown, store, [held]).session("s").run("Hello"))
-        await held.reached()
+        await held.wait_reached()
         shutdown.begin()
         await running
     outcome = await Agent(ScriptedModel("Here I am again."), store=store).session("s").run("Are you there?")
@@ -91,7 +93,7 @@ async def test_a_tool_that_takes_too_long_is_cancelled(store):
         outcome = await running
     assert (outcome.status, outcome.reason) == ("cancelled", "shutdown")
     assert str(outcome.messages[-1].tool_results[0].status) == "cancelled"
-    assert not shutdown.left_behind
+    assert not shutdown.has_abandoned_runs
 
 
 @pytest.mark.parametrize("abortable", [True, False])
@@ -105,7 +107,7 @@ async def test_a_tool_that_ignores_its_cancel_is_left_behind(store, abortable):
         outcome = await running
     assert (outcome.status, outcome.reason) == ("cancelled", "shutdown")
     assert "it may still be running" in outcome.messages[-1].tool_results[0].text
-    assert shutdown.left_behind
+    assert shutdown.has_abandoned_runs
     assert (await ended(store)).reason == "shutdown"
     released.set()
 
@@ -132,7 +134,7 @@ async def test_several_sessions_end_together(store):
         covered = agent(shutdown, store, *[[each] for each in held])
         running = [asyncio.ensure_future(covered.session(f"s{place}").run("Hello")) for place in range(5)]
         for each in held:
-            await each.reached()
+            await each.wait_reached()
         shutdown.begin()
         outcomes = await asyncio.gather(*running)
     assert {outcome.reason for outcome in outcomes} == {"shutdown"}
@@ -172,7 +174,7 @@ async def test_a_signal_that_is_ignored_stays_ignored():
 
 async def test_what_must_not_wait_for_the_event_loop_is_done_at_once():
     told: list[int] = []
-    with Signals([signal.SIGTERM], told.append, at_once=lambda number: told.append(-number)):
+    with SignalHandlers([signal.SIGTERM], told.append, at_once=lambda number: told.append(-number)):
         signal.raise_signal(signal.SIGTERM)
         assert told == [-signal.SIGTERM]
         await asyncio.sleep(0)
@@ -223,10 +225,10 @@ async def test_a_question_that_is_open_stays_open(store):
             tools=[pay],
             store=store,
             permission=Permissions(handler=later),
-            patience_seconds=60,
+            answer_timeout_seconds=60,
             watchers=[recorder],
         )
-        session = shutdown.covering(asking).session("s")
+        session = shutdown.wrap_agent(asking).session("s")
         running = asyncio.ensure_future(session.run("Pay"))
         await until(lambda: recorder.of(QuestionAsked))
         shutdown.begin()

@@ -1,6 +1,6 @@
 """`python -m perdure` is the command `perdure`."""
 
-from perdure.cli.main import main
+from .cli.main import main
 
 if __name__ == "__main__":
     main()

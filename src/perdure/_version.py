@@ -1,3 +1,3 @@
-"""The version of the package, alone in a file so that reading it costs nothing. `pyproject.toml` takes it from here."""
+"""The version of the package. `pyproject.toml` and the command line read it here; CHANGELOG.md has to agree with it."""
 
-__version__ = "0.1.0"
+__version__ = "0.4.0"

@@ -1,11 +1,11 @@
-"""The end of a process in good order, when it is told to end. Above: servers, workers, the command line. Below: runs.
+"""End the runs of a process cleanly when it receives SIGTERM or SIGHUP.
 
 Supervisors send SIGTERM, wait, and then kill. In between, runs that wait for the model end at once; tools get ten
-seconds, then they are cancelled, and one that ignores even that is left behind. What was finished is stored, every run
-ends as `cancelled` with the reason `shutdown`, and its lease is given back, so that another process can go on.
+seconds, then they are cancelled, and one that ignores even that is abandoned. Finished work is stored, every run ends
+as `cancelled` with the reason `shutdown`, and its lease is released, so that another process can continue.
 
     async with Shutdown() as shutdown:
-        agent = shutdown.covering(agent)
+        agent = shutdown.wrap_agent(agent)
         outcome = await agent.session("s").run("…")
 """
 
@@ -23,32 +23,34 @@ from .core.outcome import Outcome
 from .core.run import Engine, Run
 
 if TYPE_CHECKING:
-    from .agent import Agent
+    from .runtime.agent import Agent
 
 D = TypeVar("D")
 
 REASON: Final = "shutdown"
-"""Why a run has ended, in its outcome and in the log."""
+"""Reason of the run's end, in its outcome and in the log."""
 TOOL_SECONDS: Final = 10.0
-"""How long tools may take to end before they are cancelled."""
+"""Time that tools get to finish before they are cancelled."""
 LAST_SECONDS: Final = 0.2
-"""How long a cancelled run may take to end before it is left behind."""
+"""Time that a cancelled run gets to end before it is abandoned."""
 SIGNALS: Final = tuple([getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)])
-"""By which a process is told to end. Ctrl-C is not among them: that is between you and your program."""
+"""Signals that ask a process to end. Ctrl-C is not one of them: your program handles it."""
 
 
-class Signals:
-    """Catches signals, in the main thread: the first is passed on, the second ends the process at once.
+class SignalHandlers:
+    """Signal handlers for the main thread: the first signal calls a function, the second ends the process at once.
 
-    The handlers are Python's own, not the event loop's: the second signal works even while the loop is stuck.
+    They are Python's own handlers, not the event loop's: the second signal works even while the loop is stuck.
     """
 
     def __init__(
         self, numbers: Sequence[int], first: Callable[[int], None], *, at_once: Callable[[int], None] | None = None
     ) -> None:
-        """`first` is called in the running event loop, with the number of the signal; `at_once` also if it is stuck."""
+        """Create the handlers. `first` is called in the running event loop with the signal's number; `at_once` even if
+        the loop is stuck.
+        """
         self.number = 0
-        """The signal that came; 0 as long as none did."""
+        """Number of the received signal; 0 until there is one."""
         self._numbers = numbers
         self._first = first
         self._at_once = at_once
@@ -59,7 +61,7 @@ class Signals:
         try:
             for number in self._numbers:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as with nohup, and for jobs in the background
-                    self._before[number] = signal.signal(number, self._caught)
+                    self._before[number] = signal.signal(number, self._handle)
         except ValueError as error:
             raise UsageError("signals reach the main thread alone: make the Shutdown there, or call begin()") from error
         return self
@@ -68,7 +70,7 @@ class Signals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _caught(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, _: FrameType | None) -> None:
         if self.number:
             os._exit(128 + number)
         self.number = number
@@ -78,43 +80,43 @@ class Signals:
 
 
 class Shutdown:
-    """Ends the runs of agents in good order when the process is told to end. An async context manager.
+    """Async context manager that ends the runs of agents cleanly when the process receives SIGTERM or SIGHUP.
 
-    Nothing else is ended: what your program does beside its runs is told by `requested` and `wait`.
+    Nothing else is ended: other work of your program can use `requested` and `wait`.
     """
 
     def __init__(self, *, signals: Sequence[int] = SIGNALS, tool_seconds: float = TOOL_SECONDS) -> None:
-        """With `signals=()` none are caught: call `begin` yourself."""
+        """Create the context manager. With `signals=()` none are handled: call `begin` yourself."""
         self.requested = False
-        """Whether the process was told to end."""
-        self.left_behind = False
-        """Whether a run had to be left behind, whose tool may still be running: `asyncio.run` would wait for it."""
+        """True once the process was asked to end."""
+        self.has_abandoned_runs = False
+        """True if a run was abandoned whose tool may still be running: `asyncio.run` would wait for it."""
         self._tool_seconds = tool_seconds
         self._numbers = signals
-        self._signals: Signals | None = None
+        self._signals: SignalHandlers | None = None
         self._told = asyncio.Event()
         self._runs: set[Run] = set()
 
     async def __aenter__(self) -> Self:
-        self._signals = Signals(self._numbers, lambda _: self.begin()).__enter__()
+        self._signals = SignalHandlers(self._numbers, lambda _: self.begin()).__enter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._signals is not None:
             self._signals.__exit__()
 
-    def covering(self, agent: "Agent[D]") -> "Agent[D]":
-        """The same agent, whose runs end when the process is told to end. Those that begin later end at once."""
-        return agent.replace(engine=self.over(agent.engine))
+    def wrap_agent(self, agent: "Agent[D]") -> "Agent[D]":
+        """Return a copy of the agent whose runs end on shutdown. Runs that begin later end at once."""
+        return agent.replace(engine=self.wrap_engine(agent.engine))
 
-    def over(self, engine: Engine) -> Engine:
-        """The same engine, for an agent that is put together by hand."""
+    def wrap_engine(self, engine: Engine) -> Engine:
+        """Return a copy of the engine (the function that performs a run) whose runs end on shutdown."""
 
         async def stoppable(run: Run) -> Outcome[Any]:
             self._runs.add(run)
             try:
                 if self.requested:
-                    run.interrupted_by = REASON  # which is how the loop ends a run before it has begun
+                    run.interrupt_reason = REASON  # which is how the loop ends a run before it has begun
                     raise asyncio.CancelledError
                 outcome = await engine(run)
             finally:
@@ -125,39 +127,39 @@ class Shutdown:
         return stoppable
 
     async def wait(self) -> None:
-        """Until the process is told to end."""
+        """Wait until the process receives a signal to end, or `begin` is called."""
         await self._told.wait()
 
     def begin(self) -> None:
-        """End all runs, as if a signal had come. In the event loop of the runs; the second call changes nothing."""
+        """End all runs, as a signal would. Call it in the event loop of the runs; a second call does nothing."""
         if self.requested:
             return
         self.requested = True
         self._told.set()
         for run in list(self._runs):
-            _stop(run)
-        asyncio.get_running_loop().call_later(self._tool_seconds, self._insist)
+            _stop_run(run)
+        asyncio.get_running_loop().call_later(self._tool_seconds, self._cancel_runs)
 
-    def _insist(self) -> None:
-        """Tools have had their time."""
+    def _cancel_runs(self) -> None:
+        """Cancel the runs whose tool calls have not finished within `tool_seconds`."""
         for run in list(self._runs):
             run.interrupt(REASON)
-        asyncio.get_running_loop().call_later(LAST_SECONDS, self._leave_behind)
+        asyncio.get_running_loop().call_later(LAST_SECONDS, self._abandon_runs)
 
-    def _leave_behind(self) -> None:
-        """What ignores its cancel must not keep the others from being stored."""
+    def _abandon_runs(self) -> None:
+        """Abandon runs that ignore cancellation, so that the others can be stored."""
         for run in self._runs:
-            self.left_behind = run.leave_behind() or self.left_behind
+            self.has_abandoned_runs = run.abandon() or self.has_abandoned_runs
 
 
-def _stop(run: Run) -> None:
-    """Let the calls that run now come to their ends; if there are none, the run ends now.
+def _stop_run(run: Run) -> None:
+    """Stop a run after its running tool calls; end it at once if none are running.
 
-    One that waits for an answer goes on waiting, without us: the question stays open, and another process resumes it.
+    A run that waits for an answer is released: its question stays open, and another process can resume it.
     """
-    if run.state.started:
+    if run.state.started_calls:
         run.cancel("after_tools")
-    elif run.state.questions and run.may_wait:
-        run.mailbox.leave()
+    elif run.state.open_questions and run.can_wait:
+        run.mailbox.stop_waiting()
     else:
         run.interrupt(REASON)

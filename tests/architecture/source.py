@@ -17,6 +17,11 @@ class Module(NamedTuple):
     lines: int
 
     @property
+    def name(self) -> str:
+        parts = self.path.relative_to(SOURCE).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @property
     def place(self) -> str:
         return self.path.relative_to(SOURCE).as_posix()
 

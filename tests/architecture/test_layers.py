@@ -2,12 +2,14 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
-from tests.architecture.source import ROOT, modules
+from tests.architecture.source import ROOT, Module, modules
 
 LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(sys.argv[1], no_cache=True))"
 
@@ -30,7 +32,7 @@ def package(tmp_path):
     """Writes a package `perdure` with these modules, core among them, and gives the folder it lies in."""
 
     def write(sources: dict[str, str]):
-        for name, source in {"__init__": "", "core/__init__": "", **sources}.items():
+        for name, source in {"__init__": "", "core/__init__": "", "runtime/__init__": "", **sources}.items():
             path = tmp_path / "perdure" / f"{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             (path.parent / "__init__.py").touch()
@@ -53,11 +55,14 @@ def test_the_allowed_directions_are_allowed(package):
                 "net/http": "import perdure.core.run",
                 "toolkits/web": "import perdure.net.http",
                 "models/demo": "import perdure.core.run",
-                "hosts/local": "import perdure.toolkits.web, perdure.core.run",
-                "session": "import perdure.hosts.local, perdure.models.demo",
-                "agent": "import perdure.session",
-                "daemon/app": "import perdure.agent",
-                "cli/main": "import perdure.daemon.app",
+                "runtime/spec": "import perdure.toolkits.web, perdure.models.demo",
+                "runtime/build": "import perdure.runtime.spec",
+                "runtime/driver": "import perdure.runtime.build",
+                "runtime/session": "import perdure.runtime.driver",
+                "runtime/subagents/as_tool": "import perdure.runtime.session",
+                "runtime/agent": "import perdure.runtime.subagents.as_tool",
+                "config": "import perdure.runtime.agent",
+                "cli/main": "import perdure.config",
                 "testing/scripted": "import perdure.cli.main",
             }
         )
@@ -72,11 +77,12 @@ def test_the_allowed_directions_are_allowed(package):
         ("core/run", "models/demo"),
         ("net/http", "stores/memory"),
         ("models/demo", "stores/memory"),
-        ("models/demo", "agent"),
-        ("hosts/local", "models/demo"),
-        ("toolkits/fs", "hosts/local"),
-        ("session", "cli/main"),
-        ("channels/slack", "daemon/app"),
+        ("models/demo", "runtime/agent"),
+        ("runtime/session", "runtime/agent"),
+        ("runtime/driver", "runtime/session"),
+        ("runtime/build", "runtime/driver"),
+        ("runtime/driver", "runtime/subagents/crew"),
+        ("runtime/session", "cli/main"),
         ("cli/main", "testing/scripted"),
     ],
 )
@@ -91,6 +97,53 @@ def test_a_module_without_a_place_in_the_layers_is_refused(package):
     result = lint(package({"sundries": ""}))
     assert result.returncode == 1, result.stdout + result.stderr
     assert "sundries" in result.stdout
+
+
+def test_every_layer_exists():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for contract in settings["tool"]["importlinter"]["contracts"]:
+        for container in contract["containers"]:
+            folder = ROOT / "src" / container.replace(".", "/")
+            named = set(re.findall(r"\w+", " ".join(contract["layers"])))
+            assert sorted(each for each in named if not list(folder.glob(f"{each}*"))) == []
+
+
+def test_no_module_imports_itself_through_others_not_even_inside_a_function():
+    every = modules()
+    known = {module.name for module in every}
+    imports = {module.name: imported_by(module, known) for module in every}
+    assert sorted(name for name in imports if name in reachable(name, imports)) == []
+
+
+def imported_by(module: Module, known: set[str]) -> set[str]:
+    """The modules of ours that a module imports, anywhere but for type checkers alone."""
+    found: set[str] = set()
+    pending: list[ast.AST] = [module.tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            pending += node.orelse
+            continue
+        if isinstance(node, ast.ImportFrom):
+            package = module.name if module.path.stem == "__init__" else module.name.rpartition(".")[0]
+            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            source = ".".join(filter(None, [base, node.module]))
+            found |= {f"{source}.{each.name}" if f"{source}.{each.name}" in known else source for each in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        pending += ast.iter_child_nodes(node)
+    return {each for each in found & known if not f"{module.name}.".startswith(f"{each}.")}
+
+
+def reachable(name: str, imports: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    pending = [*imports[name]]
+    while pending:
+        each = pending.pop()
+        if each not in found:
+            found.add(each)
+            pending += imports[each]
+    return found
 
 
 def test_nothing_in_the_package_imports_its_public_face():

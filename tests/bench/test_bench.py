@@ -29,7 +29,7 @@ EXPECTED = [
     "a delta to an async watcher",
     "a delta through `stream()`",
     "a delta to a watcher on a thread",
-    "a delta that nobody watches",
+    "a delta without a watcher",
     "a delta by hand",
     "a turn of 100 in one run",
     "memory that a turn leaves",
@@ -95,7 +95,7 @@ def test_a_group_that_does_not_exist_is_refused_with_those_that_do(capsys):
         (30.1, 30.0, None, "missed"),
         (30.1, 30.0, 50.0, "missed, within 50"),
         (50.1, 30.0, 50.0, "missed"),
-        (50.1, None, None, "told"),
+        (50.1, None, None, "no budget"),
     ],
 )
 def test_a_verdict_says_whether_the_budget_was_kept(value, budget, at_most, verdict):
@@ -108,7 +108,7 @@ def test_a_row_tells_the_value_its_budget_and_what_it_is_compared_with():
 
 
 def test_a_row_without_budget_or_ratio_has_dashes():
-    assert table.row(Figure("packages", 9, "", "")) == "| packages | 9 | - | - | told |"
+    assert table.row(Figure("packages", 9, "", "")) == "| packages | 9 | - | - | no budget |"
 
 
 def test_readings_become_a_spread_in_microseconds():

@@ -7,7 +7,7 @@ import time
 from typing import Any
 from unittest import mock
 
-from perdure.cli import equipment
+from perdure.cli import agent_assembly as equipment
 from perdure.cli.main import main
 from perdure.core.error import ProviderDown
 from perdure.core.event import ReplyFinished, TextDelta, ToolCallDelta
@@ -15,7 +15,7 @@ from perdure.core.message import Text, assistant
 from perdure.core.tool import ToolContext, tool
 from perdure.interaction import Choice, Confirm, Option, Table
 from perdure.models import register
-from perdure.toolkits.basics import basics
+from perdure.toolkits.basics import basic_tools
 
 HOSTILE = "\x1b]0;owned\x07a\x1b[2J\u202eb\rc\x9b1md\n"
 
@@ -113,5 +113,5 @@ class Model:
 
 if __name__ == "__main__":
     register("odd", Model)
-    with mock.patch.object(equipment, "basics", return_value=[*basics(), *ODD]):
+    with mock.patch.object(equipment, "basic_tools", return_value=[*basic_tools(), *ODD]):
         main()

@@ -51,7 +51,7 @@ def test_a_backup_taken_while_another_process_writes_has_all_that_was_acknowledg
         result = shell.run("backup", str(backup), "--store", store)
         assert (result.returncode, result.stdout) == (0, "")
         assert int(told.readline()) > acknowledged
-    assert result.stderr == f"{store} is in {backup}\n"
+    assert result.stderr == f"{store} is backed up to {backup}\n"
     assert shell.run("restore", str(backup), "--store", restored).returncode == 0
     found = numbers(shell, restored)
     assert found == list(range(1, len(found) + 1))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from perdure.cli.config import trusted_files
+from perdure.cli.config import load_trusted_files
 from perdure.config import BadConfig, load_config
 
 TEXT = """\
@@ -34,8 +34,8 @@ def test_the_schema_is_json(perdure):
 
 def test_a_file_without_a_fault_is_right(perdure, file):
     result = perdure("config", "check")
-    assert (result.exit_code, result.stdout) == (0, "perdure.toml is right\n")
-    assert "not trusted yet, which it needs for tools, mcp.servers" in result.stderr
+    assert (result.exit_code, result.stdout) == (0, "perdure.toml is valid\n")
+    assert "it needs to be trusted for tools, mcp.servers" in result.stderr
 
 
 def test_each_fault_is_a_line(perdure, file):
@@ -73,29 +73,29 @@ def test_what_a_file_says_is_shown_and_no_secret(perdure, file):
 
 def test_a_file_is_trusted_as_it_is_now(perdure, file):
     with pytest.raises(BadConfig):
-        load_config(file, trusted=trusted_files())
+        load_config(file, trusted=load_trusted_files())
     result = perdure("config", "trust", "--yes")
     assert result.exit_code == 0
     assert 'tools: imports code: ["perdure.toolkits.inbox:post_to_inbox"]' in result.stdout
     assert "mcp.servers: starts programs" in result.stdout
-    assert load_config(file, trusted=trusted_files()).trusted
-    assert "not trusted" not in perdure("config", "check").output
+    assert load_config(file, trusted=load_trusted_files()).trusted
+    assert "needs to be trusted" not in perdure("config", "check").output
     file.write_text(TEXT + "\n", encoding="utf-8")
-    assert "not trusted yet" in perdure("config", "check").stderr
+    assert "needs to be trusted" in perdure("config", "check").stderr
 
 
 def test_trust_can_be_taken_back(perdure, file):
     perdure("config", "trust", "--yes")
-    assert "not trusted any more" in perdure("config", "trust", "--revoke").stderr
+    assert "no longer trusted" in perdure("config", "trust", "--revoke").stderr
     assert "not trusted anyway" in perdure("config", "trust", "--revoke").stderr
     with pytest.raises(BadConfig):
-        load_config(file, trusted=trusted_files())
+        load_config(file, trusted=load_trusted_files())
 
 
 def test_nobody_is_asked_where_nobody_is(perdure, file):
     result = perdure("config", "trust")
     assert result.exit_code == 2
-    assert "say --yes" in result.stderr
+    assert "use --yes" in result.stderr
 
 
 def test_a_person_is_asked_at_a_terminal(shell):
@@ -105,7 +105,7 @@ def test_a_person_is_asked_at_a_terminal(shell):
             terminal.await_text("as it is now? [y/N]")
             terminal.type(answer)
             assert terminal.end() == code
-    assert shell.run("config", "trust", "--revoke").stderr == "perdure.toml is not trusted any more\n"
+    assert shell.run("config", "trust", "--revoke").stderr == "perdure.toml is no longer trusted\n"
 
 
 def test_files_of_servers_are_checked_shown_and_trusted_too(perdure, tmp_path):

@@ -35,7 +35,7 @@ def test_everything_is_looked_at(perdure):
 def test_looking_makes_nothing(found, tmp_path):
     code, checks = found()
     assert code == 0
-    assert checks["store"]["finding"].endswith("sessions.db, which the first session will make")
+    assert checks["store"]["finding"].endswith("sessions.db, which the first session will create")
     assert not (tmp_path / "home").exists()
 
 
@@ -58,7 +58,7 @@ def test_a_store_that_others_may_read_is_warned_about(perdure, tmp_path):
     (tmp_path / "home" / "sessions.db").chmod(0o644)
     result = perdure("doctor")
     assert result.exit_code == 0
-    assert "warn  store: others may read " in result.stdout
+    assert "warn  store: other users may read " in result.stdout
 
 
 def test_a_home_that_cannot_be_made_is_a_failure(found, monkeypatch, tmp_path):
@@ -70,7 +70,7 @@ def test_a_home_that_cannot_be_made_is_a_failure(found, monkeypatch, tmp_path):
 
 
 def test_a_network_file_system_is_a_failure(found, monkeypatch):
-    monkeypatch.setattr("perdure.stores.place.network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("perdure.stores.store_paths.find_network_file_system", lambda _: "nfs4")
     code, checks = found()
     assert code == 1
     assert "lies on a network file system (nfs4)" in checks["store"]["finding"]

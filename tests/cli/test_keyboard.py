@@ -24,31 +24,31 @@ def typed(monkeypatch):
 async def test_lines_come_one_by_one_and_the_end_is_told(typed):
     keyboard = Keyboard()
     typed("one\n")
-    assert await asyncio.wait_for(keyboard.line(), 5) == "one"
+    assert await asyncio.wait_for(keyboard.read_line(), 5) == "one"
     typed("two\n\x04")
-    assert await asyncio.wait_for(keyboard.line(), 5) == "two"
-    assert await asyncio.wait_for(keyboard.line(), 5) is None
+    assert await asyncio.wait_for(keyboard.read_line(), 5) == "two"
+    assert await asyncio.wait_for(keyboard.read_line(), 5) is None
 
 
 async def test_a_question_that_was_given_up_does_not_swallow_the_answer_to_the_next(typed):
     keyboard = Keyboard()
-    given_up = asyncio.ensure_future(keyboard.line())
+    given_up = asyncio.ensure_future(keyboard.read_line())
     await asyncio.sleep(0)
     given_up.cancel()
     await asyncio.wait((given_up,))
     typed("two\n")
-    assert await asyncio.wait_for(keyboard.line(), 5) == "two"
+    assert await asyncio.wait_for(keyboard.read_line(), 5) == "two"
 
 
 async def test_what_was_typed_before_a_question_is_forgotten(typed):
     keyboard = Keyboard()
     typed("early\n")
-    keyboard.forget_typed()
+    keyboard.discard_typed()
     typed("late\n")
-    assert await asyncio.wait_for(keyboard.line(), 5) == "late"
+    assert await asyncio.wait_for(keyboard.read_line(), 5) == "late"
 
 
 def test_where_there_are_no_terminals_nothing_is_forgotten(monkeypatch):
     monkeypatch.setitem(sys.modules, "termios", None)
     monkeypatch.setattr(sys, "stdin", None)
-    Keyboard().forget_typed()
+    Keyboard().discard_typed()

@@ -36,10 +36,10 @@ def test_it_tells_what_it_can_do(perdure, arguments):
         (["run", "a\0b"], 2, "argument 2, 'a\\x00b', is not UTF-8 text; pass it through standard input"),
         (["run", "\udcff"], 2, "argument 2, '\\udcff', is not UTF-8 text; pass it through standard input"),
         (["run", "--max-turns", "0", "hi"], 2, "invalid value for '--max-turns'"),
-        (["run", "--model", "nobody:x", "hi"], 2, "there is no model provider 'nobody'"),
+        (["run", "--model", "nobody:x", "hi"], 2, "unknown model provider 'nobody'"),
         (["run", "--store", "cloud:x", "hi"], 2, "there is no store called 'cloud:x'"),
         (["run", "--session", " ", "hi"], 2, "a session cannot be called ' '"),
-        (["run", "--resume", "hi"], 2, "--resume needs to know the session"),
+        (["run", "--resume", "hi"], 2, "--resume needs a session"),
         (["run", ""], 2, "the prompt is empty"),
         (["resume", "nobody"], 66, "there is no session 'nobody'; `perdure sessions list`"),
         (["sessions", "show", "nobody"], 66, "there is no session 'nobody'; `perdure sessions list`"),
@@ -61,7 +61,11 @@ def test_bytes_that_are_no_text_are_refused(shell):
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (ZeroDivisionError("\x1b[0m"), 70, "error: nobody foresaw this: ZeroDivisionError: ␛[0m; set PERDURE_DEBUG=1"),
+        (
+            ZeroDivisionError("\x1b[0m"),
+            70,
+            "error: unexpected error; please report it: ZeroDivisionError: ␛[0m (",
+        ),
         (PermissionError(13, "Permission denied", "x"), 74, "error: [Errno 13] Permission denied: 'x'; check the disk"),
         (OutputFailed(OSError(28, "No space left")), 74, "error: standard output cannot be written: No space left; "),
         (OutputFailed(BrokenPipeError(32, "Broken pipe")), 141, ""),
@@ -74,7 +78,7 @@ def test_nothing_that_is_raised_becomes_a_traceback(capsys, monkeypatch, error, 
     def work():
         raise error
 
-    assert main.exit_code_of(work) == code
+    assert main.run_command(work) == code
     assert capsys.readouterr().err.startswith(message)
 
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from perdure.models.catalog import PROVIDERS
+from perdure.models.provider_catalog import PROVIDERS
 from tests.wire.server import Playback, json_reply
 
 
@@ -43,7 +43,7 @@ def test_a_key_makes_a_provider_available_and_is_not_shown(perdure, monkeypatch)
 
 
 def test_a_server_on_this_machine_is_looked_for(perdure, monkeypatch):
-    assert "nobody listens at http://127.0.0.1:1/v1" in lines_of(perdure("models"))["ollama"]
+    assert "no server answers at http://127.0.0.1:1/v1" in lines_of(perdure("models"))["ollama"]
     with socket.create_server(("127.0.0.1", 0)) as server:
         host = f"127.0.0.1:{server.getsockname()[1]}"
         monkeypatch.setenv("OLLAMA_HOST", host)
@@ -75,7 +75,7 @@ def test_a_provider_is_asked_which_models_it_has(perdure, monkeypatch):
         monkeypatch.setenv("VLLM_BASE_URL", f"{server.base_url}/v1")
         result = perdure("models", "vllm")
         as_json = perdure("models", "vllm", "--json")
-    assert result.stdout.splitlines() == ["large␛[2J  reads 8192 tokens", "small"]
+    assert result.stdout.splitlines() == ["large␛[2J  context of 8192 tokens", "small"]
     assert "2 models; use one with: perdure run -m vllm:MODEL" in result.stderr
     assert json.loads(as_json.stdout.splitlines()[1]) == {"name": "small", "context_tokens": None}
 
@@ -84,7 +84,7 @@ def test_a_provider_is_asked_which_models_it_has(perdure, monkeypatch):
     ("provider", "complaint", "code"),
     [
         ("vllm", "cannot connect to '127.0.0.1:1'", 69),
-        ("openai", "openai:gpt-6.1-sol needs a key, and there is none: set OPENAI_API_KEY", 2),
+        ("openai", "openai:gpt-6.1-sol needs an API key, and none is set: set OPENAI_API_KEY", 2),
         ("opnai", "did you mean 'openai'?", 2),
         ("demo", "'demo' does not list its models", 2),
     ],

@@ -29,9 +29,9 @@ def test_what_was_learned_is_shown_and_kept_for_the_next_run(perdure, quirky, pr
     assert shown["wire"].strip() == "openai_chat"
     assert shown["context"].strip() == "4096 tokens"
     assert "JSON tool mode is used" in shown["tools"]
-    assert "looking at: whether it calls tools" in result.stderr
+    assert "testing: tool calls" in result.stderr
     (kept,) = profiles.iterdir()
-    assert f"kept in {kept}; use it with: perdure run -m '{quirky}#quirky'" in result.stderr
+    assert f"saved in {kept}; use it with: perdure run -m '{quirky}#quirky'" in result.stderr
     assert json.loads(kept.read_text())["profile"]["tools"] == "json"
     assert "very-secret" not in result.output + kept.read_text()
 
@@ -41,7 +41,7 @@ def test_a_rehearsal_keeps_nothing_and_programs_get_json(perdure, quirky, profil
     result = perdure("probe", quirky, "quirky", "--key-env", "QUIRKY_KEY", "--dry-run", "--json")
     learned = json.loads(result.stdout)
     assert (learned["base_url"], learned["model"], learned["profile"]["context_tokens"]) == (quirky, "quirky", 4096)
-    assert "nothing was kept" in result.stderr
+    assert "nothing was saved" in result.stderr
     assert not profiles.exists()
 
 
@@ -49,7 +49,7 @@ def test_a_rehearsal_keeps_nothing_and_programs_get_json(perdure, quirky, profil
     ("options", "complaint"),
     [
         ((), "Incorrect API key provided"),
-        (("--key-env", "NO_SUCH_KEY"), "there is no key in NO_SUCH_KEY; put it there"),
+        (("--key-env", "NO_SUCH_KEY"), "the variable NO_SUCH_KEY is not set; set it"),
     ],
 )
 def test_without_a_good_key_nothing_is_written(perdure, quirky, profiles, options, complaint):
@@ -70,7 +70,7 @@ def test_where_nobody_answers_nothing_is_written(perdure, profiles):
 def test_what_is_no_address_is_refused(perdure, profiles):
     result = perdure("probe", "localhost:8080", "any")
     assert result.exit_code == 2
-    assert "is no address: give one such as 'https://host/v1'" in result.stderr
+    assert "is not a URL: give one such as 'https://host/v1'" in result.stderr
 
 
 def test_a_run_uses_what_was_learned_and_the_same_key(perdure, profiles, monkeypatch):

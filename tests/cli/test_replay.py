@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from perdure.toolkits.basics import basics
+from perdure.toolkits.basics import basic_tools
 from tests.cli.process import STAND_INS
 
 
@@ -17,8 +17,8 @@ def kept(perdure):
 @pytest.fixture
 def changed(monkeypatch):
     """The tools as they will be tomorrow: the calculator is gone."""
-    tools = [each for each in basics() if each.name != "calculate"]
-    monkeypatch.setattr("perdure.cli.equipment.basics", lambda _: tools)
+    tools = [each for each in basic_tools() if each.name != "calculate"]
+    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda _: tools)
 
 
 def entries_of(perdure, name):
@@ -40,7 +40,7 @@ def test_the_first_difference_is_shown_and_the_exit_code_tells(perdure):
     result = perdure("replay", "s")
     assert result.exit_code == 1
     first, *diff = result.stdout.splitlines()
-    assert first == ("session s does something else at entry 3: the request of turn 1 is another one: the tools")
+    assert first == ("session s differs from the log at entry 3: the request of turn 1 is another one: the tools")
     assert diff[:2] == ["--- recorded", "+++ now"]
     assert diff[-1] == "+tool calculate is not offered"
 
@@ -101,8 +101,8 @@ def test_a_fork_answers_another_prompt(perdure):
         (["nobody"], 66, "there is no session 'nobody'; `perdure sessions list`"),
         (["s", "--from", "0"], 2, "invalid value for '--from'"),
         (["s", "--from", "99"], 2, "session 's' has"),
-        (["s", "--prompt", "x"], 2, "--prompt is for what happens live; say with --from where that begins"),
-        (["s", "--model", "demo"], 2, "--model is for what happens live"),
+        (["s", "--prompt", "x"], 2, "--prompt applies to the live part only; use --from to say where that begins"),
+        (["s", "--model", "demo"], 2, "--model applies to the live part only"),
         (["s", "--store", "cloud:x"], 2, "there is no store called 'cloud:x'"),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_session_that_never_asked_a_model_is_told(perdure, tmp_path):
     from perdure import Agent
 
     async def call_only():
-        async with Agent("demo", tools=basics(), store=f"sqlite:{tmp_path / 'calls.db'}") as agent:
+        async with Agent("demo", tools=basic_tools(), store=f"sqlite:{tmp_path / 'calls.db'}") as agent:
             await agent.session("s").call("calculate", {"expression": "1 + 1"})
 
     asyncio.run(call_only())
@@ -147,7 +147,7 @@ def test_a_session_that_was_summed_up_and_told_otherwise_does_the_same_again(per
     compaction = Compaction(model=ScriptedModel("## Goal\nAdd numbers."), keep_recent_messages=0)
 
     async def talk():
-        async with Agent("demo", tools=basics(), store=store, compaction=compaction) as agent:
+        async with Agent("demo", tools=basic_tools(), store=store, compaction=compaction) as agent:
             session = agent.session("s")
             await session.run("Calculate 6 * 7. " + "There is no hurry. " * 300)
             assert await session.compact()
@@ -164,7 +164,7 @@ def test_differences_are_coloured_on_a_terminal(shell):
     shell.run("run", "-q", "--session", "s", "Calculate 6 * 7", program=STAND_INS)  # which has other tools
     with shell.terminal("replay", "s") as terminal:
         assert terminal.end() == 1
-    assert "session s does something else at entry 3" in terminal.seen
+    assert "session s differs from the log at entry 3" in terminal.seen
     assert "\x1b[31m-instructions and tools: " in terminal.seen
     assert "\x1b[32m+instructions and tools: " in terminal.seen
 
@@ -175,8 +175,8 @@ def test_a_line_of_a_difference_has_its_colour(monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert replay._coloured("-old") == "\x1b[31m-old\x1b[0m"
-    assert replay._coloured("+new") == "\x1b[32m+new\x1b[0m"
-    assert replay._coloured(" same") == " same"
+    assert replay._colour_line("-old") == "\x1b[31m-old\x1b[0m"
+    assert replay._colour_line("+new") == "\x1b[32m+new\x1b[0m"
+    assert replay._colour_line(" same") == " same"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert replay._coloured("-old") == "-old"
+    assert replay._colour_line("-old") == "-old"

@@ -1,6 +1,7 @@
-"""`perdure run`, from the prompt to the session that is kept."""
+"""`perdure run`, from the prompt to the session that is kept, and `perdure resume`."""
 
 import json
+import signal
 import stat
 import subprocess
 import sys
@@ -8,9 +9,12 @@ import sys
 import pytest
 
 from perdure.cli.run import MOST_BYTES
+from perdure.core import fault_injection as faults
 from tests.cli.process import STAND_INS
 
 ANSWER = "The tool calculate says: 42 (Told by the offline demonstration model.)\n"
+KILLED = {faults.FAULTS_VARIABLE: "loop.intent_stored=kill"}
+WRITE = 'Write "hello" to the text file hello.txt'
 
 
 def test_an_agent_answers_and_its_session_is_kept_and_listed(shell):
@@ -99,7 +103,7 @@ def test_json_is_an_event_on_each_line(perdure):
 def test_a_limit_is_told_and_has_a_code_of_its_own(perdure):
     result = perdure("run", "--max-turns", "1", "Calculate 6 * 7")
     assert result.exit_code == 3
-    assert "error: the run ended before it was done (limit: max_turns); allow more with --max-turns" in result.stderr
+    assert "error: the run ended early (limit: max_turns); allow more with --max-turns" in result.stderr
     assert "go on with: perdure run --session" in result.stderr
 
 
@@ -107,7 +111,7 @@ def test_a_limit_is_told_and_has_a_code_of_its_own(perdure):
     ("model", "code", "message"),
     [
         ("odd:down", 69, "error: nobody answers at ␛[31mexample\n"),
-        ("odd:bug", 1, "error: the run failed: ValueError: a mistake; see PERDURE_DEBUG=1\n"),
+        ("odd:bug", 1, "error: the run failed: ValueError: a mistake (PERDURE_DEBUG=1 shows more)\n"),
     ],
 )
 def test_a_run_that_fails_says_why_without_a_traceback(shell, model, code, message):
@@ -153,13 +157,13 @@ def test_files_below_the_working_folder_can_be_read(perdure, tmp_path):
 def test_where_nobody_can_be_asked_permission_is_denied(shell):
     result = shell.run("run", 'Write "hello" to the text file hello.txt')
     assert result.returncode == 0
-    assert "tool write_text denied: permission denied: this tool needs permission and nobody" in result.stderr
+    assert "tool write_text denied: permission denied: this tool needs permission and there is no one" in result.stderr
     assert list(shell.folder.iterdir()) == []
 
 
 def test_yes_allows_everything_and_says_so(shell):
     result = shell.run("run", "--yes", 'Write "hello" to the text file hello.txt')
-    assert result.stderr.startswith("warning: --yes: whatever the model asks for is done without a question\n")
+    assert result.stderr.startswith("warning: --yes: every tool call is made without asking\n")
     assert (shell.folder / "hello.txt").read_text(encoding="utf-8") == "hello"
 
 
@@ -183,11 +187,75 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=30, check=False)
     assert done.returncode == 0
-    assert not {"perdure.agent", "perdure.config", "perdure.cli.drive", "perdure.cli.order"} & set(done.stderr.split())
+    assert not {
+        "perdure.runtime.agent",
+        "perdure.config",
+        "perdure.cli.run_session",
+        "perdure.cli.run_options",
+    } & set(done.stderr.split())
     assert not [name for name in done.stderr.split() if name.startswith("perdure.context")]
 
 
 def test_help_says_what_the_agent_is_told_in_a_project(perdure):
     shown = " ".join(perdure("run", "--help").stdout.split())
-    for words in ("AGENTS.md", "perdure.toml", "--context / --no-context", "for local and demo all this is left out"):
+    for words in ("AGENTS.md", "perdure.toml", "--context / --no-context", "for them all this is left out"):
         assert words in shown
+
+
+# -- perdure resume, after a run that was killed -----------------------------------------------------------------------
+
+
+def killed(shell, prompt, *options):
+    """A session whose run was killed when the intent of its call was stored."""
+    result = shell.run("run", "--session", "s", *options, prompt, environment=KILLED)
+    assert result.returncode == -signal.SIGKILL
+    assert "the last run was cut off; finish it with: perdure resume s" in shell.run("sessions", "show", "s").stderr
+
+
+def test_a_call_that_may_have_happened_is_unknown_and_the_run_goes_on(shell):
+    killed(shell, WRITE, "--yes")
+    result = shell.run("resume", "s", "--yes")
+    assert result.returncode == 0
+    assert "tool write_text unknown: " in result.stderr
+    assert "The tool write_text did not succeed (unknown)" in result.stdout
+    assert not (shell.folder / "hello.txt").exists()
+    assert "write_text unknown:" in shell.run("sessions", "show", "s").stdout
+
+
+def test_a_call_that_only_reads_is_made_again(shell):
+    killed(shell, "Calculate 6 * 7")
+    result = shell.run("resume", "s")
+    assert result.returncode == 0
+    assert result.stdout.startswith("The tool calculate says: 42")
+
+
+def test_a_run_that_has_ended_cannot_be_resumed(perdure):
+    perdure("run", "--session", "s", "Calculate 6 * 7")
+    result = perdure("resume", "s")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: session 's' has nothing to resume: its last run ended with status 'done'")
+
+
+def test_a_session_that_is_not_there_is_not_made(perdure):
+    assert perdure("resume", "nobody").exit_code == 66
+    assert perdure("run", "--session", "nobody", "--resume").exit_code == 66
+    assert perdure("sessions", "list").stdout == ""
+
+
+def test_run_finishes_what_was_cut_off_before_it_says_something_new(shell):
+    killed(shell, "Calculate 6 * 7")
+    result = shell.run("run", "--session", "s", "--resume", "Calculate 1 + 1")
+    assert result.returncode == 0
+    assert result.stdout.index("says: 42") < result.stdout.index("says: 2")
+
+
+def test_run_has_nothing_to_finish_in_a_session_that_is_whole(perdure):
+    perdure("run", "--session", "s", "Calculate 6 * 7")
+    result = perdure("run", "--session", "s", "--resume", "Calculate 1 + 1")
+    assert (result.exit_code, result.stdout.count("says:")) == (0, 1)
+
+
+def test_run_without_a_prompt_only_finishes(shell):
+    killed(shell, "Calculate 6 * 7")
+    result = shell.run("run", "--session", "s", "--resume")
+    assert (result.returncode, result.stdout.count("says:")) == (0, 1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.cli.screen import MARKS, json_line, one_line, visible
+from perdure.cli.screen import MAX_COMBINING_MARKS, escape_controls, to_ascii_json, to_one_line
 
 HOSTILE = st.text(
     st.one_of(
@@ -35,17 +35,17 @@ HOSTILE = st.text(
         ("\ud800", r"\ud800"),
         ("👩\u200d🚀 ख\u200cग", "👩\u200d🚀 ख\u200cग"),
         ("é" + "\u0301" * 5, "é" + "\u0301" * 5),
-        ("e" + "\u0301" * 10_000 + "f", "e" + "\u0301" * MARKS + "…f"),
+        ("e" + "\u0301" * 10_000 + "f", "e" + "\u0301" * MAX_COMBINING_MARKS + "…f"),
     ],
 )
 def test_what_a_terminal_would_obey_is_shown(text, shown):
-    assert visible(text) == shown
+    assert escape_controls(text) == shown
 
 
 @given(HOSTILE)
 @example("\x1b[31m\x9b\u202e\ud800")
 def test_nothing_that_a_terminal_obeys_is_left(text):
-    shown = visible(text)
+    shown = escape_controls(text)
     assert {character for character in shown if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} <= {
         *"\n\t\u200c\u200d"
     }
@@ -54,25 +54,25 @@ def test_nothing_that_a_terminal_obeys_is_left(text):
 
 @given(HOSTILE)
 def test_showing_twice_changes_nothing(text):
-    assert visible(visible(text)) == visible(text)
-    assert one_line(one_line(text)) == one_line(text)
+    assert escape_controls(escape_controls(text)) == escape_controls(text)
+    assert to_one_line(to_one_line(text)) == to_one_line(text)
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S", "Zs"])))
 def test_ordinary_text_is_left_alone(text):
-    assert visible(text) == text
+    assert escape_controls(text) == text
 
 
 @given(HOSTILE, st.text())
 def test_pieces_are_shown_like_the_whole(one, other):
     """A stream may be cut anywhere, an escape sequence included; only a tower of marks may be counted anew."""
     if not any(unicodedata.category(character) in {"Mn", "Me"} for character in one + other):
-        assert visible(one) + visible(other) == visible(one + other)
+        assert escape_controls(one) + escape_controls(other) == escape_controls(one + other)
 
 
 @given(HOSTILE)
 def test_one_line_is_one_line_without_anything_out_of_sight(text):
-    line = one_line(text)
+    line = to_one_line(text)
     assert line.isprintable()
     assert len(line.splitlines()) <= 1
 
@@ -88,17 +88,17 @@ def test_one_line_is_one_line_without_anything_out_of_sight(text):
     ],
 )
 def test_a_line_shows_what_could_hide_in_it(text, line):
-    assert one_line(text) == line
+    assert to_one_line(text) == line
 
 
 @pytest.mark.parametrize(("most", "line"), [(None, "abcdef"), (6, "abcdef"), (5, "abcd…"), (1, "…"), (0, "…")])
 def test_a_line_that_is_cut_says_so(most, line):
-    assert one_line("abcdef", most) == line
+    assert to_one_line("abcdef", most) == line
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
 def test_json_in_ascii_means_the_same(value):
-    line = json_line(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    line = to_ascii_json(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     assert line.isascii()
     assert line.isprintable()
     assert json.loads(line) == json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from perdure.cli.screen import visible
+from perdure.cli.screen import escape_controls
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_the_query_language_is_there_for_those_who_ask(perdure):
         ([], "missing argument"),
         (["rain", "--limit", "101"], "101 is not in the range"),
         (["rain", "--role", "system"], "'system' is not one of"),
-        (["rain", "--since", "yesterday"], "'yesterday' is no time; say 2d or 90m, 2026-03-01"),
+        (["rain", "--since", "yesterday"], "'yesterday' is not a time; use 2d or 90m, 2026-03-01"),
         (["?!"], "there is no word in '?!'"),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_is_found_cannot_act_on_a_terminal(perdure):
     assert perdure("run", "-q", "--session", "s", "-", stdin=said).exit_code == 0
     result = perdure("search", "harbour")
     assert "«harbour»" in result.stdout
-    assert visible(result.stdout) == result.stdout
+    assert escape_controls(result.stdout) == result.stdout
 
 
 def test_a_row_fits_a_terminal(shell):

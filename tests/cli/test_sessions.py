@@ -48,7 +48,7 @@ def test_without_a_command_it_tells_what_it_can_do(perdure, arguments):
 def test_a_session_gets_a_title(perdure):
     result = perdure("sessions", "rename", "beta", "The \x1b[31manswer")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "session beta is called 'The \\x1b[31manswer' now\n"
+    assert result.stderr == "session beta is now titled 'The \\x1b[31manswer'\n"
     (row,) = perdure("sessions", "list", "--prefix", "beta").stdout.splitlines()
     assert row.endswith("answer")
     assert "\x1b" not in row
@@ -61,15 +61,15 @@ def test_a_session_gets_a_title(perdure):
 def test_an_empty_list_says_so(perdure):
     result = perdure("sessions", "list")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == 'there is no session; perdure run "…" begins one\n'
+    assert result.stderr == 'there is no session; perdure run "…" creates one\n'
     assert perdure("sessions", "list", "--json").stderr == ""
 
 
 @pytest.mark.usefixtures("kept")
 def test_a_session_is_removed_as_often_as_one_likes(perdure):
-    for _ in range(2):
+    for said in ("is removed", "does not exist"):
         result = perdure("sessions", "rm", "beta", "--yes")
-        assert (result.exit_code, result.stderr) == (0, "session beta is not there any more\n")
+        assert (result.exit_code, result.stderr) == (0, f"session beta {said}\n")
     assert names(perdure("sessions", "list")) == ["album", "alpha"]
 
 
@@ -84,7 +84,7 @@ def test_programs_are_told_whether_there_was_something_to_remove(perdure):
 def test_nothing_is_removed_where_nobody_can_be_asked(perdure):
     result = perdure("sessions", "rm", "beta")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: nobody can be asked here; say --yes to remove the session")
+    assert result.stderr.startswith("error: there is no terminal to ask at; use --yes to remove the session")
     assert "beta" in names(perdure("sessions", "list"))
 
 
@@ -92,7 +92,7 @@ def test_nothing_is_removed_where_nobody_can_be_asked(perdure):
 def test_removing_is_asked_about_at_a_terminal(shell, answer, code, left):
     shell.run("run", "-q", "--session", "s", "Calculate 6 * 7")
     with shell.terminal("sessions", "rm", "s") as terminal:
-        terminal.await_text("Remove session 's' for good? [y/N]: ")
+        terminal.await_text("Remove session 's' permanently? [y/N]: ")
         terminal.type(answer)
         assert terminal.end() == code
     assert shell.run("sessions", "list").stdout.startswith(left)

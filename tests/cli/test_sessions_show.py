@@ -35,8 +35,8 @@ def test_an_open_question_is_shown_with_how_to_answer_it(perdure):
     assert result.stderr == f"answer it with: perdure answer s {ask_id} yes|no\n"
     perdure("answer", "s", "yes")
     result = perdure("sessions", "show", "s")
-    assert f"question {ask_id} (answered, and not taken up yet): " in result.stdout
-    assert result.stderr == "the last run can go on; perdure resume s\n"
+    assert f"question {ask_id} (answered, not resumed yet): " in result.stdout
+    assert result.stderr == "the last run can continue: perdure resume s\n"
 
 
 @pytest.mark.usefixtures("ordered")

@@ -88,10 +88,10 @@ def test_a_skill_is_shown_before_it_is_trusted(perdure, place):
         "state          untrusted",
         f"directory      {directory}",
     ]
-    assert "allowed tools  Bash(rm:*) (which it asks for, and which this does not allow)" in lines
+    assert "allowed tools  Bash(rm:*) (requested by the skill, not granted)" in lines
     assert "sections       faq" in lines
     assert lines[-1] == "Tie it."
-    assert "characters that nobody sees" in result.stdout
+    assert "invisible characters" in result.stdout
 
 
 def test_programs_get_json(perdure, place):

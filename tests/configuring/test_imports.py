@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.configuring.imports import imported_tools
+from perdure.configuring.imports import import_tools
 from perdure.core.error import ConfigError
 from perdure.toolkits.inbox import post_to_inbox
 
@@ -37,14 +37,14 @@ def module(tmp_path, monkeypatch):
 
 
 def test_one_tool_is_found():
-    assert imported_tools("perdure.toolkits.inbox:post_to_inbox") == [post_to_inbox]
+    assert import_tools("perdure.toolkits.inbox:post_to_inbox") == [post_to_inbox]
 
 
 @pytest.mark.parametrize(
     ("place", "names"), [("some", ["one", "two"]), ("Box.tools", ["one", "two"]), ("two", ["two"])]
 )
 def test_a_list_of_tools_is_taken_as_it_is(module, place, names):
-    assert [each.name for each in imported_tools(f"made_up_tools:{place}")] == names
+    assert [each.name for each in import_tools(f"made_up_tools:{place}")] == names
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ def test_a_list_of_tools_is_taken_as_it_is(module, place, names):
 )
 def test_what_is_no_tool_is_refused(module, place, complaint):
     with pytest.raises(ConfigError) as caught:
-        imported_tools(place)
+        import_tools(place)
     assert complaint in str(caught.value)

@@ -5,7 +5,7 @@ import json
 import jsonschema_rs
 
 from perdure.config import config_schema
-from perdure.configuring.schema import bare_schema, field_descriptions
+from perdure.configuring.schema import build_schema, read_field_descriptions
 from perdure.configuring.tables import ConfigFile
 
 
@@ -45,9 +45,9 @@ def test_with_and_without_descriptions_it_is_the_same():
     for definition in schema["$defs"].values():
         for field in definition["properties"].values():
             field.pop("description", None)
-    assert {**schema, "$schema": None, "title": None} == {**bare_schema(), "$schema": None, "title": None}
+    assert {**schema, "$schema": None, "title": None} == {**build_schema(), "$schema": None, "title": None}
 
 
 def test_descriptions_come_from_the_source():
-    assert field_descriptions(ConfigFile)["base_url"] == "Where that provider is reached, if not at its usual address."
-    assert field_descriptions(int) == {}
+    assert read_field_descriptions(ConfigFile)["base_url"] == "URL of the provider, if not its usual one."
+    assert read_field_descriptions(int) == {}

@@ -8,16 +8,17 @@ import msgspec
 from perdure.core.clock import SYSTEM_CLOCK
 from perdure.core.event import Entry, Event, MessageAdded, ModelRequested, RunStarted, ToolFinished
 from perdure.core.fanout import Fanout
-from perdure.core.fold import State, fold
+from perdure.core.fold import State, fold_entries
 from perdure.core.mailbox import Mailbox
 from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, assistant, user
 from perdure.core.model import Request
 from perdure.core.run import Run
+from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.store import Log
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
+from perdure.runtime.stream import build_lag_marker, merge_deltas
 from perdure.stores.memory import MemoryStore
-from perdure.stream import coalesce, lagged
 from perdure.testing import Reply, ScriptedModel
 
 SNAPSHOT = "## Goal\nMoor the boat.\n## Next steps\nFind a berth."
@@ -57,24 +58,18 @@ class Conversation:
     async def begin(self, prompt: str = "Please moor the boat.") -> Run:
         """Open it with a prompt."""
         log = Log(self.store, await self.store.acquire("boat"), 0, SYSTEM_CLOCK)
-        fanout: Fanout[Entry] = Fanout(coalesce=coalesce, lagged=lagged, on_dropped=lambda *_: None)
+        fanout: Fanout[Entry] = Fanout(coalesce=merge_deltas, lagged=build_lag_marker, on_dropped=lambda *_: None)
         self.run = self._run(log, fanout)
         await self.run.emit(RunStarted(run_id="r1"), MessageAdded(user(prompt), run_id="r1"))
         return self.run
 
     def _run(self, log: Log, fanout: Fanout[Entry]) -> Run:
-        return Run(
-            session_id="boat",
-            run_id="r1",
-            model=self.model,
-            log=log,
-            state=self.state,
-            fanout=fanout,
-            clock=SYSTEM_CLOCK,
-            toolbox=Toolbox(self._tools),
-            mailbox=Mailbox(),
-            **self._options,
-        )
+        names = {*RunOptions.__struct_fields__}
+        given = {name: value for name, value in self._options.items() if name in names}
+        rest = {name: value for name, value in self._options.items() if name not in names}
+        spec = RunSpec(options=RunOptions(**given), model=self.model, toolbox=Toolbox(self._tools), **rest)
+        place = RunPlace(session_id="boat", run_id="r1", log=log, fanout=fanout, mailbox=Mailbox())
+        return Run(spec, place, self.state)
 
     async def says(self, text: str, origin: str = "", **metadata: Any) -> None:
         """Somebody says something."""
@@ -111,7 +106,7 @@ class Conversation:
 
     async def refolded(self) -> State:
         """The state of whoever opens the session now."""
-        return fold(await self.store.read("boat"))
+        return fold_entries(await self.store.read("boat"))
 
 
 async def long_talk(conversation: Conversation, turns: int = 30, size: int = 400) -> Run:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from perdure.context.compaction import Compaction
-from perdure.context.hand_off import carried_by
 from perdure.context.strategies import keep_recent
-from perdure.context.tokens import context_tokens, gauge_of, messages_tokens
+from perdure.context.summary import read_summary_data
+from perdure.context.tokens import count_context_tokens, estimate_messages_tokens, get_token_counter
 from perdure.core.error import ConfigError, ContextOverflow, OutOfBudget, ProviderDown, StoreError
 from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
 from perdure.core.message import Message, Text, ToolResult, Usage, assistant, user
@@ -42,14 +42,14 @@ async def test_the_model_is_sent_a_summary_and_the_latest_messages_and_the_log_k
 async def test_what_is_logged_says_why_how_large_it_was_and_what_it_took():
     talk = Conversation(summing_up(window=20_000))
     run = await long_talk(talk, 40)
-    tokens = context_tokens(run)
+    tokens = count_context_tokens(run)
     await Compaction().compact(run, "manual")
     started, compacted, changed = (await talk.log())[-3:]
     assert started == CompactionStarted("manual", tokens, run_id="r1")
     assert isinstance(compacted, Compacted)
     assert compacted.summary == run.state.view[0]
     assert compacted.upto == len(run.state.messages) - len(run.state.view) + 1
-    assert abs(compacted.tokens - context_tokens(run)) < 5
+    assert abs(compacted.tokens - count_context_tokens(run)) < 5
     assert compacted.usage == Usage(100, 20)
     assert changed == ViewChanged("compaction", run_id="r1")
     assert run.state.usage == Usage(100, 20)
@@ -71,7 +71,7 @@ async def test_a_second_summary_begins_with_the_first():
     talk = Conversation(summing_up("## Goal\nThe first snapshot.", window=8_000))
     run = await long_talk(talk, 30)
     await Compaction().compact(run)
-    upto, before = run.state.transcript.compacted, len(talk.model.requests)
+    upto, before = run.state.transcript.compacted_count, len(talk.model.requests)
     for number in range(30, 60):
         await talk.calls(("write_file", f'{{"path": "/boat/{number}.txt"}}', "written " * 40))
     await Compaction().compact(run)
@@ -79,7 +79,7 @@ async def test_a_second_summary_begins_with_the_first():
     assert "The first snapshot." in asked
     assert f"[{upto + 1}] " in asked
     assert "[1] user" not in asked
-    files = carried_by(run.state.view).files
+    files = read_summary_data(run.state.view).files
     assert "/boat/0.txt" in files.read
     assert "/boat/31.txt" in files.modified
 
@@ -108,7 +108,7 @@ async def test_a_result_that_would_fill_the_window_is_summed_up_with_its_call():
     await talk.calls(("grep", "{}", "match " * 20_000))
     await Compaction()(run)
     assert [each.origin for each in run.state.view] == ["compaction"]
-    assert context_tokens(run) < 2_000
+    assert count_context_tokens(run) < 2_000
 
 
 # -- when --------------------------------------------------------------------------------------------------------------
@@ -118,10 +118,10 @@ async def test_it_is_due_at_a_fraction_of_the_window():
     talk = Conversation(summing_up(window=10_000))
     run = await talk.begin()
     await talk.answers("Aye.", usage=Usage(3_990, 5))
-    assert Compaction(at_fraction=0.4).due(run) == ""
+    assert Compaction(at_fraction=0.4).find_cause(run) == ""
     await talk.answers("Aye.", usage=Usage(3_996, 5))
-    assert Compaction(at_fraction=0.4).due(run) == "tokens"
-    assert Compaction().due(run) == ""
+    assert Compaction(at_fraction=0.4).find_cause(run) == "tokens"
+    assert Compaction().find_cause(run) == ""
 
 
 @pytest.mark.parametrize(
@@ -147,35 +147,35 @@ async def test_a_size_of_the_context_can_be_given_whatever_the_window():
     assert Compaction().limit_tokens(run) is None
     assert Compaction(at_tokens=500).limit_tokens(run) == 500
     await talk.answers("Aye.", usage=Usage(500, 5))
-    assert Compaction(at_tokens=500).due(run) == "tokens"
-    assert Compaction().due(run) == ""
+    assert Compaction(at_tokens=500).find_cause(run) == "tokens"
+    assert Compaction().find_cause(run) == ""
 
 
 async def test_it_is_due_at_so_many_messages():
     talk = Conversation()
     run = await long_talk(talk, 9)
     compaction = Compaction(at_messages=20)
-    assert compaction.due(run) == ""
+    assert compaction.find_cause(run) == ""
     await talk.calls(("look", "{}", "seen"))
-    assert compaction.due(run) == "messages"
+    assert compaction.find_cause(run) == "messages"
     await compaction(run)
     assert len(run.state.view) <= 11
-    assert compaction.due(run) == ""
+    assert compaction.find_cause(run) == ""
 
 
 async def test_it_is_due_at_so_many_turns_since_the_last_summary():
     talk = Conversation()
     run = await long_talk(talk, 9)
     compaction = Compaction(at_turns=10)
-    assert compaction.due(run) == ""
+    assert compaction.find_cause(run) == ""
     await talk.calls(("look", "{}", "seen"))
-    assert compaction.due(run) == "turns"
+    assert compaction.find_cause(run) == "turns"
     await compaction(run)
     for _ in range(9):
         await talk.calls(("look", "{}", "seen " * 50))
-        assert compaction.due(run) == ""
+        assert compaction.find_cause(run) == ""
     await talk.calls(("look", "{}", "seen"))
-    assert compaction.due(run) == "turns"
+    assert compaction.find_cause(run) == "turns"
 
 
 async def test_before_calls_are_made_a_little_less_is_enough():
@@ -183,20 +183,20 @@ async def test_before_calls_are_made_a_little_less_is_enough():
     run = await long_talk(talk, 20)
     compaction = Compaction(at_tokens=10_000)
     await talk.calls(("look", "{}", ""), usage=Usage(9_100, 10), settle=False)
-    assert compaction.due(run) == "before_tools"
+    assert compaction.find_cause(run) == "before_tools"
     await compaction(run)
     assert run.state.view[0].origin == "compaction"
     await talk.finishes(ToolResult("c20", "look", (Text("seen"),)))
     assert_valid(run.state.view)
     assert run.state.view[-1].tool_results[0].call_id == "c20"
-    assert compaction.due(run) == ""
+    assert compaction.find_cause(run) == ""
 
 
 async def test_counting_messages_and_turns_waits_for_the_results():
     talk = Conversation()
     run = await long_talk(talk, 20)
     await talk.calls(("look", "{}", ""), settle=False)
-    assert Compaction(at_messages=4, at_turns=1).due(run) == ""
+    assert Compaction(at_messages=4, at_turns=1).find_cause(run) == ""
 
 
 async def test_nothing_is_done_when_it_is_not_due():
@@ -285,7 +285,7 @@ async def test_a_cancel_while_it_sums_up_changes_nothing():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert run.state.view == run.state.messages
-    assert not gauge_of(run).compacting
+    assert not get_token_counter(run).compacting
 
 
 # -- too long already --------------------------------------------------------------------------------------------------
@@ -294,15 +294,15 @@ async def test_a_cancel_while_it_sums_up_changes_nothing():
 async def test_a_window_that_nobody_knew_is_learned_from_the_refusal():
     talk = Conversation(summing_up())
     run = await long_talk(talk, 40)
-    tokens = context_tokens(run)
+    tokens = count_context_tokens(run)
     assert Compaction().limit_tokens(run) is None
     assert await Compaction().compact(run, "overflow")
-    assert context_tokens(run) < tokens / 2
+    assert count_context_tokens(run) < tokens / 2
     assert Compaction(reserve_tokens=0).limit_tokens(run) == int(tokens * 0.8)
     await long_talk_more(talk, 40)
     assert await Compaction().compact(run, "overflow", error=ContextOverflow("too long", window_tokens=2_000))
-    assert gauge_of(run).window == 2_000
-    assert context_tokens(run) < 1_600
+    assert get_token_counter(run).window == 2_000
+    assert count_context_tokens(run) < 1_600
 
 
 async def long_talk_more(talk: Conversation, turns: int) -> None:
@@ -314,9 +314,9 @@ async def long_talk_more(talk: Conversation, turns: int) -> None:
 async def test_a_conversation_that_is_too_long_goes_on_even_without_a_summary(answer):
     talk = Conversation(model_of(answer, repeat_last=True))
     run = await long_talk(talk, 40)
-    tokens = context_tokens(run)
+    tokens = count_context_tokens(run)
     assert await Compaction().compact(run, "overflow")
-    assert context_tokens(run) < tokens / 2
+    assert count_context_tokens(run) < tokens / 2
     assert "Please moor the boat." in run.state.view[0].text
     if not isinstance(answer, Reply) or not answer.text:
         assert "could not be summed up" in run.state.view[0].text
@@ -329,9 +329,9 @@ async def test_nothing_more_can_be_done_when_only_the_summary_and_the_question_a
     await talk.says("moor " * 3_000)
     compaction = Compaction()
     assert await compaction.compact(run, "overflow")
-    sizes = [messages_tokens(run.state.view)]
+    sizes = [estimate_messages_tokens(run.state.view)]
     while await compaction.compact(run, "overflow"):
-        sizes.append(messages_tokens(run.state.view))
+        sizes.append(estimate_messages_tokens(run.state.view))
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) < 5
 
@@ -361,7 +361,7 @@ async def test_another_model_can_sum_up_within_its_own_window():
     run = await long_talk(talk, 60)
     assert await Compaction(model=other).compact(run)
     assert len(other.requests) > 1
-    assert all(messages_tokens(request.messages) < 4_000 for request in other.requests)
+    assert all(estimate_messages_tokens(request.messages) < 4_000 for request in other.requests)
 
 
 async def test_a_model_whose_window_nobody_knows_is_given_what_it_has_read_before():
@@ -410,7 +410,7 @@ async def test_a_strategy_of_ones_own_makes_the_message():
     assert await Compaction(strategy=mine, keep_recent_messages=2).compact(run)
     first = run.state.view[0]
     assert (first.text, first.origin, first.metadata["mine"]) == ("39 messages about a boat", "compaction", 1)
-    assert "/boat/0.txt" in carried_by([first]).files.read
+    assert "/boat/0.txt" in read_summary_data([first]).files.read
     await talk.calls(("look", "{}", "seen"))
     assert await Compaction(strategy=mine, keep_recent_messages=0).compact(run)
     assert given == [39, 5]

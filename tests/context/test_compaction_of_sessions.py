@@ -4,23 +4,25 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Ledger, tool
+from perdure import Agent, Budget, tool
 from perdure.context.compaction import Compaction
-from perdure.context.history import history_tools
+from perdure.context.history_tools import history_tools
 from perdure.context.large_results import large_results
-from perdure.context.summaries import summarised
-from perdure.context.tokens import messages_tokens, text_tokens
+from perdure.context.result_summaries import summarize_old_results
+from perdure.context.tokens import estimate_messages_tokens, estimate_text_tokens
 from perdure.core.error import ContextOverflow, ProviderDown, UsageError
 from perdure.core.event import Compacted, CompactionStarted, ModelRequested, ReplyDiscarded, ViewChanged
 from perdure.core.message import Usage
 from perdure.core.model import Request
 from perdure.core.tool import ToolOutput
-from perdure.extension import Extension
+from perdure.runtime.extension import Extension
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Reply, ScriptedModel, call
 from tests.context.conversation import SNAPSHOT, is_for_summary, model_of
 from tests.doubles import log_of, of
 from tests.transcript import assert_valid
+
+pytestmark = pytest.mark.resumed
 
 WINDOW = 6_000
 
@@ -40,7 +42,7 @@ class Reader:
         self.read = 0
 
     def __call__(self, request: Request) -> Any:
-        size = text_tokens(request.instructions) + messages_tokens(request.messages)
+        size = estimate_text_tokens(request.instructions) + estimate_messages_tokens(request.messages)
         if size > self.refuses_over:
             return ContextOverflow("the prompt is too long")
         if is_for_summary(request):
@@ -68,7 +70,7 @@ async def test_a_run_that_is_longer_than_the_window_gets_to_its_end():
     assert len(outcome.messages) == 62
     for request in talked(model):
         assert_valid(request.messages)
-        assert messages_tokens(request.messages) < WINDOW * 0.8
+        assert estimate_messages_tokens(request.messages) < WINDOW * 0.8
     log = await log_of(store, "s")
     assert len(of(log, Compacted)) >= 2
     assert {event.cause for event in of(log, ViewChanged)} == {"compaction"}
@@ -152,7 +154,7 @@ async def test_the_model_itself_can_have_the_conversation_summed_up():
     steps = [call("read_file", path=f"/{number}") for number in range(6)]
     model = model_of(*steps, call("compact_conversation", focus="The mast."), SNAPSHOT, "Done.", window=60_000)
     store = MemoryStore()
-    agent = Agent(model, tools=[read_file, compaction.compact_tool()], store=store, compaction=compaction)
+    agent = Agent(model, tools=[read_file, compaction.build_compact_tool()], store=store, compaction=compaction)
     outcome = await agent.session("s").run("Go")
     assert outcome.status == "done"
     assert "The mast." in model.requests[-2].instructions
@@ -165,14 +167,14 @@ async def test_the_model_itself_can_have_the_conversation_summed_up():
 async def test_the_model_is_told_when_a_summary_would_not_help():
     compaction = Compaction()
     model = model_of(call("compact_conversation"), SNAPSHOT, "Done.")
-    outcome = await Agent(model, tools=[compaction.compact_tool()], compaction=compaction).run("Go")
+    outcome = await Agent(model, tools=[compaction.build_compact_tool()], compaction=compaction).run("Go")
     assert outcome.messages[2].tool_results[0].text.startswith("Nothing was changed")
 
 
 async def test_what_it_takes_to_sum_up_counts_against_a_budget():
-    ledger = Ledger(token_budget=1_000_000)
+    ledger = Budget(token_budget=1_000_000)
     model = reading(Reader(30))
-    outcome = await Agent(model, tools=[read_file], compaction=Compaction(), ledger=ledger).run("Read all.")
+    outcome = await Agent(model, tools=[read_file], compaction=Compaction(), budget=ledger).run("Read all.")
     assert ledger.spent_tokens == outcome.usage.total_tokens
 
 
@@ -209,7 +211,7 @@ async def test_summaries_large_results_and_history_come_together_in_an_extension
         name="context",
         tools=[*pieces.tools, *history_tools()],
         wrap_tool=pieces.wrap_tool,
-        upkeep=[summarised(min_tokens=100, min_fraction=0.0)],
+        between_turns=[summarize_old_results(min_tokens=100, min_fraction=0.0)],
     )
     model = model_of(
         call("log"),

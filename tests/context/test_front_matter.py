@@ -7,21 +7,27 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.context.front_matter import MAX_BYTES, MAX_DEPTH, MAX_VALUES, BadFrontMatter, read_front_matter
+from perdure.context.front_matter import (
+    MAX_DEPTH,
+    MAX_FRONT_MATTER_BYTES,
+    MAX_VALUES,
+    BadFrontMatter,
+    parse_front_matter,
+)
 
 
 def fields_of(head):
-    return read_front_matter(f"---\n{head}\n---\n").fields
+    return parse_front_matter(f"---\n{head}\n---\n").fields
 
 
 def refusal_of(text):
     with pytest.raises(BadFrontMatter) as caught:
-        read_front_matter(text)
+        parse_front_matter(text)
     return caught.value
 
 
 def test_a_file_has_fields_and_a_body():
-    found = read_front_matter("---\nname: rope\ntags: [a, b]\n---\n\n# Rope\n---\nmore\n")
+    found = parse_front_matter("---\nname: rope\ntags: [a, b]\n---\n\n# Rope\n---\nmore\n")
     assert found.fields == {"name": "rope", "tags": ["a", "b"]}
     assert found.body == "\n# Rope\n---\nmore\n"
     assert found.lines == {"name": 2, "tags": 3}
@@ -29,13 +35,13 @@ def test_a_file_has_fields_and_a_body():
 
 @pytest.mark.parametrize("text", ["", "# Rope\n", "----\nname: x\n----\n", " ---\nname: x\n---\n", "--- x\n"])
 def test_a_file_that_does_not_begin_with_front_matter_is_all_body(text):
-    found = read_front_matter(text)
+    found = parse_front_matter(text)
     assert (found.fields, found.body, found.lines) == ({}, text, {})
 
 
 @pytest.mark.parametrize("text", ["---\n---\nbody", "---\n# a comment\n---\nbody", "---\n\n---\nbody"])
 def test_front_matter_may_say_nothing(text):
-    found = read_front_matter(text)
+    found = parse_front_matter(text)
     assert (found.fields, found.body) == ({}, "body")
 
 
@@ -61,7 +67,7 @@ def test_maps_and_lists_hold_texts():
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_line_ends_and_a_byte_order_mark_make_no_difference(ending, mark):
-    found = read_front_matter(mark + ending.join(["---", "name: rope", "---  ", "one", "two", ""]))
+    found = parse_front_matter(mark + ending.join(["---", "name: rope", "---  ", "one", "two", ""]))
     assert (found.fields, found.body, found.lines) == ({"name": "rope"}, "one\ntwo\n", {"name": 2})
 
 
@@ -77,7 +83,7 @@ def test_line_ends_and_a_byte_order_mark_make_no_difference(ending, mark):
     ],
 )
 def test_a_value_that_only_needed_quotes_is_read_as_if_it_had_them(line, value):
-    found = read_front_matter(f"---\nname: rope # short\n{line}\nversion: 1.10\n---\n")
+    found = parse_front_matter(f"---\nname: rope # short\n{line}\nversion: 1.10\n---\n")
     assert found.fields == {"name": "rope", "description": value, "version": "1.10"}
     assert found.lines["version"] == 4 + line.count("\n")
 
@@ -108,9 +114,9 @@ def test_when_quotes_do_not_help_the_file_is_judged_as_it_is():
         ("---\na: ! 1\n---\n", 2, "every value is text"),
         ("---\n!!map {a: b}\n---\n", 2, "anchors and tags"),
         ("---\na: b\n<<: {c: d}\n---\n", 3, "not merged"),
-        ("---\n- a\n- b\n---\n", 2, "no list of fields"),
-        ("---\njust words\n---\n", 2, "no list of fields"),
-        ("---\n? [a, b]\n: c\n---\n", 2, "no name for a field"),
+        ("---\n- a\n- b\n---\n", 2, "not a list of fields"),
+        ("---\njust words\n---\n", 2, "not a list of fields"),
+        ("---\n? [a, b]\n: c\n---\n", 2, "cannot be the name of a field"),
         ("---\na: b\n...\n{c: d}\n---\n", 4, "not YAML"),
         ("---\na: b\n\tc: d\n---\n", 3, "not YAML"),
         ("---\na: b\n  c: d\n---\n", 3, "not YAML"),
@@ -179,8 +185,8 @@ def test_a_file_that_is_made_to_cost_much_is_left_after_its_first_steps(head, mo
 
 def test_what_is_too_long_is_not_even_parsed(monkeypatch):
     count = events_read(monkeypatch)
-    assert "longer than 64 KiB" in str(refusal_of(f"---\na: {'x' * MAX_BYTES}\n---\n"))
-    assert "longer than 64 KiB" in str(refusal_of(f"---\na: {'é' * (MAX_BYTES // 2)}\n---\n"))
+    assert "longer than 64 KiB" in str(refusal_of(f"---\na: {'x' * MAX_FRONT_MATTER_BYTES}\n---\n"))
+    assert "longer than 64 KiB" in str(refusal_of(f"---\na: {'é' * (MAX_FRONT_MATTER_BYTES // 2)}\n---\n"))
     assert "not closed" in str(refusal_of("---\n" + "a: b\n" * 1_000_000))
     assert count[0] == 0
 
@@ -192,7 +198,7 @@ def test_what_is_too_long_is_not_even_parsed(monkeypatch):
 def test_any_text_is_either_read_or_refused(head):
     for text in (head, f"---\n{head}", f"---\n{head}\n---\n{head}"):
         try:
-            found = read_front_matter(text)
+            found = parse_front_matter(text)
         except BadFrontMatter:
             continue
         assert set(found.lines) == set(found.fields)
@@ -202,7 +208,7 @@ def test_any_text_is_either_read_or_refused(head):
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"%@`#?,<. \n\t~1\\"))
 def test_any_text_that_looks_like_yaml_is_either_read_or_refused(head):
     try:
-        found = read_front_matter(f"---\n{head}\n---\n")
+        found = parse_front_matter(f"---\n{head}\n---\n")
     except BadFrontMatter:
         return
     assert only_texts(found.fields)

@@ -1,11 +1,11 @@
 """All that an agent is told, put together."""
 
-from perdure.context.instructions import composed
+from perdure.context.instructions import compose_instructions
 from perdure.context.role import Role
 
 
 def test_the_order_is_base_project_skills_role_tools():
-    text = composed(
+    text = compose_instructions(
         tools=["- read: prefer it to shell."],
         role=Role("mate", "Obey."),
         skills="SKILLS",
@@ -16,13 +16,13 @@ def test_the_order_is_base_project_skills_role_tools():
 
 
 def test_parts_that_say_nothing_are_left_out():
-    assert composed() == ""
-    assert composed(base="  \n", project="PROJECT\n", tools=["", " "]) == "PROJECT"
+    assert compose_instructions() == ""
+    assert compose_instructions(base="  \n", project="PROJECT\n", tools=["", " "]) == "PROJECT"
 
 
 def test_what_several_tools_say_is_said_once():
-    assert composed(tools=["a", "b", "a "]) == "a\n\nb"
+    assert compose_instructions(tools=["a", "b", "a "]) == "a\n\nb"
 
 
 def test_the_same_parts_give_the_same_text():
-    assert composed(base="a", project="b") == composed(base="a", project="b")
+    assert compose_instructions(base="a", project="b") == compose_instructions(base="a", project="b")

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from perdure.context.large_results import (
-    LINE_CHARACTERS,
-    MOST_CHARACTERS,
-    MOST_LINES,
+    MAX_LINE_CHARACTERS,
+    MAX_LINES,
+    MAX_READ_CHARACTERS,
+    build_preview,
+    build_regex_matcher,
     grep_result,
     large_results,
-    matcher,
-    preview_of,
     previewed,
     read_result,
 )
@@ -56,7 +56,7 @@ def test_a_long_result_is_sent_as_its_beginning_and_its_end_with_a_handle():
 
 
 def test_reading_on_from_the_offset_in_the_note_leaves_nothing_out():
-    shown = preview_of(LOG, "c1", 600)
+    shown = build_preview(LOG, "c1", 600)
     rest = read_result(Told(), "c1", 400, 100).content.partition("\n")[2]
     assert LOG.startswith(shown.partition("\n[…")[0] + rest)
 
@@ -88,7 +88,7 @@ def test_a_part_is_read_with_its_place():
         read_result(Told("abcdefghij"), "c1", -2, 99).content
         == "[characters 0 to 10 of 10; this is its end]\nabcdefghij"
     )
-    assert len(read_result(Told(), "c1", 0, 10**9).content) < MOST_CHARACTERS + 100
+    assert len(read_result(Told(), "c1", 0, 10**9).content) < MAX_READ_CHARACTERS + 100
 
 
 def test_there_is_nothing_behind_the_end():
@@ -105,7 +105,7 @@ def test_a_call_that_is_not_there_is_told(reading):
 
 def test_lines_are_found_with_their_numbers_and_offsets():
     lines = grep_result(Told(), "c1", "error IN").content.splitlines()
-    assert len(lines) == MOST_LINES
+    assert len(lines) == MAX_LINES
     number, _, rest = lines[0].partition(" (offset ")
     offset = int(rest.partition(")")[0])
     assert number == "line 8"
@@ -115,7 +115,7 @@ def test_lines_are_found_with_their_numbers_and_offsets():
 def test_a_search_is_bounded():
     lines = grep_result(Told("x" * 50_000 + "\n" + "mast\n" * 200), "c1", "[mx]", regex=True).content.splitlines()
     assert lines[-1] == "(151 more lines; look for something rarer)"
-    assert max(map(len, lines)) < LINE_CHARACTERS + 50
+    assert max(map(len, lines)) < MAX_LINE_CHARACTERS + 50
     assert "mast" in grep_result(Told("x" * 5_000 + "mast" + "x" * 5_000), "c1", "mast").content
 
 
@@ -130,14 +130,14 @@ def test_patterns_are_text_unless_it_is_said_that_they_are_regular_expressions()
 def test_a_pattern_that_cannot_be_used_is_told(pattern):
     output = grep_result(Told(), "c1", pattern, regex=True)
     assert output.is_error
-    assert "no regular expression that can be used here" in output.content
+    assert "not a supported regular expression" in output.content
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(.*)*x", "a*a*a*a*a*a*b"])
 def test_no_pattern_takes_for_ever(pattern):
-    began = time.perf_counter()
-    assert not matcher(pattern)("a" * 10_000)
-    assert time.perf_counter() - began < 2
+    began = time.process_time()
+    assert not build_regex_matcher(pattern)("a" * 10_000)
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("given", [0, 199, "x", None])

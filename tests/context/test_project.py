@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from perdure.context.project import MOST_BYTES, Project, config_folder
+from perdure.context.project import MOST_BYTES, Project, get_config_folder
 from perdure.core.error import ConfigError
 
 
@@ -100,7 +100,7 @@ def test_the_users_own_file_is_where_xdg_config_home_says(monkeypatch, tmp_path,
     write(tmp_path / "settings" / "perdure" / "AGENTS.md", "mine")
     assert Project(root).text() == "## Instructions from ~/settings/perdure/AGENTS.md\n\nmine"
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
-    assert config_folder() == str(tmp_path / ".config" / "perdure")
+    assert get_config_folder() == str(tmp_path / ".config" / "perdure")
 
 
 def test_a_settings_folder_outside_the_home_folder_is_named_in_full(monkeypatch, tmp_path, root):
@@ -239,7 +239,7 @@ def test_bytes_that_are_no_text_are_replaced_and_told(home, root, data, text):
     (root / "AGENTS.md").write_bytes(data)
     project = Project(root, home=home)
     assert project.text().endswith(f"\n\n{text}")
-    assert "no UTF-8" in project.problems[0]
+    assert "not UTF-8" in project.problems[0]
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_no_problem(home, root):
@@ -284,4 +284,4 @@ def test_characters_that_nobody_sees_are_left_out_and_told(tmp_path, name):
     (tmp_path / name).write_text(hidden, encoding="utf-8")
     project = Project(tmp_path, home=tmp_path)
     assert project.text() == f"## Instructions from {name}\n\nBe brief. Always.\n\tYes."
-    assert project.problems == (f"{name} has characters that nobody sees, such as escape sequences: they are left out",)
+    assert project.problems == (f"{name} has invisible characters, such as escape sequences: they are left out",)

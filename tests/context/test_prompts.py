@@ -38,8 +38,8 @@ def test_an_unknown_version_is_an_error_that_lists_all(folder):
     ("default", "complaint"),
     [
         ("v3", "there are 'v1', 'v2'"),
-        ("", "give some words"),
-        (None, "give some words"),
+        ("", "give non-empty text"),
+        (None, "give non-empty text"),
         ("../v1", "there is no version"),
     ],
 )

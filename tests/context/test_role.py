@@ -13,13 +13,13 @@ def test_a_role_is_a_heading_and_its_instructions():
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"name": ""}, "Role(name=''): give some words"),
+        ({"name": ""}, "Role(name=''): give non-empty text"),
         ({"name": "two\nlines"}, "on one line"),
         ({"name": " blank "}, "without blanks"),
         ({"name": "x" * 65}, "at most 64 characters"),
         ({"name": "turned\u202e"}, "on one line"),
         ({"name": 7}, "Role(name=7)"),
-        ({"instructions": " "}, "Role(instructions=' '): give some words"),
+        ({"instructions": " "}, "Role(instructions=' '): give non-empty text"),
         ({"instructions": "\ud800"}, "UTF-8"),
         ({"instructions": "a\0b"}, "without NUL"),
         ({"description": None}, "Role(description=None)"),

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from perdure.context.role import Role
-from perdure.context.roles import MOST_BYTES, MOST_FILES, chosen, load_roles
+from perdure.context.roles import MOST_BYTES, MOST_FILES, find_role, load_roles
 from perdure.core.error import ConfigError
 
 
@@ -48,11 +48,11 @@ def test_a_file_that_cannot_be_used_is_told_and_the_others_load(tmp_path):
         problems,
         [
             "another file has 'a-good' already",
-            "give some words",
-            "line 2: 'name' is no text",
+            "give non-empty text",
+            "line 2: 'name' is not text",
             "line 1",
-            "no UTF-8 on line 2",
-            "bytes, and 262,144 are the most",
+            "not UTF-8 on line 2",
+            "bytes, and the limit is 262,144",
             "no regular file",
             "is a folder",
             "leads out of its folder",
@@ -92,19 +92,19 @@ def test_no_path_is_refused():
 
 def test_a_role_is_chosen_by_name():
     roles = [Role("writer", "Write."), Role("reviewer", "Look.")]
-    assert chosen(roles, "reviewer") is roles[1]
+    assert find_role(roles, "reviewer") is roles[1]
 
 
 def test_an_unknown_role_is_an_error_that_lists_what_there_is():
     roles = [Role("writer", "Write."), Role("reviewer", "Look.")]
     with pytest.raises(ConfigError) as caught:
-        chosen(roles, "reviewr")
+        find_role(roles, "reviewr")
     assert str(caught.value) == "there is no role 'reviewr'; did you mean 'reviewer'? there are 'reviewer', 'writer'"
     with pytest.raises(ConfigError, match=r"there is no role 7; there are 'reviewer', 'writer'"):
-        chosen(roles, 7)  # type: ignore[arg-type]
+        find_role(roles, 7)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="there are no roles at all"):
-        chosen([], "reviewer")
+        find_role([], "reviewer")
 
 
 def test_of_two_roles_of_a_name_the_first_is_chosen():
-    assert chosen([Role("a", "code"), Role("a", "file")], "a") == Role("a", "code")
+    assert find_role([Role("a", "code"), Role("a", "file")], "a") == Role("a", "code")

@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 
 from perdure.context import tokens
 from perdure.context.compaction import Compaction
-from perdure.context.tokens import context_tokens, cut_to, message_tokens, messages_tokens, text_tokens
+from perdure.context.tokens import (
+    count_context_tokens,
+    estimate_message_tokens,
+    estimate_messages_tokens,
+    estimate_text_tokens,
+    shorten_to_tokens,
+)
 from perdure.core.event import MessageAdded, ModelRequested, RunEnded, RunStarted, ViewChanged
 from perdure.core.message import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, Usage, user
 from tests.context.conversation import Conversation, long_talk
@@ -25,11 +31,11 @@ from tests.core.material import messages as any_messages
     ],
 )
 def test_an_estimate_is_about_right_and_rather_too_high(text, least, most):
-    assert least <= text_tokens(text) <= most
+    assert least <= estimate_text_tokens(text) <= most
 
 
 def test_torn_text_is_counted_too():
-    assert text_tokens("\ud800 torn") > 0
+    assert estimate_text_tokens("\ud800 torn") > 0
 
 
 def test_each_kind_of_part_counts():
@@ -42,25 +48,25 @@ def test_each_kind_of_part_counts():
         ToolCall("c", "look", '{"at": "the boat"}'),
         ToolResult("c", "look", (Text("seen " * 50),)),
     )
-    sizes = [message_tokens(Message("user", (part,))) for part in parts]
+    sizes = [estimate_message_tokens(Message("user", (part,))) for part in parts]
     assert all(size > tokens.MESSAGE_TOKENS for size in sizes)
     assert sizes[3] > sizes[2]
-    assert messages_tokens([Message("user", parts)]) == sum(sizes) - 5 * tokens.MESSAGE_TOKENS
+    assert estimate_messages_tokens([Message("user", parts)]) == sum(sizes) - 5 * tokens.MESSAGE_TOKENS
 
 
 @given(st.lists(st.text(max_size=200), max_size=6))
 def test_texts_together_are_never_estimated_higher_than_one_by_one(texts):
-    assert text_tokens("".join(texts)) <= sum(map(text_tokens, texts)) + 1
+    assert estimate_text_tokens("".join(texts)) <= sum(map(estimate_text_tokens, texts)) + 1
 
 
 @given(st.text(max_size=2000), st.integers(-1, 500))
 def test_a_text_is_cut_to_what_there_is_room_for(text, room):
-    cut = cut_to(text, room)
-    assert cut == text or not cut or text_tokens(cut) <= room
+    cut = shorten_to_tokens(text, room)
+    assert cut == text or not cut or estimate_text_tokens(cut) <= room
 
 
 def test_what_is_cut_keeps_its_beginning_and_its_end():
-    cut = cut_to("begin " + "middle " * 500 + "end", 60)
+    cut = shorten_to_tokens("begin " + "middle " * 500 + "end", 60)
     assert cut.startswith("begin")
     assert cut.endswith("end")
     assert "characters left out" in cut
@@ -69,31 +75,31 @@ def test_what_is_cut_keeps_its_beginning_and_its_end():
 @settings(max_examples=30)
 @given(st.lists(any_messages, max_size=4))
 def test_whatever_a_message_holds_it_can_be_counted(messages):
-    assert messages_tokens(messages) >= len(messages)
+    assert estimate_messages_tokens(messages) >= len(messages)
 
 
 async def test_what_the_provider_has_counted_is_believed_and_the_rest_is_estimated():
     talk = Conversation()
     run = await talk.begin()
     await talk.answers("Where?", usage=Usage(1000, 50))
-    assert context_tokens(run) == 1050
+    assert count_context_tokens(run) == 1050
     await talk.says("At the pier, on the left side.")
-    assert 1055 <= context_tokens(run) <= 1080
+    assert 1055 <= count_context_tokens(run) <= 1080
 
 
 async def test_without_a_count_everything_is_estimated_with_instructions_and_tools():
     talk = Conversation()
     run = await talk.begin("moor " * 100)
-    bare = context_tokens(run)
+    bare = count_context_tokens(run)
     run.instructions = "Be careful with the paint. " * 50
-    assert context_tokens(run) > bare + 200
+    assert count_context_tokens(run) > bare + 200
 
 
 async def test_a_count_that_cannot_be_true_is_not_believed():
     talk = Conversation()
     run = await talk.begin("moor the boat " * 200)
     await talk.answers("Aye.", usage=Usage(10, 5))
-    assert context_tokens(run) > 500
+    assert count_context_tokens(run) > 500
 
 
 @pytest.mark.parametrize("usage", [None, Usage(9000, 5, precision="estimated"), Usage(0, 5)])
@@ -101,21 +107,21 @@ async def test_a_count_that_nobody_is_sure_of_is_not_used(usage):
     talk = Conversation()
     run = await talk.begin()
     await talk.answers("Aye.", usage=usage)
-    assert context_tokens(run) < 100
+    assert count_context_tokens(run) < 100
 
 
 async def test_a_reply_whose_calls_are_open_counts_and_so_do_the_results_that_there_are():
     talk = Conversation()
     run = await talk.begin()
     await talk.calls(("look", "{}", ""), ("look", "{}", ""), usage=Usage(2000, 20), settle=False)
-    assert context_tokens(run) == 2020
+    assert count_context_tokens(run) == 2020
     await talk.finishes(ToolResult("c0", "look", (Text("seen " * 100),)))
-    assert context_tokens(run) > 2120
+    assert count_context_tokens(run) > 2120
     other = Conversation()
     run = await other.begin()
-    before = context_tokens(run)
+    before = count_context_tokens(run)
     await other.calls(("look", "{}", ""), settle=False)
-    assert context_tokens(run) > before
+    assert count_context_tokens(run) > before
 
 
 async def test_of_a_result_with_a_preview_only_that_counts():
@@ -123,22 +129,22 @@ async def test_of_a_result_with_a_preview_only_that_counts():
     run = await talk.begin()
     await talk.calls(("look", "{}", ""), ("look", "{}", ""), settle=False)
     await talk.finishes(ToolResult("c0", "look", (Text("seen " * 10_000),), preview="seen"))
-    assert context_tokens(run) < 200
+    assert count_context_tokens(run) < 200
     await talk.finishes(ToolResult("c1", "look", (Text("x"),)))
-    assert context_tokens(run) < 200
+    assert count_context_tokens(run) < 200
 
 
 async def test_what_was_counted_before_a_summary_does_not_count_any_more():
     talk = Conversation()
     run = await long_talk(talk, 20)
     await talk.calls(("look", "{}", ""), usage=Usage(9_000, 10), settle=False)
-    assert context_tokens(run) == 9_010
+    assert count_context_tokens(run) == 9_010
     assert await Compaction(keep_recent_messages=2).compact(run)
-    assert context_tokens(run) < 1_000
+    assert count_context_tokens(run) < 1_000
     await talk.finishes(ToolResult("c20", "look", (Text("seen"),)))
-    assert context_tokens(run) < 1_000
+    assert count_context_tokens(run) < 1_000
     await talk.answers("Done.", usage=Usage(700, 5))
-    assert context_tokens(run) == 705
+    assert count_context_tokens(run) == 705
 
 
 async def test_a_request_that_failed_makes_no_older_count_true():
@@ -147,25 +153,25 @@ async def test_a_request_that_failed_makes_no_older_count_true():
     await talk.answers("Aye.", usage=Usage(9_000, 10))
     assert await Compaction(keep_recent_messages=2).compact(run)
     await run.emit(ModelRequested(30, run_id="r1"), RunEnded("failed", run_id="r1"), RunStarted(run_id="r2"))
-    assert context_tokens(run) < 1_000
+    assert count_context_tokens(run) < 1_000
 
 
 async def test_no_message_is_looked_at_twice(monkeypatch):
     looked: list[Message] = []
-    real = tokens.message_tokens
+    real = tokens.estimate_message_tokens
 
     def counting(message: Message) -> int:
         looked.append(message)
         return real(message)
 
-    monkeypatch.setattr(tokens, "message_tokens", counting)
+    monkeypatch.setattr(tokens, "estimate_message_tokens", counting)
     talk = Conversation()
     run = await long_talk(talk, 50)
-    context_tokens(run)
+    count_context_tokens(run)
     first = len(looked)
     for number in range(20):
         await talk.says(f"And {number}?")
-        context_tokens(run)
+        count_context_tokens(run)
     assert first == 101
     assert len(looked) - first == 20
 
@@ -175,6 +181,6 @@ async def test_a_view_that_begins_anew_is_counted_anew():
     run = await talk.begin()
     await talk.calls(("look", "{}", ""), settle=False)
     await talk.finishes(ToolResult("c0", "look", (Text("seen " * 500),), summary="seen"))
-    before = context_tokens(run)
+    before = count_context_tokens(run)
     await run.emit(ViewChanged("summaries", 3, run_id="r1"), MessageAdded(user("x"), run_id="r1"))
-    assert context_tokens(run) < before - 300
+    assert count_context_tokens(run) < before - 300

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.arguments import MAX_DEPTH, MAX_LENGTH, arguments_hash, parse_object
-from perdure.core.problem import Invalid
+from perdure.core.arguments import MAX_DEPTH, MAX_LENGTH, arguments_hash, parse_arguments
+from perdure.core.validation_problems import Invalid
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -21,7 +21,7 @@ objects = st.dictionaries(st.text(), json_values, max_size=5)
 
 def refusal(raw: str) -> str:
     with pytest.raises(Invalid) as caught:
-        parse_object(raw)
+        parse_arguments(raw)
     (problem,) = caught.value.problems
     assert problem.path == ""
     assert str(caught.value) == problem.message
@@ -30,12 +30,12 @@ def refusal(raw: str) -> str:
 
 @given(objects, st.sampled_from([None, 1]), st.booleans())
 def test_an_object_is_read_whatever_is_in_it(value, indent, ensure_ascii):
-    assert parse_object(json.dumps(value, indent=indent, ensure_ascii=ensure_ascii)) == value
+    assert parse_arguments(json.dumps(value, indent=indent, ensure_ascii=ensure_ascii)) == value
 
 
 @pytest.mark.parametrize("raw", ["", " ", "\n\t ", "{}", " { } "])
 def test_no_text_means_no_arguments(raw):
-    assert parse_object(raw) == {}
+    assert parse_arguments(raw) == {}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_anything_but_an_object_is_refused(raw, kind):
     ],
 )
 def test_a_key_that_is_there_twice_is_refused(raw):
-    assert refusal(raw) == "the key 'cmd' is there twice; give each key once"
+    assert refusal(raw) == "the key 'cmd' appears twice; give each key once"
 
 
 @given(objects, st.data())
@@ -72,7 +72,7 @@ def test_a_key_that_is_there_twice_is_found_anywhere(value, data):
 
 @pytest.mark.parametrize("text", ["a:b", "https://example.com:80/x", '{"a":1,"a":2}', "::::"])
 def test_colons_in_a_text_are_no_keys(text):
-    assert parse_object(json.dumps({"a": text, "b": [{"c": 1.5e300}]})) == {"a": text, "b": [{"c": 1.5e300}]}
+    assert parse_arguments(json.dumps({"a": text, "b": [{"c": 1.5e300}]})) == {"a": text, "b": [{"c": 1.5e300}]}
 
 
 @pytest.mark.parametrize(
@@ -110,22 +110,22 @@ def test_an_excerpt_shows_what_is_around_the_place():
 
 @pytest.mark.parametrize("text", ["\x00", "\U0001f600", "\u202e", "\u200b", "\\ud800"])
 def test_strange_but_valid_characters_are_kept(text):
-    assert parse_object(json.dumps({"a": text})) == {"a": text}
+    assert parse_arguments(json.dumps({"a": text})) == {"a": text}
 
 
 @pytest.mark.parametrize("name", ["__proto__", "__class__", "", " "])
 def test_keys_have_no_meaning_here(name):
-    assert parse_object(json.dumps({name: 1})) == {name: 1}
+    assert parse_arguments(json.dumps({name: 1})) == {name: 1}
 
 
 def test_integers_are_exact():
-    assert parse_object('{"a":123456789012345678901234567890}') == {"a": 123456789012345678901234567890}
+    assert parse_arguments('{"a":123456789012345678901234567890}') == {"a": 123456789012345678901234567890}
 
 
 @pytest.mark.parametrize(("opened", "closed", "each"), [("[", "]", 1), ('{"a":', "}", 1), ('[{"a":', "}]", 2)])
 def test_deep_nesting_is_refused(opened, closed, each):
     most = (MAX_DEPTH - 1) // each
-    parse_object('{"a":' + opened * most + "1" + closed * most + "}")
+    parse_arguments('{"a":' + opened * most + "1" + closed * most + "}")
     for levels in (MAX_DEPTH, 900, 100_000):
         raw = '{"a":' + opened * levels + "1" + closed * levels + "}"
         assert refusal(raw) == f"the arguments are nested more than {MAX_DEPTH} levels deep"
@@ -134,15 +134,15 @@ def test_deep_nesting_is_refused(opened, closed, each):
 
 def test_arguments_that_are_too_long_are_refused_unread():
     longest = MAX_LENGTH - len('{"a":""}')
-    assert parse_object(f'{{"a":"{"x" * longest}"}}') == {"a": "x" * longest}
+    assert parse_arguments(f'{{"a":"{"x" * longest}"}}') == {"a": "x" * longest}
     message = refusal(f'{{"a":"{"x" * (longest + 1)}"}}')
-    assert message == "the arguments have 8388609 characters, and at most 8388608 (8 MiB) are taken"
+    assert message == "the arguments have 8388609 characters, and at most 8388608 (8 MiB) are allowed"
 
 
 @given(st.text() | objects.map(json.dumps).flatmap(lambda raw: st.integers(0, len(raw)).map(lambda end: raw[:end])))
 def test_any_text_is_read_or_refused(raw):
     try:
-        assert type(parse_object(raw)) is dict
+        assert type(parse_arguments(raw)) is dict
     except Invalid as invalid:
         str(invalid).encode()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.core import codec
 from perdure.core.codec import (
-    DEEP,
+    MAX_BRACKETS_UNCHECKED,
     VERSION,
     decode_entry,
     decode_event,
@@ -76,7 +76,7 @@ hostile = st.one_of(
     st.builds(Rude),
     st.builds(Slippery, st.just({"a": 1})),
     st.builds(cycle),
-    st.builds(nested, st.sampled_from([DEEP, 3000, 30_000]), st.sampled_from([list, tuple, dict])),
+    st.builds(nested, st.sampled_from([MAX_BRACKETS_UNCHECKED, 3000, 30_000]), st.sampled_from([list, tuple, dict])),
     st.sampled_from(
         [Colour.RED, object, len, 1j, range(3), {1, 2}, {(1, 2): 3}, {"a": {1: 2}}, user("hi"), Text("\ud800")]
     ),
@@ -147,7 +147,7 @@ def test_media_stay_what_they_are_when_something_beside_them_has_to_be_mended():
 
 
 @pytest.mark.parametrize("kind", [list, tuple, dict])
-@pytest.mark.parametrize("levels", [DEEP + 1, 30_000])
+@pytest.mark.parametrize("levels", [MAX_BRACKETS_UNCHECKED + 1, 30_000])
 def test_data_too_deep_to_be_read_back_is_cut(levels, kind):
     again = decode_event(encode_event(Custom("n", nested(levels, kind))))
     assert isinstance(again, Custom)
@@ -163,7 +163,7 @@ def test_results_in_results_are_cut_too():
 
 
 def test_text_with_many_brackets_is_not_touched():
-    event = MessageAdded(user("[{" * DEEP))
+    event = MessageAdded(user("[{" * MAX_BRACKETS_UNCHECKED))
     assert decode_event(encode_event(event)) == event
 
 
@@ -252,7 +252,7 @@ def test_an_entry_of_a_version_that_cannot_be_read_stops_the_reader_with_advice(
 
 def test_an_event_that_nobody_could_read_again_is_refused_before_it_is_stored():
     wrong: Any = 7
-    with pytest.raises(StoreError, match=r"'text_delta' cannot be stored.*fix what made it"):
+    with pytest.raises(StoreError, match=r"'text_delta' cannot be stored.*fix its maker"):
         encode_event(TextDelta(wrong))
 
 

@@ -18,8 +18,10 @@ from perdure.core.event import (
     ThinkingDelta,
     ToolCallDelta,
     ToolFinished,
+    check_event_class,
 )
-from perdure.core.message import Message, user
+from perdure.core.event_redaction import erase_event_content
+from perdure.core.message import Message, Text, ToolResult, assistant, user
 from tests.core.material import events
 
 DURABLE_AND_CRITICAL = {
@@ -161,3 +163,54 @@ def test_only_few_events_carry_whole_messages():
     }
     assert carrying == {"message_added", "compacted", "reply_discarded", "reply_finished"}
     assert "message" not in ToolFinished.__struct_fields__
+
+
+# -- what an event class says of itself --------------------------------------------------------------------------------
+
+
+def test_a_durable_event_has_to_say_how_a_replay_treats_it():
+    class Kept(Event, frozen=True):
+        durable = True
+
+    with pytest.raises(TypeError, match="Kept is durable: set `replay`"):
+        check_event_class(Kept)
+
+
+@pytest.mark.parametrize("declared", ["structural", "compared_fields"])
+def test_an_event_cannot_declare_a_field_that_it_does_not_have(declared):
+    class Odd(Event, frozen=True):
+        text: str = ""
+
+    setattr(Odd, declared, frozenset({"run_id", "txet"}))
+    with pytest.raises(TypeError, match=r"Odd declares fields that it does not have: \['txet'\]"):
+        check_event_class(Odd)
+
+
+def test_a_field_is_text_unless_its_class_says_otherwise():
+    class Mine(Event, frozen=True):
+        structural = frozenset({"key"})
+        key: str = ""
+        text: str = ""
+
+    assert Mine.structural == {"run_id", "path", "key"}
+    assert erase_event_content(Mine("k", "said", run_id="r")) == Mine("k", "[redacted]", run_id="r")
+
+
+def test_every_durable_event_is_compared_copied_or_skipped_by_a_replay():
+    assert {kind.replay for kind in EVENTS.values() if kind.durable} == {"compared", "copied", "skipped"}
+    assert {kind.replay for kind in EVENTS.values() if not kind.durable} == {"skipped"}
+
+
+@pytest.mark.parametrize(
+    ("event", "found"),
+    [
+        (MessageAdded(user("Where is the lamp?")), ("user", "Where is the lamp?")),
+        (MessageAdded(assistant("There.")), ("assistant", "There.")),
+        (MessageAdded(Message("tool", (Text("nothing"),))), None),
+        (ToolFinished("c1", "look", ToolResult("c1", "look", (Text("a lamp"),))), ("tool", "a lamp")),
+        (TextDelta("Hel"), None),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Event) else "",
+)
+def test_a_search_looks_at_what_users_models_and_tools_have_written(event, found):
+    assert event.search_text() == found

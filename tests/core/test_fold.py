@@ -33,14 +33,14 @@ from perdure.core.event import (
     ValueKept,
     ViewChanged,
 )
-from perdure.core.fold import State, fold
+from perdure.core.fold import State, fold_entries
+from perdure.core.log_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT, build_repairs
 from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure.core.repair import INTERRUPTED, NOT_STARTED, repairs
 from tests.transcript import assert_valid
 
 
 def folded(*events: Event) -> State:
-    return fold(Entry(place, 0.0, event) for place, event in enumerate(events, 1))
+    return fold_entries(Entry(place, 0.0, event) for place, event in enumerate(events, 1))
 
 
 def reply(*call_ids: str, usage: Usage | None = None) -> Message:
@@ -72,13 +72,13 @@ def words(messages: Iterable[Message]) -> list[str]:
 def test_a_reply_with_calls_enters_the_transcript_together_with_its_results():
     state = folded(*START, MessageAdded(reply("a", "b")), started("a"), started("b"), finished("b", "second"))
     assert words(state.messages) == ["Go"]
-    assert [call.call_id for call in state.unsettled] == ["a"]
-    assert state.reply == reply("a", "b")
+    assert [call.call_id for call in state.unsettled_calls] == ["a"]
+    assert state.unsettled_reply == reply("a", "b")
     state.apply(finished("a", "first"))
     assert_valid(state.messages)
     assert [result.text for result in state.messages[2].tool_results] == ["first", "second"]
     assert state.latest_results == state.messages[2].tool_results
-    assert not any((state.reply, state.unsettled, state.open_calls, state.started))
+    assert not any((state.unsettled_reply, state.unsettled_calls, state.open_calls, state.started_calls))
 
 
 def test_a_reply_without_calls_is_the_answer_until_something_follows():
@@ -101,8 +101,8 @@ def test_results_of_tools_are_not_an_answer():
 
 def test_a_result_of_a_call_that_no_reply_made_is_the_latest_and_nothing_else():
     state = folded(*START, started("direct"), finished("direct"))
-    assert state.latest == finished("direct").result
-    assert (words(state.messages), state.started) == (["Go"], {})
+    assert state.latest_result == finished("direct").result
+    assert (words(state.messages), state.started_calls) == (["Go"], {})
 
 
 def test_every_call_id_there_has_been_is_known():
@@ -131,7 +131,7 @@ def test_turns_attempts_calls_and_usage_are_counted():
 
 def test_a_call_that_is_started_again_after_a_crash_counts_once():
     state = folded(*START, MessageAdded(reply("a")), started("a"), started("a", 2))
-    assert (state.tool_calls, state.started["a"].attempt) == (1, 2)
+    assert (state.tool_calls, state.started_calls["a"].attempt) == (1, 2)
 
 
 def test_a_new_run_counts_anew_and_the_transcript_goes_on():
@@ -141,35 +141,41 @@ def test_a_new_run_counts_anew_and_the_transcript_goes_on():
         RunEnded("done", run_id="r1"),
         RunStarted(run_id="r2"),
     )
-    assert (state.turns, state.attempts, state.tool_calls, state.usage, state.first) == (0, 0, 0, Usage(), 2)
+    assert (state.turns, state.attempts, state.tool_calls, state.usage, state.first_message_index) == (
+        0,
+        0,
+        0,
+        Usage(),
+        2,
+    )
     assert state.run == RunStarted(run_id="r2")
-    assert state.ended is None
+    assert state.run_ended_event is None
 
 
 def test_a_run_is_interrupted_from_its_start_to_its_end():
     state = State()
-    assert not state.interrupted
+    assert not state.is_interrupted
     state.apply(START[0])
-    assert state.interrupted
+    assert state.is_interrupted
     state.apply(RunResumed(run_id="r1"))
-    assert state.interrupted
+    assert state.is_interrupted
     state.apply(RunEnded("done"))
-    assert not state.interrupted
+    assert not state.is_interrupted
 
 
 def test_events_of_other_agents_and_of_other_kinds_change_nothing():
     state = folded(
         *START, MessageAdded(assistant("Child."), path="child"), Custom("note"), RunEnded("done", path="child")
     )
-    assert (words(state.messages), state.interrupted) == (["Go"], True)
+    assert (words(state.messages), state.is_interrupted) == (["Go"], True)
 
 
 def test_verdicts_are_known_until_their_call_is_settled_and_longer_ones_for_good():
     state = folded(*START, MessageAdded(reply("a", "b")), decided("a"), decided("b", "session"))
-    assert set(state.decided) == {"a", "b"}
+    assert set(state.decisions) == {"a", "b"}
     state.apply(finished("a"))
     state.apply(finished("b"))
-    assert (state.decided, state.remembered) == ({}, [decided("b", "session")])
+    assert (state.decisions, state.remembered_decisions) == ({}, [decided("b", "session")])
 
 
 # -- repairs -----------------------------------------------------------------------------------------------------------
@@ -177,47 +183,51 @@ def test_verdicts_are_known_until_their_call_is_settled_and_longer_ones_for_good
 
 def repaired(*events: Event) -> State:
     state = folded(*events)
-    for event in repairs(state):
+    for event in build_repairs(state):
         state.apply(event)
-    assert repairs(state) == []
+    assert build_repairs(state) == []
     assert_valid(state.messages)
-    assert not state.interrupted
+    assert not state.is_interrupted
     return state
 
 
 def test_a_log_in_good_order_needs_no_repair():
-    assert repairs(State()) == []
-    assert repairs(folded(*START, MessageAdded(assistant("Hello.")), RunEnded("done"))) == []
+    assert build_repairs(State()) == []
+    assert build_repairs(folded(*START, MessageAdded(assistant("Hello.")), RunEnded("done"))) == []
 
 
 def test_started_calls_become_unknown_and_others_say_that_they_never_began():
     state = repaired(*START, MessageAdded(reply("a", "b", "c")), started("a"), started("b"), finished("b"))
     results = state.messages[2].tool_results
     assert [(result.status, result.text) for result in results] == [
-        (Status.UNKNOWN, INTERRUPTED),
+        (Status.UNKNOWN, INTERRUPTED_CALL_TEXT),
         (Status.OK, "done"),
-        (Status.CANCELLED_BEFORE_START, NOT_STARTED),
+        (Status.CANCELLED_BEFORE_START, NOT_STARTED_CALL_TEXT),
     ]
 
 
 def test_a_run_that_was_cut_off_is_closed_with_what_it_used():
-    events = repairs(folded(*START, MessageAdded(assistant("Hello.", usage=Usage(3, 4)))))
+    events = build_repairs(folded(*START, MessageAdded(assistant("Hello.", usage=Usage(3, 4)))))
     assert events == [RunEnded("failed", "interrupted", "the process ended", Usage(3, 4), turns=1, run_id="r1")]
 
 
 def test_a_call_that_no_reply_made_is_settled_too():
     state = repaired(RunStarted(run_id="r1"), started("direct"))
-    assert state.latest is not None
-    assert (state.latest.call_id, state.latest.status, state.started) == ("direct", Status.UNKNOWN, {})
+    assert state.latest_result is not None
+    assert (state.latest_result.call_id, state.latest_result.status, state.started_calls) == (
+        "direct",
+        Status.UNKNOWN,
+        {},
+    )
 
 
 def test_calls_that_a_run_left_open_when_it_failed_are_settled():
-    events = repairs(folded(*START, MessageAdded(reply("a")), RunEnded("failed")))
+    events = build_repairs(folded(*START, MessageAdded(reply("a")), RunEnded("failed")))
     assert [type(event) for event in events] == [ToolFinished]
 
 
 def test_repairs_belong_to_the_run_they_repair():
-    events = repairs(folded(*START, MessageAdded(reply("a")), started("a")))
+    events = build_repairs(folded(*START, MessageAdded(reply("a")), started("a")))
     assert {event.run_id for event in events} == {"r1"}
 
 
@@ -226,7 +236,7 @@ def test_repairs_belong_to_the_run_they_repair():
 
 def test_of_what_tools_leave_under_a_name_the_last_counts():
     state = folded(ValueKept("tasks", [1]), ValueKept("notes", "a"), ValueKept("tasks", [1, 2]))
-    assert state.kept == {"tasks": [1, 2], "notes": "a"}
+    assert state.kept_values == {"tasks": [1, 2], "notes": "a"}
 
 
 def test_a_slot_is_shown_until_it_is_closed_and_may_change():
@@ -249,14 +259,14 @@ def test_a_slot_may_be_shown_only_as_long_as_its_call_or_its_run(until, after_ca
 
 def test_a_question_that_is_withdrawn_is_open_no_more():
     state = folded(*START, QuestionAsked("q1", "slot", "Which?"), QuestionWithdrawn("q1", "the call is over"))
-    assert state.questions == []
+    assert state.open_questions == []
 
 
 def test_a_call_that_is_repaired_does_not_wait_for_its_answers():
     asked = QuestionAsked("q1", "slot", "Which?", ({"call_id": "a", "tool": "act", "place": 1},), run_id="r1")
     other = QuestionAsked("q2", "slot", "What?", ({"call_id": "b", "tool": "act", "place": 1},), run_id="r1")
     state = folded(*START, MessageAdded(reply("a")), started("a"), asked, other)
-    withdrawn = [event for event in repairs(state) if isinstance(event, QuestionWithdrawn)]
+    withdrawn = [event for event in build_repairs(state) if isinstance(event, QuestionWithdrawn)]
     assert [each.ask_id for each in withdrawn] == ["q1"]
     assert "unknown" in withdrawn[0].reason
 
@@ -265,10 +275,10 @@ def test_skills_settings_and_grants_of_a_session_are_known():
     state = folded(
         SkillLoaded("pdf"), SessionConfigured({"role": "critic"}), decided("a", "session"), GrantRevoked("grant_1")
     )
-    assert (list(state.skills), state.configured) == (["pdf"], {"role": "critic"})
+    assert (list(state.skills), state.settings) == (["pdf"], {"role": "critic"})
     state.apply(SessionConfigured({"role": "clerk", "for": "billing"}))
-    assert (state.configured, state.configured_for) == ({"role": "critic"}, {"billing": {"role": "clerk"}})
-    assert state.remembered == [decided("a", "session"), GrantRevoked("grant_1")]
+    assert (state.settings, state.settings_by_agent) == ({"role": "critic"}, {"billing": {"role": "clerk"}})
+    assert state.remembered_decisions == [decided("a", "session"), GrantRevoked("grant_1")]
 
 
 # -- what the model is sent --------------------------------------------------------------------------------------------
@@ -311,7 +321,7 @@ def test_the_events_of_a_child_make_a_state_of_its_own():
     )
     assert (words(state.messages), words(state.children["a"].messages)) == (["Go"], ["Do it"])
     assert state.children["a/b"].parent is state.children["a"]
-    assert words(state.children["a"].child("a/b").messages) == ["Deeper"]
+    assert words(state.children["a"].get_child("a/b").messages) == ["Deeper"]
 
 
 def test_what_a_child_uses_counts_for_all_above_it():
@@ -339,12 +349,12 @@ def test_the_end_of_a_child_closes_its_own_questions_alone():
         QuestionAsked("q2", "permission", path="a"),
         QuestionAnswered("q2", path="a"),
     )
-    assert [each.ask_id for each in state.questions] == ["q1"]
-    assert state.children["a"].asks is state.asks
+    assert [each.ask_id for each in state.open_questions] == ["q1"]
+    assert state.children["a"].questions_by_id is state.questions_by_id
     state.apply(RunEnded("done", path="a"))
-    assert (list(state.asks), state.answers) == (["q1"], {})
+    assert (list(state.questions_by_id), state.answers_by_question) == (["q1"], {})
     state.apply(RunEnded("done"))
-    assert state.asks == {}
+    assert state.questions_by_id == {}
 
 
 def test_repairs_settle_children_first_and_find_nothing_the_second_time():
@@ -356,7 +366,7 @@ def test_repairs_settle_children_first_and_find_nothing_the_second_time():
         MessageAdded(reply("c"), path="a"),
         ToolStarted("c", "act", "at_most_once", "", run_id="r2", path="a"),
     )
-    events = repairs(state)
+    events = build_repairs(state)
     assert [(type(each).__name__, each.path) for each in events] == [
         ("ToolFinished", "a"),
         ("RunEnded", "a"),
@@ -365,7 +375,7 @@ def test_repairs_settle_children_first_and_find_nothing_the_second_time():
     ]
     for event in events:
         state.apply(event)
-    assert repairs(state) == []
+    assert build_repairs(state) == []
     assert_valid(state.messages)
     assert_valid(state.children["a"].messages)
 
@@ -387,16 +397,16 @@ def test_children_that_are_done_are_not_gone_through_again():
     for number in range(3):
         state.apply(MessageAdded(reply(f"c{number}")))
         state.apply(RunStarted("child", input_id=f"c{number}", path=f"a{number}"))
-        assert (state.begun, list(state.open_below)) == (frozenset({f"c{number}"}), [f"a{number}"])
+        assert (state.begun_call_ids, list(state.open_children)) == (frozenset({f"c{number}"}), [f"a{number}"])
         state.apply(RunEnded("done", path=f"a{number}"))
-        assert (state.begun, state.open_below) == (
+        assert (state.begun_call_ids, state.open_children) == (
             frozenset({f"c{number}"}),
             dict[str, State](),
         )  # its result is not there yet
         result = ToolResult(f"c{number}", "act", (Text("ok"),))
         state.apply(ToolFinished(f"c{number}", "act", result))
-    assert (state.begun, state.errands) == (frozenset(), {})
-    assert [type(each) for each in repairs(state)] == [RunEnded]
+    assert (state.begun_call_ids, state.child_paths_by_call) == (frozenset(), {})
+    assert [type(each) for each in build_repairs(state)] == [RunEnded]
 
 
 def test_what_was_used_in_a_session_of_its_own_counts_when_its_end_is_told():

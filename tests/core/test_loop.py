@@ -40,13 +40,15 @@ from perdure.core.loop import react
 from perdure.core.message import Message, StopReason, Text, ToolCall, Usage, user
 from perdure.core.model import ModelInfo, Request, Settings
 from perdure.core.outcome import Outcome
-from perdure.core.run import Accepted, Again, Run
-from perdure.core.stop import Halt, Nudge, Step, repeated_calls
+from perdure.core.run import Accepted, Retry, Run
+from perdure.core.stop_conditions import Halt, Nudge, Step, repeated_calls
 from perdure.core.tool import ToolOutput
-from perdure.core.wrap import failover, retried
+from perdure.core.wrappers import failover, retried
 from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause, thinking
 from tests.doubles import SECONDS, NotedStore, kind, log_of, of
 from tests.transcript import assert_valid
+
+pytestmark = pytest.mark.resumed
 
 
 @tool
@@ -76,7 +78,7 @@ def sent(model: ScriptedModel, request: int = -1) -> list[tuple[str, str]]:
 async def test_an_answer_is_stored_as_a_run_with_one_turn():
     recorder = Recorder()
     outcome = await Agent(ScriptedModel("Hello."), watchers=[recorder]).run("Hi")
-    assert (outcome.status, outcome.reason, outcome.text, outcome.steps) == ("done", "", "Hello.", 1)
+    assert (outcome.status, outcome.reason, outcome.text, outcome.turns) == ("done", "", "Hello.", 1)
     assert recorder.kinds == [
         "session_opened",
         "run_started",
@@ -95,7 +97,7 @@ async def test_a_turn_with_a_call_is_stored_as_reply_intent_and_result():
     recorder = Recorder()
     model = ScriptedModel(call("add", a=2, b=3), "Five.")
     outcome = await Agent(model, tools=[add], watchers=[recorder]).run("2 + 3?")
-    assert (outcome.status, outcome.text, outcome.steps) == ("done", "Five.", 2)
+    assert (outcome.status, outcome.text, outcome.turns) == ("done", "Five.", 2)
     assert recorder.kinds == [
         "session_opened",
         "run_started",
@@ -173,7 +175,7 @@ async def test_a_shape_decides_what_is_sent_and_not_what_is_kept():
         return messages[-1:]
 
     model = ScriptedModel("One.", "Two.")
-    session = Agent(model, shape=last_only).session()
+    session = Agent(model, history_processor=last_only).session()
     await session.run("First")
     outcome = await session.run("Second")
     assert sent(model) == [("user", "Second")]
@@ -288,7 +290,7 @@ async def test_a_model_that_says_something_else_than_events_is_told_off(watchers
 
     outcome = await Agent(Wrong(), watchers=watchers).run("Hi")
     assert isinstance(outcome.error, ModelError)
-    assert "Wrong said 'Hello.', which is no event" in str(outcome.error)
+    assert "Wrong yielded 'Hello.', which is not an event" in str(outcome.error)
 
 
 async def test_a_stream_that_is_left_early_is_closed():
@@ -452,7 +454,7 @@ async def test_a_run_is_terminated_when_every_call_that_ran_asks_for_it_and_none
 async def test_a_stop_condition_ends_the_run_after_the_turn():
     model = ScriptedModel(call("add", a=1, b=1), "Two.")
     outcome = await Agent(model, tools=[add], stop=when_tool_called("add")).run("1 + 1?")
-    assert (outcome.status, outcome.reason, outcome.steps) == ("stopped", "stop_condition", 1)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("stopped", "stop_condition", 1)
     assert_valid(outcome.messages)
 
 
@@ -550,7 +552,7 @@ async def test_steering_during_an_answer_makes_the_run_go_on():
     session = Agent(model).session()
     run = asyncio.ensure_future(session.run("Where?"))
     async with asyncio.timeout(SECONDS):
-        await held.reached()
+        await held.wait_reached()
         await session.steer("Left!")
         held.release()
         outcome = await run
@@ -599,10 +601,10 @@ async def test_follow_ups_wait_when_the_limits_are_exhausted():
 
 
 async def test_a_reply_that_is_not_accepted_goes_back_with_the_feedback():
-    def accept(run: Run, reply: Message) -> Accepted | Again:
-        return Accepted() if reply.text.isupper() else Again("Louder!", event=Custom("louder", 1))
+    def accept(run: Run, reply: Message) -> Accepted | Retry:
+        return Accepted() if reply.text.isupper() else Retry("Louder!", event=Custom("louder", 1))
 
-    agent = Agent(ScriptedModel("hello", "HELLO"), accept=[accept])
+    agent = Agent(ScriptedModel("hello", "HELLO"), output_validators=[accept])
     outcome = await agent.session("s").run("Shout")
     assert [(each.text, each.origin) for each in outcome.messages][2] == ("Louder!", "feedback")
     assert outcome.text == "HELLO"
@@ -611,7 +613,9 @@ async def test_a_reply_that_is_not_accepted_goes_back_with_the_feedback():
 
 
 async def test_a_reply_that_is_not_accepted_when_a_limit_is_reached_hits_the_limit():
-    agent = Agent(ScriptedModel("No."), accept=[lambda _run, _reply: Again("Say yes.")], limits=Limits(max_turns=1))
+    agent = Agent(
+        ScriptedModel("No."), output_validators=[lambda _run, _reply: Retry("Say yes.")], limits=Limits(max_turns=1)
+    )
     outcome = await agent.run("Go")
     assert (outcome.status, outcome.reason, outcome.text) == ("limit", "max_turns", "No.")
 
@@ -619,8 +623,14 @@ async def test_a_reply_that_is_not_accepted_when_a_limit_is_reached_hits_the_lim
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"accept": [lambda _run, _reply: True]}, "accept function .* returned True: .* Accepted\\(\\) or Again"),
-        ({"shape": lambda _messages: "words"}, "shape function .* returned None: .* a list of messages"),
+        (
+            {"output_validators": [lambda _run, _reply: True]},
+            "output_validators function .* returned True: .* Accepted\\(\\) or Retry",
+        ),
+        (
+            {"history_processor": lambda _messages: "words"},
+            "history_processor function .* returned None: .* a list of messages",
+        ),
         ({"engine": nothing}, "engine function .* returned None: .* an Outcome"),
     ],
 )
@@ -634,7 +644,7 @@ async def test_a_function_that_returns_something_else_is_named(options, words):
 
 async def test_a_shape_may_be_a_plain_function():
     model = ScriptedModel("Yes.")
-    await Agent(model, shape=lambda messages: messages[-1:]).run("Go")
+    await Agent(model, history_processor=lambda messages: messages[-1:]).run("Go")
     assert sent(model) == [("user", "Go")]
 
 
@@ -664,25 +674,25 @@ async def test_all_who_are_asked_have_to_accept():
         asked.append("first")
         return Accepted()
 
-    def second(run: Run, reply: Message) -> Accepted | Again:
+    def second(run: Run, reply: Message) -> Accepted | Retry:
         asked.append("second")
-        return Again("Once more.") if len(run.messages) < 4 else Accepted()
+        return Retry("Once more.") if len(run.messages) < 4 else Accepted()
 
-    outcome = await Agent(ScriptedModel("a", "b"), accept=[first, second]).run("Go")
+    outcome = await Agent(ScriptedModel("a", "b"), output_validators=[first, second]).run("Go")
     assert (outcome.text, asked) == ("b", ["first", "second"] * 2)
 
 
 async def test_a_model_that_announces_and_stops_is_told_to_go_on_at_most_twice():
-    agent = Agent(ScriptedModel("Let me look.", repeat_last=True), tools=[add], accept=[auto_continue()])
+    agent = Agent(ScriptedModel("Let me look.", repeat_last=True), tools=[add], output_validators=[auto_continue()])
     outcome = await agent.session("s").run("Look")
-    assert (outcome.status, outcome.steps) == ("done", 3)
+    assert (outcome.status, outcome.turns) == ("done", 3)
     assert [each.text for each in outcome.messages if each.origin == "auto_continue"] == ["Please continue."] * 2
     assert [event.count for event in of(await log_of(agent.store, "s"), AutoContinued)] == [1, 2]
 
 
 async def test_without_tools_nobody_is_told_to_go_on():
-    outcome = await Agent(ScriptedModel("Let me look."), accept=[auto_continue()]).run("Look")
-    assert outcome.steps == 1
+    outcome = await Agent(ScriptedModel("Let me look."), output_validators=[auto_continue()]).run("Look")
+    assert outcome.turns == 1
 
 
 # -- going in circles --------------------------------------------------------------------------------------------------
@@ -691,7 +701,7 @@ async def test_without_tools_nobody_is_told_to_go_on():
 async def test_the_same_call_again_and_again_is_nudged_and_then_halted():
     agent = Agent(ScriptedModel(call("add", a=1, b=1), repeat_last=True), tools=[add])
     outcome = await agent.session("s").run("1 + 1?")
-    assert (outcome.status, outcome.reason, outcome.steps) == ("stopped", "repeat", 5)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("stopped", "repeat", 5)
     log = await log_of(agent.store, "s")
     assert [(event.guardrail, event.count, event.action) for event in of(log, GuardrailTripped)] == [
         ("repeat", 3, "nudge"),
@@ -707,7 +717,7 @@ async def test_turns_in_which_everything_fails_are_nudged_and_then_halted():
     model = ScriptedModel(lambda _: calls(call("fail"), call("nowhere", n=next(numbers))), repeat_last=True)
     agent = Agent(model, tools=[fail])
     outcome = await agent.session("s").run("Try")
-    assert (outcome.status, outcome.reason, outcome.steps) == ("stopped", "mistakes", 6)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("stopped", "mistakes", 6)
     assert [event.count for event in of(await log_of(agent.store, "s"), GuardrailTripped)] == [3, 6]
 
 

@@ -9,12 +9,14 @@ import pytest
 
 from perdure import Agent, Limits, Skip, ToolContext, after, before, tool, tool_from_schema
 from perdure.core.event import ErrorRaised, MessageAdded, ToolFinished, ToolProgress, ToolsChanged, ToolStarted
-from perdure.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, flatten
+from perdure.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, parts_to_text
 from perdure.core.outcome import Outcome
 from perdure.core.tool import ToolOutput
 from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
 from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, log_of, of, rounds
 from tests.transcript import assert_valid
+
+pytestmark = pytest.mark.resumed
 
 
 @tool
@@ -70,7 +72,7 @@ async def test_without_tools_an_unknown_tool_is_told_that_there_are_none():
         ("[1, 2]", "must be one JSON object"),
         ('"Ada"', "must be one JSON object"),
         ("null", "must be one JSON object"),
-        ('{"name": "a", "name": "b"}', "there twice"),
+        ('{"name": "a", "name": "b"}', "appears twice"),
     ],
 )
 async def test_bad_json_goes_back_to_the_model(raw, told):
@@ -450,7 +452,7 @@ async def test_what_is_meant_for_a_screen_is_kept_and_no_model_sees_it():
     assert stored.result.render == {"shape": "square", "colour": [1, 0, 0]}
     (shown,) = model.requests[1].messages[-1].tool_results
     assert shown.content == (Text("a red square"),)
-    assert "colour" not in flatten(model.requests[1].messages[-1].parts)
+    assert "colour" not in parts_to_text(model.requests[1].messages[-1].parts)
 
 
 async def test_a_tool_may_say_itself_that_it_failed():

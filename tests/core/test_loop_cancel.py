@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Limits, Session, ToolCall, Verdict, before, tool
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.error import StoreError
 from perdure.core.event import (
     CancelRequested,
@@ -22,10 +22,12 @@ from perdure.core.event import (
 )
 from perdure.core.message import Status
 from perdure.core.outcome import Outcome
-from perdure.core.run import PATIENCE_SECONDS
+from perdure.core.run import CANCEL_GRACE_SECONDS
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds
 from tests.transcript import assert_valid
+
+pytestmark = pytest.mark.resumed
 
 
 @tool(effect="read")
@@ -84,7 +86,7 @@ async def test_a_cancel_while_the_model_speaks_keeps_its_words_out_of_the_conver
     session = agent.session("s")
     task = asyncio.ensure_future(session.run("Tell"))
     async with asyncio.timeout(SECONDS):
-        await held.reached()
+        await held.wait_reached()
     await session.cancel()
     outcome = await ended(task)
     assert (outcome.status, outcome.text, len(outcome.messages)) == ("cancelled", "Once upon a", 1)
@@ -97,7 +99,7 @@ async def test_a_cancel_before_the_first_word_discards_nothing():
     session = agent.session("s")
     task = asyncio.ensure_future(session.run("Hi"))
     async with asyncio.timeout(SECONDS):
-        await held.reached()
+        await held.wait_reached()
     await session.cancel()
     assert (await ended(task)).message is None
     assert not of(await log_of(agent.store, "s"), ReplyDiscarded)
@@ -295,7 +297,7 @@ async def test_after_the_tools_means_now_when_none_runs():
     session = Agent(model).session()
     task = asyncio.ensure_future(session.run("Tell"))
     async with asyncio.timeout(SECONDS):
-        await held.reached()
+        await held.wait_reached()
         await session.cancel("after_tools")
         outcome = await task
     assert (outcome.status, outcome.text) == ("cancelled", "Once")
@@ -321,7 +323,7 @@ async def test_after_the_turn_lets_the_model_finish_its_answer():
     await session.follow_up("And then?")
     task = asyncio.ensure_future(session.run("Tell"))
     async with asyncio.timeout(SECONDS):
-        await held.reached()
+        await held.wait_reached()
         await session.cancel("after_turn")
         held.release()
         outcome = await task
@@ -335,7 +337,7 @@ async def test_after_the_turn_carries_out_the_calls_of_the_reply_that_is_coming(
     session = Agent(model, tools=[look]).session()
     task = asyncio.ensure_future(session.run("Go"))
     async with asyncio.timeout(SECONDS):
-        await held.reached()
+        await held.wait_reached()
         await session.cancel("after_turn")
         held.release()
     outcome = await ended(task)
@@ -343,7 +345,7 @@ async def test_after_the_turn_carries_out_the_calls_of_the_reply_that_is_coming(
 
 
 async def _wait(held: Any, reply: Any) -> Any:
-    await held.hold()
+    await held.wait_released()
     return reply
 
 
@@ -369,7 +371,7 @@ async def test_a_run_whose_tool_ignores_the_cancel_is_left_behind():
     task = await running(session, started)
     await session.cancel()
     await session.cancel()
-    await clock.advance(PATIENCE_SECONDS - 1)
+    await clock.advance(CANCEL_GRACE_SECONDS - 1)
     assert not task.done()
     await clock.advance(1)
     outcome = await ended(task)
@@ -394,7 +396,7 @@ async def test_what_was_left_behind_cannot_write_into_a_later_run():
     session = Agent(model, tools=[deaf, held.tool], clock=clock).session("s")
     task = await running(session, started)
     await session.cancel()
-    await clock.advance(PATIENCE_SECONDS)
+    await clock.advance(CANCEL_GRACE_SECONDS)
     await ended(task)
     later = await running(session, held.started)
     released.set()
@@ -412,7 +414,7 @@ async def test_a_run_is_not_left_behind_while_something_runs_that_must_not_be_ab
     session = Agent(ScriptedModel(call("held")), tools=[held.tool], clock=clock).session()
     task = await running(session, held.started)
     await session.cancel()
-    await clock.advance(PATIENCE_SECONDS * 3)
+    await clock.advance(CANCEL_GRACE_SECONDS * 3)
     assert not task.done()
     held.released.set()
     assert statuses(await ended(task)) == [Status.OK]
@@ -436,7 +438,7 @@ async def test_a_model_that_ignores_the_cancel_is_left_behind_too():
     session = Agent(Deaf(), clock=clock).session()
     task = await running(session, started)
     await session.cancel()
-    await clock.advance(PATIENCE_SECONDS)
+    await clock.advance(CANCEL_GRACE_SECONDS)
     outcome = await ended(task)
     assert (outcome.status, len(outcome.messages)) == ("cancelled", 1)
     released.set()

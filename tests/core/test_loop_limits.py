@@ -9,10 +9,12 @@ from perdure import Agent, ConfigError, Limits, UsageError, tool
 from perdure.core.event import ReplyFinished, RunEnded, TextDelta, ToolStarted
 from perdure.core.message import Status, Usage
 from perdure.core.model import Price
-from perdure.core.stop import when_tool_called
+from perdure.core.stop_conditions import when_tool_called
 from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, log_of, of
 from tests.transcript import assert_valid
+
+pytestmark = pytest.mark.resumed
 
 
 @tool(effect="read")
@@ -50,7 +52,7 @@ async def limited(limits: Limits, *replies: Any, **options: Any) -> tuple[Any, S
 )
 async def test_a_limit_ends_the_run_and_keeps_the_last_message(limits, reason, turns):
     outcome, model = await limited(limits)
-    assert (outcome.status, outcome.reason, outcome.steps) == ("limit", reason, turns)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", reason, turns)
     assert (outcome.text, len(model.requests)) == ("I look.", turns)
     assert outcome.messages[-1].tool_results[0].text == "there"
     with pytest.raises(UsageError, match=f"'limit' \\({reason}\\)"):
@@ -94,7 +96,7 @@ async def test_limits_may_be_given_for_one_run():
 async def test_without_limits_a_run_goes_on():
     unlimited = Limits(max_turns=None)
     outcome, _ = await limited(unlimited, *[LOOK] * 60, "Done.")
-    assert (outcome.status, outcome.steps) == ("done", 61)
+    assert (outcome.status, outcome.turns) == ("done", 61)
 
 
 # -- money -------------------------------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ async def test_time_that_is_up_while_the_model_speaks_keeps_what_it_said():
     agent = Agent(model, clock=clock, limits=Limits(timeout_seconds=10))
     run = asyncio.ensure_future(agent.session("s").run("Tell"))
     async with asyncio.timeout(SECONDS):
-        await held.reached()
+        await held.wait_reached()
         await clock.advance(9)
         assert not run.done()
         await clock.advance(1)
@@ -203,12 +205,12 @@ async def test_calls_that_are_wrong_do_not_count():
 
 async def test_the_last_call_that_is_allowed_can_still_be_answered():
     outcome, _ = await limited(Limits(max_tool_calls=2), LOOK, LOOK, "There.")
-    assert (outcome.status, outcome.text, outcome.steps) == ("done", "There.", 3)
+    assert (outcome.status, outcome.text, outcome.turns) == ("done", "There.", 3)
 
 
 async def test_asking_for_one_call_more_ends_the_run():
     outcome, model = await limited(Limits(max_tool_calls=2))
-    assert (outcome.status, outcome.reason, outcome.steps) == ("limit", "max_tool_calls", 3)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_tool_calls", 3)
     assert (outcome.text, len(model.requests)) == ("I look.", 3)
 
 

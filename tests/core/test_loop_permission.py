@@ -28,6 +28,8 @@ from perdure.testing import Recorder, ScriptedModel, call, calls
 from tests.doubles import NotedStore, log_of, of
 from tests.transcript import assert_valid
 
+pytestmark = pytest.mark.resumed
+
 
 class Person:
     """Somebody who answers questions about calls, and remembers them."""
@@ -191,13 +193,13 @@ async def test_a_tool_that_cannot_tell_its_target_is_asked_about_by_its_argument
 async def test_without_anybody_to_ask_a_tool_that_needs_permission_is_denied():
     results = await results_of(call("delete", path="a"), call("look"))
     assert [result.status for result in results] == [Status.DENIED, Status.OK]
-    assert "nobody can be asked" in results[0].text
+    assert "there is no one to ask" in results[0].text
     assert done == ["look "]
 
 
 async def test_rules_without_a_handler_deny_what_they_would_ask_about():
     (result,) = await results_of(call("look"), permission=Permissions(ask("look")))
-    assert (result.status, "nobody can be asked" in result.text) == (Status.DENIED, True)
+    assert (result.status, "there is no one to ask" in result.text) == (Status.DENIED, True)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from perdure import Post, user
 from perdure.core.event import GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed
-from perdure.core.mailbox import Mailbox, closing, letter, revocation
+from perdure.core.mailbox import Mailbox, build_message_post, build_revocation_post, build_slot_closing_post
 
 
 def texts(events):
@@ -16,19 +16,19 @@ def test_a_mailbox_hands_over_one_message_or_all(mode, first, second):
     mailbox = Mailbox(mode, mode)
     for kind in ("steer", "follow_up"):
         for name in "ab":
-            assert mailbox.put(letter(kind, user(name), f"{kind}-{name}", 0.0))
-    events, names = mailbox.take_due({})
+            assert mailbox.accept_post(build_message_post(kind, user(name), f"{kind}-{name}", 0.0))
+    events, names = mailbox.take_due_messages({})
     assert (texts(events), names) == (first, [f"steer-{name}" for name in first])
-    assert mailbox.due == bool(second)
-    assert texts(mailbox.take_due({})[0]) == second
+    assert mailbox.has_messages_due == bool(second)
+    assert texts(mailbox.take_due_messages({})[0]) == second
     events, names = mailbox.take_follow_ups()
     assert (texts(events), names) == (first, [f"follow_up-{name}" for name in first])
 
 
 def test_a_post_that_is_known_is_not_taken_in_again():
     mailbox = Mailbox()
-    assert mailbox.put(letter("steer", user("a"), "p1", 0.0))
-    assert not mailbox.put(letter("steer", user("a"), "p1", 0.0))
+    assert mailbox.accept_post(build_message_post("steer", user("a"), "p1", 0.0))
+    assert not mailbox.accept_post(build_message_post("steer", user("a"), "p1", 0.0))
     assert len(mailbox.steering) == 1
 
 
@@ -38,57 +38,60 @@ def test_a_post_that_is_known_is_not_taken_in_again():
 )
 def test_a_post_that_nobody_understands_stays_where_it_is(post):
     mailbox = Mailbox()
-    assert not mailbox.put(post)
-    assert not mailbox.due
+    assert not mailbox.accept_post(post)
+    assert not mailbox.has_messages_due
 
 
 def test_resolved_items_are_told_in_one_message_and_their_entries_take_the_posts():
     mailbox = Mailbox()
     items = {"i1": InboxAdded("i1", "job", "Build it"), "i2": InboxAdded("i2", "mail", "Ask Ann")}
-    mailbox.put(Post("inbox-i1", "inbox", {"item_id": "i1", "response": "built"}, 7.0))
-    mailbox.put(Post("inbox-i2", "inbox", {"item_id": "i2", "response": {"ok": True}}, 8.0))
-    mailbox.put(letter("steer", user("Quick!"), "s1", 0.0))
-    events, names = mailbox.take_due(items)
+    mailbox.accept_post(Post("inbox-i1", "inbox", {"item_id": "i1", "response": "built"}, 7.0))
+    mailbox.accept_post(Post("inbox-i2", "inbox", {"item_id": "i2", "response": {"ok": True}}, 8.0))
+    mailbox.accept_post(build_message_post("steer", user("Quick!"), "s1", 0.0))
+    events, names = mailbox.take_due_messages(items)
     assert names == ["s1", "inbox-i1", "inbox-i2"]
     assert events[1:3] == [InboxResolved("i1", "built", 7.0), InboxResolved("i2", {"ok": True}, 8.0)]
     lines = ["- [job] Request: Build it -> Response: built", '- [mail] Request: Ask Ann -> Response: {"ok":true}']
     assert texts(events) == ["Quick!", "\n".join(["[Inbox: 2 resolved]", *lines])]
-    assert not mailbox.due
+    assert not mailbox.has_messages_due
 
 
 def test_the_answer_to_an_item_that_nobody_remembers_is_told_all_the_same():
     mailbox = Mailbox()
-    mailbox.put(Post("inbox-i1", "inbox", {"item_id": "i1", "response": "built"}))
-    assert texts(mailbox.take_due({})[0]) == ["[Inbox: 1 resolved]\n- [i1] Request:  -> Response: built"]
+    mailbox.accept_post(Post("inbox-i1", "inbox", {"item_id": "i1", "response": "built"}))
+    assert texts(mailbox.take_due_messages({})[0]) == ["[Inbox: 1 resolved]\n- [i1] Request:  -> Response: built"]
 
 
 async def test_whoever_waits_for_an_answer_is_told_when_it_comes_also_if_it_has_come_before():
     mailbox = Mailbox()
-    early = mailbox.answered("a1")
-    assert early is mailbox.answered("a1")
-    mailbox.put(Post("answer-a1", "answer", {"ask_id": "a1", "answer": True}))
+    early = mailbox.wait_for_answer("a1")
+    assert early is mailbox.wait_for_answer("a1")
+    mailbox.accept_post(Post("answer-a1", "answer", {"ask_id": "a1", "answer": True}))
     await early
-    await mailbox.answered("a1")
+    await mailbox.wait_for_answer("a1")
     assert mailbox.answers["a1"].body["answer"] is True
 
 
 def test_what_people_have_closed_or_taken_back_is_stored_and_told_to_nobody():
     mailbox = Mailbox()
-    revoked = revocation("grant_1", 8.0)
-    assert mailbox.put(closing("slot", "seen", 7.0))
-    assert mailbox.put(revoked)
-    assert not mailbox.due
-    assert mailbox.take_notes() == ([SlotClosed("slot", "seen"), GrantRevoked("grant_1")], ["slot-slot", revoked.id])
-    assert mailbox.take_notes() == ([], [])
+    revoked = build_revocation_post("grant_1", 8.0)
+    assert mailbox.accept_post(build_slot_closing_post("slot", "seen", 7.0))
+    assert mailbox.accept_post(revoked)
+    assert not mailbox.has_messages_due
+    assert mailbox.take_log_only_events() == (
+        [SlotClosed("slot", "seen"), GrantRevoked("grant_1")],
+        ["slot-slot", revoked.id],
+    )
+    assert mailbox.take_log_only_events() == ([], [])
 
 
 def test_the_same_thing_is_closed_once_and_may_be_taken_back_again():
-    assert closing("slot", "seen", 7.0).id == closing("slot", "again", 8.0).id
-    assert revocation("grant_1", 7.0).id != revocation("grant_1", 7.0).id
+    assert build_slot_closing_post("slot", "seen", 7.0).id == build_slot_closing_post("slot", "again", 8.0).id
+    assert build_revocation_post("grant_1", 7.0).id != build_revocation_post("grant_1", 7.0).id
 
 
 @pytest.mark.parametrize("post", [Post("p", "slot", {"reason": "x"}), Post("p", "revoke", {})])
 def test_a_note_that_names_nothing_stays_where_it_is(post):
     mailbox = Mailbox()
-    assert not mailbox.put(post)
-    assert mailbox.notes == []
+    assert not mailbox.accept_post(post)
+    assert mailbox.log_only_events == []

@@ -8,7 +8,7 @@ from perdure.core.error import ConfigError
 from perdure.core.message import (
     NO_USAGE,
     PART_TYPES,
-    UNCERTAIN,
+    UNCERTAIN_STATUSES,
     Audio,
     Document,
     Image,
@@ -23,8 +23,8 @@ from perdure.core.message import (
     Usage,
     Video,
     assistant,
-    flatten,
-    parts_of,
+    parts_to_text,
+    to_parts,
     tool_message,
     user,
 )
@@ -110,10 +110,10 @@ def test_one_message_answers_all_calls():
 
 def test_words_and_parts_may_be_mixed():
     image = Image(url="https://example.org/cat.png")
-    assert parts_of(["Look: ", image]) == (Text("Look: "), image)
-    assert parts_of(image) == (image,)
-    assert parts_of(part for part in ("a", "b")) == (Text("a"), Text("b"))
-    assert parts_of([]) == ()
+    assert to_parts(["Look: ", image]) == (Text("Look: "), image)
+    assert to_parts(image) == (image,)
+    assert to_parts(part for part in ("a", "b")) == (Text("a"), Text("b"))
+    assert to_parts([]) == ()
 
 
 @pytest.mark.parametrize("content", [None, 5, [5], ["a", None], b"abc", {"text": "a"}, user("hi"), Text], ids=repr)
@@ -150,7 +150,7 @@ def test_every_status_but_ok_is_an_error_for_the_model(status):
 
 
 def test_three_statuses_leave_it_open_whether_something_happened():
-    assert {"timed_out", "cancelled", "unknown"} == UNCERTAIN
+    assert {"timed_out", "cancelled", "unknown"} == UNCERTAIN_STATUSES
 
 
 # -- as plain text -----------------------------------------------------------------------------------------------------
@@ -171,16 +171,16 @@ def test_three_statuses_leave_it_open_whether_something_happened():
     ],
 )
 def test_a_part_that_is_not_text_is_flattened_to_a_note(part, text):
-    assert flatten([part]) == text
+    assert parts_to_text([part]) == text
 
 
 def test_flattening_puts_each_part_on_a_line_and_leaves_out_what_shows_nothing():
-    assert flatten([Text("a"), Thinking("b"), Text(""), Image(), Text("c")]) == "a\n[image]\nc"
+    assert parts_to_text([Text("a"), Thinking("b"), Text(""), Image(), Text("c")]) == "a\n[image]\nc"
 
 
 def test_a_result_is_flattened_to_its_content():
     result = ToolResult("c", "t", (Text("a"), Image(name="b.png")), render={"rows": 3})
-    assert result.text == flatten([result]) == "a\n[image: b.png]"
+    assert result.text == parts_to_text([result]) == "a\n[image: b.png]"
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------

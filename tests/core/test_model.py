@@ -20,7 +20,7 @@ from perdure.core.event import (
     UsageReported,
 )
 from perdure.core.message import Image, Message, StopReason, Text, Thinking, ToolCall, Usage, assistant
-from perdure.core.model import ModelInfo, Price, Settings, assemble, info_of, is_empty, sound
+from perdure.core.model import ModelInfo, Price, Settings, assemble_reply, is_empty, model_info, sanitize_reply
 from perdure.testing import ScriptedModel
 from tests.core.material import json_objects, media, texts, thoughts, torn_texts, usages
 
@@ -32,7 +32,7 @@ FINISHED = ReplyFinished(usage=Usage(3, 4), model="m-1", provider="p")
 
 def test_a_model_that_describes_itself_is_asked():
     price = Price(input_usd=1, output_usd=2)
-    assert info_of(ScriptedModel("hi", name="m-1", price=price)) == ModelInfo("m-1", "scripted", price)
+    assert model_info(ScriptedModel("hi", name="m-1", price=price)) == ModelInfo("m-1", "scripted", price)
 
 
 def test_a_model_that_says_nothing_about_itself_is_called_by_its_class():
@@ -40,7 +40,7 @@ def test_a_model_that_says_nothing_about_itself_is_called_by_its_class():
         def stream(self, request):
             raise NotImplementedError
 
-    assert info_of(Mute()) == ModelInfo("Mute")
+    assert model_info(Mute()) == ModelInfo("Mute")
 
 
 # -- from deltas to a message ------------------------------------------------------------------------------------------
@@ -48,12 +48,12 @@ def test_a_model_that_says_nothing_about_itself_is_called_by_its_class():
 
 @given(st.lists(texts, min_size=1, max_size=5))
 def test_neighbouring_pieces_of_text_become_one_part(pieces):
-    message = assemble([TextDelta(piece) for piece in pieces], FINISHED)
+    message = assemble_reply([TextDelta(piece) for piece in pieces], FINISHED)
     assert message.parts == (Text("".join(pieces)),)
 
 
 def test_a_reply_has_what_the_end_of_the_stream_says():
-    message = assemble([TextDelta("hi")], ReplyFinished(StopReason.LENGTH, Usage(3, 4), "m-1", "p"))
+    message = assemble_reply([TextDelta("hi")], ReplyFinished(StopReason.LENGTH, Usage(3, 4), "m-1", "p"))
     assert message == Message(
         "assistant", (Text("hi"),), provider="p", model="m-1", stop=StopReason.LENGTH, usage=Usage(3, 4)
     )
@@ -64,20 +64,20 @@ def test_a_reply_has_what_the_end_of_the_stream_says():
     [(TextDelta("hi"), StopReason.STOP), (ToolCallDelta("call_1", "shell"), StopReason.TOOL_USE)],
 )
 def test_a_stop_reason_that_was_not_told_is_what_the_parts_suggest(event, stop):
-    assert assemble([event], FINISHED).stop is stop
-    assert assemble([event, event], FINISHED).stop is stop
+    assert assemble_reply([event], FINISHED).stop is stop
+    assert assemble_reply([event, event], FINISHED).stop is stop
 
 
 def test_a_reply_that_was_cut_off_keeps_what_had_come():
-    message = assemble([TextDelta("Hel"), TextDelta("lo"), ToolCallDelta("call_1", "shell", '{"comm')])
+    message = assemble_reply([TextDelta("Hel"), TextDelta("lo"), ToolCallDelta("call_1", "shell", '{"comm')])
     assert message == Message(
         "assistant", (Text("Hello"), ToolCall("call_1", "shell", '{"comm')), stop=StopReason.CANCELLED
     )
 
 
 def test_a_reply_of_nothing_has_no_parts():
-    assert assemble([], FINISHED).parts == ()
-    assert assemble([]).parts == ()
+    assert assemble_reply([], FINISHED).parts == ()
+    assert assemble_reply([]).parts == ()
 
 
 def test_the_order_of_text_thoughts_and_calls_is_kept():
@@ -89,7 +89,7 @@ def test_the_order_of_text_thoughts_and_calls_is_kept():
         ThinkingDelta("d"),
         ToolCallDelta("call_2", "two", "{}", index=1),
     ]
-    assert assemble(events, FINISHED).parts == (
+    assert assemble_reply(events, FINISHED).parts == (
         Thinking("a", provider="p", model="m-1"),
         Text("b"),
         ToolCall("call_1", "one"),
@@ -107,7 +107,7 @@ def test_blocks_of_thinking_are_told_apart_by_their_index_and_keep_their_proofs(
         ThinkingDelta(signature="1", details={"format": "x"}, index=0),
         ThinkingDelta(data="c2VjcmV0", index=1),
     ]
-    assert assemble(events, FINISHED).parts == (
+    assert assemble_reply(events, FINISHED).parts == (
         Thinking("First", "sig-1", "", "p", "m-1", {"id": "t1", "format": "x"}),
         Thinking("", "", "c2VjcmV0", "p", "m-1"),
     )
@@ -121,7 +121,7 @@ def test_the_pieces_of_calls_may_come_in_turns():
         ToolCallDelta(arguments=":1}", index=0),
         ToolCallDelta(arguments=":2}", index=1),
     ]
-    assert assemble(events, FINISHED).parts == (
+    assert assemble_reply(events, FINISHED).parts == (
         ToolCall("a", "one", '{"x":1}'),
         ToolCall("b", "two", '{"y":2}', "sig"),
         Text("while you wait"),
@@ -135,20 +135,20 @@ def test_calls_that_a_provider_gives_the_same_index_are_told_apart_by_their_ids(
         ToolCallDelta("b", "two", "{"),
         ToolCallDelta("", arguments="}"),
     ]
-    assert assemble(events, FINISHED).parts == (ToolCall("a", "one", "{}"), ToolCall("b", "two", "{}"))
+    assert assemble_reply(events, FINISHED).parts == (ToolCall("a", "one", "{}"), ToolCall("b", "two", "{}"))
 
 
 def test_the_name_and_id_of_a_call_may_come_late():
     events = [ToolCallDelta(arguments="{"), ToolCallDelta("a", arguments="}"), ToolCallDelta("", "one", "")]
-    assert assemble(events, FINISHED).parts == (ToolCall("a", "one", "{}"),)
+    assert assemble_reply(events, FINISHED).parts == (ToolCall("a", "one", "{}"),)
 
 
 @pytest.mark.parametrize(
     "event", [UsageReported(Usage(1, 1)), RetryScheduled(1, 2, 0.5, "E", "m"), ErrorRaised("E", "m")]
 )
 def test_events_that_are_no_part_of_the_reply_are_passed_over(event):
-    assert assemble([event], FINISHED).parts == ()
-    assert assemble([TextDelta("a"), event, TextDelta("b")], FINISHED).parts == (Text("ab"),)
+    assert assemble_reply([event], FINISHED).parts == ()
+    assert assemble_reply([TextDelta("a"), event, TextDelta("b")], FINISHED).parts == (Text("ab"),)
 
 
 @pytest.mark.parametrize(
@@ -160,21 +160,24 @@ def test_events_that_are_no_part_of_the_reply_are_passed_over(event):
     ],
 )
 def test_a_reply_told_at_once_is_the_same_as_one_told_in_pieces(delta, part):
-    assert assemble([delta], FINISHED).parts == (part,)
-    assert assemble([delta, UsageReported(Usage())], FINISHED).parts == (part,)
+    assert assemble_reply([delta], FINISHED).parts == (part,)
+    assert assemble_reply([delta, UsageReported(Usage())], FINISHED).parts == (part,)
 
 
 def test_a_message_that_comes_whole_is_taken_as_it_is():
     image = Image(data=b"x")
     message = Message("assistant", (image,), "", "q", "m-2", StopReason.STOP, Usage(1, 1))
-    assert assemble([TextDelta("ignored")], ReplyFinished(StopReason.LENGTH, Usage(9, 9), "m", "p", message)) == message
+    assert (
+        assemble_reply([TextDelta("ignored")], ReplyFinished(StopReason.LENGTH, Usage(9, 9), "m", "p", message))
+        == message
+    )
 
 
 def test_a_message_that_comes_whole_is_given_what_only_the_end_of_the_stream_says():
     bare = Message("assistant", (ToolCall("c", "t"),))
-    message = assemble([], ReplyFinished(None, Usage(9, 9), "m", "p", bare))
+    message = assemble_reply([], ReplyFinished(None, Usage(9, 9), "m", "p", bare))
     assert message == Message("assistant", bare.parts, "", "p", "m", StopReason.TOOL_USE, Usage(9, 9))
-    assert assemble([], ReplyFinished(StopReason.LENGTH, message=bare)).stop is StopReason.LENGTH
+    assert assemble_reply([], ReplyFinished(StopReason.LENGTH, message=bare)).stop is StopReason.LENGTH
 
 
 # -- sound replies -----------------------------------------------------------------------------------------------------
@@ -195,7 +198,7 @@ torn_parts = st.lists(
 @given(torn_parts, st.sets(st.sampled_from(["a", "call_1", "call_2", "call_3", "call_4"])))
 def test_a_sound_reply_can_be_written_and_each_call_has_an_id_of_its_own(parts, taken):
     before = set(taken)
-    reply = sound(Message("assistant", tuple(parts)), taken)
+    reply = sanitize_reply(Message("assistant", tuple(parts)), taken)
     msgspec.json.encode(reply)
     ids = [call.call_id for call in reply.tool_calls]
     assert len(set(ids)) == len(ids)
@@ -203,24 +206,31 @@ def test_a_sound_reply_can_be_written_and_each_call_has_an_id_of_its_own(parts, 
     assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", each) for each in ids)
     assert [type(part) for part in reply.parts] == [type(part) for part in parts]
     assert taken == before
-    assert sound(reply, taken) is reply
+    assert sanitize_reply(reply, taken) is reply
 
 
 @given(texts, thoughts, media)
 def test_a_reply_that_is_sound_already_stays_the_very_same(text, thought, medium):
     reply = assistant([thought, text, medium, ToolCall("call_7", "shell", text), ToolCall("call_8", "shell")])
-    assert sound(reply, {"call_1"}) is reply
+    assert sanitize_reply(reply, {"call_1"}) is reply
+
+
+def test_a_picture_beside_what_is_not_sound_stays_the_very_same():
+    image = Image(data=b"x")
+    reply = sanitize_reply(assistant([Text("a\ud800"), image]), set())
+    assert reply.parts[0] == Text("a\ufffd")
+    assert reply.parts[1] is image
 
 
 @pytest.mark.parametrize("call_id", ["", "a b", "functions.shell:0", "x" * 65, "é", "a\n"])
 def test_an_id_that_providers_would_refuse_is_replaced_and_remembered(call_id):
-    (call,) = sound(assistant(ToolCall(call_id, "shell", "{}", "sig")), set()).tool_calls
+    (call,) = sanitize_reply(assistant(ToolCall(call_id, "shell", "{}", "sig")), set()).tool_calls
     assert call == ToolCall("call_1", "shell", "{}", "sig", call_id)
 
 
 def test_an_id_used_before_is_replaced_by_one_that_is_free():
     reply = assistant([ToolCall("call_3", "a"), ToolCall("call_3", "b"), ToolCall("x", "c"), ToolCall("x", "d")])
-    calls = sound(reply, {"call_1", "x"}).tool_calls
+    calls = sanitize_reply(reply, {"call_1", "x"}).tool_calls
     assert [(call.call_id, call.name, call.provider_call_id) for call in calls] == [
         ("call_3", "a", ""),
         ("call_4", "b", "call_3"),
@@ -231,13 +241,15 @@ def test_an_id_used_before_is_replaced_by_one_that_is_free():
 
 def test_what_the_provider_called_it_is_not_forgotten():
     call = ToolCall("call_1", "a", "{\ud800}", provider_call_id="functions.a:0")
-    assert sound(assistant(call), set()).tool_calls == (ToolCall("call_1", "a", "{\ufffd}", "", "functions.a:0"),)
-    assert sound(assistant(call), {"call_1"}).tool_calls[0].provider_call_id == "functions.a:0"
+    assert sanitize_reply(assistant(call), set()).tool_calls == (
+        ToolCall("call_1", "a", "{\ufffd}", "", "functions.a:0"),
+    )
+    assert sanitize_reply(assistant(call), {"call_1"}).tool_calls[0].provider_call_id == "functions.a:0"
 
 
 def test_torn_text_is_mended_wherever_it_is():
     reply = assistant([Thinking("a\ud800", "sig"), Text("b\udfff", "sig"), ToolCall("call_1", "c\ud800", "d\ud800")])
-    assert sound(reply, set()).parts == (
+    assert sanitize_reply(reply, set()).parts == (
         Thinking("a\ufffd", "sig"),
         Text("b\ufffd", "sig"),
         ToolCall("call_1", "c\ufffd", "d\ufffd"),
@@ -288,5 +300,5 @@ def test_settings_take_what_providers_take():
 
 @pytest.mark.parametrize("usage", ["12 tokens", Usage("12", 3)])  # type: ignore[arg-type]
 def test_usage_that_cannot_be_added_up_is_the_models_mistake(usage):
-    with pytest.raises(ModelError, match=r"whole numbers, as a Usage"):
-        assemble([TextDelta("Hi")], ReplyFinished(usage=usage))
+    with pytest.raises(ModelError, match=r"Usage.* with whole numbers"):
+        assemble_reply([TextDelta("Hi")], ReplyFinished(usage=usage))

@@ -10,7 +10,7 @@ from perdure.core.error import ConfigError
 from perdure.core.event import GrantRevoked, PermissionDecided
 from perdure.core.permission import (
     NO_ANSWER,
-    NOBODY_TO_ASK,
+    NO_ONE_TO_ASK,
     Explanation,
     Grant,
     Grants,
@@ -21,13 +21,13 @@ from perdure.core.permission import (
     allow,
     allow_all,
     ask,
-    decision_of,
+    build_decision,
+    complete_verdicts,
     deny,
     deny_all,
-    last_words,
+    grants_from_log,
     later,
-    one_each,
-    rules_for,
+    rules_by_scope,
 )
 from tests.core.material import torn_texts
 
@@ -103,7 +103,7 @@ def test_a_rule_reads_as_it_is_written(policy):
         (Rule, ["alow"], {}, r"Rule\('alow'\): use allow\(…\), deny\(…\) or ask\(…\)"),
         (Permissions, ["shell"], {}, r"'shell' is not a rule: use allow\(…\), deny\(…\) or ask\(…\)"),
         (Permissions, [], {"handler": "me"}, r"handler='me'.*give an async function"),
-        (Verdict, ["no"], {}, r"allow='no'.*say True or False"),
+        (Verdict, ["no"], {}, r"allow='no'.*give True or False"),
         (Verdict, [True], {"scope": "always"}, r"scope='always'.*'once', 'session', 'session_target', 'forever'"),
     ],
 )
@@ -173,8 +173,8 @@ async def test_a_rule_to_ask_holds_for_tools_that_need_no_permission_too():
 
 @pytest.mark.parametrize("required", [True, False])
 async def test_when_nobody_can_be_asked_asking_is_denying(required):
-    assert await decide(Permissions(ask("shell")), required=required) == NOBODY_TO_ASK
-    assert "do not try it again" in NOBODY_TO_ASK.reason
+    assert await decide(Permissions(ask("shell")), required=required) == NO_ONE_TO_ASK
+    assert "do not try it again" in NO_ONE_TO_ASK.reason
 
 
 @given(st.lists(st.sampled_from([allow("shell"), deny("shell"), ask("shell"), allow("other"), deny("other")])))
@@ -221,7 +221,7 @@ async def test_nobody_is_asked_about_nothing():
 async def test_an_answer_that_is_missing_or_none_is_a_no(answers, expected):
     batch = [request(call_id="c1"), request(call_id="c2")]
     assert await Permissions(handler=Person(*answers))(batch) == expected
-    assert one_each(batch, answers) == expected
+    assert complete_verdicts(batch, answers) == expected
     assert not NO_ANSWER.allow
 
 
@@ -364,7 +364,7 @@ def test_different_grants_have_different_names(keys):
     [("session", "", "s1"), ("session_target", "ls", "s1"), ("forever", "ls", "")],
 )
 def test_a_decision_in_the_log_is_a_grant_for_later_calls(scope, target, session_id):
-    decision = decision_of(request(), Verdict(allow=True, reason="because", scope=scope), "child")
+    decision = build_decision(request(), Verdict(allow=True, reason="because", scope=scope), "child")
     assert decision == PermissionDecided(
         "c1", "shell", "run", "ls", "hash", allow=True, reason="because", scope=scope, run_id="r1", path="child"
     )
@@ -374,11 +374,11 @@ def test_a_decision_in_the_log_is_a_grant_for_later_calls(scope, target, session
 
 
 def test_a_decision_for_one_call_covers_no_other():
-    assert not Grant.of_decision(decision_of(request(), YES), "s1").covers(request())
+    assert not Grant.of_decision(build_decision(request(), YES), "s1").covers(request())
 
 
 def decided(scope="session", *, allowed=True, **details):
-    return decision_of(request(**details), Verdict(allow=allowed, scope=scope))
+    return build_decision(request(**details), Verdict(allow=allowed, scope=scope))
 
 
 def grant_of(decision):
@@ -388,27 +388,27 @@ def grant_of(decision):
 def test_the_last_word_in_the_log_about_a_grant_counts():
     first, second = decided(), decided("session_target")
     revoked = GrantRevoked(grant_of(first).grant_id)
-    assert last_words([first, second, revoked], "s1") == {grant_of(first): False, grant_of(second): True}
-    assert last_words([first, revoked, first], "s1") == {grant_of(first): True}
-    assert last_words([GrantRevoked("grant_of_another")], "s1") == {}
+    assert grants_from_log([first, second, revoked], "s1") == {grant_of(first): False, grant_of(second): True}
+    assert grants_from_log([first, revoked, first], "s1") == {grant_of(first): True}
+    assert grants_from_log([GrantRevoked("grant_of_another")], "s1") == {}
 
 
 def test_what_the_log_takes_back_holds_no_more_until_it_is_decided_again():
     decision = decided()
     revoked = GrantRevoked(grant_of(decision).grant_id)
     grants = Grants()
-    grants.follow([decision], "s1")
+    grants.sync_with_log([decision], "s1")
     assert list(grants) == [grant_of(decision)]
-    grants.follow([decision, revoked], "s1")
+    grants.sync_with_log([decision, revoked], "s1")
     assert list(grants) == []
-    grants.follow([decision, revoked, decision], "s1")
+    grants.sync_with_log([decision, revoked, decision], "s1")
     assert list(grants) == [grant_of(decision)]
 
 
 def test_what_holds_for_ever_is_not_taken_back_by_an_old_log():
     decision = decided("forever")
     grants = Grants([grant_of(decision)])
-    grants.follow([decision, GrantRevoked(grant_of(decision).grant_id)], "s1")
+    grants.sync_with_log([decision, GrantRevoked(grant_of(decision).grant_id)], "s1")
     assert list(grants) == [grant_of(decision)]
 
 
@@ -417,7 +417,7 @@ def test_what_held_for_ever_and_is_taken_back_is_restored_by_no_other_log():
     grants = Grants([grant_of(decision)])
     grants.forget(grant_of(decision).grant_id)
     grants.forget("grant_of_another")
-    grants.follow([decision], "s2")
+    grants.sync_with_log([decision], "s2")
     assert list(grants) == []
 
 
@@ -442,9 +442,9 @@ def test_what_held_for_ever_and_is_taken_back_is_restored_by_no_other_log():
         (
             Permissions(ask("shell"), handler=later),
             False,
-            Explanation("ask", "the rule ask('shell') wants somebody to agree", "ask('shell')"),
+            Explanation("ask", "the rule ask('shell') requires approval", "ask('shell')"),
         ),
-        (Permissions(ask("shell")), False, Explanation("deny", NOBODY_TO_ASK.reason, "ask('shell')")),
+        (Permissions(ask("shell")), False, Explanation("deny", NO_ONE_TO_ASK.reason, "ask('shell')")),
         (
             Permissions(grants=Grants([Grant("session", True, "shell", "run", "", "s1")])),
             True,
@@ -499,7 +499,7 @@ def test_an_explanation_agrees_with_what_the_gate_then_does(rules, grants, made,
 
 
 def test_what_a_yes_would_allow_is_shown_as_a_rule_for_each_scope():
-    assert rules_for(request(target="git status")) == {
+    assert rules_by_scope(request(target="git status")) == {
         "session": "allow('shell', action='run')",
         "session_target": "allow('shell', action='run', target='git status')",
         "forever": "allow('shell', action='run', target='git status')",
@@ -507,7 +507,7 @@ def test_what_a_yes_would_allow_is_shown_as_a_rule_for_each_scope():
 
 
 def test_a_star_in_a_target_is_shown_as_a_star_and_not_as_a_pattern():
-    assert rules_for(request(target="rm *"))["forever"] == "allow('shell', action='run', target='rm [*]')"
+    assert rules_by_scope(request(target="rm *"))["forever"] == "allow('shell', action='run', target='rm [*]')"
     assert (
         str(Grant("forever", False, "shell", "run", "a[1]?").rule) == "deny('shell', action='run', target='a[[]1][?]')"
     )
@@ -521,7 +521,7 @@ def test_the_rule_that_is_shown_matches_exactly_what_the_grant_covers(
     scope, action, target, other_action, other_target
 ):
     made = request(action=action, target=target)
-    grant = grant_of(decision_of(made, Verdict(allow=True, scope=scope)))
+    grant = grant_of(build_decision(made, Verdict(allow=True, scope=scope)))
     assert grant.rule.matches(made)
     other = request(action=other_action, target=other_target)
     assert grant.rule.matches(other) == grant.covers(other)

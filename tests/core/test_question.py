@@ -31,11 +31,13 @@ from perdure.core.event import (
     ToolStarted,
 )
 from perdure.core.message import Message, Status, StopReason, ToolCall
-from perdure.core.question import stated
+from perdure.core.question import validate_answer
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
 from tests.doubles import SECONDS, crashed, log_of, of, until
 from tests.transcript import assert_valid
+
+pytestmark = pytest.mark.resumed
 
 done: list[str] = []
 
@@ -99,7 +101,7 @@ async def ask_late(context: ToolContext[Any]) -> str:
 @pytest.mark.parametrize("asking", [ask_first, ask_late])
 async def test_a_call_that_cannot_wait_is_told_when_patience_is_at_an_end(asking):
     clock = FakeClock()
-    asker = Agent(ScriptedModel("x"), tools=[asking], patience_seconds=60, clock=clock)
+    asker = Agent(ScriptedModel("x"), tools=[asking], answer_timeout_seconds=60, clock=clock)
     async with asyncio.timeout(SECONDS):
         session = asker.session("s")
         calling = asyncio.ensure_future(session.call(asking.name, {}))
@@ -111,7 +113,7 @@ async def test_a_call_that_cannot_wait_is_told_when_patience_is_at_an_end(asking
         result = await calling
     assert (result.status, result.text) == (
         Status.ERROR,
-        "nobody is here to answer, and this run cannot wait for somebody who could",
+        "no answer was given, and this run cannot wait any longer for one",
     )
 
 
@@ -120,7 +122,7 @@ async def test_a_run_that_nothing_is_left_of_waits_for_nobody(asking):
     async with asyncio.timeout(SECONDS):
         outcome = await Agent(ScriptedModel(call(asking.name), "Nobody knows."), tools=[asking]).run("Ask")
     assert (outcome.status, outcome.text) == ("done", "Nobody knows.")
-    assert "nobody is here to answer" in outcome.messages[2].tool_results[0].text
+    assert "no answer was given" in outcome.messages[2].tool_results[0].text
 
 
 async def test_a_run_that_nothing_is_left_of_has_no_permission_that_somebody_would_give_later():
@@ -278,7 +280,7 @@ async def test_a_call_without_a_model_cannot_wait_and_is_denied():
 
 async def test_a_patient_run_waits_for_an_answer_from_elsewhere():
     store, recorder = MemoryStore(), Recorder()
-    driver = agent(call("pay", amount=5), "Paid.", store=store, patience_seconds=60, watchers=[recorder])
+    driver = agent(call("pay", amount=5), "Paid.", store=store, answer_timeout_seconds=60, watchers=[recorder])
     going = asyncio.ensure_future(driver.session("s").run("Pay 5"))
     async with asyncio.timeout(SECONDS):
         await until(lambda: recorder.of(QuestionAsked))
@@ -291,7 +293,7 @@ async def test_a_patient_run_waits_for_an_answer_from_elsewhere():
 
 async def test_when_patience_is_over_the_run_waits_without_a_driver():
     clock = FakeClock()
-    session = agent(call("pay", amount=5), clock=clock, patience_seconds=30).session("s")
+    session = agent(call("pay", amount=5), clock=clock, answer_timeout_seconds=30).session("s")
     going = asyncio.ensure_future(session.run("Pay 5"))
     async with asyncio.timeout(SECONDS):
         await clock.advance(29)
@@ -413,7 +415,7 @@ async def test_an_answer_that_was_stored_before_a_crash_is_not_asked_for_again()
 
 async def test_a_cancel_while_somebody_is_asked_leaves_nothing_open():
     recorder = Recorder()
-    session = agent(call("pay", amount=5), patience_seconds=60, watchers=[recorder]).session("s")
+    session = agent(call("pay", amount=5), answer_timeout_seconds=60, watchers=[recorder]).session("s")
     going = asyncio.ensure_future(session.run("Pay 5"))
     async with asyncio.timeout(SECONDS):
         await until(lambda: recorder.of(QuestionAsked))
@@ -437,7 +439,7 @@ async def test_a_question_expires_as_a_no():
     await clock.advance(1)
     outcome = await session.resume()
     assert (outcome.text, done) == ("Never mind.", [])
-    assert outcome.messages[2].tool_results[0].text == "permission denied: nobody answered in time"
+    assert outcome.messages[2].tool_results[0].text == "permission denied: the question expired without an answer"
     (answered,) = of(await log_of(session.store, "s"), QuestionAnswered)
     assert answered.source == "expired"
 
@@ -560,13 +562,13 @@ async def test_a_question_stays_open_when_nobody_can_wait_for_it_any_more(asks_s
 
     store, recorder = MemoryStore(), Recorder()
     gate = Permissions(handler=handler if asks_somebody else later)
-    driver = agent(call("pay", amount=5), store=store, permission=gate, patience_seconds=60, watchers=[recorder])
+    driver = agent(call("pay", amount=5), store=store, permission=gate, answer_timeout_seconds=60, watchers=[recorder])
     session = driver.session("s")
     going = asyncio.ensure_future(session.run("Pay 5"))
     async with asyncio.timeout(SECONDS):
         await until(lambda: recorder.of(QuestionAsked) and (asked.is_set() or not asks_somebody))
         assert session._driver.run is not None
-        session._driver.run.mailbox.leave()
+        session._driver.run.mailbox.stop_waiting()
         outcome = await going
     assert outcome.status == "waiting"
     (question,) = outcome.questions
@@ -622,7 +624,7 @@ async def test_a_verdict_may_come_as_json_for_all_calls_or_for_each():
     session = agent(calls(call("pay", amount=5), call("pay", amount=6)), "Done.").session("s")
     (question,) = (await session.run("Pay")).questions
     first, second = [each["call_id"] for each in question.calls]
-    assert stated(question, {"allow": False, "reason": "no"}) == {
+    assert validate_answer(question, {"allow": False, "reason": "no"}) == {
         name: {"allow": False, "reason": "no", "scope": "once"} for name in (first, second)
     }
     await session.answer(question.ask_id, {first: {"allow": True, "scope": "session"}, second: False})

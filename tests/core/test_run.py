@@ -11,13 +11,15 @@ import pytest
 from perdure import Agent, Limits, ToolContext, tool
 from perdure.core.error import ConfigError, ProviderDown, UsageError
 from perdure.core.event import Custom, ErrorRaised, MessageAdded, ModelRequested, RunEnded, ToolProgress
-from perdure.core.loop import act, react, turn
+from perdure.core.loop import act, react, run_turn
 from perdure.core.message import Usage, user
 from perdure.core.model import Price
 from perdure.core.outcome import Outcome
-from perdure.core.run import Again, Run
+from perdure.core.run import Retry, Run
 from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call
 from tests.doubles import SECONDS, Held, log_of, of, rounds
+
+pytestmark = pytest.mark.resumed
 
 
 @tool(effect="read")
@@ -87,8 +89,8 @@ async def test_a_run_in_which_the_model_never_spoke_has_no_message():
 
 @pytest.mark.parametrize("given", [{"feedback": ""}, {"feedback": "x", "origin": 5}, {"feedback": "x", "event": "y"}])
 def test_feedback_that_cannot_be_told_is_refused_where_it_is_made(given):
-    with pytest.raises(ConfigError, match="Again"):
-        Again(**given)
+    with pytest.raises(ConfigError, match="Retry"):
+        Retry(**given)
 
 
 # -- what an engine can do ---------------------------------------------------------------------------------------------
@@ -96,9 +98,9 @@ def test_feedback_that_cannot_be_told_is_refused_where_it_is_made(given):
 
 async def test_an_engine_takes_turns_and_acts_for_itself():
     async def body(run: Run) -> list[str]:
-        reply = await turn(run)
+        reply = await run_turn(run)
         results = await act(run, reply)
-        answer = await turn(run)
+        answer = await run_turn(run)
         return [results[0].text, answer.text, run.messages[-1].text]
 
     assert await inside(body, call("look"), "Done.", tools=[look]) == ["there", "Done.", "Done."]
@@ -111,7 +113,7 @@ async def test_an_engine_may_wrap_another():
         return await react(run)
 
     outcome = await Agent(ScriptedModel("Yes.", "Quite sure."), engine=twice).run("Go")
-    assert (outcome.status, outcome.text, outcome.steps) == ("done", "Quite sure.", 2)
+    assert (outcome.status, outcome.text, outcome.turns) == ("done", "Quite sure.", 2)
 
 
 async def test_an_engine_that_raises_fails_the_run_and_is_logged(caplog):
@@ -146,7 +148,7 @@ async def test_an_error_that_cannot_be_shown_fails_the_run_all_the_same():
 async def test_what_a_run_costs_is_known_while_it_runs():
     async def body(run: Run) -> Any:
         before = run.cost_usd
-        await turn(run)
+        await run_turn(run)
         return before, run.cost_usd
 
     price = Price(input_usd=1.0, output_usd=2.0)
@@ -158,26 +160,26 @@ async def test_what_a_run_costs_is_known_while_it_runs():
 async def test_an_engine_may_ask_again_for_a_reply_that_broke_off():
     async def patient(run: Run) -> Outcome[Any]:
         try:
-            await turn(run)
+            await run_turn(run)
         except ProviderDown:
-            await turn(run)
+            await run_turn(run)
         return run.outcome("done")
 
     agent = Agent(ScriptedModel(ProviderDown("gone"), "Hello."), engine=patient, limits=Limits(max_turns=1))
     outcome = await agent.session("s").run("Hi")
-    assert (outcome.text, outcome.steps) == ("Hello.", 1)
+    assert (outcome.text, outcome.turns) == ("Hello.", 1)
     requests = of(await log_of(agent.store, "s"), ModelRequested)
     assert [(each.turn, each.attempt) for each in requests] == [(1, 1), (1, 2)]
 
 
 async def test_a_turn_that_has_no_reply_yet_may_be_tried_again_at_the_limit():
     async def body(run: Run) -> list[str]:
-        told = [run.exhausted()]
+        told = [run.find_reached_limit()]
         with pytest.raises(ProviderDown):
-            await turn(run)
-        told.append(run.exhausted())
-        await turn(run)
-        return [*told, run.exhausted()]
+            await run_turn(run)
+        told.append(run.find_reached_limit())
+        await run_turn(run)
+        return [*told, run.find_reached_limit()]
 
     replies = (ProviderDown("gone"), "Hello.")
     assert await inside(body, *replies, limits=Limits(max_turns=1)) == ["", "", "max_turns"]
@@ -213,8 +215,8 @@ async def test_what_is_passing_is_shown_and_not_stored():
     recorder = Recorder()
 
     async def body(run: Run) -> None:
-        run.show(Custom("passing", run_id=run.run_id))
-        run.progress("c1", "act", {"at": {1, 2}})
+        run.publish(Custom("passing", run_id=run.run_id))
+        run.publish_progress("c1", "act", {"at": {1, 2}})
 
     agent_options: dict[str, Any] = {"watchers": [recorder]}
     await inside(body, **agent_options)
@@ -227,7 +229,7 @@ async def test_progress_from_another_thread_comes_by_way_of_the_event_loop():
     recorder = Recorder()
 
     async def body(run: Run) -> None:
-        thread = threading.Thread(target=run.progress, args=("c1", "act", "far"))
+        thread = threading.Thread(target=run.publish_progress, args=("c1", "act", "far"))
         thread.start()
         thread.join(SECONDS)
         assert not recorder.of(ToolProgress)
@@ -241,7 +243,7 @@ async def test_an_error_is_shown_and_logged_when_somebody_reports_it(caplog):
     recorder = Recorder()
 
     async def body(run: Run) -> None:
-        run.report(ValueError("no luck"), "the shape")
+        run.report_error(ValueError("no luck"), "the shape")
 
     await inside(body, watchers=[recorder])
     (shown,) = recorder.of(ErrorRaised)
@@ -251,7 +253,7 @@ async def test_an_error_is_shown_and_logged_when_somebody_reports_it(caplog):
 
 async def test_when_nobody_watches_nothing_is_shown():
     async def body(run: Run) -> int:
-        run.show(Custom("passing"))
+        run.publish(Custom("passing"))
         return run.log.head
 
     assert await inside(body) == 2

@@ -26,11 +26,11 @@ from perdure.core.schema import (
     Invalid,
     Problem,
     arguments_hash,
-    convert,
-    for_type,
-    from_function,
-    from_json_schema,
-    parse_object,
+    convert_value,
+    json_schema_for_type,
+    parameters_from_function,
+    parameters_from_json_schema,
+    parse_arguments,
 )
 
 D = TypeVar("D")
@@ -41,7 +41,7 @@ class Context(Generic[D]):
 
 
 def parameters(function):
-    return from_function(function)[0]
+    return parameters_from_function(function)[0]
 
 
 def properties(function) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def test_the_context_and_skipped_names_are_not_described():
     class Tools:
         def look(self, context: Context[int], city: str): ...
 
-    described, context = from_function(Tools.look, skip=("self",), context_type=Context)
+    described, context = parameters_from_function(Tools.look, skip=("self",), context_type=Context)
     assert context == "context"
     assert list(described.json_schema["properties"]) == ["city"]
 
@@ -320,16 +320,16 @@ def test_a_value_becomes_what_its_type_says(type_, value, expected):
     def use(it): ...
 
     use.__annotations__ = {"it": type_}
-    assert convert(value, type_) == expected
-    assert type(convert(value, type_)) is type(expected)
+    assert convert_value(value, type_) == expected
+    assert type(convert_value(value, type_)) is type(expected)
     assert parameters(use).parse({"it": value}) == {"it": expected}
-    assert jsonschema_rs.is_valid(for_type(type_), value)
+    assert jsonschema_rs.is_valid(json_schema_for_type(type_), value)
     assert jsonschema_rs.is_valid(parameters(use).json_schema, {"it": value})
 
 
 @given(st.sampled_from(EXAMPLES), st.sampled_from(EXAMPLES))
 def test_a_value_of_another_type_is_converted_or_its_problems_are_told(one, other):
-    found = tried(convert, other[1], one[0])
+    found = tried(convert_value, other[1], one[0])
     assert not isinstance(found, Invalid) or is_well_told(found)
 
 
@@ -342,7 +342,7 @@ json_values = st.recursive(
 
 @given(st.sampled_from(EXAMPLES), json_values)
 def test_any_value_is_converted_or_its_problems_are_told(example, value):
-    found = tried(convert, value, example[0])
+    found = tried(convert_value, value, example[0])
     assert not isinstance(found, Invalid) or is_well_told(found)
 
 
@@ -370,7 +370,7 @@ def test_nested_problems_have_paths():
 def test_of_a_very_large_value_only_the_first_problem_is_told():
     def use(numbers: list[int], dates: list[date]): ...
 
-    more = "there may be more; of so large a value only the first problem is told"
+    more = "there may be more problems; only the first one of so large a value is reported"
     large = ["x"] * 100_000
     assert problems(parameters(use).parse, {"numbers": large, "dates": large}) == [
         "numbers[0]: expected an integer, got 'x'",
@@ -378,19 +378,19 @@ def test_of_a_very_large_value_only_the_first_problem_is_told():
         "dates[0]: expected a valid date, got 'x'",
         f"dates: {more}",
     ]
-    raw = from_json_schema({"properties": {"numbers": {"items": {"type": "integer"}}}})
+    raw = parameters_from_json_schema({"properties": {"numbers": {"items": {"type": "integer"}}}})
     assert problems(raw.parse, {"numbers": large}) == ["numbers[0]: expected an integer, got 'x'", more]
     (problem,) = problems(raw.parse, {"numbers": [1] * 100_000 + ["\ud800"]})
     assert problem.startswith("cannot be checked")
 
 
 def test_what_the_schema_of_a_very_large_value_cannot_say_is_told_too():
-    assert problems(convert, [{"x": 0}] * 5_000 + [{"x": 1}], list[Careful]) == ["[5000]: x must not be 1"]
+    assert problems(convert_value, [{"x": 0}] * 5_000 + [{"x": 1}], list[Careful]) == ["[5000]: x must not be 1"]
 
 
 def test_very_many_problems_that_pydantic_finds_are_counted():
-    assert problems(convert, [{"amount": -1}] * 10_000, list[Money]) == [
-        "10000 things are wrong, too many to tell; see what the schema says"
+    assert problems(convert_value, [{"amount": -1}] * 10_000, list[Money]) == [
+        "10000 problems, too many to list; compare the value with the schema"
     ]
 
 
@@ -407,7 +407,7 @@ def test_a_strict_pydantic_model_reads_dates_as_json_has_them():
     class Strict(pydantic.BaseModel, strict=True):
         when: date
 
-    assert convert({"when": "2024-05-01"}, Strict).when == date(2024, 5, 1)
+    assert convert_value({"when": "2024-05-01"}, Strict).when == date(2024, 5, 1)
 
 
 def test_a_path_may_have_a_default():
@@ -439,7 +439,7 @@ def test_a_field_of_pydantic_is_no_default():
     def use(count: int = pydantic.Field(ge=1)): ...
 
     with pytest.raises(ConfigError, match=r"parameter 'count' of .*use has FieldInfo.* use Annotated"):
-        from_function(use)
+        parameters_from_function(use)
 
 
 class Careful(msgspec.Struct):
@@ -455,14 +455,14 @@ class Careful(msgspec.Struct):
 
 
 def test_what_a_class_of_the_caller_refuses_is_told():
-    assert problems(convert, {"x": 1}, Careful) == ["x must not be 1"]
-    assert problems(convert, {"x": 2}, Careful) == ["cannot be read: KeyError(2)"]
-    assert problems(convert, "2024-13-01", date) == ["expected a valid date, got '2024-13-01'"]
+    assert problems(convert_value, {"x": 1}, Careful) == ["x must not be 1"]
+    assert problems(convert_value, {"x": 2}, Careful) == ["cannot be read: KeyError(2)"]
+    assert problems(convert_value, "2024-13-01", date) == ["expected a valid date, got '2024-13-01'"]
 
 
 def test_a_value_that_is_no_json_is_refused_too():
-    assert problems(convert, object, int) == ["expected an integer, got `type`"]
-    (problem,) = problems(convert, {"amount": object}, Money)
+    assert problems(convert_value, object, int) == ["expected an integer, got `type`"]
+    (problem,) = problems(convert_value, {"amount": object}, Money)
     assert problem.startswith("cannot be read: TypeError('Object of type type")
 
 
@@ -473,13 +473,11 @@ class Plain:
 def test_a_class_that_cannot_be_described_is_refused_by_name():
     def use(thing: Plain): ...
 
-    message = (
-        r"parameter 'thing' of .*use has the type <class '.*Plain'>, which msgspec cannot express \(Plain is a class"
-    )
+    message = r"'thing' of .*use has the type <class '.*Plain'>, which msgspec cannot express \(Plain is a custom class"
     with pytest.raises(ConfigError, match=message + r".*nor can pydantic \(.*\): use a msgspec\.Struct"):
-        from_function(use)
+        parameters_from_function(use)
     with pytest.raises(ConfigError, match=r"the output has the type"):
-        for_type(Plain)
+        json_schema_for_type(Plain)
 
 
 @pytest.mark.parametrize("type_", [Place | Person, Money, os.PathLike, Annotated[int, pydantic.Field(ge=1)]])
@@ -490,20 +488,22 @@ def test_without_pydantic_what_only_pydantic_can_describe_is_refused(monkeypatch
 
     use.__annotations__ = {"thing": type_}
     with pytest.raises(ConfigError, match=r"parameter 'thing' of .*use .*: install pydantic, or use a msgspec\.Struct"):
-        from_function(use)
+        parameters_from_function(use)
 
 
 def test_the_schema_of_a_type_has_the_type_at_its_root():
-    assert for_type(Person) == {
+    assert json_schema_for_type(Person) == {
         "title": "Person",
         "type": "object",
         "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 0}},
         "required": ["name"],
     }
-    assert for_type(Annotated[int, "how many"]) == {"type": "integer", "description": "how many"}
-    assert for_type(list[Mode])["$defs"] == {"Mode": {"title": "Mode", "type": "string", "enum": ["fast", "slow"]}}
-    assert for_type(Place)["properties"]["near"]["items"] == {"$ref": "#/$defs/Place"}
-    assert for_type(Money)["properties"]["amount"] == {
+    assert json_schema_for_type(Annotated[int, "how many"]) == {"type": "integer", "description": "how many"}
+    assert json_schema_for_type(list[Mode])["$defs"] == {
+        "Mode": {"title": "Mode", "type": "string", "enum": ["fast", "slow"]}
+    }
+    assert json_schema_for_type(Place)["properties"]["near"]["items"] == {"$ref": "#/$defs/Place"}
+    assert json_schema_for_type(Money)["properties"]["amount"] == {
         "title": "Amount",
         "type": "integer",
         "minimum": 0,
@@ -512,14 +512,14 @@ def test_the_schema_of_a_type_has_the_type_at_its_root():
 
 
 def test_a_schema_may_be_changed_by_whoever_asked_for_it():
-    for_type(Person)["properties"].clear()
-    assert for_type(Person)["properties"]
+    json_schema_for_type(Person)["properties"].clear()
+    assert json_schema_for_type(Person)["properties"]
 
 
 def test_a_type_that_cannot_be_hashed_works_too():
     type_ = Annotated[int, msgspec.Meta(extra_json_schema={"examples": [1]})]
-    assert for_type(type_)["examples"] == [1]
-    assert convert("5", Annotated[int, {"not": "hashable"}]) == 5
+    assert json_schema_for_type(type_)["examples"] == [1]
+    assert convert_value("5", Annotated[int, {"not": "hashable"}]) == 5
 
 
 RAW = {
@@ -535,7 +535,7 @@ RAW = {
 
 
 def test_a_raw_schema_checks_arguments_and_changes_nothing():
-    raw = from_json_schema(RAW)
+    raw = parameters_from_json_schema(RAW)
     assert raw.json_schema == {**RAW, "type": "object"}
     arguments = {"city": "Oslo", "tags": ["a"], "limit": None}
     assert raw.parse(arguments) == arguments
@@ -553,7 +553,7 @@ def nested(levels) -> dict[str, Any]:
 
 def test_a_raw_schema_is_copied():
     own = json.loads(json.dumps(RAW))
-    raw = from_json_schema(own)
+    raw = parameters_from_json_schema(own)
     own["properties"].clear()
     assert "city" in raw.json_schema["properties"]
 
@@ -568,51 +568,59 @@ def test_a_raw_schema_is_copied():
         ({"properties": {"a": {"minimum": "1"}}}, "that can be used at 'properties/a/minimum'"),
         ({"properties": {"a": {"pattern": "("}}}, "that can be used at 'properties/a/pattern'"),
         ({"properties": {"a": {"$ref": "#/$defs/missing"}}}, "that can be used: Pointer"),
-        ({"$ref": "https://example.com/schema.json"}, "'https://example.com/schema.json', and nothing is fetched"),
-        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "'file:///etc/passwd', and nothing is fetched"),
+        (
+            {"$ref": "https://example.com/schema.json"},
+            "'https://example.com/schema.json', and references are not fetched",
+        ),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "'file:///etc/passwd', and references are not fetched"),
         ({"$schema": "https://example.com/meta"}, "that can be used: Unknown meta-schema"),
         (nested(500), "that can be used: Recursion limit reached"),
     ],
 )
 def test_a_raw_schema_that_cannot_be_used_is_refused(raw, message):
     with pytest.raises(ConfigError) as caught:
-        from_json_schema(raw)
+        parameters_from_json_schema(raw)
     assert message in str(caught.value)
 
 
 def test_a_raw_schema_that_refers_to_itself_comes_to_an_end():
-    assert from_json_schema({"$ref": "#"}).parse({"a": 1}) == {"a": 1}
+    assert parameters_from_json_schema({"$ref": "#"}).parse({"a": 1}) == {"a": 1}
+
+
+def test_a_value_is_not_checked_against_what_is_no_schema():
+    with pytest.raises(ConfigError, match="not a JSON Schema that can be used"):
+        schema.check_value("x", {"type": "strin"})
 
 
 @given(st.dictionaries(st.text(st.characters(codec=None), max_size=3), json_values))
 def test_any_arguments_pass_a_raw_schema_or_their_problems_are_told(arguments):
-    found = tried(from_json_schema(RAW).parse, arguments)
+    found = tried(parameters_from_json_schema(RAW).parse, arguments)
     assert is_well_told(found) if isinstance(found, Invalid) else found is arguments
 
 
 def test_arguments_that_cannot_be_checked_are_refused():
-    raw = from_json_schema({"properties": {"a": {"minLength": 5}}})
+    raw = parameters_from_json_schema({"properties": {"a": {"minLength": 5}}})
     (problem,) = problems(raw.parse, {"a": "\ud800"})
     assert problem.startswith("cannot be checked: 'utf-8' codec")
 
 
 def test_a_pattern_that_takes_for_ever_is_given_up():
-    raw = from_json_schema({"properties": {"a": {"pattern": "^(a|a)*\\1b$"}}})
+    raw = parameters_from_json_schema({"properties": {"a": {"pattern": "^(a|a)*\\1b$"}}})
     assert problems(raw.parse, {"a": "a" * 50}) == [f"a: its pattern is too costly to match against '{'a' * 50}'"]
 
 
 def test_reading_and_hashing_arguments_are_offered_here():
-    assert arguments_hash(parse_object('{"a": 1}')) == arguments_hash({"a": 1})
+    assert arguments_hash(parse_arguments('{"a": 1}')) == arguments_hash({"a": 1})
     assert set(schema.__all__) <= set(dir(schema))
 
 
 def test_validators_are_imported_when_they_are_needed():
     program = """
 import sys
-from perdure.core.schema import from_function, convert
+from perdure.core.schema import convert_value, parameters_from_function
 def weather(city: str, days: int = 3): ...
-from_function(weather)[0].parse({"city": "Oslo"})
-convert({"a": "5"}, dict[str, int])
+parameters_from_function(weather)[0].parse({"city": "Oslo"})
+convert_value({"a": "5"}, dict[str, int])
 assert not {"pydantic", "jsonschema_rs", "json", "difflib"} & set(sys.modules), sys.modules.keys()
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=30)

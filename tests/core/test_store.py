@@ -9,7 +9,16 @@ import pytest
 from perdure.core.clock import SYSTEM_CLOCK
 from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Custom, Entry, Event
-from perdure.core.store import Immediate, Lease, Log, Store, events_of, insisted, uninterrupted, wait_through
+from perdure.core.store import (
+    ImmediateStore,
+    Lease,
+    Log,
+    Store,
+    read_events,
+    run_to_completion,
+    run_to_completion_repeatedly,
+    wait_despite_cancel,
+)
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock
 from tests.doubles import SECONDS, NotedStore, WaitingStore, rounds
@@ -29,7 +38,7 @@ async def names(store: Store) -> list[str]:
 
 
 async def append(log: Log, *events: str, sync: bool = False) -> bool:
-    return await log.append(notes(*events), sync=sync, stored=lambda _: None)
+    return await log.append(notes(*events), sync=sync, on_stored=lambda _: None)
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -61,7 +70,7 @@ async def test_names_are_never_used_twice_however_the_appends_are_mixed():
 async def test_two_drivers_give_different_names():
     store = MemoryStore()
     lease = await store.acquire("s")
-    names_given = [Log(store, lease, 0, SYSTEM_CLOCK)._numbered(notes("a"), ())[0].id for _ in range(2)]
+    names_given = [Log(store, lease, 0, SYSTEM_CLOCK)._make_entries(notes("a"), ())[0].id for _ in range(2)]
     assert len(set(names_given)) == 2
 
 
@@ -94,7 +103,7 @@ async def test_a_stale_head_is_refused():
 
 async def test_a_store_that_is_never_immediate_has_to_be_waited_for():
     store = WaitingStore()
-    assert not isinstance(store, Immediate)
+    assert not isinstance(store, ImmediateStore)
     log = await log_in(store)
     assert log.append_now(notes("a"), sync=False) is None
     assert not await append(log, "a", "b", sync=True)
@@ -147,7 +156,7 @@ async def test_each_append_is_told_before_the_next_is_stored():
     told: list[list[int]] = []
 
     async def one(name: str) -> None:
-        await log.append(notes(name), sync=False, stored=lambda entries: told.append([each.seq for each in entries]))
+        await log.append(notes(name), sync=False, on_stored=lambda entries: told.append([each.seq for each in entries]))
 
     await asyncio.gather(*[one(name) for name in "abc"])
     assert told == [[1], [2], [3]]
@@ -206,8 +215,8 @@ async def test_uninterrupted_work_comes_to_its_end_and_says_whether_a_cancel_cam
         await go.wait()
         return "done"
 
-    calm = asyncio.ensure_future(uninterrupted(work()))
-    hasty = asyncio.ensure_future(uninterrupted(work()))
+    calm = asyncio.ensure_future(run_to_completion(work()))
+    hasty = asyncio.ensure_future(run_to_completion(work()))
     await rounds()
     for _ in range(3):
         hasty.cancel()
@@ -221,7 +230,7 @@ async def test_uninterrupted_work_may_fail():
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await uninterrupted(work())
+        await run_to_completion(work())
 
 
 async def test_insisted_work_is_done_again_when_it_was_itself_cancelled():
@@ -234,7 +243,7 @@ async def test_insisted_work_is_done_again_when_it_was_itself_cancelled():
             raise asyncio.CancelledError
         return "done"
 
-    assert await insisted(work) == ("done", True)
+    assert await run_to_completion_repeatedly(work) == ("done", True)
     assert tries == 3
 
 
@@ -247,12 +256,12 @@ async def test_insisting_has_an_end():
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await insisted(work)
+        await run_to_completion_repeatedly(work)
     assert tries == 10
 
 
 async def test_waiting_through_nothing_returns_at_once():
-    assert not await wait_through([])
+    assert not await wait_despite_cancel([])
 
 
 # -- in other hands ----------------------------------------------------------------------------------------------------
@@ -262,8 +271,8 @@ async def test_a_log_that_was_taken_over_cannot_be_written_by_whoever_had_it():
     store = MemoryStore()
     log = await log_in(store)
     log.append_now(notes("a"), sync=False)
-    heir = await log.taken_over()
-    with pytest.raises(Fenced, match="session 's' was ended from outside"):
+    heir = await log.hand_over()
+    with pytest.raises(Fenced, match="session 's' was taken over"):
         log.append_now(notes("b"), sync=False)
     with pytest.raises(Fenced):
         await append(log, "b")
@@ -278,7 +287,7 @@ async def test_taking_over_waits_for_what_is_being_written():
     writing = asyncio.ensure_future(append(log, "a"))
     async with asyncio.timeout(SECONDS):
         await store.waiting.wait()
-        taking = asyncio.ensure_future(log.taken_over())
+        taking = asyncio.ensure_future(log.hand_over())
         await rounds()
         assert not taking.done()
         store.open.set()
@@ -312,13 +321,13 @@ async def test_a_store_that_groups_is_waited_for_however_often_the_waiting_is_ca
     log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK)
     store.open.clear()
     stored: list[Entry] = []
-    waiting = asyncio.ensure_future(log.append(notes("a"), sync=True, stored=stored.extend))
+    waiting = asyncio.ensure_future(log.append(notes("a"), sync=True, on_stored=stored.extend))
     async with asyncio.timeout(SECONDS):
         await store.waiting.wait()
         for _ in range(3):
             waiting.cancel()
             await asyncio.sleep(0)
-        second = asyncio.ensure_future(log.append(notes("b"), sync=True, stored=stored.extend))
+        second = asyncio.ensure_future(log.append(notes("b"), sync=True, on_stored=stored.extend))
         await asyncio.sleep(0)
         store.open.set()
         assert await waiting is True
@@ -332,7 +341,7 @@ async def test_what_a_store_that_groups_refuses_is_raised():
     log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK)
     store.error = StoreError("no room")
     with pytest.raises(StoreError, match="no room"):
-        await log.append(notes("a"), sync=True, stored=lambda _: None)
+        await log.append(notes("a"), sync=True, on_stored=lambda _: None)
     assert log.head == 0
 
 
@@ -340,5 +349,5 @@ async def test_events_are_given_with_the_number_of_the_last_entry_by_any_store()
     store = MemoryStore()
     log = await log_in(store)
     log.append_now(notes("a", "b", "c"), sync=False)
-    assert await events_of(store, "s", after=1) == (notes("b", "c"), 3)
-    assert await events_of(store, "s", after=3) == ([], 3)
+    assert await read_events(store, "s", after=1) == (notes("b", "c"), 3)
+    assert await read_events(store, "s", after=3) == ([], 3)

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent import Agent
 from perdure.core.error import ConfigError
 from perdure.core.event import ToolProgress
 from perdure.core.message import Status
 from perdure.core.model import ToolSpec
 from perdure.core.schema import Invalid
-from perdure.core.secrecy import Secrecy
+from perdure.core.secret_redaction import SharedRedaction
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool, tool_from_schema
 from perdure.core.toolbox import Toolbox
+from perdure.runtime.agent import Agent
 from perdure.testing import Recorder, ScriptedModel, call
 
 NO_CONTEXT: Any = None
@@ -203,7 +203,7 @@ def test_what_is_no_function_cannot_be_a_tool(value):
 
 @pytest.mark.parametrize("value", [yields, yields_later])
 def test_a_tool_returns_and_does_not_yield(value):
-    with pytest.raises(ConfigError, match=r"yields, and a tool returns: .*tell progress with ToolContext\.emit"):
+    with pytest.raises(ConfigError, match=r"yields, and a tool returns: .* report progress with ToolContext\.emit"):
         tool(value)
 
 
@@ -368,7 +368,7 @@ async def test_a_method_may_ask_for_the_context_too():
 async def test_a_method_without_an_object_is_not_bound():
     assert Shelf.find.receiver == "self"
     assert await Shelf.find(Shelf("Ada"), "Emma") == "Emma of Ada"
-    with pytest.raises(ConfigError, match=r"tool 'find' is a method: take it from its object, as in `thing\.find`"):
+    with pytest.raises(ConfigError, match=r"tool 'find' is an unbound method: .* as in `thing\.find`"):
         Toolbox([Shelf.find])
 
 
@@ -535,10 +535,10 @@ def test_a_context_is_a_view_of_its_run():
         session_id="s",
         run_id="r",
         scratch={},
-        secrecy=Secrecy(),
+        redaction=SharedRedaction(),
         state=SimpleNamespace(turns=7),
         idempotency_key=lambda call_id: f"key of {call_id}",
-        progress=lambda *told: added.append(told),
+        publish_progress=lambda *told: added.append(told),
         add_tools=added.append,
     )
     context: ToolContext[int] = ToolContext(run, "c", "t")
@@ -580,7 +580,7 @@ def test_what_the_model_is_told_is_the_same_object_until_the_tools_change():
     box = Toolbox(named("one", "two"))
     assert [spec.name for spec in box.specs] == ["one", "two"]
     assert box.specs is box.specs
-    assert [spec.name for spec in box.plus(named("three")).specs] == ["one", "two", "three"]
+    assert [spec.name for spec in box.with_tools(named("three")).specs] == ["one", "two", "three"]
     assert len(box) == 2
 
 
@@ -589,15 +589,15 @@ def test_a_name_is_there_once():
     with pytest.raises(ConfigError, match=message):
         Toolbox(named("one", "one"))
     with pytest.raises(ConfigError, match=message):
-        Toolbox(named("one")).plus(named("one"))
+        Toolbox(named("one")).with_tools(named("one"))
 
 
 def test_a_box_can_be_narrowed_to_some_names():
     box = Toolbox(named("one", "two", "three"))
-    assert [each.name for each in box.only(["three", "one"])] == ["one", "three"]
-    assert len(box.only([])) == 0
+    assert [each.name for each in box.with_only(["three", "one"])] == ["one", "three"]
+    assert len(box.with_only([])) == 0
     with pytest.raises(ConfigError, match="there is no tool 'tow'; did you mean 'two'"):
-        box.only(["one", "tow"])
+        box.with_only(["one", "tow"])
 
 
 @pytest.mark.parametrize(
@@ -631,14 +631,14 @@ def test_what_is_no_tool_does_not_get_into_the_box(tools, message):
     ],
 )
 def test_a_wrong_name_is_answered_with_the_near_and_the_available_ones(name, advice):
-    assert Toolbox(named("read_file", "ReadImage", "shell")).advice(name) == advice
+    assert Toolbox(named("read_file", "ReadImage", "shell")).suggest_names(name) == advice
 
 
 def test_where_there_are_no_tools_there_is_no_advice():
-    assert Toolbox().advice("shell") == "there are no tools"
+    assert Toolbox().suggest_names("shell") == "there are no tools"
 
 
 @given(st.text(max_size=30), st.lists(st.from_regex(r"[A-Za-z0-9_-]{1,12}", fullmatch=True), unique=True, max_size=5))
 def test_advice_names_every_tool_there_is(name, names):
-    advice = Toolbox(named(*names)).advice(name)
+    advice = Toolbox(named(*names)).suggest_names(name)
     assert all(each in advice for each in names)

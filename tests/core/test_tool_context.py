@@ -11,6 +11,8 @@ from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call
 from tests.doubles import log_of, of
 
+pytestmark = pytest.mark.resumed
+
 
 async def inside(body: Callable[[ToolContext[Any]], Awaitable[Any]], *before: Any, **options: Any) -> Any:
     """What a function returns that is given the context of a call."""
@@ -76,7 +78,7 @@ async def test_a_tool_that_does_not_ask_first_has_begun_already():
 
     async def body(context: ToolContext[Any]) -> bool:
         await context.begin()
-        return context.can_begin_again
+        return context.can_restart
 
     assert await inside(body, store=store) is False
     assert len(of(await log_of(store, "s"), ToolStarted)) == 1
@@ -90,7 +92,7 @@ async def test_whatever_it_shows_or_keeps_passes_its_scrubber():
     recorder = Recorder()
 
     async def body(context: ToolContext[Any]) -> Any:
-        context.scrub = lambda value: str(value).replace("secret", "***")
+        context.redact_secrets = lambda value: str(value).replace("secret", "***")
         context.emit("a secret")
         await context.keep("note", "my secret")
         return context.kept("note")
@@ -102,8 +104,9 @@ async def test_whatever_it_shows_or_keeps_passes_its_scrubber():
 async def test_names_of_the_runtime_itself_are_refused():
     async def body(context: ToolContext[Any]) -> str:
         await context.keep("agent:mood", "fine")
-        with pytest.raises(ConfigError, match="begin with 'windlass:' are the runtime's"):
-            await context.keep("windlass:agent:scout", "mine")
+        for prefix in ("perdure:", "windlass:"):  # the second one is that of older logs
+            with pytest.raises(ConfigError, match=f"begin with '{prefix}' are the runtime's"):
+                await context.keep(f"{prefix}agent:scout", "mine")
         return str(context.kept("agent:mood"))
 
     assert await inside(body) == "fine"

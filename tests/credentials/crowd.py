@@ -8,11 +8,12 @@ from typing import Any
 
 from perdure import Agent, ProviderDown, ToolContext, tool
 from perdure.core.codec import encode_entry
+from perdure.core.display_slot import Showable
 from perdure.core.event import SlotOpened, TextDelta, ToolProgress
-from perdure.core.slot import Showable
+from perdure.runtime.subagents.delegation import delegation
 from perdure.stores import open_store
-from perdure.subagents.delegation import delegation
 from perdure.testing import Recorder, ScriptedModel, call
+from tests.credentials.shapes import all_fields
 
 SECONDS = 20.0
 GROUPS = ("first", "called", "behind", "second")
@@ -156,7 +157,7 @@ async def _in_one_process(crowd: Crowd) -> dict[str, Any]:
     return {
         "questions": repr(question) + repr(waiting.questions),
         "posts": repr(posts),
-        "outcome": repr(said) + repr(list(said.messages)),
+        "outcome": all_fields(said) + repr(list(said.messages)),
         "failure": repr(failed.error),
         "deltas": "".join(each.text for each in recorder.of(TextDelta)),
         "progress": "".join(each.data for each in recorder.of(ToolProgress) if isinstance(each.data, str)),

@@ -1,7 +1,7 @@
 """Fifty secrets of many shapes, and the forms in which the tests look for them.
 
-The forms are written out here once more, and not taken from `perdure.credentials.forms`: a form that is forgotten
-there would be forgotten in the tests too.
+The forms are written out here once more, and not taken from `perdure.credentials.secret_forms`: a form that is
+forgotten there would be forgotten in the tests too.
 """
 
 import base64
@@ -13,6 +13,8 @@ import re
 import shlex
 import string
 from urllib.parse import quote, quote_plus
+
+import msgspec
 
 SHORTEST_TELLING = 6
 
@@ -131,3 +133,8 @@ def hits(haystack, secrets=None):
         for written, form in {written: form for form, written in forms(value).items()}.items()
         if written in text
     ]
+
+
+def all_fields(outcome):
+    """Every field of an outcome as text: its own `repr` leaves most of them out."""
+    return repr(msgspec.structs.asdict(outcome))

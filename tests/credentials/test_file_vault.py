@@ -125,7 +125,7 @@ def test_of_many_writers_none_is_lost(tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert sorted(FileVault(path).names()) == names
 
 

@@ -17,16 +17,16 @@ import pytest
 from perdure import Agent, ProviderDown, ToolContext, ToolOutput, replay, tool
 from perdure.cli.main import program
 from perdure.core.codec import encode_entry
+from perdure.core.display_slot import Showable
 from perdure.core.event import TextDelta, ToolProgress
 from perdure.core.message import Document, Text
-from perdure.core.slot import Showable
-from perdure.credentials import MemoryVault, Redactor, credentialed, scrubbed_model
-from perdure.credentials.finder import Finder
+from perdure.credentials import MemoryVault, Redactor, credentialed, redacted_model
+from perdure.credentials.form_finder import FormFinder
+from perdure.session_transfer import export_session
 from perdure.stores import open_store
 from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
-from perdure.transfer import export_session
 from tests.credentials.crowd import leaked
-from tests.credentials.shapes import SECRETS, forms, hits
+from tests.credentials.shapes import SECRETS, all_fields, forms, hits
 
 AT_ONCE = 25
 """Secrets that are used in one turn."""
@@ -120,9 +120,9 @@ async def leaked_into(tmp_path, caplog, secrets, place) -> Mapping[str, str | by
     store = open_store(address)
     tools = [credentialed(each, vault, redactor=redactor) for each in (leak, fail, data)]
     model = ScriptedModel(*script(secrets), chunk=7)
-    agent = Agent(scrubbed_model(model, redactor), tools=tools, store=store, watchers=[recorder])
+    agent = Agent(redacted_model(model, redactor), tools=tools, store=store, watchers=[recorder])
     if place != "memory":  # and there, one after the other
-        await redactor.resolve(vault, secrets)
+        await redactor.resolve_values(vault, secrets)
     session = agent.session("s")
     with caplog.at_level(logging.DEBUG):
         outcome = await session.run("Go.")
@@ -134,14 +134,17 @@ async def leaked_into(tmp_path, caplog, secrets, place) -> Mapping[str, str | by
         "watchers": repr(recorder.entries) + str(recorder),
         "progress": "".join(each.data for each in recorder.of(ToolProgress) if isinstance(each.data, str)),
         "deltas": recorder.text,
-        "outcome": repr(outcome) + repr(list(outcome.messages)) + outcome.text,
+        "outcome": all_fields(outcome) + repr(list(outcome.messages)) + outcome.text,
         "requests": repr([list(each.messages) for each in model.requests]),
         "logging": "\n".join(told(caplog.records)),
         "inbox": repr(await session.inbox()),
         "kept": repr(await session.kept("value")),
     }
     changed = Agent(ScriptedModel("Nothing."), tools=tools, store=store, instructions="Other words.")
-    found["replay"] = str((await replay(changed, "s")).divergence) + repr(await replay(agent, "s"))
+    again = await replay(agent, "s")
+    found["replay"] = (
+        str((await replay(changed, "s")).divergence) + repr(again) + str([*map(all_fields, again.outcomes)])
+    )
     if place == "sqlite":
         found["search"] = repr(await agent.search("value")) + repr(await agent.search("declined"))
     await store.aclose()
@@ -164,7 +167,7 @@ async def test_no_sink_has_any_of_fifty_secrets_in_any_form(tmp_path, caplog, pl
 
 @pytest.mark.parametrize("place", ["file", "sqlite"])
 async def test_every_sink_has_them_when_nothing_is_scrubbed(tmp_path, caplog, monkeypatch, place):
-    monkeypatch.setattr(Finder, "scrubbed", lambda _self, text, **_more: (text, ""))
+    monkeypatch.setattr(FormFinder, "replace_forms", lambda _self, text, **_more: (text, ""))
     few = {name: SECRETS[name] for name in ("secret_0", "secret_11", "secret_20", "secret_36")}
     found = await leaked_into(tmp_path, caplog, few, place)
     assert [name for name, text in found.items() if not hits(text, few)] == []
@@ -189,10 +192,10 @@ async def test_an_agent_with_a_vault_shows_and_keeps_none_of_them(caplog):
     outcome = await session.run(said)
     failed = await session.run("Once more.")
     deltas = "".join(each.text for each in recorder.of(TextDelta))
-    assert hits(deltas, few) == hits(repr(failed), few) == hits(caplog.text, few) == []
+    assert hits(deltas, few) == hits(all_fields(failed), few) == hits(caplog.text, few) == []
     assert (failed.status, "{{secret_0}}" in deltas) == ("failed", True)
     log = b"\n".join(encode_entry(entry) for entry in await agent.store.read("s"))
-    assert hits(log, few) == hits(repr(recorder.entries), few) == hits(repr(outcome), few) == []
+    assert hits(log, few) == hits(repr(recorder.entries), few) == hits(all_fields(outcome), few) == []
     assert hits(repr([list(each.messages) for each in model.requests]), few) == []
 
 
@@ -205,7 +208,7 @@ async def test_no_sink_of_a_family_of_agents_has_any_of_fifty_secrets(tmp_path, 
 
 
 async def test_every_sink_of_a_family_has_them_when_nothing_is_scrubbed(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(Finder, "scrubbed", lambda _self, text, **_more: (text, ""))
+    monkeypatch.setattr(FormFinder, "replace_forms", lambda _self, text, **_more: (text, ""))
     few = {name: SECRETS[name] for name in ("secret_0", "secret_1", "secret_2", "secret_3")}
     found = await leaked(few, f"sqlite:{tmp_path / 'log.db'}", caplog)
     found["logging"] = "\n".join(told(caplog.records))

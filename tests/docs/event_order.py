@@ -151,8 +151,8 @@ async def cancel() -> list[Entry]:
     recorder = Recorder()
     session = Agent(model, watchers=[recorder]).session()
     running = asyncio.ensure_future(session.run("Tell me a story."))
-    async with asyncio.timeout(5):
-        await held.reached()
+    async with asyncio.timeout(30):
+        await held.wait_reached()
         await session.cancel()
         await running
     return recorder.entries

@@ -12,6 +12,7 @@ A page's `python` blocks run in order, in one namespace and one event loop, so a
 import ast
 import asyncio
 import contextlib
+import functools
 import inspect
 import io
 import itertools
@@ -63,6 +64,7 @@ class Block(NamedTuple):
         return match[1] if match else None
 
 
+@functools.cache
 def tokens_of(page: Path) -> list[Token]:
     """The page as markdown."""
     return MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
@@ -89,6 +91,7 @@ def links_of(page: Path) -> Iterator[str]:
                 yield str(child.attrs["href"])
 
 
+@functools.cache
 def anchors_of(page: Path) -> set[str]:
     """The names under which the headings of a page can be linked."""
     tokens = tokens_of(page)

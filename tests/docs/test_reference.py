@@ -47,7 +47,7 @@ def test_every_public_name_says_what_it_is():
 
 def test_a_public_name_without_a_page_is_an_error(monkeypatch):
     monkeypatch.setattr("scripts.reference.PAGES", PAGES[1:])
-    with pytest.raises(Unplaced, match=r"perdure\.agent"):
+    with pytest.raises(Unplaced, match=r"perdure\.runtime\.agent"):
         pages()
 
 
@@ -115,6 +115,10 @@ def test_a_class_shows_how_it_is_made_what_it_has_and_what_it_can_do(source):
     ]
 
 
+def test_an_overloaded_method_is_shown_once(source):
+    assert shown(source, "Box")[2:] == ["**`def take(what: int | str) -> int | str`**", "Take something out."]
+
+
 def test_a_value_shows_its_fields(source):
     assert shown(source, "Pair") == [
         "```py\nclass Pair(NamedTuple)\n```",
@@ -150,7 +154,7 @@ def shown(source: Source, name: str) -> list[str]:
 
 SAMPLE = '''
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 _DEFAULT = {}
 
@@ -178,6 +182,18 @@ class Thing:
         return Thing(self.size + by)
 
     def _hidden(self): ...
+
+
+class Box:
+    """Where things are."""
+
+    @overload
+    def take(self, what: int) -> int: ...
+    @overload
+    def take(self, what: str) -> str: ...
+    def take(self, what: int | str) -> int | str:
+        """Take something out."""
+        return what
 
 
 class Pair(NamedTuple):

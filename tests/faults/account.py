@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from perdure.core.event import Entry, MessageAdded
-from perdure.core.store import Hit, Post, Searchable, Store
+from perdure.core.store import Hit, Post, SearchableStore, Store
 from tests.faults.witness import Appended, Deleted, Posted, Record, Redacted
 
 Logs: TypeAlias = list[tuple[Entry, ...]]
@@ -128,7 +128,7 @@ async def violations(store: Store, book: Sequence[Record], *, after_cut: bool, s
 
 async def _search(store: Store, sessions: Sequence[str]) -> list[str]:
     """Everything that is there is found, once, and nothing else."""
-    if not isinstance(store, Searchable):
+    if not isinstance(store, SearchableStore):
         return []
     there = {(name, entry.seq): entry for name in sessions for entry in await store.read(name)}
     said = {
@@ -144,7 +144,7 @@ async def _search(store: Store, sessions: Sequence[str]) -> list[str]:
     )
 
 
-async def _all_hits(store: Searchable) -> list[Hit]:
+async def _all_hits(store: SearchableStore) -> list[Hit]:
     hits: list[Hit] = []
     while page := await store.search(WORD, limit=PAGE, offset=len(hits)):
         hits += page

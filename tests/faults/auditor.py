@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator
 
 from perdure.core.event import RunEnded
-from perdure.core.fold import fold
-from perdure.core.repair import CRASHES, CUT_OFF
+from perdure.core.fold import fold_entries
+from perdure.core.log_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED
 from tests.faults.auditor_calls import OF_CALLS
 from tests.faults.children import checksum
 from tests.faults.evidence import Evidence, writer_of
@@ -31,7 +31,12 @@ OWN_LOAD = 4
 """Processes that go on at the same time because of us."""
 
 
-_ENDS = frozenset([f"ended {end}" for end in ("done", "ok", "denied", " ".join(CRASHES[:2]), " ".join(CUT_OFF[:2]))])
+_ENDS = frozenset(
+    [
+        f"ended {end}"
+        for end in ("done", "ok", "denied", " ".join(ENDING_CRASH_LOOP[:2]), " ".join(ENDING_PROCESS_DIED[:2]))
+    ]
+)
 """How runs and calls may end; the last when somebody else has closed them."""
 
 
@@ -55,8 +60,8 @@ def _log(evidence: Evidence) -> Iterator[str]:
         yield "I2: the log has a gap"
     if len({entry.id for entry in entries}) != len(entries):
         yield "I2: two entries have the same name"
-    state = fold(entries)
-    if state.interrupted or state.unsettled or state.started:
+    state = fold_entries(entries)
+    if state.is_interrupted or state.unsettled_calls or state.started_calls:
         yield "I2: the log is not closed"
     try:
         assert_valid(state.messages)
@@ -103,7 +108,7 @@ def _acknowledged(evidence: Evidence) -> Iterator[str]:
 
 def _requests(evidence: Evidence) -> Iterator[str]:
     """I5: every request was valid, and its history is the one that is kept."""
-    messages = fold(evidence.entries).messages
+    messages = fold_entries(evidence.entries).messages
     known = {len(messages): checksum(messages)}
     for line in evidence.told:
         kind, _, rest = line.partition(" ")
@@ -119,7 +124,7 @@ def _requests(evidence: Evidence) -> Iterator[str]:
 
 def _plan(evidence: Evidence) -> Iterator[str]:
     """I1: each prompt is there once and in order, and the conversation came to its end."""
-    messages = fold(evidence.entries).messages
+    messages = fold_entries(evidence.entries).messages
     wanted = [item.name for item in evidence.items if not item.is_call]
     said = prompts_of(messages)
     if said[: len(wanted)] != wanted or set(said[len(wanted) :]) - {LAST_PROMPT}:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from perdure.core.event import MessageAdded, PermissionDecided, RunEnded, ToolFinished, ToolStarted
+from perdure.core.log_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, INTERRUPTED_CALL_TEXT
 from perdure.core.message import Status, ToolCall
-from perdure.core.repair import CRASHES, CUT_OFF, INTERRUPTED
 from tests.faults.evidence import Evidence, writer_of
 from tests.faults.plan import FORBIDDEN, LAST_WISH, NEEDS_PERMISSION, ONCE
 
@@ -83,7 +83,7 @@ def _result(settled: Settled, happened: int) -> Iterator[str]:
         yield f"I4: {settled} is ok, and nothing has happened"
     if result.status in {Status.DENIED, Status.CANCELLED_BEFORE_START} and (happened or settled.intents):
         yield f"I4: {settled} is {result.status}, and it had begun"
-    if result.status is Status.UNKNOWN and result.text != INTERRUPTED:
+    if result.status is Status.UNKNOWN and result.text != INTERRUPTED_CALL_TEXT:
         yield f"I4: {settled} is unknown, and does not say what to do: {result.text}"
     if result.status is Status.UNKNOWN and result.name not in ONCE and not settled.run_was_cut_off:
         yield f"I4: {settled} may be repeated, and was not"
@@ -95,7 +95,7 @@ def _result(settled: Settled, happened: int) -> Iterator[str]:
 
 def _settled(evidence: Evidence) -> Iterator[Settled]:
     intents: dict[str, list[tuple[ToolStarted, str]]] = {}
-    closed = {CUT_OFF[1], CRASHES[1]}
+    closed = {ENDING_PROCESS_DIED[1], ENDING_CRASH_LOOP[1]}
     cut_off = {event.run_id for event in evidence.of_kind(RunEnded) if event.reason in closed}
     for entry in evidence.entries:
         event = entry.event

@@ -17,16 +17,16 @@ from typing import Any, TypeAlias
 import msgspec
 
 from perdure import Agent, Permissions, Request, Verdict, open_store
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.clock import new_id
 from perdure.core.error import Fenced, SessionBusy, UsageError
 from perdure.core.event import Entry, RunStarted, SessionOpened, ToolFinished
-from perdure.core.fold import fold
-from perdure.core.mailbox import STEER, letter
+from perdure.core.fold import fold_entries
+from perdure.core.mailbox import STEER_POST, build_message_post
 from perdure.core.message import Message, user
 from perdure.core.permission import PermissionRequest
 from perdure.core.store import Store
-from perdure.session import Session
+from perdure.runtime.session import Session
 from perdure.stores.postgres.store import PostgresStore
 from perdure.testing import ScriptedModel
 from tests.faults.mistakes import MISTAKES
@@ -78,7 +78,7 @@ def drive(order: Order, tell: Tell) -> None:
     if order.bug:
         MISTAKES[order.bug]()
     if order.faults:
-        faults.arm_from(order.faults)
+        faults.arm_from_text(order.faults)
     asyncio.run(_drive(order, tell))
 
 
@@ -102,7 +102,7 @@ async def _post(order: Order, tell: Tell) -> None:
         for session_id in order.sessions:
             name = new_id()
             words = user(f"{STEERING}, this is letter {number} of {os.getpid()}", origin="steering")
-            await store.post(session_id, letter(STEER, words, name, 0.0))
+            await store.post(session_id, build_message_post(STEER_POST, words, name, 0.0))
             tell(f"{session_id} posted {name}")
     await store.aclose()
 
@@ -142,15 +142,17 @@ class Driver:
     async def _do_next(self) -> bool:
         """Go on with what was cut off, or begin the next thing; says whether there was anything."""
         entries = await self._store.read(self._id)
-        state = fold(entries)
+        state = fold_entries(entries)
         begun = sum(isinstance(entry.event, RunStarted) for entry in entries)
         left = self._items[begun:]
         was_call = 0 < begun <= len(self._items) and self._items[begun - 1].is_call
-        if state.interrupted and not (left and (self._order.afresh or was_call)):
+        if state.is_interrupted and not (left and (self._order.afresh or was_call)):
             await self._resume()
         elif left:
             await self._begin(left[0], left[0].name)
-        elif state.ended and state.ended.status == "parked":  # it was killed too often at the same place
+        elif (
+            state.run_ended_event and state.run_ended_event.status == "parked"
+        ):  # it was killed too often at the same place
             await self._begin(self._items[-1], f"{self._items[-1].name} {begun}")
         else:
             return False

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.event import Custom, Entry
-from perdure.core.redact import redacted
+from perdure.core.event_redaction import erase_event_content
 from perdure.core.store import Post, Store
 from tests.faults.children import Place, Tell
 
@@ -45,7 +45,7 @@ class Family(NamedTuple):
     def secret(self) -> Entry:
         """What comes in the place of the entry that is redacted."""
         entry = self.entries[SECRET - 1]
-        return Entry(entry.seq, entry.at, redacted(entry.event), entry.id)
+        return Entry(entry.seq, entry.at, erase_event_content(entry.event), entry.id)
 
 
 def families(clerk: str) -> list[Family]:
@@ -55,7 +55,7 @@ def families(clerk: str) -> list[Family]:
 
 def keep_house(place: Place, clerk: str, armed: str, lies: bool, tell: Tell) -> None:
     """Do everything that can be done to sessions, again and again; or only say so."""
-    faults.arm_from(armed)
+    faults.arm_from_text(armed)
     asyncio.run(_keep_house(place, clerk, tell, lies=lies))
 
 

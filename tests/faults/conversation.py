@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from perdure import Agent, Request, ToolContext, tool
 from perdure.core.event import Entry, ToolStarted
-from perdure.core.fold import State, fold
+from perdure.core.fold import State, fold_entries
 from perdure.core.store import Store
 from perdure.testing import ScriptedModel, call, calls
 from tests.transcript import assert_valid
@@ -35,8 +35,8 @@ async def converse(store: Store, effects: list[tuple[str, str]], script: Script)
     session = Agent(model, tools=tools(effects), store=store).session(SESSION)
     try:
         while True:
-            state = fold(await store.read(SESSION))
-            if state.interrupted:
+            state = fold_entries(await store.read(SESSION))
+            if state.is_interrupted:
                 await session.resume()
             elif missing := next((prompt for prompt in script if prompt not in prompts(state)), None):
                 await session.run(missing)
@@ -100,8 +100,8 @@ def without_intent(log: Sequence[Entry], effects: Sequence[tuple[str, str]]) -> 
 
 def unfinished(log: Sequence[Entry], script: Script) -> list[str]:
     """What keeps a conversation from being over, and valid."""
-    state = fold(log)
-    wrong = ["the log is not closed"] if state.interrupted or state.unsettled or state.started else []
+    state = fold_entries(log)
+    wrong = ["the log is not closed"] if state.is_interrupted or state.unsettled_calls or state.started_calls else []
     if prompts(state) != [*script]:
         wrong.append(f"the prompts are {prompts(state)}")
     if not state.messages or state.messages[-1].text != "Fine.":

@@ -18,17 +18,17 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, Tool, ToolContext, tool
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.event import Event, InboxResolved, RunEnded, RunStarted, SubagentFinished, SubagentStarted
 from perdure.core.fold import State, fold_events
 from perdure.core.store import Store
-from perdure.subagents.delegation import delegation
+from perdure.runtime.subagents.delegation import delegation
 from perdure.testing import call, calls
 from tests.faults.children import Place, Tell
 from tests.faults.kills import armed, die, kill_name
 from tests.faults.report import Report
 from tests.faults.zygote import Nursery
-from tests.subagents.family import following
+from tests.runtime.subagents.family import following
 from tests.transcript import assert_valid
 
 TASKS = 7
@@ -68,7 +68,7 @@ class FamilyTrial(msgspec.Struct, tag=True, frozen=True):
 
 def drive(place: Place, folder: str, points: str, tell: Tell) -> None:
     """Begin, or go on from wherever it is."""
-    faults.arm_from(points)
+    faults.arm_from_text(points)
     asyncio.run(_drive(place, folder, tell))
 
 
@@ -184,5 +184,5 @@ def _of_transcripts(events: Sequence[Event]) -> Iterator[str]:
             assert_valid(each.messages)
         except AssertionError as error:
             yield f"{each.path or 'the chief'}: {error}"
-        if each.interrupted or each.open_calls:
+        if each.is_interrupted or each.open_calls:
             yield f"{each.path or 'the chief'} is not at its end"

@@ -21,16 +21,16 @@ import msgspec
 from perdure import Agent, ContextOverflow, Limits, Request, open_store, tool
 from perdure.context.compaction import Compaction
 from perdure.context.large_results import large_results
+from perdure.context.result_summaries import summarize_old_results
 from perdure.context.skills import Skill, Skills
-from perdure.context.summaries import summarised
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta
-from perdure.core.fold import fold
-from perdure.core.message import PASSING, Message, ToolCall, Usage
+from perdure.core.fold import fold_entries
+from perdure.core.message import PASSING_ORIGINS, Message, ToolCall, Usage
 from perdure.core.model import ModelInfo
 from perdure.core.run import Run
 from perdure.core.tool import ToolContext, ToolOutput
-from perdure.extension import Extension
-from perdure.session import Session
+from perdure.runtime.extension import Extension
+from perdure.runtime.session import Session
 from perdure.toolkits.tasks import task_tools
 from tests.transcript import assert_valid
 
@@ -119,7 +119,7 @@ class Runner:
             assert_valid(request.messages)
         except AssertionError as error:
             problem = str(error)
-        kept = [each for each in request.messages if each.origin not in PASSING]
+        kept = [each for each in request.messages if each.origin not in PASSING_ORIGINS]
         parts = [request.instructions, request.tools, *kept]
         run = self.run
         told = Note(
@@ -237,7 +237,7 @@ def agent_of(order: Order) -> tuple[Agent[Any], Runner]:
         instructions="You look things up.",
         tools=[work],
         limits=limits,
-        extensions=[Extension(name="where", upkeep=[lambda run: _attached(child, run)])],
+        extensions=[Extension(name="where", between_turns=[lambda run: _attached(child, run)])],
     )
     research = researcher.as_tool(name="research", input=Research)
     agent = Agent(
@@ -257,7 +257,9 @@ def agent_of(order: Order) -> tuple[Agent[Any], Runner]:
         compaction=Compaction(keep_recent_tokens=1_500),
         extensions=[
             Extension(name="large", tools=large.tools, wrap_tool=large.wrap_tool),
-            Extension(name="short", upkeep=[summarised(min_tokens=800), lambda run: _attached(root, run)]),
+            Extension(
+                name="short", between_turns=[summarize_old_results(min_tokens=800), lambda run: _attached(root, run)]
+            ),
             Extension(name="time", reminders=[lambda run: f"It is turn {run.state.turns}."]),
         ],
         store=open_store(f"sqlite:{order.database}"),
@@ -295,12 +297,12 @@ async def drive(order: Order) -> None:
 
 async def _next(session: Session) -> int:
     """Which task comes next, once what was cut off is done."""
-    state = fold(await session.store.read(SESSION))
-    if state.interrupted:
+    state = fold_entries(await session.store.read(SESSION))
+    if state.is_interrupted:
         outcome = await session.resume()
         assert outcome.status in {"done", "parked"}, outcome  # killed at one place again and again, it is given up
-        state = fold(await session.store.read(SESSION))
-    return len(state.inputs)
+        state = fold_entries(await session.store.read(SESSION))
+    return len(state.runs_by_input_id)
 
 
 if __name__ == "__main__":

@@ -3,19 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.core import call as preparing
+from perdure.core import call_preparation as preparing
 from perdure.core import loop
 
 
 def rerun_unknown_calls() -> None:
     """Forget that a call had begun before the crash."""
-    prepared = preparing.prepared
+    prepared = preparing.prepare_call
 
     async def forgetful(run: Any, call: Any) -> Any:
-        run.state.started.pop(call.call_id, None)
+        run.state.started_calls.pop(call.call_id, None)
         return await prepared(run, call)
 
-    preparing.prepared = forgetful
+    preparing.prepare_call = forgetful
 
 
 def store_no_intents() -> None:
@@ -24,7 +24,7 @@ def store_no_intents() -> None:
     async def nothing(run: Any, wave: Any) -> None:
         pass
 
-    loop.intend = nothing
+    loop.store_intents = nothing
 
 
 MISTAKES: Mapping[str, Callable[[], None]] = {

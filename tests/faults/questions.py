@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, ToolContext, tool
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.event import Event, QuestionAnswered, QuestionAsked, ToolFinished
-from perdure.core.fold import fold
+from perdure.core.fold import fold_entries
 from perdure.interaction import Choice, Confirm
-from perdure.session import Session
+from perdure.runtime.session import Session
 from perdure.testing import ScriptedModel, call
 from tests.faults.children import Place, Tell
 from tests.faults.kills import armed, die, kill_name
@@ -67,13 +67,13 @@ class QuestionTrial(msgspec.Struct, tag=True, frozen=True):
 
 def drive(place: Place, folder: str, _berth: str, points: str, tell: Tell) -> None:
     """Go on with the session, from wherever it is."""
-    faults.arm_from(points)
+    faults.arm_from_text(points)
     asyncio.run(_drive(place, folder, tell))
 
 
 def answer(place: Place, folder: str, berth: str, points: str, _tell: Tell) -> None:
     """Answer whatever is open."""
-    faults.arm_from(points)
+    faults.arm_from_text(points)
     asyncio.run(_answer(place, folder, berth))
 
 
@@ -100,8 +100,8 @@ def _session(place: Place, folder: str) -> Session:
 
 async def _drive(place: Place, folder: str, tell: Tell) -> None:
     session = _session(place, folder)
-    state = fold(await session.store.read("s"))
-    outcome = await (session.resume() if state.interrupted else session.run("A berth, please.", input_id="1"))
+    state = fold_entries(await session.store.read("s"))
+    outcome = await (session.resume() if state.is_interrupted else session.run("A berth, please.", input_id="1"))
     tell(outcome.status)
     await session.store.aclose()
 
@@ -117,7 +117,7 @@ async def _complain(place: Place, folder: str, berth: str, tell: Tell) -> None:
     session = _session(place, folder)
     entries = await session.store.read("s")
     log: list[Event] = [entry.event for entry in entries]
-    state = fold(entries)
+    state = fold_entries(entries)
     asked = [event.text for event in log if isinstance(event, QuestionAsked)]
     if asked != ["Which berth?", f"Really {berth}?"]:
         tell(f"questions were not asked once each and in order: {asked}")
@@ -127,8 +127,8 @@ async def _complain(place: Place, folder: str, berth: str, tell: Tell) -> None:
     results = [event.result.text for event in log if isinstance(event, ToolFinished)]
     if results != [f"{berth} True"]:
         tell(f"the result is not what was answered: {results}")
-    if state.ended is None or state.ended.status != "done":
-        tell(f"the run has not come to its end: {state.ended}")
+    if state.run_ended_event is None or state.run_ended_event.status != "done":
+        tell(f"the run has not come to its end: {state.run_ended_event}")
     booked = _booked(folder)
     if len(booked) != 1 or not next(iter(booked)).endswith(f" {berth} True"):
         tell(f"it was not booked once: {booked}")

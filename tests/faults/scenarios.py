@@ -33,7 +33,7 @@ from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted
 from perdure.core.store import Store
 from perdure.core.tool import Tool
-from perdure.core.wrap import after, around, before, failover, retried
+from perdure.core.wrappers import after, around, before, failover, retried
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
 from tests.faults.suspension import own_task
@@ -353,7 +353,9 @@ def everybody_is_asked(stage: Stage) -> Work:
         await asyncio.sleep(0)
         return Accepted()
 
-    return stage.run(call("act"), "Done.", tools=[stage.tool()], shape=shape, stop=stop, accept=[accept])
+    return stage.run(
+        call("act"), "Done.", tools=[stage.tool()], history_processor=shape, stop=stop, output_validators=[accept]
+    )
 
 
 def watchers_that_dawdle(stage: Stage) -> Work:

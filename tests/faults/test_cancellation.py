@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 
 from perdure.core.event import Entry, RunResumed, ToolFinished
-from perdure.core.fold import fold
+from perdure.core.fold import fold_entries
 from perdure.core.message import Status, ToolResult
 from perdure.core.outcome import Outcome
 from perdure.stores.sqlite.store import SqliteStore
@@ -33,7 +33,7 @@ def cancel_the_caller(stage: Stage, caller: asyncio.Task) -> None:
 
 def cancelled(stage: Stage, mode: Any) -> bool:
     """Cancel the run of this process, if there is one. Without one, `cancel` would look for one elsewhere, and wait."""
-    return stage.session._driver.order is not None and at_once(stage.session.cancel(mode))
+    return stage.session._driver.command is not None and at_once(stage.session.cancel(mode))
 
 
 def cancel_the_run(stage: Stage, caller: asyncio.Task) -> bool:
@@ -156,12 +156,12 @@ def audit(entries: Sequence[Entry], stage: Stage, *, closed: bool) -> None:
     """
     assert [entry.seq for entry in entries] == [*range(1, len(entries) + 1)]
     closed = closed and (stage.before is None or any(isinstance(entry.event, RunResumed) for entry in entries))
-    state = fold(entries)
+    state = fold_entries(entries)
     assert_valid(state.messages)
     if closed:
-        assert not state.unsettled
-        assert not state.started
-        assert not state.interrupted
+        assert not state.unsettled_calls
+        assert not state.started_calls
+        assert not state.is_interrupted
     results = results_in(entries)
     by_call = {result.call_id: result for result in results}
     assert len(by_call) == len(results), "a call has two results"
@@ -230,7 +230,7 @@ async def audit_next_turn(stage: Stage, at: int) -> None:
 
 # -- the search --------------------------------------------------------------------------------------------------------
 
-EACH = 80
+EACH = 30
 """In the ordinary form of the search, every suspension up to this one is struck, and of the later ones a few."""
 STRIDE = 37
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from tests.faults.children import Place
 from tests.faults.families import FamilyTrial
 
@@ -19,7 +19,7 @@ MOST_KILLS = 3
 def in_turn(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[FamilyTrial]:
     """Each point in turn, at each of its first passings, and others while that is repaired."""
     chance = random.Random(seed)
-    points = [point for point in faults.names() if not point.startswith("question.")]
+    points = [point for point in faults.point_names() if not point.startswith("question.")]
     for number in itertools.count():
         passing, place = divmod(number, len(points))
         first = f"{points[place]}=kill@{1 + passing % MOST_PASSINGS}"
@@ -36,4 +36,4 @@ def test_a_family_that_nobody_kills_comes_to_its_end(workshop, places):
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("kind", ["sqlite", "file"])
 def test_agents_that_work_for_agents_survive_kills(search, places, kind):
-    search(f"{kind}, kills of agents that work for agents", in_turn(places(kind), kind), 40, long_count=1200)
+    search(f"{kind}, kills of agents that work for agents", in_turn(places(kind), kind), 26, long_count=1200)

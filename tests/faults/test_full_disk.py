@@ -8,7 +8,7 @@ import pytest
 
 from perdure import Agent, Session, ToolContext, open_store, tool
 from perdure.core.error import StoreError
-from perdure.core.fold import fold
+from perdure.core.fold import fold_entries
 from perdure.testing import ScriptedModel, call
 from tests.faults.account import violations
 from tests.faults.conversation import without_intent
@@ -63,7 +63,7 @@ async def test_a_session_on_a_full_disk_stops_and_goes_on_when_there_is_room(sma
     outcome = await go_on(store, session)
     assert outcome.status == "done"
     log = await store.read("s")
-    assert_valid(fold(log).messages)
+    assert_valid(fold_entries(log).messages)
     assert without_intent(log, effects) == []
     await session.aclose()
     await store.aclose()
@@ -71,6 +71,6 @@ async def test_a_session_on_a_full_disk_stops_and_goes_on_when_there_is_room(sma
 
 async def go_on(store: Witness, session: Session):
     """Finish what was begun, or say something new."""
-    if fold(await store.read("s")).interrupted:
+    if fold_entries(await store.read("s")).is_interrupted:
         return await session.resume()
     return await session.run("once more")

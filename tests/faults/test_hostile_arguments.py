@@ -35,9 +35,9 @@ from perdure import (
 from perdure.core.codec import decode_entry, encode_entry
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, ReplyFinished, TextDelta
-from perdure.core.fold import fold
+from perdure.core.fold import fold_entries
+from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import Message, Status
-from perdure.core.plain import clean
 from perdure.core.store import Store
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
@@ -166,10 +166,10 @@ def check(stage: Stage, calls: Sequence[ToolCall], outcome: Outcome[Any], entrie
     """Every call is answered, and nothing has happened that should not."""
     assert stage.wrong == []
     assert_valid(outcome.messages)
-    assert fold(entries).messages == outcome.messages
+    assert fold_entries(entries).messages == outcome.messages
     _, reply, results, _ = outcome.messages
     assert len(reply.tool_calls) == len(results.tool_results) == len(calls)
-    assert [each.arguments for each in reply.tool_calls] == [clean(each.arguments) for each in calls]
+    assert [each.arguments for each in reply.tool_calls] == [replace_surrogates(each.arguments) for each in calls]
     assert_storable(entries)
 
 
@@ -247,7 +247,7 @@ async def test_whatever_arguments_a_model_writes_are_answered(name):
 async def test_whatever_a_model_says_is_given_to_tools_as_it_is():
     """NUL, bidirectional marks, paths and options are text like any other: to judge them is the tool's business."""
     stage = Stage()
-    texts = [text for text in hostile.NASTY_TEXTS if clean(text) == text]
+    texts = [text for text in hostile.NASTY_TEXTS if replace_surrogates(text) == text]
     calls = [ToolCall("", "count", json.dumps({"number": 1, "path": text})) for text in texts]
     outcome, entries = await play(stage, calls)
     check(stage, calls, outcome, entries)
@@ -259,7 +259,7 @@ async def test_a_key_that_is_there_twice_is_refused():
     outcome, _ = await play(Stage(), calls)
     (result,) = outcome.messages[2].tool_results
     assert result.status is Status.ERROR
-    assert "'path' is there twice" in result.text
+    assert "'path' appears twice" in result.text
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.event import ToolFinished
-from perdure.core.fold import fold
+from perdure.core.fold import fold_entries
 from tests.architecture.source import ROOT
 from tests.faults.children import Order, Place, read
 from tests.faults.clerk import ROUNDS
@@ -37,7 +37,7 @@ def at_points(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTr
     Those of stores also while sessions are forked, redacted, deleted and posted to.
     """
     chance = random.Random(seed)
-    points = faults.names()
+    points = faults.point_names()
     of_stores = [point for point in points if point.startswith("store.")]
     for number in itertools.count():
         passing, place = divmod(number, len(points))
@@ -54,7 +54,7 @@ def several(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTria
     chance = random.Random(seed)
     for number in itertools.count():
         at_a_point = [
-            f"{chance.choice(faults.names())}=kill@{chance.randint(1, 3)}" for _ in range(chance.randint(2, 5))
+            f"{chance.choice(faults.point_names())}=kill@{chance.randint(1, 3)}" for _ in range(chance.randint(2, 5))
         ]
         any_time = [f"after {chance.randint(0, MOST_LINES)}" for _ in range(chance.randint(1, 3))]
         kills = chance.sample([*at_a_point, *any_time], len(at_a_point) + len(any_time))
@@ -77,8 +77,12 @@ def of_clerks(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[ClerkT
         yield ClerkTrial(*next(places), f"{seed} {number}", kills)
 
 
+LONGER = 25
+"""So many times as many kills are asked for in the longest form."""
+
+
 def for_each_store(**counts: int) -> pytest.MarkDecorator:
-    """How many there have to be; ten times as many in the longest form."""
+    """How many there have to be in the short form."""
     marks = {"postgres": [pytest.mark.needs("postgres")]}
     cases = [
         pytest.param(kind, count, id=f"{kind}-{count}", marks=marks.get(kind, ())) for kind, count in counts.items()
@@ -88,35 +92,35 @@ def for_each_store(**counts: int) -> pytest.MarkDecorator:
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=150, file=50, postgres=30)
+@for_each_store(sqlite=60, file=30, postgres=30)
 def test_after_a_kill_at_a_fault_point_another_process_goes_on(search, places, kind, count):
     trials = at_points(places(kind), f"points {kind}")
-    enough = max(count, 4 * len(faults.names()))  # so that there is one for each
-    tally = search(f"kill -9 at fault points, {kind}", trials, enough, long_count=10 * enough)
-    assert set(faults.names()) <= set(tally.seen), "a point that nobody passes is none"
+    enough = max(count, 4 * len(faults.point_names()))  # so that there is one for each
+    tally = search(f"kill -9 at fault points, {kind}", trials, enough, long_count=LONGER * enough)
+    assert set(faults.point_names()) <= set(tally.seen), "a point that nobody passes is none"
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=400, file=90, postgres=40)
+@for_each_store(sqlite=150, file=40, postgres=20)
 def test_after_several_kills_another_process_goes_on(search, places, kind, count):
-    search(f"kill -9 several times, {kind}", several(places(kind), f"several {kind}"), count, long_count=10 * count)
+    search(f"kill -9 several times, {kind}", several(places(kind), f"several {kind}"), count, long_count=LONGER * count)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=60, file=30, postgres=15)
+@for_each_store(sqlite=30, file=15, postgres=10)
 def test_after_kills_at_any_time_another_process_goes_on(search, places, kind, count):
     trials = at_any_time(places(kind), f"any time {kind}")
-    search(f"kill -9 at any time, {kind}", trials, count, long_count=10 * count)
+    search(f"kill -9 at any time, {kind}", trials, count, long_count=LONGER * count)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=90, file=35, postgres=20)
+@for_each_store(sqlite=40, file=20, postgres=12)
 def test_no_kill_leaves_a_fork_a_redaction_a_deletion_or_a_post_half_done(search, places, kind, count):
     trials = of_clerks(places(kind), f"clerks {kind}")
-    search(f"kill -9 while keeping house, {kind}", trials, count, long_count=10 * count)
+    search(f"kill -9 while keeping house, {kind}", trials, count, long_count=LONGER * count)
 
 
 def test_a_conversation_that_nobody_kills_comes_to_its_end(workshop, places):
@@ -133,7 +137,7 @@ def test_run_tool_kill_resume(tmp_path, point):
 
     def drive(armed: str) -> int:
         command = [sys.executable, "-m", "tests.faults.children", msgspec.json.encode(order).decode()]
-        environment = {**os.environ, faults.VARIABLE: armed}
+        environment = {**os.environ, faults.FAULTS_VARIABLE: armed}
         return subprocess.run(
             command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, timeout=50, check=False
         ).returncode
@@ -142,7 +146,7 @@ def test_run_tool_kill_resume(tmp_path, point):
     assert drive("") == 0
     log = asyncio.run(read(place, PROMPTS_ONLY))
     assert "unknown" in [entry.event.result.status for entry in log if isinstance(entry.event, ToolFinished)]
-    assert fold(log).messages[-1].text == LAST_ANSWER
+    assert fold_entries(log).messages[-1].text == LAST_ANSWER
 
 
 # -- the test of the test ----------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from perdure import open_store
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.event import Compacted, Entry, ModelRequested, RunEnded, SkillLoaded, ToolFinished, ViewChanged
-from perdure.core.fold import State, fold
+from perdure.core.fold import State, fold_entries
 from perdure.core.message import Status
 from tests.architecture.source import ROOT
 from tests.faults.marathon import SESSION, WINDOW, Note, Order
@@ -29,7 +29,7 @@ APPENDS = 2_400
 
 def a_kill(chance: random.Random, kills: int) -> str:
     """At one of the points that this conversation passes, or at the latest after its share of the appends."""
-    points = [name for name in faults.names() if not name.startswith(("question.", "store."))]
+    points = [name for name in faults.point_names() if not name.startswith(("question.", "store."))]
     share = max(APPENDS // kills, 2)
     at_the_latest = f"store.append.{chance.choice(['before', 'after'])}_commit=kill@{chance.randint(share // 2, share)}"
     return f"{chance.choice(points)}=kill@{chance.randint(1, max(share // 4, 2))},{at_the_latest}"
@@ -37,7 +37,11 @@ def a_kill(chance: random.Random, kills: int) -> str:
 
 def go_on(order: Order, kill: str) -> bool:
     """Let a process go on until it is killed; `False` when it came to the end."""
-    environment = {**os.environ, faults.VARIABLE: kill, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    environment = {
+        **os.environ,
+        faults.FAULTS_VARIABLE: kill,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+    }
     command = [sys.executable, "-m", "tests.faults.marathon", msgspec.json.encode(order).decode()]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, timeout=240, check=False)
     assert done.returncode in {0, -9}, done.stderr.decode()[-4000:]
@@ -70,13 +74,13 @@ async def test_a_session_of_500_turns_survives_every_kill_and_each_request_begin
         killed += 1
     assert not go_on(order, "")
     entries, requests = await kept(order), noted(order)
-    state = fold(entries)
+    state = fold_entries(entries)
     parked = sum(isinstance(each.event, RunEnded) and each.event.status == "parked" for each in entries)
     told = f"{_turns(entries)} turns, {killed} kills, {parked} parked, {len(requests)} requests"
     report.append(f"a long session: {told}")
     assert parked <= killed // 10
     assert killed == wanted
-    assert (_turns(entries) >= TURNS, state.interrupted, len(state.inputs)) == (True, False, TASKS)
+    assert (_turns(entries) >= TURNS, state.is_interrupted, len(state.runs_by_input_id)) == (True, False, TASKS)
     assert_everything_was_in_it(entries)
     assert_each_request_is_sound(requests)
     assert_prefixes_are_shared(entries, requests)
@@ -97,7 +101,7 @@ def assert_everything_was_in_it(entries: list[Entry]) -> None:
     assert any(isinstance(each, SkillLoaded) for each in events)
     assert len({each.path for each in events}) > 10, "subagents"
     assert any(isinstance(each, ToolFinished) and each.result.preview for each in events)
-    messages = fold(entries).messages
+    messages = fold_entries(entries).messages
     assert {"steering", "skill"} <= {each.origin for each in messages}
     told = [each.role for each, after in pairwise(messages) if after.origin == "steering"]
     assert told.count("tool") > 10, "steering in the middle of a run"

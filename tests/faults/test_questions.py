@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from tests.faults.children import Place
 from tests.faults.questions import QuestionTrial
 
@@ -14,7 +14,7 @@ from tests.faults.questions import QuestionTrial
 def in_turn(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[QuestionTrial]:
     """Each point in turn, at each of its first passings, and others while that is repaired."""
     chance = random.Random(seed)
-    points = faults.names()
+    points = faults.point_names()
     for number in itertools.count():
         passing, place = divmod(number, len(points))
         first = f"{points[place]}=kill@{1 + passing % 3}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from tests.faults.children import Place
 from tests.faults.takeovers import TakeoverTrial
 
@@ -19,7 +19,7 @@ MOST_LINES = 45
 def takeovers(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[TakeoverTrial]:
     """At each point in turn, at any time, and while the first one runs."""
     chance = random.Random(seed)
-    points = itertools.cycle(faults.names())
+    points = itertools.cycle(faults.point_names())
     for number in itertools.count():
         pauses = f"{next(points)}=stop@{chance.randint(1, 5)}", f"after {chance.randint(0, MOST_LINES)}"
         pause = f"never {chance.randint(1, MOST_LINES)}" if number % 7 == 0 else pauses[number % 2]
@@ -32,10 +32,10 @@ def takeovers(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[Takeov
 @pytest.mark.parametrize(
     ("kind", "count"),
     [
-        pytest.param("sqlite", 150, id="sqlite-150"),
-        pytest.param("postgres", 50, id="postgres-50", marks=pytest.mark.needs("postgres")),
+        pytest.param("sqlite", 80, id="sqlite-80"),
+        pytest.param("postgres", 40, id="postgres-40", marks=pytest.mark.needs("postgres")),
     ],
 )
 def test_a_driver_that_was_paused_and_replaced_is_fenced(search, places, kind, count):
-    tally = search(f"takeovers, {kind}", takeovers(places(kind), f"takeover {kind}"), count, long_count=6 * count)
+    tally = search(f"takeovers, {kind}", takeovers(places(kind), f"takeover {kind}"), count, long_count=12 * count)
     assert tally.seen["fenced"] > tally.done / 2, "most of them have to be in the middle of a run"

@@ -7,7 +7,7 @@ import apsw
 
 from perdure.core.event import Entry, MessageAdded
 from perdure.core.message import user
-from perdure.core.store import Lease, Post, Searchable
+from perdure.core.store import Lease, Post, SearchableStore
 from tests.faults.account import WORD
 from tests.faults.disk import Disk
 from tests.faults.outage import DATABASE
@@ -85,7 +85,7 @@ class Mixed:
 
     async def search(self, _session_id: str) -> None:
         """Look for what every entry says."""
-        if isinstance(self.store.store, Searchable):
+        if isinstance(self.store.store, SearchableStore):
             await self.store.store.search(WORD)
 
     async def reopen(self, _session_id: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from tests.architecture.source import ROOT
 from tests.faults.report import Report
 
@@ -54,7 +54,7 @@ class Workshop:
     """Several warm processes."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, faults.VARIABLE: ""}
+        environment = {**os.environ, faults.FAULTS_VARIABLE: ""}
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._benches = [subprocess.Popen(COMMAND, cwd=ROOT, env=environment, **pipes) for _ in range(SIZE)]
 

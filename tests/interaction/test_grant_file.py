@@ -93,7 +93,7 @@ def test_a_damaged_file_is_said_to_be_so_and_left_as_it_is(path, damage):
     broken = path.read_bytes() + damage
     path.write_bytes(broken)
     for use in (lambda: grants.find(REQUEST), lambda: grants.remember(FOR_EVER), lambda: GrantFile(path)):
-        with pytest.raises(StoreError, match=r"line 2 of the grants in .* cannot be understood"):
+        with pytest.raises(StoreError, match=r"line 2 of the grants in .* cannot be parsed"):
             use()
     assert path.read_bytes() == broken
 

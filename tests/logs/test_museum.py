@@ -16,11 +16,11 @@ from perdure import Agent, ConfigError, StoreError
 from perdure.core.codec import decode_entry, encode_entry
 from perdure.core.error import UnreadableEntry
 from perdure.core.event import EVENTS, Entry, Unknown
-from perdure.core.fold import fold
+from perdure.core.fold import fold_entries
+from perdure.core.log_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT
 from perdure.core.message import Message
-from perdure.core.repair import INTERRUPTED, NOT_STARTED
 from perdure.core.store import Post, Store
-from perdure.stores.file.record import line_of
+from perdure.stores.file.lines import encode_line
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
@@ -46,7 +46,11 @@ TRANSCRIPTS = {
 
 REPAIRED = {
     TALK: TRANSCRIPTS[TALK],
-    CUT_OFF: [*TRANSCRIPTS[CUT_OFF], "assistant: Aye. depth, lower", f"tool: {INTERRUPTED}; {NOT_STARTED}"],
+    CUT_OFF: [
+        *TRANSCRIPTS[CUT_OFF],
+        "assistant: Aye. depth, lower",
+        f"tool: {INTERRUPTED_CALL_TEXT}; {NOT_STARTED_CALL_TEXT}",
+    ],
     EVERY_KIND: TRANSCRIPTS[EVERY_KIND],
 }
 """And once somebody goes on with them."""
@@ -98,7 +102,7 @@ class Hall:
             self._change("UPDATE session SET head = head + 1 WHERE id = 'talk'")
             self._change("INSERT INTO entry SELECT key, ?, ?, ?, ?, ?, ?, ? FROM session WHERE id = 'talk'", row)
         elif form == "file":
-            line = line_of(msgspec.json.encode(entry), crc32(TALK.encode()))
+            line = encode_line(msgspec.json.encode(entry), crc32(TALK.encode()))
             with (self.folder / "sessions" / "talk.session").open("ab") as file:
                 file.write(line)
         else:
@@ -113,7 +117,7 @@ class Hall:
             path = self.folder / "sessions" / "talk.session"
             first, _, rest = path.read_bytes().partition(b"\n")
             header = msgspec.json.decode(first[first.index(b"{") :])
-            path.write_bytes(line_of(msgspec.json.encode({**header, "format": 999}), 0) + rest)
+            path.write_bytes(encode_line(msgspec.json.encode({**header, "format": 999}), 0) + rest)
         else:
             path = self.folder / "talk.jsonl"
             path.write_bytes(b"".join(line.removesuffix(b"}") + b',"v":999}\n' for line in self.lines(TALK)))
@@ -162,7 +166,7 @@ async def test_an_old_session_reads_as_it_was_written(hall, form, session_id):
 @form
 @session
 async def test_an_old_session_amounts_to_what_it_always_did(hall, form, session_id):
-    state = fold(await (await hall.store(form)).read(session_id))
+    state = fold_entries(await (await hall.store(form)).read(session_id))
     assert told(state.messages) == TRANSCRIPTS[session_id]
     assert_valid(state.messages)
 
@@ -179,7 +183,7 @@ async def test_an_old_session_goes_on(hall, form, session_id):
     after = await store.read(session_id)
     assert after[: len(before)] == before
     assert [entry.seq for entry in after] == list(range(1, len(after) + 1))
-    messages = fold(after).messages
+    messages = fold_entries(after).messages
     assert told(messages) == [*REPAIRED[session_id], "user: Carry on.", "assistant: Aye, aye."]
     assert_valid(messages)
 
@@ -190,7 +194,7 @@ async def test_a_run_that_was_cut_off_long_ago_can_be_resumed(hall, form):
     agent = Agent(ScriptedModel("Nobody knows whether it is down."), tools=[depth, lower], store=store)
     outcome = await agent.session(CUT_OFF).resume()
     assert outcome.unwrap().text == "Nobody knows whether it is down."
-    (settled,) = [message for message in fold(await store.read(CUT_OFF)).messages if message.role == "tool"]
+    (settled,) = [message for message in fold_entries(await store.read(CUT_OFF)).messages if message.role == "tool"]
     assert [str(result.status) for result in settled.tool_results] == ["unknown", "ok"]
 
 

@@ -19,7 +19,7 @@ def test_a_server_shows_how_it_is_reached_and_no_secret():
         ({"name": ""}, "1 to 64 letters"),
         ({"name": 7}, "1 to 64 letters"),
         ({"transport": "pigeon"}, "use 'stdio', 'http', 'sse'"),
-        ({"command": ""}, "give some words"),
+        ({"command": ""}, "give non-empty text"),
         ({"command": 7}, "give text"),
         ({"args": "x"}, "a list of texts"),
         ({"args": ("a\0b",)}, "NUL"),

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from perdure.core.event import ReplyFinished
 from perdure.core.message import Message
-from perdure.core.model import assemble
+from perdure.core.model import assemble_reply
 from perdure.models.anthropic import WIRE as ANTHROPIC
 from perdure.models.bedrock import WIRE as BEDROCK
 from perdure.models.gemini import WIRE as GEMINI
@@ -67,7 +67,7 @@ class Author(Struct, frozen=True, repr_omit_defaults=True):
         events = [*decoder.feed(json.dumps(body).encode()), *decoder.end()]
         finished = events.pop()
         assert isinstance(finished, ReplyFinished)
-        return assemble(events, finished)
+        return assemble_reply(events, finished)
 
     def __repr__(self) -> str:
         return self.label

@@ -12,6 +12,7 @@ import hypothesis.strategies as st
 import msgspec
 from msgspec import Struct
 
+from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import (
     Audio,
     Document,
@@ -27,8 +28,7 @@ from perdure.core.message import (
     Video,
     user,
 )
-from perdure.core.model import ToolSpec, sound
-from perdure.core.plain import clean
+from perdure.core.model import ToolSpec, sanitize_reply
 from perdure.models.wire import Wire
 from tests.models.authors import AUTHORS, Author, Json, Reply
 
@@ -130,10 +130,19 @@ class Pen:
         """What this author says next, as the loop would keep it."""
         self.turns += 1
         choose = self.chance.choice
-        called = [(clean(choose(_CALL_IDS)), clean(choose(_NAMES)), clean(choose(_ARGUMENTS))) for _ in range(calls)]
-        plan = Reply(self.turns, thoughts, clean(self.text()), tuple(called), not calls and choose((True, False)))
+        called = [
+            (
+                replace_surrogates(choose(_CALL_IDS)),
+                replace_surrogates(choose(_NAMES)),
+                replace_surrogates(choose(_ARGUMENTS)),
+            )
+            for _ in range(calls)
+        ]
+        plan = Reply(
+            self.turns, thoughts, replace_surrogates(self.text()), tuple(called), not calls and choose((True, False))
+        )
         body = author.write(plan)
-        message = sound(author.read(body), self.taken)
+        message = sanitize_reply(author.read(body), self.taken)
         self.taken |= {call.call_id for call in message.tool_calls}
         message = msgspec.structs.replace(_with_arguments(message, called), metadata={"note": PRIVATE})
         self.written[self.turns] = Written(author, message, body)

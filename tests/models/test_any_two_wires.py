@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import Media, Message, Text
 from perdure.core.model import Request
-from perdure.core.plain import clean
-from perdure.models.attachment import in_base64, opened
-from perdure.models.memo import Memo
+from perdure.models.attachment import encode_base64, normalize_media
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.wire import Wire
 from tests.models.authors import WIRES, Author
 from tests.models.histories import PRIVATE, TOOLS, Session, sessions
 
-EXAMPLES = 2_000 if os.environ.get("PERDURE_SEARCH") == "long" else 85
+EXAMPLES = 2_000 if os.environ.get("PERDURE_SEARCH") == "long" else 40
 """For each of the 25 pairs."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
@@ -39,7 +39,7 @@ def test_a_session_moves_to_another_wire_and_back(first: Wire, second: Wire):
 
 def move(session: Session) -> None:
     """Ask whoever is to answer at each stage, and look at what is sent."""
-    memos = {id(session.first): Memo(), id(session.second): Memo()}
+    memos = {id(session.first): EncodingMemo(), id(session.second): EncodingMemo()}
     stages = [
         (session.first, session.begun),
         (session.second, session.begun),
@@ -58,10 +58,10 @@ def move(session: Session) -> None:
         assert [name for name in called(body) if not NAME(name)] == []
 
 
-def ask(author: Author, messages: Sequence[Message], memo: Memo | None) -> str:
+def ask(author: Author, messages: Sequence[Message], memo: EncodingMemo | None) -> str:
     """The body that is sent; without a memo, as if it were sent for the first time."""
     request = Request(messages=messages, instructions="Be kind.", tools=TOOLS, session_id="" if memo is None else "s")
-    body = author.wire.encode(request, author.profile, memo or Memo()).body.decode()
+    body = author.wire.encode(request, author.profile, memo or EncodingMemo()).body.decode()
     return re.sub(r'"prompt_cache_key":"[^"]*",?', "", body)
 
 
@@ -74,7 +74,7 @@ def check_reasoning(session: Session, author: Author, messages: Sequence[Message
     for turn in {turn for _, value in found for turn in turns_in(value)}:
         made = session.written.get(turn)
         assert made is not None, f"turn {turn} was cancelled, and was shown to {author}"
-        assert author.profile.wrote(made.message.provider, made.message.model), f"{author} was shown turn {turn}"
+        assert author.profile.is_author(made.message.provider, made.message.model), f"{author} was shown turn {turn}"
     for turn, made in session.written.items():
         if made.author is author and made.message.tool_calls and any(made.message is each for each in messages):
             returned = [(key, value) for key, value in found if turn in turns_in(value)]
@@ -107,9 +107,9 @@ def check_nothing_is_lost(messages: Sequence[Message], body: Any) -> None:
         parts = [each for part in message.parts for each in getattr(part, "content", (part,))]
         for part in parts:
             if isinstance(part, Text) and part.text.strip():
-                assert clean(part.text) in sent
+                assert replace_surrogates(part.text) in sent
             elif isinstance(part, Media):
-                signs = [clean(part.name), part.url, in_base64(opened(part))]
+                signs = [replace_surrogates(part.name), part.url, encode_base64(normalize_media(part))]
                 assert any(sign in sent for sign in signs if sign), part
 
 

@@ -18,11 +18,11 @@ from perdure.models import attachment
     ],
 )
 def test_a_note_says_what_it_was_and_why_it_is_not_shown(media: Media, note: str) -> None:
-    assert attachment.note(media) == note
+    assert attachment.describe_unsupported_media(media) == note
 
 
 def test_a_note_can_have_a_reason_of_its_own() -> None:
-    assert attachment.note(Image(name="a"), "too large") == "[image a: too large]"
+    assert attachment.describe_unsupported_media(Image(name="a"), "too large") == "[image a: too large]"
 
 
 @pytest.mark.parametrize(
@@ -37,19 +37,19 @@ def test_a_note_can_have_a_reason_of_its_own() -> None:
     ],
 )
 def test_bytes_say_what_they_are_and_the_label_counts_only_when_they_do_not(data: bytes, media_type: str) -> None:
-    assert attachment.opened(Image(data, media_type="image/tiff; q=1")).media_type == media_type
+    assert attachment.normalize_media(Image(data, media_type="image/tiff; q=1")).media_type == media_type
 
 
 def test_a_data_address_is_opened() -> None:
-    opened = attachment.opened(Image(url="data:image/jpg;base64,QUJD", name="a"))
+    opened = attachment.normalize_media(Image(url="data:image/jpg;base64,QUJD", name="a"))
     assert (opened.data, opened.url, opened.media_type, opened.name) == (b"ABC", "", "image/jpeg", "a")
-    opened = attachment.opened(Document(url="data:text/plain,a%20b"))
+    opened = attachment.normalize_media(Document(url="data:text/plain,a%20b"))
     assert (opened.data, opened.media_type) == (b"a b", "text/plain")
 
 
 @pytest.mark.parametrize("url", ["data:image/png;base64,?", "data:nothing", "https://example.com/a"])
 def test_an_address_that_holds_nothing_stays_an_address(url: str) -> None:
-    assert attachment.opened(Image(url=url)).url == url
+    assert attachment.normalize_media(Image(url=url)).url == url
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_an_address_that_holds_nothing_stays_an_address(url: str) -> None:
     ],
 )
 def test_words_are_found_in_what_is_nothing_but_text(document: Document, words: str | None) -> None:
-    assert attachment.words(document) == words
+    assert attachment.decode_text_document(document) == words
 
 
 def test_a_picture_may_come_as_a_document() -> None:
     assert attachment.is_image(Image())
     assert attachment.is_image(Document(media_type="image/png"))
     assert not attachment.is_image(Document(media_type="text/plain"))
-    assert attachment.in_base64(Image(b"ABC")) == "QUJD"
+    assert attachment.encode_base64(Image(b"ABC")) == "QUJD"

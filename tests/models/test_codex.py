@@ -16,13 +16,13 @@ from perdure.core.error import AuthFailed, ConfigError, ModelError, ProviderDown
 from perdure.core.event import TextDelta
 from perdure.core.message import user
 from perdure.core.model import Request
-from perdure.models.codex import WIRE, CodexAuth, login_path, open_codex, profile_of
-from perdure.models.codex.auth import CLIENT_ID, QUIET_SECONDS
+from perdure.models.codex import WIRE, CodexAuth, get_codex_profile, get_login_path, open_codex
+from perdure.models.codex.auth import CLIENT_ID, MIN_RENEWAL_INTERVAL_SECONDS
 from perdure.models.codex.login import LIFETIME_SECONDS, read_login, write_login
-from perdure.models.endpoint import Endpoint
-from perdure.models.memo import Memo
+from perdure.models.encoding_memo import EncodingMemo
+from perdure.models.http_model import HttpModel
 from perdure.models.profile import Profile
-from perdure.net.http import Http
+from perdure.net.http import HttpTransport
 from perdure.testing import FakeClock
 from tests.wire.server import Playback, Received, Reply, json_reply, sse
 
@@ -59,8 +59,8 @@ def login(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def renewing(path: Path, *replies: Reply) -> AsyncIterator[tuple[CodexAuth, Playback, FakeClock]]:
     """A login whose renewals are answered so."""
-    clock, transport = FakeClock(NOW), Http()
-    async with asyncio.timeout(10), Playback(replies) as server:
+    clock, transport = FakeClock(NOW), HttpTransport()
+    async with asyncio.timeout(30), Playback(replies) as server:
         yield (
             CodexAuth(transport, path=str(path), token_url=f"{server.base_url}/oauth/token", clock=clock),
             server,
@@ -76,11 +76,11 @@ def test_the_login_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("CODEX_HOME", "PERDURE_CODEX_AUTH"):
         monkeypatch.delenv(name, raising=False)
-    assert login_path() == str(tmp_path / ".codex" / "auth.json")
+    assert get_login_path() == str(tmp_path / ".codex" / "auth.json")
     monkeypatch.setenv("CODEX_HOME", "/somewhere/codex")
-    assert login_path() == "/somewhere/codex/auth.json"
+    assert get_login_path() == "/somewhere/codex/auth.json"
     monkeypatch.setenv("PERDURE_CODEX_AUTH", "~/mine.json")
-    assert login_path() == str(tmp_path / "mine.json")
+    assert get_login_path() == str(tmp_path / "mine.json")
 
 
 def test_a_login_tells_its_account_and_its_end(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_a_login_tells_its_account_and_its_end(tmp_path: Path) -> None:
     ("content", "told"),
     [
         (None, "run `codex login`"),
-        ("{", "no JSON object"),
-        ("[]", "no JSON object"),
+        ("{", "not a JSON object"),
+        ("[]", "not a JSON object"),
         ('{"OPENAI_API_KEY": "sk-x", "tokens": null}', "no login with a ChatGPT subscription"),
         ('{"tokens": {"access_token": ""}}', "no login with a ChatGPT subscription"),
     ],
@@ -106,7 +106,7 @@ async def test_a_login_that_is_not_there_is_asked_for(tmp_path: Path, content: s
     path = tmp_path / "auth.json"
     if content is not None:
         path.write_text(content)
-    auth = CodexAuth(Http(), path=str(path))
+    auth = CodexAuth(HttpTransport(), path=str(path))
     with pytest.raises(AuthFailed, match=told) as caught:
         await auth.headers(URL, b"")
     assert str(path) in str(caught.value)
@@ -212,7 +212,7 @@ async def test_a_refused_token_is_renewed_once_for_all_who_were_refused(login: P
         assert (await auth.headers(URL, b""))["authorization"] == "Bearer access-2"
         assert await auth.renew()  # somebody who was refused with the old token, and is late
         assert len(server.received) == 1
-        await clock.advance(QUIET_SECONDS)
+        await clock.advance(MIN_RENEWAL_INTERVAL_SECONDS)
         with pytest.raises(ModelError):
             await auth.renew()
         assert len(server.received) == 2
@@ -235,8 +235,8 @@ async def test_a_renewal_goes_on_when_whoever_asked_for_it_is_cancelled(tmp_path
         await go.wait()
         return FRESH
 
-    transport = Http()
-    async with asyncio.timeout(10), Playback(slowly) as server:
+    transport = HttpTransport()
+    async with asyncio.timeout(30), Playback(slowly) as server:
         auth = CodexAuth(transport, path=str(path), token_url=server.base_url, clock=FakeClock(NOW))
         asking = asyncio.create_task(auth.headers(URL, b""))
         await arrived.wait()
@@ -281,8 +281,8 @@ async def test_a_login_that_the_cli_renews_at_the_same_time_is_used(tmp_path: Pa
         write(path, "access-of-the-cli")
         return json_reply({"error": {"code": "refresh_token_reused"}}, 401)
 
-    transport = Http()
-    async with asyncio.timeout(10), Playback(spent) as server:
+    transport = HttpTransport()
+    async with asyncio.timeout(30), Playback(spent) as server:
         auth = CodexAuth(transport, path=str(path), token_url=server.base_url, clock=FakeClock(NOW))
         assert (await auth.headers(URL, b""))["authorization"] == "Bearer access-of-the-cli"
         await transport.aclose()
@@ -325,8 +325,8 @@ async def test_a_renewed_login_that_cannot_be_written_serves_this_process(
         path.unlink()
         return FRESH
 
-    transport = Http()
-    async with asyncio.timeout(10), Playback(vanishing) as server:
+    transport = HttpTransport()
+    async with asyncio.timeout(30), Playback(vanishing) as server:
         auth = CodexAuth(transport, path=str(path), token_url=server.base_url, clock=FakeClock(NOW))
         with caplog.at_level(logging.WARNING, "perdure.models"):
             assert (await auth.headers(URL, b""))["authorization"] == "Bearer access-2"
@@ -341,14 +341,14 @@ async def test_a_renewed_login_that_cannot_be_written_serves_this_process(
 
 def test_a_request_is_of_the_form_that_the_endpoint_demands() -> None:
     profile = Profile(provider="codex", model="gpt-9")
-    sending = WIRE.encode(Request(messages=[user("hi")], session_id="s-1"), profile, Memo())
+    sending = WIRE.encode(Request(messages=[user("hi")], session_id="s-1"), profile, EncodingMemo())
     sent = json.loads(sending.body)
     assert (sent["store"], sent["stream"], bool(sent["instructions"])) == (False, True, True)
     assert sent["prompt_cache_key"] == "s-1"
     assert sending.path == "/responses"
     assert sending.headers == {"accept": "text/event-stream", "session_id": "s-1"}
     assert WIRE.lint(sent, profile) == []
-    assert "session_id" not in WIRE.encode(Request(messages=[user("hi")]), profile, Memo()).headers
+    assert "session_id" not in WIRE.encode(Request(messages=[user("hi")]), profile, EncodingMemo()).headers
 
 
 async def test_a_model_of_the_subscription_answers_and_renews_its_login_when_it_is_refused(login: Path) -> None:
@@ -361,10 +361,10 @@ async def test_a_model_of_the_subscription_answers_and_renews_its_login_when_it_
             return FRESH
         return Reply(sse(said, ending)) if received.headers["authorization"] == "Bearer access-2" else refusal
 
-    transport = Http()
-    async with asyncio.timeout(10), Playback(answer) as server:
+    transport = HttpTransport()
+    async with asyncio.timeout(30), Playback(answer) as server:
         auth = CodexAuth(transport, path=str(login), token_url=f"{server.base_url}/oauth/token", clock=FakeClock(NOW))
-        model = Endpoint(WIRE, profile_of("gpt-9"), base_url=server.base_url, auth=auth, transport=transport)
+        model = HttpModel(WIRE, get_codex_profile("gpt-9"), base_url=server.base_url, auth=auth, transport=transport)
         events = [event async for event in model.stream(Request(messages=[user("hi")], session_id="s-1"))]
         assert events[0] == TextDelta("hello")
         assert [each.path for each in server.received] == ["/responses", "/oauth/token", "/responses"]

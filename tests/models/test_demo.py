@@ -5,7 +5,7 @@ import pytest
 from perdure.core.error import ConfigError
 from perdure.core.event import ReplyFinished, TextDelta
 from perdure.core.message import Status, StopReason, Text, ToolCall, ToolResult, assistant, tool_message, user
-from perdure.core.model import ModelInfo, Price, Request, Settings, ToolSpec, assemble, info_of
+from perdure.core.model import ModelInfo, Price, Request, Settings, ToolSpec, assemble_reply, model_info
 from perdure.models.demo import DemoModel
 from perdure.testing import check_model
 
@@ -28,7 +28,7 @@ async def listen(request):
 
 async def reply_to(*messages, tools=(SHELL, WEATHER), **settings):
     *events, finished = await listen(Request(messages=messages, tools=tools, settings=Settings(**settings)))
-    return assemble(events, finished)
+    return assemble_reply(events, finished)
 
 
 def answered(*results):
@@ -115,7 +115,7 @@ async def test_its_usage_is_an_estimate_and_costs_nothing():
     assert finished.usage.precision == "estimated"
     assert finished.usage.input_tokens > 0
     assert finished.usage.output_tokens > 0
-    assert info_of(DemoModel()) == ModelInfo("words", "demo", Price(input_usd=0.0, output_usd=0.0))
+    assert model_info(DemoModel()) == ModelInfo("words", "demo", Price(input_usd=0.0, output_usd=0.0))
 
 
 async def test_half_a_character_in_a_message_does_not_trip_it():

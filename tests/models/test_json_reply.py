@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.event import TextDelta
-from perdure.models.json_tools.pieces import JsonSpan, JsonString
-from perdure.models.json_tools.reply import MOST_UNDECIDED, JsonReply
+from perdure.models.json_tools.incremental_json import JsonStringDecoder, JsonValueScanner
+from perdure.models.json_tools.reply_parser import MAX_UNDECIDED_CHARACTERS, JsonReplyParser
 
 
 def read(*pieces: str, most_calls: int = 8, structured: bool = False):
     """The text and the calls of a reply that comes in these pieces."""
-    reply = JsonReply("c", most_calls=most_calls, structured=structured)
+    reply = JsonReplyParser("c", most_calls=most_calls, structured=structured)
     told = [event for piece in pieces for event in reply.feed(piece)] + reply.end()
     text = "".join([event.text for event in told if isinstance(event, TextDelta)])
     calls = [event for event in told if not isinstance(event, TextDelta)]
@@ -40,14 +40,14 @@ def test_a_call_is_told_with_its_arguments_on_one_line():
 
 
 def test_a_call_is_told_when_it_is_whole_and_not_before():
-    reply = JsonReply("c", most_calls=8, structured=False)
+    reply = JsonReplyParser("c", most_calls=8, structured=False)
     assert reply.feed('{"tool": "add", "args": {"a": 1') == []
     assert len(reply.feed("}}")) == 1
     assert reply.end() == []
 
 
 def test_the_answer_is_told_while_it_comes():
-    reply = JsonReply("c", most_calls=8, structured=False)
+    reply = JsonReplyParser("c", most_calls=8, structured=False)
     pieces = ['{"fi', 'nal": "They', " are", ' three."}']
     assert [reply.feed(piece) for piece in pieces] == [
         [],
@@ -122,8 +122,8 @@ OTHER = [
     "{'tool': 'now'}",
     "{}",
     "[1, 2]",
-    "{ " + " " * MOST_UNDECIDED + "no JSON",
-    " " * MOST_UNDECIDED + "late",
+    "{ " + " " * MAX_UNDECIDED_CHARACTERS + "no JSON",
+    " " * MAX_UNDECIDED_CHARACTERS + "late",
 ]
 
 
@@ -220,7 +220,7 @@ def test_anything_at_all_says_the_same_in_any_pieces(parts, where, structured):
 def test_escapes_are_understood_wherever_they_are_torn(written, said):
     whole = written + '" rest'
     for place in range(len(whole) + 1):
-        string = JsonString()
+        string = JsonStringDecoder()
         begun, rest = string.feed(whole[:place])
         if rest is None:
             more, rest = string.feed(whole[place:])
@@ -233,7 +233,7 @@ def test_escapes_are_understood_wherever_they_are_torn(written, said):
 @given(values, st.sampled_from([",", "}", "]", "\n", " "]), places)
 def test_the_end_of_a_value_is_found_in_any_pieces(value, following, where):
     written = json.dumps(value)
-    span, seen = JsonSpan(), 0
+    span, seen = JsonValueScanner(), 0
     for piece in cut(written + following + '"{', where):
         end = span.feed(piece)
         if end is not None:

@@ -23,10 +23,10 @@ from perdure.core.message import (
     tool_message,
     user,
 )
-from perdure.core.model import ModelInfo, OutputSpec, Request, Settings, ToolSpec, assemble, info_of
-from perdure.core.wrap import retried
+from perdure.core.model import ModelInfo, OutputSpec, Request, Settings, ToolSpec, assemble_reply, model_info
+from perdure.core.wrappers import retried
 from perdure.models.json_tools import json_tools
-from perdure.models.json_tools.history import MOST_KEPT, Retold
+from perdure.models.json_tools.rewrite_history import MAX_CACHED, MessageRewriter
 from perdure.testing import Reply, ScriptedModel, check_model
 
 ADD = ToolSpec(
@@ -53,7 +53,7 @@ async def listen(model, request=ASK):
 async def reply_of(inner, request=ASK) -> Message:
     *events, finished = await listen(json_tools(inner), request)
     assert isinstance(finished, ReplyFinished)
-    return assemble(events, finished)
+    return assemble_reply(events, finished)
 
 
 async def question(request: Request) -> Request:
@@ -214,10 +214,10 @@ async def test_a_message_is_retold_once():
 
 
 def test_only_so_many_retold_messages_are_kept():
-    retold = Retold()
-    for number in range(MOST_KEPT + 10):
+    retold = MessageRewriter()
+    for number in range(MAX_CACHED + 10):
         assert json.loads(retold(assistant(str(number)), "text").text) == {"final": str(number)}
-    assert len(retold._kept) == MOST_KEPT
+    assert len(retold._kept) == MAX_CACHED
 
 
 # -- what the reply becomes --------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ async def test_an_answer_becomes_text_while_it_comes():
     assert len([event for event in events if isinstance(event, TextDelta)]) > 2
     *told, finished = events
     assert isinstance(finished, ReplyFinished)
-    message = assemble(told, finished)
+    message = assemble_reply(told, finished)
     assert (message.text, message.stop, message.provider, message.model) == (
         "It is three.",
         StopReason.STOP,
@@ -339,7 +339,7 @@ async def test_an_agent_calls_its_tools_and_answers():
 
 def test_it_says_what_the_model_inside_says_about_itself():
     inner = held("")
-    assert info_of(json_tools(inner)) == inner.info
+    assert model_info(json_tools(inner)) == inner.info
 
 
 @pytest.mark.parametrize("given", ["demo", None, ScriptedModel])

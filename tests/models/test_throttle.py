@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from perdure.core.error import ConfigError
-from perdure.models.flow import Slot
-from perdure.models.throttle import Throttle, limit_key, throttle_for
+from perdure.models.throttle import Throttle, get_shared_throttle, limit_key
+from perdure.models.throttle_state import RequestSlot
 from perdure.testing import FakeClock
 
 
@@ -17,14 +17,14 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-async def waited(throttle: Throttle, tokens: int = 0) -> Slot:
-    slot = throttle.enter(tokens)
+async def waited(throttle: Throttle, tokens: int = 0) -> RequestSlot:
+    slot = throttle.try_take_slot(tokens)
     if slot is None:
-        place = throttle.line(tokens)
+        place = throttle.join_queue(tokens)
         try:
-            slot = await throttle.reached(place)
+            slot = await throttle.wait_for_slot(place)
         finally:
-            throttle.give_up(place)
+            throttle.leave_queue(place)
     return slot
 
 
@@ -39,10 +39,10 @@ async def settle() -> None:
 
 async def test_without_limits_nobody_waits(clock):
     throttle = exact(clock)
-    slots = [throttle.enter(10**6) for _ in range(100)]
+    slots = [throttle.try_take_slot(10**6) for _ in range(100)]
     assert None not in slots
     for slot in slots:
-        throttle.leave(slot, 10**6)  # type: ignore[arg-type]
+        throttle.release_slot(slot, 10**6)  # type: ignore[arg-type]
     assert repr(throttle) == "Throttle()"
 
 
@@ -53,22 +53,22 @@ async def test_the_line_is_served_in_order(clock):
         slot = await waited(throttle)
         served.append(number)
         await asyncio.sleep(0)
-        throttle.leave(slot)
+        throttle.release_slot(slot)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await asyncio.gather(*[one(number) for number in range(30)])
     assert served == list(range(30))
 
 
 async def test_nobody_overtakes_the_line(clock):
     throttle = exact(clock, concurrency=1, tokens_per_minute=100)
-    slot = throttle.enter(100)
+    slot = throttle.try_take_slot(100)
     assert slot is not None
     waiting = asyncio.create_task(waited(throttle, 100))
     await settle()
-    throttle.leave(slot, 100)
+    throttle.release_slot(slot, 100)
     await settle()
-    assert throttle.enter(0) is None  # a small one would fit, but it was not its turn
+    assert throttle.try_take_slot(0) is None  # a small one would fit, but it was not its turn
     await clock.advance(60)
     assert (await waiting).tokens == 100
 
@@ -76,10 +76,10 @@ async def test_nobody_overtakes_the_line(clock):
 async def test_requests_per_minute_are_spread(clock):
     throttle, sent = exact(clock, requests_per_minute=60), []
     for _ in range(60):
-        assert throttle.enter() is not None
+        assert throttle.try_take_slot() is not None
 
     async def one() -> None:
-        throttle.leave(await waited(throttle))
+        throttle.release_slot(await waited(throttle))
         sent.append(clock.monotonic())
 
     tasks = [asyncio.create_task(one()) for _ in range(4)]
@@ -90,69 +90,69 @@ async def test_requests_per_minute_are_spread(clock):
 
 async def test_one_that_is_cancelled_makes_room_for_the_next(clock):
     throttle = exact(clock, concurrency=1)
-    slot = throttle.enter()
+    slot = throttle.try_take_slot()
     assert slot is not None
     first, second = asyncio.create_task(waited(throttle)), asyncio.create_task(waited(throttle))
     await settle()
     first.cancel()
     await settle()
-    throttle.leave(slot)
-    async with asyncio.timeout(5):
+    throttle.release_slot(slot)
+    async with asyncio.timeout(30):
         await second
     assert first.cancelled()
 
 
 async def test_one_that_is_cancelled_as_its_turn_comes_loses_nothing(clock):
     throttle = exact(clock, concurrency=1)
-    slot = throttle.enter()
+    slot = throttle.try_take_slot()
     assert slot is not None
     first, second = asyncio.create_task(waited(throttle)), asyncio.create_task(waited(throttle))
     await settle()
-    throttle.leave(slot)
+    throttle.release_slot(slot)
     first.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await second
 
 
 async def test_whoever_waits_for_more_than_a_moment_is_told_why(clock):
     throttle = exact(clock, requests_per_minute=2)
-    assert throttle.enter() is not None
-    assert throttle.enter() is not None
-    place = throttle.line()
-    waiting = asyncio.create_task(throttle.reached(place, 1.0))
+    assert throttle.try_take_slot() is not None
+    assert throttle.try_take_slot() is not None
+    place = throttle.join_queue()
+    waiting = asyncio.create_task(throttle.wait_for_slot(place, 1.0))
     await clock.advance(1)
     assert await waiting is None
     assert place.obstacle.seconds == pytest.approx(29)
     assert place.obstacle.reason == "the limit of 2 requests a minute is reached"
-    behind = throttle.line()
-    assert await throttle.reached(behind, 0.0) is None
-    throttle.give_up(place)
-    throttle.give_up(place)
-    throttle.give_up(behind)
+    behind = throttle.join_queue()
+    assert await throttle.wait_for_slot(behind, 0.0) is None
+    throttle.leave_queue(place)
+    throttle.leave_queue(place)
+    throttle.leave_queue(behind)
 
 
 async def test_a_place_that_nobody_waits_at_holds_nobody_up(clock):
     throttle = exact(clock, concurrency=1)
-    slot = throttle.enter()
+    slot = throttle.try_take_slot()
     assert slot is not None
-    slow = throttle.line()
-    assert await throttle.reached(slow, 0.0) is None  # and now it is busy telling somebody
+    slow = throttle.join_queue()
+    assert await throttle.wait_for_slot(slow, 0.0) is None  # and now it is busy telling somebody
     other = asyncio.create_task(waited(throttle))
     await settle()
-    throttle.leave(slot)
-    async with asyncio.timeout(5):
-        throttle.leave(await other)
-        assert await throttle.reached(slow) is not None
+    throttle.release_slot(slot)
+    async with asyncio.timeout(30):
+        throttle.release_slot(await other)
+        assert await throttle.wait_for_slot(slow) is not None
 
 
 async def test_after_a_refusal_the_line_goes_on_little_by_little(clock):
     throttle = exact(clock)
-    refused = [throttle.enter() for _ in range(10)]
+    refused = [throttle.try_take_slot() for _ in range(10)]
     for slot in refused:
         assert slot is not None
-        throttle.refused(slot)  # all that was sent together counts once
-        throttle.leave(slot)
-    going: list[Slot] = []
+        throttle.record_refused(slot)  # all that was sent together counts once
+        throttle.release_slot(slot)
+    going: list[RequestSlot] = []
 
     async def one() -> None:
         going.append(await waited(throttle))
@@ -164,7 +164,7 @@ async def test_after_a_refusal_the_line_goes_on_little_by_little(clock):
     sent = [len(going)]
     while len(going) < 10:
         for slot in going[-sent[-1] :]:
-            throttle.accepted(slot)
+            throttle.record_accepted(slot)
         before = len(going)
         await settle()
         sent.append(len(going) - before)
@@ -179,18 +179,18 @@ async def test_a_pause_that_was_told_holds_for_everybody(clock):
     await clock.advance(4.9)
     assert not waiting.done()
     await clock.advance(0.1)
-    throttle.accepted(await waiting)
-    assert throttle.enter() is not None
-    assert throttle.enter() is not None
+    throttle.record_accepted(await waiting)
+    assert throttle.try_take_slot() is not None
+    assert throttle.try_take_slot() is not None
 
 
 async def test_pauses_are_stretched_by_chance(clock):
     throttle = Throttle(clock=clock, jitter=lambda: 1.0)
     throttle.pause(10)
     await clock.advance(10.9)
-    assert throttle.enter() is None
+    assert throttle.try_take_slot() is None
     await clock.advance(0.1)
-    assert throttle.enter() is not None
+    assert throttle.try_take_slot() is not None
 
 
 def test_loops_of_several_threads_share_one_line():
@@ -205,10 +205,10 @@ def test_loops_of_several_threads_share_one_line():
         await asyncio.sleep(0.001)
         with lock:
             at_once[0] -= 1
-        throttle.leave(slot)
+        throttle.release_slot(slot)
 
     async def some() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             await asyncio.gather(*[one() for _ in range(20)])
 
     threads = [threading.Thread(target=lambda: asyncio.run(some())) for _ in range(4)]
@@ -218,29 +218,29 @@ def test_loops_of_several_threads_share_one_line():
         thread.join(30)
         assert not thread.is_alive()
     assert most == [2]
-    assert throttle.enter() is not None
+    assert throttle.try_take_slot() is not None
 
 
 def test_a_loop_that_was_closed_does_not_hold_the_line_up():
     throttle = Throttle(concurrency=1)
     loop = asyncio.new_event_loop()
-    slot = throttle.enter()
+    slot = throttle.try_take_slot()
     assert slot is not None
     task = loop.create_task(waited(throttle))
     loop.run_until_complete(asyncio.sleep(0))
-    place = throttle._line[0]
+    place = throttle._queue[0]
     loop.run_until_complete(asyncio.sleep(0))
     task.cancel()
     loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
     loop.close()
     place.awaited = True
-    throttle._line.append(place)  # as if it had died there
+    throttle._queue.append(place)  # as if it had died there
 
     async def next_one() -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             waiting = asyncio.create_task(waited(throttle))
             await settle()
-            throttle.leave(slot)
+            throttle.release_slot(slot)
             assert await waiting is not None
 
     asyncio.run(next_one())
@@ -255,23 +255,23 @@ def test_limits_that_cannot_be_are_refused(limits):
 
 
 def test_a_key_has_one_throttle_as_long_as_somebody_uses_it():
-    throttle = throttle_for("https://one.example/v1/", "a")
-    assert throttle_for("https://one.example/v1", "a") is throttle
-    assert throttle_for("https://one.example/v1", "b") is not throttle
+    throttle = get_shared_throttle("https://one.example/v1/", "a")
+    assert get_shared_throttle("https://one.example/v1", "a") is throttle
+    assert get_shared_throttle("https://one.example/v1", "b") is not throttle
     throttle.pause(60)
     del throttle
     gc.collect()
-    assert throttle_for("https://one.example/v1", "a").enter() is not None
+    assert get_shared_throttle("https://one.example/v1", "a").try_take_slot() is not None
 
 
 def test_limits_of_an_address_hold_for_all_of_its_keys_also_for_those_in_use():
-    used = throttle_for("https://two.example/v1", "a")
-    own = throttle_for("https://two.example/v1", "b")
+    used = get_shared_throttle("https://two.example/v1", "a")
+    own = get_shared_throttle("https://two.example/v1", "b")
     limit_key("https://two.example/v1", "b", tokens_per_minute=100)
     limit_key("https://two.example/v1", concurrency=3)
     assert repr(used) == "Throttle(concurrency=3)"
     assert repr(own) == "Throttle(tokens_per_minute=100)"
-    assert repr(throttle_for("https://two.example/v1", "new")) == "Throttle(concurrency=3)"
+    assert repr(get_shared_throttle("https://two.example/v1", "new")) == "Throttle(concurrency=3)"
     limit_key("https://two.example/v1", requests_per_minute=9)
     assert repr(used) == "Throttle(requests_per_minute=9)"
     with pytest.raises(ConfigError):

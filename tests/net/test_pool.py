@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure.net.error import BrokenOff, TooSlow
-from perdure.net.pool import LOOK_SECONDS, Received, proxy_of
+from perdure.net.error import DeadlineExceeded, ResponseCutOff
+from perdure.net.pool import IDLE_CHECK_SECONDS, ReceivedResponse, find_proxy
 
 
 class Loop:
@@ -71,13 +71,13 @@ class Response:
         self.connection = SimpleNamespace(transport=SimpleNamespace(is_closing=lambda: self.leaving))
 
 
-def begun(idle_seconds: float = 300.0) -> tuple[Received, Response, Loop]:
+def begun(idle_seconds: float = 300.0) -> tuple[ReceivedResponse, Response, Loop]:
     response, loop = Response(), Loop()
-    received: Any = Received(response, loop, idle_seconds, 1000)  # type: ignore[arg-type]  # as much of them as is used
+    received: Any = ReceivedResponse(response, loop, idle_seconds, 1000)  # type: ignore[arg-type]  # as much of them as is used
     return received, response, loop
 
 
-async def waiting_for(received: Received) -> asyncio.Task[bytes]:
+async def waiting_for(received: ReceivedResponse) -> asyncio.Task[bytes]:
     task = asyncio.ensure_future(anext(received))
     await asyncio.sleep(0)
     return task
@@ -98,7 +98,7 @@ async def test_a_silence_ends_the_answer_when_its_time_is_up():
     await loop.pass_by(299.5)
     assert not piece.done()
     await loop.pass_by(0.5)
-    with pytest.raises(TooSlow, match=r"'host.example' has sent nothing for 300 s"):
+    with pytest.raises(DeadlineExceeded, match=r"'host.example' has sent nothing for 300 s"):
         await piece
 
 
@@ -112,7 +112,7 @@ async def test_whoever_reads_slowly_is_not_blamed_on_the_other_side():
     await loop.pass_by(1000)
     piece = await waiting_for(received)
     await loop.pass_by(10)
-    with pytest.raises(TooSlow):
+    with pytest.raises(DeadlineExceeded):
         await piece
 
 
@@ -121,8 +121,8 @@ async def test_a_connection_that_went_away_unnoticed_is_noticed_soon():
     piece = await waiting_for(received)
     await loop.pass_by(20)
     response.leaving = True
-    await loop.pass_by(LOOK_SECONDS)
-    with pytest.raises(BrokenOff, match=r"'host.example' broke off in the middle of its framing"):
+    await loop.pass_by(IDLE_CHECK_SECONDS)
+    with pytest.raises(ResponseCutOff, match=r"'host.example' broke off in the middle of its framing"):
         await piece
 
 
@@ -157,4 +157,4 @@ def test_the_environment_says_which_proxy_is_for_whom(monkeypatch, origin, envir
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert proxy_of(origin) == proxy
+    assert find_proxy(origin) == proxy

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.net.error import TooLarge
-from perdure.net.sse import SseReader
+from perdure.net.error import ResponseTooLarge
+from perdure.net.sse import SseParser
 
 WORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])
@@ -44,8 +44,8 @@ def cut(stream: bytes, places: list[int]) -> list[bytes]:
 
 
 def read(pieces: list[bytes]) -> list[tuple[str, bytes]]:
-    reader = SseReader()
-    return [event for piece in pieces for event in reader.feed(piece)] + reader.rest()
+    reader = SseParser()
+    return [event for piece in pieces for event in reader.feed(piece)] + reader.flush()
 
 
 def expected(stream: bytes) -> list[tuple[str, bytes]]:
@@ -84,13 +84,13 @@ def test_no_bytes_break_it(noise, places):
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_an_event_is_given_with_the_last_byte_of_its_empty_line(end):
-    reader = SseReader()
+    reader = SseParser()
     assert reader.feed(b"data: one" + end) == []
     assert reader.feed(end) == [("", b"one")]
 
 
 def test_a_line_feed_after_a_carriage_return_is_no_second_line_end():
-    reader = SseReader()
+    reader = SseParser()
     assert reader.feed(b"data: a\r") == []
     assert reader.feed(b"\ndata: b\r") == []
     assert reader.feed(b"\n\r") == [("", b"a\nb")]
@@ -115,25 +115,25 @@ def test_a_mark_of_byte_order_at_the_beginning_is_no_part_of_it():
 
 
 def test_the_rest_is_an_event_that_nothing_has_closed():
-    reader = SseReader()
+    reader = SseParser()
     assert reader.feed(b"data: a\n\ndata: b\n") == [("", b"a")]
-    assert reader.rest() == [("", b"b")]
-    assert reader.rest() == []
+    assert reader.flush() == [("", b"b")]
+    assert reader.flush() == []
 
 
 def test_an_event_that_does_not_end_is_refused_once_it_is_too_large():
-    reader = SseReader(most_bytes=100)
+    reader = SseParser(max_bytes=100)
     assert reader.feed(b"data: " + b"x" * 90) == []
-    with pytest.raises(TooLarge, match="larger than 100 bytes"):
+    with pytest.raises(ResponseTooLarge, match="larger than 100 bytes"):
         reader.feed(b"x" * 10)
 
 
 def test_many_events_may_be_larger_together_than_one_may_be():
-    assert len(SseReader(most_bytes=100).feed(b"data: 0123456789\n\n" * 50)) == 50
+    assert len(SseParser(max_bytes=100).feed(b"data: 0123456789\n\n" * 50)) == 50
 
 
 def test_a_large_event_in_small_pieces_costs_no_more_than_its_length():
-    reader = SseReader()
+    reader = SseParser()
     started = time.process_time()
     for _ in range(8_000):
         reader.feed(b"x" * 1_000)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from perdure.net.error import NetError
-from perdure.net.http import Http
-from perdure.net.tap import Exchange, masked, masked_url, tapped
+from perdure.net.http import HttpTransport
+from perdure.net.tap import TappedRequest, mask_headers, mask_url, tapped
 from tests.wire.server import Playback, Reply, at_random, each_byte, sse
 
 STREAM = sse({"a": 1}, {"b": "ü"}) + b": ping\n\ndata: no end"
@@ -16,23 +16,23 @@ class Seen:
     """A tap that keeps all."""
 
     def __init__(self) -> None:
-        self.requests: list[Exchange] = []
+        self.requests: list[TappedRequest] = []
         self.answers: list[tuple[int, Mapping[str, str]]] = []
         self.lines: list[tuple[int, bytes]] = []
 
-    def on_request(self, exchange: Exchange) -> None:
+    def on_request(self, exchange: TappedRequest) -> None:
         self.requests.append(exchange)
 
-    def on_answer(self, exchange: Exchange, status: int, headers: Mapping[str, str]) -> None:
+    def on_answer(self, exchange: TappedRequest, status: int, headers: Mapping[str, str]) -> None:
         self.answers.append((status, headers))
 
-    def on_line(self, exchange: Exchange, line: bytes) -> None:
+    def on_line(self, exchange: TappedRequest, line: bytes) -> None:
         self.lines.append((exchange.number, line))
 
 
 @pytest.fixture
 async def http():
-    transport = Http()
+    transport = HttpTransport()
     yield transport
     await transport.aclose()
 
@@ -79,7 +79,7 @@ async def test_a_tap_sees_what_came_before_the_answer_broke_off(http):
 
 
 async def test_a_line_without_an_end_is_shown_in_pieces(http, monkeypatch):
-    monkeypatch.setattr("perdure.net.tap.MOST_EVENT_BYTES", 100)
+    monkeypatch.setattr("perdure.net.tap.MAX_EVENT_BYTES", 100)
     seen = Seen()
     async with (
         Playback([Reply(b"x" * 1000, cuts=at_random(1, 50))]) as server,
@@ -92,7 +92,7 @@ async def test_a_line_without_an_end_is_shown_in_pieces(http, monkeypatch):
 
 
 class Failing(Seen):
-    def on_answer(self, exchange: Exchange, status: int, headers: Mapping[str, str]) -> None:
+    def on_answer(self, exchange: TappedRequest, status: int, headers: Mapping[str, str]) -> None:
         raise ZeroDivisionError
 
 
@@ -117,16 +117,16 @@ async def test_an_error_of_a_tap_ends_the_answer_and_closes_its_connection(http)
     ],
 )
 def test_headers_that_carry_keys_are_masked(name):
-    assert masked({name: "secret"}) == {name: "***"}
+    assert mask_headers({name: "secret"}) == {name: "***"}
 
 
 @pytest.mark.parametrize(
     "name", ["content-type", "anthropic-ratelimit-tokens-remaining", "x-ratelimit-limit-tokens", "x-request-id"]
 )
 def test_headers_that_carry_none_are_shown(name):
-    assert masked({name: "7"}) == {name: "7"}
+    assert mask_headers({name: "7"}) == {name: "7"}
 
 
 def test_keys_and_passwords_in_addresses_are_masked():
     url = "https://me:word@host:1/v1?key=k&x=1&X-Amz-Signature=s#end"
-    assert masked_url(url) == "https://***@host:1/v1?key=***&x=1&X-Amz-Signature=***#end"
+    assert mask_url(url) == "https://***@host:1/v1?key=***&x=1&X-Amz-Signature=***#end"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from perdure.agent import Agent
 from perdure.core.event import Entry
 from perdure.replaying.replay import Divergence, Replayed, Source, replay
+from perdure.runtime.agent import Agent
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel
 

@@ -3,13 +3,15 @@
 import pytest
 
 from perdure import Agent, ToolContext, tool, user
-from perdure.context.directives import Hook, Mentions, Rewrite, ShortCircuit
+from perdure.context.directives import Command, Mentions, Rewrite, ShortCircuit
 from perdure.context.role import Role
 from perdure.context.skills import Skill, Skills
 from perdure.core.event import MessageAdded, SkillLoaded
 from perdure.core.message import assistant
 from perdure.testing import ScriptedModel, call
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut, diverging
+
+pytestmark = pytest.mark.resumed
 
 CALLED: list[str] = []
 """What hooks, skills' tools and files have really been asked for."""
@@ -119,20 +121,20 @@ async def answer(_context):
     return ShortCircuit(assistant("It is noon."))
 
 
-HOOKS = [Hook("shout", shout), Hook("time", answer)]
+HOOKS = [Command("shout", shout), Command("time", answer)]
 
 
 async def test_hooks_are_not_called_again():
-    agent = Agent(ScriptedModel("Yes!"), hooks=HOOKS)
+    agent = Agent(ScriptedModel("Yes!"), commands=HOOKS)
     await agent.session("s").run("/shout moor the boat")
     assert CALLED == ["shout"]
     await agreeing(agent)
-    await agreeing(agent.replace(hooks=()))
+    await agreeing(agent.replace(commands=()))
     assert CALLED == ["shout"]
 
 
 async def test_a_run_that_a_hook_answered_asks_no_model_again():
-    agent = Agent(ScriptedModel("Good day.", "Bye."), hooks=HOOKS)
+    agent = Agent(ScriptedModel("Good day.", "Bye."), commands=HOOKS)
     session = agent.session("s")
     await session.run("Hello.")
     assert (await session.run("/time")).text == "It is noon."

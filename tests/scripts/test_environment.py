@@ -1,5 +1,10 @@
 """scripts/environment.py: what an environment asks for, when it is made again, and what a failure says."""
 
+import re
+import shutil
+import subprocess
+import sys
+
 import pytest
 
 from scripts import environment
@@ -37,7 +42,7 @@ def test_weights_come_with_the_environment_to_work_in_and_with_no_other():
 @pytest.mark.parametrize("bare", [[], ["weights>=1"]])
 def test_some_packages_are_installed_without_what_they_depend_on(monkeypatch, bare):
     commands = []
-    monkeypatch.setattr(environment, "run", lambda *command: commands.append(command[2:]))
+    monkeypatch.setattr(environment, "run", lambda *command, **_step: commands.append(command[2:]))
     environment.fill(["pip", "install"], ["a>=1"], bare)
     pinned = ("--constraint", str(environment.CONSTRAINTS))
     assert commands == [
@@ -77,3 +82,54 @@ def test_a_failure_is_told_and_leaves_no_stamp(tmp_path, monkeypatch, capsys):
     assert environment.main(str(tmp_path), "test") == 1
     assert capsys.readouterr().err == "env: pip said no\n"
     assert not (tmp_path / ".perdure-stamp").exists()
+
+
+def test_a_step_is_named_at_once_and_shows_that_it_goes_on(monkeypatch, capsys, tmp_path):
+    """The command waits for a file that is made when the second dot has been printed."""
+    monkeypatch.setattr(environment, "DOT_SECONDS", 0.01)
+    shown = []
+
+    def show(text: str, end: str = "\n", *, flush: bool) -> None:
+        assert flush, "what is not flushed is seen too late"
+        shown.append(text + end)
+        if shown.count(".") == 2:
+            (tmp_path / "go").touch()
+
+    monkeypatch.setattr("builtins.print", show)
+    environment.run("sh", "-c", f"until [ -e {tmp_path}/go ]; do sleep 0.01; done", step="ruff, mypy")
+    assert "".join(shown).startswith("env:   ruff, mypy ..")
+    assert shown[-1].endswith(" s\n")
+
+
+def test_a_step_that_fails_ends_its_line_before_the_error(capsys):
+    with pytest.raises(environment.SetupError, match="no such index"):
+        environment.run("sh", "-c", "echo no such index >&2; exit 3", step="ruff")
+    assert re.fullmatch(r"env:   ruff \.* \d+ s\n", capsys.readouterr().out)
+
+
+def test_a_step_names_packages_without_their_versions():
+    assert environment.name_packages(["psycopg[binary]>=3.2", "types-pyyaml>=6.0", "x"]) == "psycopg, types-pyyaml, x"
+
+
+def test_before_anything_slow_the_making_of_an_environment_is_announced(monkeypatch, capsys, tmp_path):
+    def slow(_folder):
+        assert capsys.readouterr().out.startswith("env: making .venv (Python 3.")
+
+    monkeypatch.setattr(environment, "discard_another_pythons", slow)
+    for installer in ("install_with_uv", "install_with_pip"):
+        monkeypatch.setattr(environment, installer, lambda *_: None)
+    environment.install(tmp_path / ".venv", ["test"])
+
+
+def test_the_search_for_an_interpreter_is_announced_before_it_begins(tmp_path):
+    """It starts each interpreter of the machine, which can take long; the made-up one here never answers."""
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    shutil.copy(environment.ROOT / "scripts" / "env", scripts)
+    (scripts / "pythons").write_text("#!/bin/sh\nexec cat\n")
+    (scripts / "pythons").chmod(0o755)
+    pipe = subprocess.PIPE
+    with subprocess.Popen([scripts / "env"], env={"PATH": "/usr/bin:/bin"}, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"env: looking for the newest Python")
+        process.communicate(sys.executable.encode())

@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.error import SessionBusy, StoreError
 from perdure.core.event import Custom, Entry
 from perdure.core.store import Lease
@@ -96,7 +96,7 @@ def kill_rounds(path: str, rounds: str, seed: str) -> None:
     chance = random.Random(seed)
     acknowledged = 0
     for number in range(int(rounds)):
-        point = [None, *faults.names()[-2:]][number % 3]
+        point = [None, *faults.point_names()[-2:]][number % 3]
         reader, writer = os.pipe()
         if (pid := os.fork()) == 0:
             os.close(reader)

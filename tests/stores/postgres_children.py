@@ -8,15 +8,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.error import Fenced, SessionBusy, StoreError
 from perdure.core.store import Lease
-from perdure.stores.postgres import database as postgres_database  # noqa: F401 - loaded once, and not in each forked child
+from perdure.stores.postgres import operations as postgres_database  # noqa: F401 - loaded once, and not in each forked child
 from perdure.stores.postgres.store import PostgresStore
 from tests.stores.children import tell, until_killed
 from tests.stores.material import entries
 
-SHORT_LEASE_SECONDS = 0.9
+SHORT_LEASE_SECONDS = 2.0
 
 
 async def race(address: str, tenant: str, sessions: str) -> None:
@@ -82,7 +82,7 @@ def driver(
     reader, writer = os.pipe()
     if (pid := os.fork()) == 0:
         os.close(reader)
-        faults.arm_from(fault)
+        faults.arm_from_text(fault)
         store = PostgresStore(address, tenant=tenant, lease_seconds=lease)
         os._exit(asyncio.run(drive(store, acknowledged, writer, random.Random(seed))))
     os.close(writer)
@@ -155,7 +155,7 @@ async def take_over(address: str, tenant: str, acknowledged: int, pid: int, *, b
 
 async def patiently_acquired(store: PostgresStore) -> Lease:
     """The lease, as soon as the database lets it go."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while True:
             try:
                 return await store.acquire("s")

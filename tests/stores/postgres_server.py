@@ -165,6 +165,15 @@ def pooled_address(postgres: Server) -> Iterator[str]:
             yield postgres.address(port=port)
 
 
+def limit_patience(store: PostgresStore, seconds: float) -> None:
+    """Let a store wait no longer than this from now on. It has its connection by then, however slow the machine is."""
+    database = store._database
+    assert database is not None, "it is connected by its first call"
+    database._patience = seconds
+    for pool in database._pools.values():
+        pool._patience = seconds
+
+
 @pytest.fixture
 def tenant() -> str:
     """Nobody else's, so that each test has the database for itself."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from perdure.core.event import Entry, Event, MessageAdded, RunStarted, ToolFinished
 from perdure.core.message import Text, ToolResult, assistant, user
-from perdure.core.store import Hit, Searchable, Store
+from perdure.core.store import Hit, SearchableStore, Store
 
 
 def said(text: str, role: str = "user") -> Event:
@@ -32,7 +32,7 @@ def places(hits: list[Hit]) -> list[tuple[str, int]]:
     return [(hit.session_id, hit.seq) for hit in hits]
 
 
-async def found(store: Searchable, query: str, **narrowed: Any) -> list[tuple[str, int]]:
+async def found(store: SearchableStore, query: str, **narrowed: Any) -> list[tuple[str, int]]:
     """Where something is found, in the order of the log."""
     return sorted(places(await store.search(query, **narrowed)))
 

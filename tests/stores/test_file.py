@@ -11,11 +11,11 @@ import pytest
 from perdure.core.error import Conflict, Fenced, SessionBusy, StoreError, UnreadableEntry, Unsupported
 from perdure.core.event import Custom, Entry, MessageAdded, Unknown
 from perdure.core.message import assistant, user
+from perdure.stores.file import lines as file_record
 from perdure.stores.file import log as file_log
-from perdure.stores.file import record as file_record
-from perdure.stores.file.name import place_of
+from perdure.stores.file.paths import session_paths
 from perdure.stores.file.store import FileStore
-from perdure.testing.contracts import check_store
+from perdure.testing.store_contract import check_store
 from tests.stores.material import child, entries
 
 # -- the contract ------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ async def test_a_lock_that_cannot_be_read_is_held_by_another_process(folder, fil
 @pytest.mark.parametrize("holder", [b'{"pid": 1}', b'{"fence": "many"}'])
 async def test_a_lock_file_without_a_holder_is_free(folder, files, holder):
     folder.mkdir()
-    (folder / "s.lock").write_bytes(file_record.line_of(holder, 0))
+    (folder / "s.lock").write_bytes(file_record.encode_line(holder, 0))
     assert (await files.acquire("s")).fence == 1
 
 
@@ -84,7 +84,7 @@ async def test_a_lock_whose_writer_has_died_is_not_said_to_be_held_by_it(folder,
     await files.release(await files.acquire("s"))
     lock = folder / "s.lock"
     content = re.sub(rb'"started":"\d*"', b'"started":"0"', lock.read_bytes()[14:].rstrip())
-    lock.write_bytes(file_record.line_of(content, 0))
+    lock.write_bytes(file_record.encode_line(content, 0))
     with lock.open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(SessionBusy, match="driven by another process"):
@@ -115,7 +115,7 @@ async def test_a_driver_whose_lock_file_was_removed_is_stopped_at_its_next_barri
     await other.append(await other.acquire("s"), entries(1), sync=False)
     with pytest.raises(Fenced, match=r"lock .* was deleted"):
         await files.append(lease, entries(1), sync=True)
-    with pytest.raises(Fenced, match="was changed by somebody else"):
+    with pytest.raises(Fenced, match="was changed by another process"):
         files.append_now(lease, entries(1), sync=False)
     assert await other.read("s") == entries(1)
 
@@ -195,7 +195,7 @@ async def test_a_file_is_a_header_and_a_line_for_each_entry(folder, files):
     (path,) = folder.glob("*.session")
     assert path.name == "%53%2f1.session"
     header, first, second, rest = path.read_bytes().split(b"\n")
-    assert re.fullmatch(rb'\d+ [0-9a-f]{8} {"windlass":"session","format":1,"id":"S/1",.*}', header)
+    assert re.fullmatch(rb'\d+ [0-9a-f]{8} {"perdure":"session","format":1,"id":"S/1",.*}', header)
     assert b'"tenant":"","owner":"","created_at":' in header
     assert re.fullmatch(rb'\d+ [0-9a-f]{8}\+{"seq":1,.*"\\u00e9".*"\\u2028\\ud83d\\ude00\\n".*}', first)
     assert re.fullmatch(rb'\d+ [0-9a-f]{8} {"seq":2,.*}', second)
@@ -218,7 +218,7 @@ def held_sync(monkeypatch):
 
     def sync(descriptor):
         come.set()
-        assert go.wait(10)
+        assert go.wait(30)
 
     monkeypatch.setattr(file_log, "sync_data", sync)
     yield come, go
@@ -285,7 +285,7 @@ async def test_an_append_that_is_there_already_is_synced_all_the_same(files, mon
 
 async def test_an_entry_that_is_too_large_is_refused(files, monkeypatch):
     lease = await files.acquire("s")
-    monkeypatch.setattr(file_record, "LIMIT", 1000)
+    monkeypatch.setattr(file_record, "MAX_BODY_BYTES", 1000)
     with pytest.raises(StoreError, match=r"entry 1 has 10\d\d bytes.*1000 at most"):
         await files.append(lease, [Entry(1, 1.0, Custom("x" * 1000), "e-1")], sync=True)
     await files.append(lease, entries(1), sync=True)
@@ -339,15 +339,15 @@ async def test_a_session_that_others_have_extended_meanwhile_goes_on_from_its_en
 
 
 async def test_kinds_of_a_newer_version_are_kept_unless_they_are_critical(folder, files):
-    place = place_of(str(folder), "s")
+    place = session_paths(str(folder), "s")
     await files.release(await files.acquire("s"))
     event = b'{"kind":"dreamt","run_id":"r","of":["sheep"]}'
     with (folder / "s.session").open("ab") as file:
-        file.write(file_record.line_of(b'{"seq":1,"at":1.0,"event":%b,"id":"e-1"}' % event, place.seed))
+        file.write(file_record.encode_line(b'{"seq":1,"at":1.0,"event":%b,"id":"e-1"}' % event, place.seed))
     (entry,) = await files.read("s")
     assert entry.event == Unknown("dreamt", {"kind": "dreamt", "run_id": "r", "of": ["sheep"]}, run_id="r")
     with (folder / "s.session").open("ab") as file:
-        file.write(file_record.line_of(b'{"seq":2,"at":1.0,"event":%b,"critical":true}' % event, place.seed))
+        file.write(file_record.encode_line(b'{"seq":2,"at":1.0,"event":%b,"critical":true}' % event, place.seed))
     with pytest.raises(UnreadableEntry, match="upgrade"):
         await files.read("s")
 
@@ -355,7 +355,7 @@ async def test_kinds_of_a_newer_version_are_kept_unless_they_are_critical(folder
 async def test_what_was_stored_like_this_and_makes_no_sense_is_named(folder, files):
     await files.release(await files.acquire("s"))
     with (folder / "s.session").open("ab") as file:
-        file.write(file_record.line_of(b'{"seq":1,"event":', place_of(str(folder), "s").seed))
+        file.write(file_record.encode_line(b'{"seq":1,"event":', session_paths(str(folder), "s").seed))
     with pytest.raises(StoreError, match=r"entry 1 of session 's' cannot be understood.*backup"):
         await files.read("s")
 
@@ -431,8 +431,8 @@ async def test_a_list_says_once_which_files_it_cannot_name(folder, files, caplog
     for _ in range(2):
         assert [info.session_id for info in await files.list()] == ["s"]
         assert caplog.text.count("is not listed: it does not say of which session it is") == 2
-    place = place_of(str(folder), "odd")
-    (folder / "odd.session").write_bytes(file_record.line_of(b'{"seq":1,"at":"noon"}', place.seed))
+    place = session_paths(str(folder), "odd")
+    (folder / "odd.session").write_bytes(file_record.encode_line(b'{"seq":1,"at":"noon"}', place.seed))
     assert [info.session_id for info in await files.list()] == ["s"]
     assert "odd.session' is not listed" in caplog.text
 
@@ -444,7 +444,7 @@ def unreadable(monkeypatch):
     def fail(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("perdure.stores.file.summary.open_file", fail)
+    monkeypatch.setattr("perdure.stores.file.session_info.open_file", fail)
     return monkeypatch.undo
 
 
@@ -527,6 +527,6 @@ async def test_a_session_whose_driver_was_killed_can_be_taken_over(folder, files
     with child("leave_child", folder) as process:
         assert await asyncio.to_thread(process.stdout.readline) == "forked\n", process.stderr.read()
         process.kill()
-        process.wait(10)
+        process.wait(30)
         assert (await files.acquire("s", take_over=True)).fence == 2
         process.stdin.close()

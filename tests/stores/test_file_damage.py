@@ -10,14 +10,14 @@ import pytest
 
 from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry
-from perdure.stores.file import access as file_access
+from perdure.stores.file import file_io as file_access
+from perdure.stores.file import lines as file_record
 from perdure.stores.file import log as file_log
-from perdure.stores.file import record as file_record
 from perdure.stores.file import repair as file_repair
-from perdure.stores.file.name import place_of
-from perdure.stores.file.record import line_of
+from perdure.stores.file.file_scan import NO_PROBLEMS, scan_file
+from perdure.stores.file.lines import encode_line
+from perdure.stores.file.paths import session_paths
 from perdure.stores.file.store import FileStore
-from perdure.stores.file.survey import NO_PROBLEMS, survey
 from tests.stores.material import entries
 
 RECORDS = 200
@@ -58,14 +58,14 @@ def look(folder):
     """A survey of some content as the file of session `s`."""
     folder.mkdir(exist_ok=True)
     path = folder / "looked.at"
-    place = place_of(str(folder), "s")
+    place = session_paths(str(folder), "s")
 
     def make(content: bytes, *, size: int | None = None, synced: int = 0):
         if size is None:
             path.write_bytes(content)
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            return survey(descriptor, len(content) if size is None else size, place, synced)
+            return scan_file(descriptor, len(content) if size is None else size, place, synced)
         finally:
             os.close(descriptor)
 
@@ -115,7 +115,7 @@ def test_a_file_cut_off_anywhere_keeps_what_was_whole_and_says_what_is_not(whole
             assert is_told or (not synced and lines == count and size in ends), size
             assert found.problems.missing == (((count + 1, RECORDS),) if count < synced else ()), size
             kept = min(ends[count], size) if lines >= 0 else 0
-            assert sum(damage.end - damage.start for damage in found.bad) == size - kept, size
+            assert sum(damage.end - damage.start for damage in found.damaged) == size - kept, size
 
 
 def lengths_to_repair(content: bytes) -> list[int]:
@@ -270,7 +270,9 @@ async def test_of_two_entries_with_one_number_the_first_counts_and_the_other_is_
     lease = await files.acquire("s")
     await files.append(lease, entries(1, 2), sync=True)
     await files.aclose()
-    other = line_of(b'{"seq":2,"at":1.0,"event":{"kind":"custom","name":"other"},"id":"o"}', place_of("", "s").seed)
+    other = encode_line(
+        b'{"seq":2,"at":1.0,"event":{"kind":"custom","name":"other"},"id":"o"}', session_paths("", "s").seed
+    )
     with (folder / "s.session").open("ab") as file:
         file.write(other)
     await files.acquire("s")
@@ -327,7 +329,7 @@ async def test_a_whole_file_that_is_gone_is_missed(folder, whole, files, fate, c
 
 async def test_a_line_longer_than_any_is_set_aside(folder, whole, files, monkeypatch):
     limit = 4 * 1024 * 1024
-    monkeypatch.setattr(file_record, "LIMIT", limit)
+    monkeypatch.setattr(file_record, "MAX_BODY_BYTES", limit)
     end = line_ends(whole)[96]  # between two appends
     with (folder / "s.session").open("r+b") as file:
         file.seek(end)
@@ -470,7 +472,7 @@ async def test_a_file_without_one_good_line_is_ours_when_entries_had_been_stored
 
 async def test_a_file_of_a_newer_format_is_refused(folder, files, caplog):
     folder.mkdir()
-    content = line_of(b'{"windlass":"session","format":3,"of":{"a":"kind"}}', 0) + b"who knows"
+    content = encode_line(b'{"perdure":"session","format":3,"of":{"a":"kind"}}', 0) + b"who knows"
     (folder / "s.session").write_bytes(content)
     for refused in (files.acquire("s"), files.read("s")):
         with pytest.raises(StoreError, match=r"has format 3, and this version knows 2 at most: upgrade perdure"):
@@ -543,7 +545,7 @@ async def test_a_repair_that_fails_anywhere_loses_nothing(folder, whole, files, 
     for module, name in (
         *((file_repair, name) for name in ("write_all", "sync_data", "sync_folder", "open_file")),
         *((os, name) for name in ("fsync", "ftruncate", "replace", "lseek")),
-        (file_log, "survey"),
+        (file_log, "scan_file"),
     ):
         monkeypatch.setattr(module, name, failing(getattr(module, name)))
     try:

@@ -8,11 +8,11 @@ from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded
 from perdure.core.message import user
 from perdure.core.store import Lease, Post
-from perdure.stores.file import catalogue as file_catalogue
-from perdure.stores.file import look as file_look
-from perdure.stores.file import summary as file_summary
-from perdure.stores.file import survey as file_survey
-from perdure.stores.file.erase import DOOMED, discard, erasing, remove_leftovers
+from perdure.stores.file import file_scan as file_survey
+from perdure.stores.file import session_catalogue as file_catalogue
+from perdure.stores.file import session_info as file_summary
+from perdure.stores.file import unlocked_scan as file_look
+from perdure.stores.file.secure_delete import DOOMED_SUFFIX, erase_after_replace, erase_file, remove_leftovers
 from tests.stores.material import entries
 
 SECRET = "kestrel-7741"
@@ -50,17 +50,17 @@ def test_a_discarded_file_is_overwritten_first(tmp_path, watched):
     path = tmp_path / "file"
     path.write_bytes(b"secret" * 300_000)
     link = watched(path)
-    discard(str(path))
+    erase_file(str(path))
     assert not path.exists()
     assert link.read_bytes() == bytes(1_800_000)
-    discard(str(path))
+    erase_file(str(path))
     assert [left.name for left in tmp_path.iterdir()] == [link.name]
 
 
 def test_a_link_is_discarded_and_not_what_it_leads_to(tmp_path):
     (tmp_path / "target").write_bytes(b"not ours")
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    discard(str(tmp_path / "link"))
+    erase_file(str(tmp_path / "link"))
     assert [(left.name, left.read_bytes()) for left in tmp_path.iterdir()] == [("target", b"not ours")]
 
 
@@ -69,10 +69,10 @@ def test_a_file_is_erased_when_another_one_has_its_place_and_only_then(tmp_path,
     path.write_bytes(b"old")
     new.write_bytes(b"new")
     link = watched(path)
-    with pytest.raises(ZeroDivisionError), erasing(str(path)):
+    with pytest.raises(ZeroDivisionError), erase_after_replace(str(path)):
         raise ZeroDivisionError
     assert path.read_bytes() == b"old"
-    with erasing(str(path)):
+    with erase_after_replace(str(path)):
         new.replace(path)
     assert (path.read_bytes(), link.read_bytes()) == (b"new", bytes(3))
     assert sorted(left.name for left in tmp_path.iterdir()) == ["file", link.name]
@@ -88,7 +88,7 @@ def test_a_file_is_erased_also_where_there_are_no_second_names(tmp_path, watched
         raise PermissionError
 
     monkeypatch.setattr(os, "link", refuse)
-    with erasing(str(path)):
+    with erase_after_replace(str(path)):
         new.replace(path)
     assert link.read_bytes() == bytes(3)
 
@@ -96,7 +96,7 @@ def test_a_file_is_erased_also_where_there_are_no_second_names(tmp_path, watched
 def test_a_second_name_that_was_left_costs_the_file_nothing(tmp_path, watched):
     path = tmp_path / "s.session"
     path.write_bytes(b"in use")
-    second, gone = tmp_path / f"s.session.00{DOOMED}", tmp_path / f"s.session.01{DOOMED}"
+    second, gone = tmp_path / f"s.session.00{DOOMED_SUFFIX}", tmp_path / f"s.session.01{DOOMED_SUFFIX}"
     second.hardlink_to(path)
     gone.write_bytes(b"replaced")
     link = watched(gone)
@@ -177,7 +177,7 @@ async def test_what_is_to_be_erased_has_a_name_until_it_is(folder, files, monkey
 
     def replace(*arguments):
         real(*arguments)
-        named.extend(path.stat().st_ino for path in folder.glob(f"*{DOOMED}"))
+        named.extend(path.stat().st_ino for path in folder.glob(f"*{DOOMED_SUFFIX}"))
 
     monkeypatch.setattr(os, "replace", replace)
     await files.redact(lease, clean(1))
@@ -221,7 +221,7 @@ async def test_a_deleted_session_leaves_no_byte(folder, files, watched):
     await files.post("s", Post("p", "steer", SECRET))
     await files.append(await files.acquire("s"), [secret(1)], sync=True)
     await files.aclose()
-    for name in ("s.quarantine", "s.posts.quarantine", "s.session.00.tmp", f"s.posts.00{DOOMED}"):
+    for name in ("s.quarantine", "s.posts.quarantine", "s.session.00.tmp", f"s.posts.00{DOOMED_SUFFIX}"):
         (folder / name).write_bytes(SECRET.encode())
     links = [watched(path) for path in folder.iterdir() if path.suffix != ".lock"]
     assert len(links) == 6
@@ -238,14 +238,14 @@ def meanwhile(monkeypatch):
     """Does something between the opening of a file and the first look at it."""
 
     def arrange(action):
-        real, first = file_survey.survey, iter([True])
+        real, first = file_survey.scan_file, iter([True])
 
         def survey(*arguments):
             if next(first, False):
                 action()
             return real(*arguments)
 
-        monkeypatch.setattr(file_look, "survey", survey)
+        monkeypatch.setattr(file_look, "scan_file", survey)
 
     return arrange
 
@@ -274,7 +274,7 @@ async def test_a_reader_of_a_session_that_is_deleted_meanwhile_reads_nothing(
 async def test_a_list_made_while_a_file_is_redacted_is_that_of_the_new_one(files, monkeypatch):
     lease = await files.acquire("s")
     await files.append(lease, [secret(1)], sync=True)
-    real, first = file_summary.summary_of, iter([True])
+    real, first = file_summary.summarize_file, iter([True])
 
     def summary_of(*arguments):
         if next(first, False):
@@ -283,7 +283,7 @@ async def test_a_list_made_while_a_file_is_redacted_is_that_of_the_new_one(files
             return found
         return real(*arguments)
 
-    monkeypatch.setattr(file_catalogue, "summary_of", summary_of)
+    monkeypatch.setattr(file_catalogue, "summarize_file", summary_of)
     assert [info.title for info in await files.list()] == [""]
 
 

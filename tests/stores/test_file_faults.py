@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.error import ConfigError, StoreError
 from perdure.core.event import Custom, Entry
 from perdure.core.store import Post
-from perdure.stores.file import access as file_access
+from perdure.stores.file import file_io as file_access
 from perdure.stores.file import log as file_log
 from perdure.stores.file import repair as file_repair
 from perdure.stores.file.store import FileStore
@@ -82,7 +82,7 @@ async def test_a_session_is_free_when_its_driver_dies_though_a_fork_of_it_lives(
     with child("leave_child", folder) as process:
         assert await asyncio.to_thread(process.stdout.readline) == "forked\n", process.stderr.read()
         process.kill()
-        process.wait(10)
+        process.wait(30)
         assert (await files.acquire("s")).fence == 2
         process.stdin.close()
 
@@ -245,7 +245,9 @@ async def test_a_sync_that_failed_meanwhile_in_another_store_is_not_believed(fol
     await files.append(lease, entries(1), sync=False)
     await files.release(lease)
     other = files_at(folder)
-    monkeypatch.setattr(file_log.FileLog, "_renew", lambda _log: None)  # as if it had been sound, and nothing written
+    monkeypatch.setattr(
+        file_log.FileLog, "_rewrite_file", lambda _log: None
+    )  # as if it had been sound, and nothing written
     lease = await other.acquire("s")
     await fail_to_sync(other, lease, entries(1), monkeypatch)
     await other.release(lease)
@@ -414,7 +416,7 @@ async def test_a_file_that_others_cut_off_is_not_written_on(folder, files):
     await files.append(lease, entries(1, 2), sync=True)
     os.truncate(folder / "s.session", 100)
     for sync in (True, False):
-        with pytest.raises(StoreError, match="was changed by somebody else"):
+        with pytest.raises(StoreError, match="was changed by another process"):
             await append(files, lease, entries(3), sync=sync)
     assert (folder / "s.session").stat().st_size == 100
 
@@ -493,7 +495,7 @@ async def test_a_file_in_place_of_the_folder_is_refused(tmp_path, files_at):
 
 
 async def test_a_network_file_system_is_refused(folder, files, monkeypatch):
-    monkeypatch.setattr("perdure.stores.place.network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("perdure.stores.store_paths.find_network_file_system", lambda _: "nfs4")
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\).*local disk"):
         await files.acquire("s")
     assert not folder.exists()
@@ -537,7 +539,7 @@ async def test_nothing_is_left_open_when_a_store_is_closed(folder):
     assert open_files() == []
     assert file_access._open == set()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert not any(thread.is_alive() for thread in threads)
 
 

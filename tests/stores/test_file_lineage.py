@@ -10,9 +10,9 @@ import pytest
 from perdure.core.error import SessionBusy, SessionExists, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import user
-from perdure.stores.file.record import line_of
+from perdure.stores.file.file_scan import Header, encode_header
+from perdure.stores.file.lines import encode_line
 from perdure.stores.file.store import FileStore
-from perdure.stores.file.survey import Header, header_line
 from tests.stores.material import child, entries
 
 
@@ -117,7 +117,7 @@ async def test_forks_that_name_each_other_are_read_to_an_end(folder, files):
     folder.mkdir()
     for name, other in (("a", "b"), ("b", "a")):
         header = Header("session", 2, name, "", "", 1.0, name * 32, other, other * 32, 5)
-        (folder / f"{name}.session").write_bytes(header_line(header))
+        (folder / f"{name}.session").write_bytes(encode_header(header))
     assert await files.read("a") == []
     assert await files.list() == []
 
@@ -178,7 +178,7 @@ async def test_a_new_session_of_the_same_id_is_not_the_parent(folder, files):
 async def test_a_parent_from_before_there_were_keys_can_be_forked(folder, files):
     folder.mkdir()
     old = b'{"windlass":"session","format":1,"id":"s","tenant":"","owner":"","created_at":1.5}'
-    (folder / "s.session").write_bytes(line_of(old, 0))
+    (folder / "s.session").write_bytes(encode_line(old, 0))
     await keep(files, "s", 3)
     await files.fork("s", "t", at=2)
     await files.delete("s")
@@ -229,7 +229,7 @@ async def test_a_parent_that_has_lost_what_is_shared_is_told(folder, files, file
 async def test_a_file_of_a_newer_version_keeps_what_it_may_share(folder, files):
     await keep(files, "s")
     await files.fork("s", "t")
-    (folder / "new.session").write_bytes(line_of(b'{"windlass":"session","format":9}', 0))
+    (folder / "new.session").write_bytes(encode_line(b'{"windlass":"session","format":9}', 0))
     await files.delete("s")
     await files.delete("t")
     assert len(trunks(folder)) == 1

@@ -172,13 +172,13 @@ async def test_a_post_that_was_taken_is_looked_for_once_by_its_driver(files, mon
     await files.append(lease, taking(1, 1), sync=False)
     assert await files.posts("s") == []
     looked = []
-    real = files._folder._look
+    real = files._folder._scan_session
 
     def look(*arguments):
         looked.append(1)
         return real(*arguments)
 
-    monkeypatch.setattr(files._folder, "_look", look)
+    monkeypatch.setattr(files._folder, "_scan_session", look)
     for _ in range(3):
         assert await files.posts("s") == []
     assert looked == []

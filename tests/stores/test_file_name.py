@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from perdure.stores.file.name import id_of, name_of
+from perdure.stores.file.paths import decode_file_name, encode_file_name
 from tests.stores.material import entries
 
 PATHS = (
@@ -34,7 +34,7 @@ UNICODE = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs
 
 
 def test_a_name_is_safe_everywhere_and_no_two_ids_share_one():
-    names = [name_of(session_id) for session_id in HOSTILE]
+    names = [encode_file_name(session_id) for session_id in HOSTILE]
     assert len({name.casefold() for name in names}) == len(HOSTILE)
     for name in names:
         assert len(name) <= 100
@@ -44,14 +44,14 @@ def test_a_name_is_safe_everywhere_and_no_two_ids_share_one():
 
 @hypothesis.given(UNICODE, UNICODE)
 def test_an_id_is_found_in_its_name_unless_that_is_a_hash(one, two):
-    name = name_of(one)
-    assert id_of(name) == (None if "=" in name else one)
-    assert (name == name_of(two)) == (one == two)
+    name = encode_file_name(one)
+    assert decode_file_name(name) == (None if "=" in name else one)
+    assert (name == encode_file_name(two)) == (one == two)
 
 
 @pytest.mark.parametrize("name", ["A", "%4", "%ff", "%2F", "%61", "a.b", "é", "con", "x" * 101])
 def test_a_name_that_is_not_ours_spells_no_id(name):
-    assert id_of(name) is None
+    assert decode_file_name(name) is None
 
 
 async def test_sessions_of_any_name_are_kept_apart_inside_the_folder(folder, files):

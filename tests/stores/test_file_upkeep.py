@@ -8,8 +8,8 @@ import pytest
 from perdure.core.clock import SystemClock
 from perdure.core.error import ConfigError, StoreError
 from perdure.core.event import Custom, Entry
-from perdure.core.store import Maintained, Post
-from perdure.stores.file.record import line_of
+from perdure.core.store import MaintainableStore, Post
+from perdure.stores.file.lines import encode_line
 from perdure.stores.file.store import FileStore
 from tests.stores.material import entries
 
@@ -33,14 +33,14 @@ async def keep(store, session_id, count=2):
 
 
 async def test_the_size_is_that_of_all_files_and_of_each_session(folder, files: FileStore):
-    assert isinstance(files, Maintained)
+    assert isinstance(files, MaintainableStore)
     assert (await files.size()).total_bytes == 0
     await keep(files, "s", 5)
     await keep(files, "x" * 300, 1)
     await files.fork("s", "t")
     await files.release(await files.acquire("empty"))
     (folder / "notes.txt").write_bytes(b"not ours")
-    (folder / "new.session").write_bytes(line_of(b'{"windlass":"session","format":9}', 0))
+    (folder / "new.session").write_bytes(encode_line(b'{"perdure":"session","format":9}', 0))
     (folder / "headless.session").write_bytes(b"x" * 10)
     size = await files.size()
     own = sum(path.stat().st_size for path in folder.iterdir() if path.name != "notes.txt")
@@ -105,7 +105,7 @@ async def test_a_vacuum_goes_on_behind_a_mailbox_that_it_cannot_read(folder, fil
     with pytest.raises(StoreError):
         await files.vacuum()
     (folder / "s.lock").rmdir()
-    (folder / "s.session").write_bytes(line_of(b'{"windlass":"session","format":9}', 0))
+    (folder / "s.session").write_bytes(encode_line(b'{"perdure":"session","format":9}', 0))
     await files.vacuum()
     assert "the mailbox of session 's' is left as it is" in caplog.text
 
@@ -172,7 +172,7 @@ async def test_what_is_damaged_is_copied_as_it_is(folder, files, files_at, tmp_p
     content = (folder / "s.session").read_bytes().replace(b'"e-2"', b'"e-9"')
     (folder / "s.session").write_bytes(content)
     (folder / "headless.session").write_bytes(b"x" + content[1:])
-    (folder / "new.session").write_bytes(line_of(b'{"windlass":"session","format":9}', 0))
+    (folder / "new.session").write_bytes(encode_line(b'{"perdure":"session","format":9}', 0))
     await files.backup(str(tmp_path / "copy"))
     for name in ("s.session", "headless.session", "new.session"):
         assert (tmp_path / "copy" / name).read_bytes() == (folder / name).read_bytes()
@@ -194,7 +194,7 @@ async def test_a_backup_that_fails_leaves_nothing(files, tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("perdure.stores.file.upkeep.rewrite", fail)
+    monkeypatch.setattr("perdure.stores.file.maintenance.rewrite_file", fail)
     with pytest.raises(StoreError, match="the disk is full"):
         await files.backup(str(tmp_path / "target" / "copy"))
     assert list((tmp_path / "target").iterdir()) == []

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from perdure.core.error import ConfigError, Conflict
-from perdure.core.store import Immediate, Maintained, Searchable
+from perdure.core.store import ImmediateStore, MaintainableStore, SearchableStore
 from perdure.stores import listened
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.contracts import check_store
+from perdure.testing.store_contract import check_store
 from tests.stores.material import entries
 
 
@@ -41,7 +41,7 @@ async def test_a_listener_hears_of_entries_that_are_stored_already(folder):
     seen = []
     inner = FileStore(folder)
     store = listened(inner, lambda _, __: seen.append((folder / "s.session").read_bytes().count(b'"seq"')))
-    assert isinstance(store, Immediate)
+    assert isinstance(store, ImmediateStore)
     lease = await store.acquire("s")
     await store.append(lease, entries(1, 2), sync=True)
     assert store.append_now(lease, entries(3), sync=False)
@@ -61,7 +61,7 @@ async def test_an_append_that_adds_nothing_is_not_told(store, told):
 
 async def test_an_append_that_has_to_wait_is_told_when_it_is_done(folder, told):
     store = listened(FileStore(folder), lambda _, added: told.append(len(added)))
-    assert isinstance(store, Immediate)
+    assert isinstance(store, ImmediateStore)
     lease = await store.acquire("s")
     assert not store.append_now(lease, entries(1), sync=True)
     assert told == []
@@ -75,7 +75,7 @@ async def test_a_listener_that_fails_hurts_nobody(caplog):
         raise ZeroDivisionError("the listener's own")
 
     store = listened(MemoryStore(), fail)
-    assert isinstance(store, Immediate)
+    assert isinstance(store, ImmediateStore)
     lease = await store.acquire("s")
     await store.append(lease, entries(1), sync=True)
     assert store.append_now(lease, entries(2), sync=False)
@@ -106,6 +106,6 @@ def test_what_cannot_listen_is_refused():
 def test_it_can_do_what_its_store_can(folder, path):
     for inner in (MemoryStore(), FileStore(folder), SqliteStore(path)):
         store = listened(inner, print)
-        for kind in (Immediate, Searchable, Maintained):
+        for kind in (ImmediateStore, SearchableStore, MaintainableStore):
             assert isinstance(store, kind) == isinstance(inner, kind)
         assert repr(store).startswith("listened(")

@@ -6,9 +6,9 @@ import pytest
 
 from perdure.core.error import Conflict, Fenced
 from perdure.core.event import Custom, Entry
-from perdure.core.store import Immediate, Post, Searchable
+from perdure.core.store import ImmediateStore, Post, SearchableStore
 from perdure.stores.memory import MemoryStore
-from perdure.testing.contracts import check_store
+from perdure.testing.store_contract import check_store
 
 
 async def test_it_keeps_the_contract():
@@ -30,7 +30,7 @@ async def test_entries_are_kept_as_they_are():
 
 async def test_an_append_never_has_to_wait():
     store = MemoryStore()
-    assert isinstance(store, Immediate)
+    assert isinstance(store, ImmediateStore)
     lease = await store.acquire("s")
     assert store.append_now(lease, [Entry(1, 0.0, Custom("a"), "e-1")], sync=True)
 
@@ -121,4 +121,4 @@ async def test_a_lease_that_was_given_back_is_good_until_somebody_else_has_the_s
 
 
 async def test_it_cannot_be_searched_and_says_so_by_its_type():
-    assert not isinstance(MemoryStore(), Searchable)
+    assert not isinstance(MemoryStore(), SearchableStore)

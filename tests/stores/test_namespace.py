@@ -7,11 +7,11 @@ import pytest
 from perdure.core.error import ConfigError, Fenced, SessionBusy, SessionExists, SessionNotFound
 from perdure.core.event import MessageAdded
 from perdure.core.message import user
-from perdure.core.store import Hit, Immediate, Maintained, Post, Searchable, StoreSize
+from perdure.core.store import Hit, ImmediateStore, MaintainableStore, Post, SearchableStore, StoreSize
 from perdure.stores import derived, namespaced
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
-from perdure.testing.contracts import check_store
+from perdure.testing.store_contract import check_store
 from tests.stores.material import entries
 
 
@@ -105,7 +105,7 @@ async def test_errors_speak_of_the_id_that_the_caller_used():
         with pytest.raises(error) as caught:
             await work
         assert "acme" not in str(caught.value)
-    assert isinstance(part, Immediate)
+    assert isinstance(part, ImmediateStore)
     with pytest.raises(Fenced, match="session 't' has changed hands"):
         part.append_now(type(lease)("t", 99), entries(2), sync=False)
 
@@ -134,11 +134,15 @@ async def test_closing_a_part_gives_its_leases_back_and_no_others():
 
 @pytest.mark.parametrize(
     ("store", "can"),
-    [(MemoryStore(), {Immediate}), (Searched(), {Immediate, Searchable}), (Kept(), {Immediate, Maintained})],
+    [
+        (MemoryStore(), {ImmediateStore}),
+        (Searched(), {ImmediateStore, SearchableStore}),
+        (Kept(), {ImmediateStore, MaintainableStore}),
+    ],
 )
 def test_a_part_can_do_what_its_store_can_and_nothing_else(store, can):
     part = namespaced(store, "acme")
-    assert {kind for kind in (Immediate, Searchable, Maintained) if isinstance(part, kind)} == can
+    assert {kind for kind in (ImmediateStore, SearchableStore, MaintainableStore) if isinstance(part, kind)} == can
     assert type(part) is type(namespaced(store, "other"))
     assert repr(part).startswith("namespaced(<")
 
@@ -148,13 +152,13 @@ def test_a_part_of_a_store_that_can_do_nothing_else_can_do_nothing_else():
         pass
 
     part = namespaced(Bare(), "acme")  # type: ignore[arg-type] # it cannot even do what every store can
-    assert not any(isinstance(part, kind) for kind in (Immediate, Searchable, Maintained))
+    assert not any(isinstance(part, kind) for kind in (ImmediateStore, SearchableStore, MaintainableStore))
 
 
 async def test_a_search_stays_within_its_part():
     store = Searched()
     part = namespaced(store, "acme")
-    assert isinstance(part, Searchable)
+    assert isinstance(part, SearchableStore)
     assert [hit.session_id for hit in await part.search("x", prefix="de", role="user", limit=5)] == ["s"]
     assert store.asked is not None
     query, narrowed = store.asked
@@ -167,7 +171,7 @@ async def test_a_search_stays_within_its_part():
 async def test_the_size_of_a_part_has_its_own_sessions():
     store = Kept()
     part = namespaced(store, "acme")
-    assert isinstance(part, Maintained)
+    assert isinstance(part, MaintainableStore)
     assert await part.size() == StoreSize(100, 10, 0, {"s": 40, "deep/t": 7})
     await part.vacuum()
     await part.backup("there")
@@ -217,7 +221,7 @@ async def test_what_was_said_in_a_part_titles_its_session():
     lease = await part.acquire("s")
     (entry,) = entries(1)
     said = type(entry)(1, 1.0, MessageAdded(user("hello")), "e-1")
-    assert isinstance(part, Immediate)
+    assert isinstance(part, ImmediateStore)
     assert part.append_now(lease, [said], sync=False)
     info = await part.info("s")
     assert info is not None

@@ -13,10 +13,10 @@ from perdure.core.error import ConfigError, Conflict, Fenced, SessionBusy, Store
 from perdure.core.event import Custom, Entry, MessageAdded, Unknown
 from perdure.core.message import user
 from perdure.core.store import Lease
-from perdure.stores.holder import Holder, this_process
+from perdure.stores.lease_holder import LeaseHolder, describe_this_process
 from perdure.stores.postgres.store import PostgresStore
 from perdure.testing import FakeClock
-from perdure.testing.contracts import check_store
+from perdure.testing.store_contract import check_store
 from tests.stores.material import child, entries
 from tests.stores.postgres_children import patiently_acquired
 from tests.stores.postgres_server import free_port
@@ -94,10 +94,10 @@ def hold(postgres, tenant, holder, seconds: float) -> None:
 @pytest.mark.parametrize(
     "holder",
     [
-        msgspec.structs.replace(this_process(0.0), machine="another machine", pid=2**40),
-        msgspec.structs.replace(this_process(0.0), machine=this_process(0.0).host, pid=2**21),
-        msgspec.structs.replace(this_process(0.0), started=""),
-        this_process(0.0),
+        msgspec.structs.replace(describe_this_process(0.0), machine="another machine", pid=2**40),
+        msgspec.structs.replace(describe_this_process(0.0), machine=describe_this_process(0.0).host, pid=2**21),
+        msgspec.structs.replace(describe_this_process(0.0), started=""),
+        describe_this_process(0.0),
         "scribble",
     ],
 )
@@ -106,32 +106,32 @@ async def test_a_lease_lasts_as_long_as_the_database_says(postgres, tenant, stor
     lease = await store.acquire("s")
     hold(postgres, tenant, holder, 60.0)
     for busy in (store.acquire("s"), store.delete("s")):
-        with pytest.raises(SessionBusy, match=r"'s' is being driven by (process|somebody)"):
+        with pytest.raises(SessionBusy, match=r"'s' is being driven by (process|another process)"):
             await busy
     hold(postgres, tenant, holder, 0.0)
     assert (await store.acquire("s")).fence == lease.fence + 1
 
 
 async def test_the_session_of_a_killed_driver_is_free_when_its_lease_has_ended(postgres, tenant, store_of, monkeypatch):
-    monkeypatch.setattr(Holder, "has_ended", False)  # as of a process on another machine
-    with child("hold", postgres.address(), tenant, 1.0, programs="postgres_children") as process:
+    monkeypatch.setattr(LeaseHolder, "has_ended", False)  # as of a process on another machine
+    with child("hold", postgres.address(), tenant, 60.0, programs="postgres_children") as process:
         assert process.stdout.readline() == "held\n", process.stderr.read()
         process.kill()
     store = store_of()
     with pytest.raises(SessionBusy, match=f"process {process.pid} on"):
         await store.acquire("s")
-    remaining = "SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM perdure.session {}"
-    (seconds,) = postgres.ask(remaining.format("WHERE tenant = %s"), tenant)
     started = time.monotonic()
+    soon = "UPDATE perdure.session SET lease_until = clock_timestamp() + interval '0.3 s' WHERE tenant = %s"
+    postgres.ask(soon, tenant)
     await patiently_acquired(store)
-    assert seconds - 0.05 <= time.monotonic() - started < 10
+    assert 0.25 <= time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("change", [{"pid": 2**21 + 1}, {"pid": os.getppid()}])
 async def test_a_holder_that_died_on_this_machine_need_not_be_waited_for(postgres, tenant, store_of, change):
     store = store_of()
     lease = await store.acquire("s")
-    dead = msgspec.structs.replace(this_process(0.0), started="0", **change)
+    dead = msgspec.structs.replace(describe_this_process(0.0), started="0", **change)
     hold(postgres, tenant, dead, 60.0)
     assert (await store.acquire("s")).fence == lease.fence + 1
     hold(postgres, tenant, dead, 60.0)
@@ -195,7 +195,7 @@ async def test_a_lease_that_is_found_lost_when_it_is_renewed_is_not_used_again(p
     leases = [await store.acquire(f"s{number}") for number in range(3)]
     postgres.ask("UPDATE perdure.session SET fence = 99 WHERE tenant = %s AND id = 's1'", tenant)
     keeper = store._database.leases
-    held = [keeper.checked(lease) for lease in leases]
+    held = [keeper.get_valid(lease) for lease in leases]
     await asyncio.to_thread(lambda: keeper._renew(None, held).close())
     assert [each.is_lost for each in held] == [False, True, False]
 
@@ -205,19 +205,21 @@ async def test_a_renewal_that_fails_is_tried_again(store_of, caplog):
     lease = await store.acquire("s")
     keeper = store._database.leases
     keeper._settings = {**keeper._settings, "port": free_port()}
-    assert await asyncio.to_thread(keeper._renew, None, [keeper.checked(lease)]) is None
+    assert await asyncio.to_thread(keeper._renew, None, [keeper.get_valid(lease)]) is None
     assert "1 leases could not be renewed, which will be tried again" in caplog.text
     await store.append(lease, entries(1), sync=True)
 
 
 async def test_without_leases_there_is_no_thread(store_of):
-    store = store_of(lease_seconds=0.06)
+    store = store_of()
+    await store.list()
+    store._database.leases._seconds = 0.06  # how often its thread looks; the server may take longer for the rest
     others = set(threading.enumerate())
     lease = await store.acquire("s")
     keepers = [thread for thread in set(threading.enumerate()) - others if thread.name == "perdure-leases"]
     assert len(keepers) == 1
     await store.release(lease)
-    await asyncio.to_thread(keepers[0].join, 20)
+    await asyncio.to_thread(keepers[0].join, 30)
     assert not keepers[0].is_alive()
     await store.acquire("s")
 
@@ -311,10 +313,10 @@ async def test_only_barriers_wait_for_the_disk(postgres, store_of):
 
 
 async def test_what_is_not_on_disk_does_not_grow_without_bounds(store_of, monkeypatch):
-    monkeypatch.setattr("perdure.stores.postgres.database.UNSYNCED_BYTES", 100)
+    monkeypatch.setattr("perdure.stores.postgres.operations.UNSYNCED_BYTES", 100)
     store = store_of()
     lease = await store.acquire("s")
-    held = store._database.leases.checked(lease)
+    held = store._database.leases.get_valid(lease)
     sizes = []
     for seq in range(1, 9):
         await store.append(lease, entries(seq), sync=False)
@@ -381,7 +383,7 @@ async def test_whoever_is_cancelled_while_it_is_sent_has_done_it_all_the_same(po
             """Cancelled while it waits for another transaction, which ends then."""
             await other.execute("SELECT 1 FROM perdure.session WHERE tenant = %s FOR UPDATE", (tenant,))
             task = asyncio.ensure_future(work)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(30):
                 while not postgres.ask("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):  # noqa: ASYNC110 - nobody tells us
                     await asyncio.sleep(0.005)
             task.cancel()

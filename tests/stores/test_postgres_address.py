@@ -7,7 +7,7 @@ import pytest
 
 from perdure.core.error import ConfigError
 from perdure.stores.postgres import pool as postgres_pool
-from perdure.stores.postgres.address import checked_address, shown
+from perdure.stores.postgres.database_url import redact_url, validate_url
 from perdure.stores.postgres.store import PostgresStore
 
 
@@ -32,7 +32,7 @@ from perdure.stores.postgres.store import PostgresStore
     ],
 )
 def test_of_an_address_only_host_and_database_are_shown(address, place):
-    assert shown(checked_address(address)) == place
+    assert redact_url(validate_url(address)) == place
 
 
 @pytest.mark.parametrize("address", ["", "box", "host=box password=secret", "sqlite:x", None, 3, b"postgres://"])
@@ -57,7 +57,7 @@ async def test_an_address_that_the_driver_does_not_understand_is_refused_without
 
 
 def test_what_the_address_says_goes_before_our_own_settings():
-    settings = postgres_pool.settings_of("postgresql://box/work?connect_timeout=3", "")
+    settings = postgres_pool.parse_settings("postgresql://box/work?connect_timeout=3", "")
     assert (settings["host"], settings["connect_timeout"], settings["client_encoding"]) == ("box", "3", "UTF8")
 
 
@@ -69,7 +69,7 @@ def test_a_missing_driver_is_told_where_the_store_is_made(monkeypatch):
 
 async def test_a_driver_that_is_not_whole_is_told_at_first_use(monkeypatch):
     store = PostgresStore("postgresql://box/work")
-    monkeypatch.setitem(sys.modules, "perdure.stores.postgres.database", None)
+    monkeypatch.setitem(sys.modules, "perdure.stores.postgres.operations", None)
     with pytest.raises(ConfigError, match=r"pip install 'perdure\[postgres\]'"):
         await store.list()
 

@@ -6,7 +6,7 @@ from perdure.core.error import Conflict, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import user
 from perdure.core.store import Post
-from perdure.stores.postgres import database as postgres_database
+from perdure.stores.postgres import operations as postgres_database
 from tests.stores.material import entries
 
 pytestmark = pytest.mark.needs("postgres")
@@ -102,7 +102,7 @@ async def test_what_was_redacted_does_not_come_back_when_the_server_crashes(post
     postgres.ask("DELETE FROM perdure.said USING perdure.session WHERE session = key AND tenant = %s", tenant)
     postgres.ask("UPDATE perdure.session SET head = 0 WHERE tenant = %s", tenant)
     await store.redact(lease, said(1, "clean"))
-    assert store._database.leases.checked(lease).unsynced == []
+    assert store._database.leases.get_valid(lease).unsynced == []
     assert [entry.event.message.text for entry in await store.read("s")] == ["clean", "two"]
 
 
@@ -128,7 +128,7 @@ async def test_a_sweep_that_fails_is_told_and_undoes_nothing(store_of, monkeypat
     async def refuse(connection) -> None:
         raise StoreError("no room")
 
-    monkeypatch.setattr(postgres_database, "sweep", refuse)
+    monkeypatch.setattr(postgres_database, "vacuum_dead_rows", refuse)
     store = store_of()
     lease = await store.acquire("s")
     await store.append(lease, entries(1), sync=True)

@@ -89,6 +89,92 @@ async def test_tables_of_the_first_format_are_brought_up_to_date(postgres, datab
     assert len(await store.read("f")) == 5
 
 
+def take_the_old_name(postgres, database) -> None:
+    """Make of the tables what they were while the project was called Windlass."""
+    postgres.ask("ALTER SCHEMA perdure RENAME TO windlass", database=database)
+    functions = "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'windlass'::regnamespace"
+    for function in postgres.ask(functions, database=database):
+        postgres.ask(function.replace("perdure.", "windlass."), database=database)
+
+
+def schemas(postgres, database) -> set[str]:
+    names = "SELECT nspname FROM pg_namespace WHERE nspname IN ('windlass', 'perdure')"
+    return set(postgres.ask(names, database=database))
+
+
+async def test_a_schema_of_the_old_name_is_renamed_with_all_that_is_in_it(postgres, database, store_of):
+    address = postgres.address(database)
+    store = store_of(address)
+    lease = await store.acquire("s")
+    said = [Entry(seq, 1.0, MessageAdded(user(f"a lantern {seq}")), f"e-{seq}") for seq in (1, 2, 3)]
+    await store.append(lease, said, sync=True)
+    await store.aclose()
+    take_the_old_name(postgres, database)
+    assert schemas(postgres, database) == {"windlass"}
+
+    stores = [store_of(address) for _ in range(4)]
+    for found in await asyncio.gather(*[store.read("s") for store in stores]):
+        assert found == said
+    assert schemas(postgres, database) == {"perdure"}
+    assert postgres.ask("SELECT value FROM perdure.meta WHERE name = 'format'", database=database) == [4]
+    bodies = "SELECT prosrc FROM pg_proc WHERE pronamespace = 'perdure'::regnamespace"
+    found = postgres.ask(bodies, database=database)
+    assert len(found) == 4
+    assert not any("windlass" in body for body in found)
+
+    store = stores[0]
+    lease = await store.acquire("s")
+    assert lease.fence == 2
+    await store.append(lease, [Entry(4, 1.0, MessageAdded(user("a kestrel")), "e-4")], sync=True)
+    await store.redact(lease, Entry(2, 1.0, MessageAdded(user("clean")), "e-2"))
+    assert {hit.seq for hit in await store.search("lantern")} == {1, 3}
+    assert [hit.seq for hit in await store.search("kestrel")] == [4]
+    await store.fork("s", "f", at=3)
+    await store.release(lease)
+    await store.delete("s")
+    assert [entry.seq for entry in await store.read("f")] == [1, 2, 3]
+    await store.vacuum()
+    assert (await store.size()).sessions.keys() == {"f"}
+
+
+async def test_tables_of_an_older_format_under_the_old_name_are_brought_up_to_date(postgres, database, store_of):
+    old_tables(postgres, database)
+    take_the_old_name(postgres, database)
+    store = store_of(postgres.address(database), tenant="one")
+    assert [hit.seq for hit in await store.search("lantern")] == [3]
+    assert schemas(postgres, database) == {"perdure"}
+    await store.delete("s")
+    assert await store.list() == []
+
+
+async def test_a_schema_of_the_old_name_beside_the_new_one_is_left_as_it_is(postgres, database, store_of):
+    address = postgres.address(database)
+    old = store_of(address)
+    await old.append(await old.acquire("s"), entries(1), sync=True)
+    await old.aclose()
+    take_the_old_name(postgres, database)
+    postgres.ask("CREATE SCHEMA perdure", database=database)
+    with pytest.raises(StoreError, match="there is a schema 'perdure' without our tables: rename or drop that one"):
+        await store_of(address).list()
+    postgres.ask("DROP SCHEMA perdure", database=database)
+    store = store_of(address)
+    assert await store.read("s") == entries(1)
+    postgres.ask("CREATE SCHEMA windlass; CREATE TABLE windlass.meta(mine text)", database=database)
+    assert await store_of(address).read("s") == entries(1)
+    assert schemas(postgres, database) == {"windlass", "perdure"}
+
+
+async def test_an_upgrade_that_fails_leaves_the_old_name(postgres, database, store_of, monkeypatch):
+    old_tables(postgres, database)
+    take_the_old_name(postgres, database)
+    migrations = (*MIGRATIONS, "SELECT 1 / 0")
+    for name, value in (("MIGRATIONS", migrations), ("FORMAT", len(migrations))):
+        monkeypatch.setattr(postgres_schema, name, value)
+    with pytest.raises(StoreError, match="DivisionByZero"):
+        await store_of(postgres.address(database)).list()
+    assert schemas(postgres, database) == {"windlass"}
+
+
 async def test_an_upgrade_that_fails_changes_nothing(postgres, database, store_of, monkeypatch):
     old_tables(postgres, database)
     migrations = (*MIGRATIONS, "SELECT 1 / 0")

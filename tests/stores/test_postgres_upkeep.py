@@ -5,7 +5,8 @@ import pytest
 from perdure.core.error import StoreError, Unsupported
 from perdure.core.event import Entry, MessageAdded
 from perdure.core.message import user
-from perdure.core.store import Maintained, Searchable
+from perdure.core.store import MaintainableStore, SearchableStore
+from tests.stores.postgres_server import limit_patience
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -23,8 +24,8 @@ async def filled(store, session_id: str, count: int, text: str) -> None:
 
 
 async def test_it_says_by_its_type_what_it_can(store_of):
-    assert isinstance(store_of(), Searchable)
-    assert isinstance(store_of(), Maintained)
+    assert isinstance(store_of(), SearchableStore)
+    assert isinstance(store_of(), MaintainableStore)
 
 
 async def test_its_size_is_that_of_the_tables_and_of_ones_own_sessions(address, store_of):
@@ -54,16 +55,17 @@ async def test_a_vacuum_forgets_the_words_that_nobody_says_any_more(postgres, ad
 
 
 async def test_a_vacuum_may_take_longer_than_a_call(address, store_of):
-    store = store_of(address, patience_seconds=0.1)
+    store = store_of(address)
     await store.list()
+    limit_patience(store, 0.3)
     database, done = store._database, []
 
     async def long_work(connection) -> None:
-        await connection.execute("SELECT pg_sleep(0.2)")
+        await connection.execute("SELECT pg_sleep(0.5)")
         done.append(connection)
 
-    await database.run(long_work, hurried=False)
-    with pytest.raises(StoreError, match=r"could not be used for 0\.1 s"):
+    await database.run(long_work, has_deadline=False)
+    with pytest.raises(StoreError, match=r"could not be used for 0\.3 s"):
         await database.run(long_work)
     assert len(done) == 1
 

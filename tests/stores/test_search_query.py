@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from perdure.core.error import ConfigError
-from perdure.stores.search_query import LONGEST_QUERY, MOST_HITS, MOST_WORDS, asked, words_of
+from perdure.stores.search_query import MAX_HITS, MAX_QUERY_LENGTH, MAX_QUERY_TERMS, split_query, validate_search
 
 
 def test_what_makes_sense_is_taken_as_it_is():
-    found = asked("two words", {"role": "tool", "since": 1, "until": 2.5, "limit": MOST_HITS, "offset": 7})
+    found = validate_search("two words", {"role": "tool", "since": 1, "until": 2.5, "limit": MAX_HITS, "offset": 7})
     assert (found.query, found.role, found.since, found.until, found.limit, found.offset) == (
         "two words",
         "tool",
@@ -21,13 +21,13 @@ def test_what_makes_sense_is_taken_as_it_is():
 
 
 def test_what_no_database_can_hold_is_replaced():
-    assert asked("a\0b \ud800", {}).query == "a b \ufffd"
+    assert validate_search("a\0b \ud800", {}).query == "a b \ufffd"
 
 
-@pytest.mark.parametrize("query", ["", " \t\n", None, 7, b"words", "x" * (LONGEST_QUERY + 1)])
+@pytest.mark.parametrize("query", ["", " \t\n", None, 7, b"words", "x" * (MAX_QUERY_LENGTH + 1)])
 def test_a_query_that_is_none_is_refused(query):
     with pytest.raises(ConfigError):
-        asked(query, {})
+        validate_search(query, {})
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,15 @@ def test_a_query_that_is_none_is_refused(query):
 def test_anything_else_that_makes_no_sense_is_refused(name, value, complaint):
     narrowed: Any = {name: value}
     with pytest.raises(ConfigError, match=complaint):
-        asked("words", narrowed)
+        validate_search("words", narrowed)
 
 
 def test_a_word_that_is_said_twice_counts_once():
-    assert words_of(" rain  in\nOslo rain ") == ["rain", "in", "Oslo"]
+    assert split_query(" rain  in\nOslo rain ") == ["rain", "in", "Oslo"]
 
 
 def test_there_are_only_so_many_words():
-    words = [f"w{number}" for number in range(MOST_WORDS)]
-    assert words_of(" ".join(words)) == words
+    words = [f"w{number}" for number in range(MAX_QUERY_TERMS)]
+    assert split_query(" ".join(words)) == words
     with pytest.raises(ConfigError, match="64 words at most, and this one has 65"):
-        words_of(" ".join([*words, "more"]))
+        split_query(" ".join([*words, "more"]))

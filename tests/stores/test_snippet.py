@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from perdure.stores.snippet import WORDS, Wanted, snippet
+from perdure.stores.snippet import SNIPPET_TOKENS, SearchTerms, make_snippet
 
 
 def tokens(data: bytes) -> list[tuple[int, int, str]]:
@@ -13,7 +13,7 @@ def tokens(data: bytes) -> list[tuple[int, int, str]]:
 
 
 def shown(text: str, *words: str, beginnings=()) -> str:
-    return snippet(text, Wanted(frozenset(words), tuple(beginnings)), tokens)
+    return make_snippet(text, SearchTerms(frozenset(words), tuple(beginnings)), tokens)
 
 
 def numbered(first: int, last: int) -> str:
@@ -27,7 +27,7 @@ def test_a_short_text_is_shown_whole():
 def test_of_a_long_text_the_words_around_are_shown():
     found = shown(f"{numbered(1, 50)} here {numbered(51, 99)}", "here")
     assert found == f"…{numbered(44, 50)} «here» {numbered(51, 58)}…"
-    assert len(found.split()) == WORDS
+    assert len(found.split()) == SNIPPET_TOKENS
 
 
 def test_the_place_is_shown_where_most_stands_together():
@@ -69,4 +69,4 @@ def test_where_nothing_is_found_the_beginning_is_shown(text, expected):
 
 
 def test_only_so_many_places_are_compared():
-    assert shown("a " * 5000, "a").count("«a»") == WORDS
+    assert shown("a " * 5000, "a").count("«a»") == SNIPPET_TOKENS

@@ -12,9 +12,9 @@ from perdure.core.error import Conflict, SessionBusy, StoreError, UnreadableEntr
 from perdure.core.event import Custom, Entry, MessageAdded, Unknown
 from perdure.core.message import user
 from perdure.core.store import Lease
-from perdure.stores.holder import this_process
+from perdure.stores.lease_holder import describe_this_process
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.contracts import check_store
+from perdure.testing.store_contract import check_store
 from tests.stores.material import another_connection, child, entries
 
 # -- the contract ------------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ async def test_closing_a_store_gives_its_leases_back_and_no_others(path, store):
 async def test_a_session_whose_holder_is_gone_is_taken_over(path, store, change):
     lease = await store.acquire("s")
     await store.release(lease)
-    holder = msgspec.structs.replace(this_process(0.0), **change)
+    holder = msgspec.structs.replace(describe_this_process(0.0), **change)
     with another_connection(path) as connection:
         connection.execute("UPDATE session SET holder = ?", (msgspec.json.encode(holder).decode(),))
     assert (await store.acquire("s")).fence == lease.fence + 1
@@ -186,7 +186,7 @@ async def test_while_another_process_writes_an_append_waits_for_it(path, store):
 
 async def test_a_file_that_stays_locked_is_an_error_that_says_so(path, store, monkeypatch):
     lease = await store.acquire("s")
-    monkeypatch.setattr("perdure.stores.sqlite.access.BUSY_SECONDS", 0)
+    monkeypatch.setattr("perdure.stores.sqlite.write_connection.BUSY_SECONDS", 0)
     with another_connection(path) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match=r"another process kept it locked.*try again"):

@@ -7,10 +7,10 @@ import time
 import apsw
 import pytest
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry
-from perdure.stores.sqlite import access as sqlite_access
+from perdure.stores.sqlite import write_connection as sqlite_access
 from perdure.stores.sqlite.store import SqliteStore
 from tests.small_disk import mounted, remount
 from tests.stores.material import another_connection, child, entries
@@ -106,13 +106,13 @@ async def test_after_a_sync_that_failed_everything_is_written_and_checked_again(
     assert (await store.read("s"))[:1] == entries(1)  # whether the second one is there, nobody can tell
     assert not store.append_now(lease, entries(2), sync=False)  # nothing is added before it is certain
     written_again = []
-    again = sqlite_access.Access._write_log_again
+    again = sqlite_access.WriteConnection._write_wal_again
 
     def write_again(*each):
         written_again.append(1)
         again(*each)
 
-    monkeypatch.setattr(sqlite_access.Access, "_write_log_again", write_again)
+    monkeypatch.setattr(sqlite_access.WriteConnection, "_write_wal_again", write_again)
     await store.append(lease, entries(2), sync=True)
     assert written_again == [1]
     assert store._writer._access.connection is not first

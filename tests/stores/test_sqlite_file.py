@@ -75,7 +75,7 @@ async def test_no_thread_is_left_when_the_last_store_is_closed(path):
     assert sorted([thread.name for thread in mine]) == ["perdure-sqlite-read_0", "perdure-sqlite_0"]
     await second.aclose()
     for thread in mine:
-        thread.join(10)
+        thread.join(30)
     assert not any(thread.is_alive() for thread in mine)
 
 
@@ -142,7 +142,7 @@ async def test_a_folder_and_what_is_no_file_are_refused(store_at, tmp_path):
 
 
 async def test_a_network_file_system_is_refused(store_at, path, monkeypatch):
-    monkeypatch.setattr("perdure.stores.place.network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("perdure.stores.store_paths.find_network_file_system", lambda _: "nfs4")
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\).*local disk"):
         await store_at(path).acquire("s")
     assert not path.exists()

@@ -10,8 +10,8 @@ from perdure.core.message import Image, Text, ToolResult, user
 from perdure.core.store import Post
 from perdure.stores.sqlite import log as sqlite_log
 from perdure.stores.sqlite import merge as sqlite_merge
-from perdure.stores.sqlite.label import UNNUMBERED, Run, runs_of, split
-from perdure.stores.sqlite.row import LONG
+from perdure.stores.sqlite.entry_id_index import UNNUMBERED, IdRange, group_ids, split_id
+from perdure.stores.sqlite.pack_rows import LONG_TEXT_BYTES
 from tests.stores.material import another_connection, entries
 
 
@@ -49,8 +49,8 @@ async def test_a_session_that_is_given_back_is_one_row(path, store):
 
 
 async def test_a_long_log_is_some_large_rows_while_it_is_driven(path, store, monkeypatch):
-    monkeypatch.setattr(sqlite_log, "MOST_LOOSE", 40_000)
-    monkeypatch.setattr(sqlite_merge, "MERGED", 10_000)
+    monkeypatch.setattr(sqlite_log, "MAX_LOOSE_BYTES", 40_000)
+    monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 10_000)
     lease = await store.acquire("s")
     log = await grow(store, lease, 1, 200, size=500)
     await store.append(lease, entries(201), sync=True)  # after what was due
@@ -95,18 +95,18 @@ async def test_whatever_is_in_an_entry_is_the_same_after_its_row_was_merged(stor
     ],
 )
 def test_an_id_is_a_stem_and_a_number_if_the_two_make_it_again(entry_id, parts):
-    assert split(entry_id) == parts
+    assert split_id(entry_id) == parts
 
 
 def test_ids_that_are_numbered_like_their_entries_are_one_run():
     ids = ["w-5", "w-6", "post", "w-8", "w-9", "", "w-10", "w-12", "v-13"]
     runs = [("w", 5, 6, 1), ("post", -1, -1, 3), ("w", 8, 9, 4), ("w", 10, 10, 7), ("w", 12, 12, 8), ("v", 13, 13, 9)]
-    assert list(runs_of(1, ids)) == [Run(*run) for run in runs]
+    assert list(group_ids(1, ids)) == [IdRange(*run) for run in runs]
 
 
 @pytest.mark.parametrize("is_merged", [False, True])
 async def test_an_id_is_known_wherever_it_is_in_the_log(path, store, monkeypatch, is_merged):
-    monkeypatch.setattr(sqlite_merge, "MERGED", 200 if is_merged else 10**9)
+    monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 200 if is_merged else 10**9)
     lease = await store.acquire("s")
     log = [Entry(seq, 1.0, Custom("d"), f"{'w' if seq % 4 else 'post'}-{seq}") for seq in range(1, 30)]
     for entry in log:
@@ -161,10 +161,10 @@ async def test_the_same_long_text_is_kept_once_and_compressed(path, store):
     assert value(path, "SELECT count(*) FROM blob") == 0
 
 
-@pytest.mark.parametrize("size", [LONG - 1, LONG, LONG + 1])
+@pytest.mark.parametrize("size", [LONG_TEXT_BYTES - 1, LONG_TEXT_BYTES, LONG_TEXT_BYTES + 1])
 async def test_texts_around_the_limit_come_back_as_they_were(path, store, size):
-    text = os.urandom(LONG).hex()[:size]
+    text = os.urandom(LONG_TEXT_BYTES).hex()[:size]
     lease = await store.acquire("s")
     await store.append(lease, [long_entry(1, text)], sync=False)
     assert await store.read("s") == [long_entry(1, text)]
-    assert value(path, "SELECT count(*) FROM blob") == (size >= LONG)
+    assert value(path, "SELECT count(*) FROM blob") == (size >= LONG_TEXT_BYTES)

@@ -95,7 +95,7 @@ async def test_a_file_that_could_not_be_brought_up_is_as_it_was(old, store, monk
         raise StoreError("the power went")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_schema, "add_labels", fail)
+        patch.setattr(sqlite_schema, "add_ids", fail)
         with pytest.raises(StoreError, match="the power went"):
             await store.read("s")
     with another_connection(old) as connection:

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.core.error import ConfigError, SessionBusy
-from perdure.core.store import Searchable
+from perdure.core.store import SearchableStore
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.search_material import found, keep, lines, logged, places, said
 
@@ -11,7 +11,7 @@ from tests.stores.search_material import found, keep, lines, logged, places, sai
 
 
 async def test_a_hit_tells_where_who_when_and_what(store: SqliteStore):
-    assert isinstance(store, Searchable)
+    assert isinstance(store, SearchableStore)
     await keep(store, "s", "Deploy it to Oslo, please.", said("Deployed to Oslo.", "assistant"), said("exit 0", "tool"))
     (hit,) = await store.search("deployed")
     assert (hit.session_id, hit.seq, hit.role, hit.at) == ("s", 2, "assistant", 1002.0)

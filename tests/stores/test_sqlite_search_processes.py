@@ -44,7 +44,7 @@ async def test_a_process_that_is_killed_leaves_an_index_that_can_be_trusted(path
             lines += told(process, chance.randrange(1, 12))
             process.kill()
             lines += told(process)
-            process.wait(20)
+            process.wait(30)
     hits = {name for name, _ in await found(store, "said", limit=100)}
     assert those(lines, "kept") - those(lines, "deleting") <= hits
     assert not those(lines, "deleted") & hits

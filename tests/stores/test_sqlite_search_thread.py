@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from perdure.stores.sqlite import search_thread as sqlite_search_thread
-from perdure.stores.sqlite.search_thread import LATEST_SECONDS, QUIET_SECONDS, Pause
+from perdure.stores.sqlite.search_thread import LATEST_SECONDS, QUIET_SECONDS, IndexingDelay
 from tests.stores.material import another_connection
 from tests.stores.search_material import found, keep, lines, logged
 
@@ -22,7 +22,7 @@ def impatient(monkeypatch):
 
 async def until(is_true) -> None:
     """Wait for something that is done on another thread."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while not is_true():  # noqa: ASYNC110 - nobody tells when it is
             await asyncio.sleep(0.01)
 
@@ -122,32 +122,32 @@ class Clock:
 
 
 def test_with_nothing_new_there_is_nothing_to_wait_for():
-    assert Pause(Clock()).seconds() is None
+    assert IndexingDelay(Clock()).remaining_seconds() is None
 
 
 def test_it_waits_until_it_has_been_quiet():
     clock = Clock()
-    pause = Pause(clock)
-    pause.begin(1)
-    assert pause.seconds() == QUIET_SECONDS
+    pause = IndexingDelay(clock)
+    pause.start(1)
+    assert pause.remaining_seconds() == QUIET_SECONDS
     clock.now += QUIET_SECONDS
-    assert pause.seconds() == 0
+    assert pause.remaining_seconds() == 0
     assert not pause.is_over(2)  # one more has come
-    assert pause.seconds() == QUIET_SECONDS
+    assert pause.remaining_seconds() == QUIET_SECONDS
     clock.now += QUIET_SECONDS
     assert pause.is_over(2)
-    pause.end()
-    assert pause.seconds() is None
+    pause.stop()
+    assert pause.remaining_seconds() is None
 
 
 def test_it_does_not_wait_for_ever():
     clock = Clock()
-    pause = Pause(clock)
-    pause.begin(1)
+    pause = IndexingDelay(clock)
+    pause.start(1)
     appends = 1
     while not pause.is_over(appends := appends + 1):
-        seconds = pause.seconds()
+        seconds = pause.remaining_seconds()
         assert seconds is not None
         clock.now += seconds
-        pause.begin(appends)
+        pause.start(appends)
     assert clock.now == 100 + LATEST_SECONDS

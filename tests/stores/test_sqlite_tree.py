@@ -79,7 +79,7 @@ async def test_what_forks_share_is_freed_with_the_last_of_them(path, store):
 @pytest.mark.parametrize("released", [True, False])
 @pytest.mark.parametrize("size", [1, 100, 3000])
 async def test_a_redacted_entry_leaves_no_byte(path, store, monkeypatch, released, size):
-    monkeypatch.setattr(sqlite_merge, "MERGED", 10_000)
+    monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 10_000)
     texts = [f"{secret(number)} " + "x" * 300 for number in range(1, 41)]
     texts[6] = texts[20] = "\n".join([secret(7)] * size)
     await store.post("s", Post("w-7", "steer", secret(7)))
@@ -129,7 +129,7 @@ async def test_a_deleted_session_leaves_no_byte(path, store):
 
 async def test_nothing_of_it_is_left_when_rows_were_moved_before(path, store, monkeypatch):
     """A row that is merged, split and merged again leaves no older copy of itself anywhere."""
-    monkeypatch.setattr(sqlite_merge, "MERGED", 3000)
+    monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 3000)
     for turn in range(6):
         for name in ("a", "b", "c"):
             head = len(await store.read(name))

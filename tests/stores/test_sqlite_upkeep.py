@@ -7,9 +7,9 @@ import pytest
 
 from perdure.core.error import ConfigError, StoreError
 from perdure.core.event import Custom, Entry
-from perdure.core.store import Maintained, Post
+from perdure.core.store import MaintainableStore, Post
+from perdure.stores.sqlite.maintenance import restore, verify
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.upkeep import restore, verify
 from tests.stores.material import another_connection, entries
 
 
@@ -21,7 +21,7 @@ async def filled(store, session_id="s", count=100):
 
 
 async def test_the_size_tells_what_each_session_takes_of_its_own(path, store: SqliteStore):
-    assert isinstance(store, Maintained)
+    assert isinstance(store, MaintainableStore)
     lease, _ = await filled(store)
     await store.fork("s", "fork")
     await store.append(lease, entries(101), sync=False)

@@ -7,12 +7,12 @@ import threading
 import apsw
 import pytest
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Custom, Entry
 from perdure.core.store import Lease
-from perdure.stores.sqlite import access as sqlite_access
-from perdure.stores.sqlite import turns as sqlite_turns
+from perdure.stores.sqlite import switch_interval as sqlite_turns
+from perdure.stores.sqlite import write_connection as sqlite_access
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
 
@@ -23,7 +23,7 @@ async def commits(store):
     await store.acquire("first")
     made = []
     connection = store._writer._access.connection
-    grown = store._writer._access._grown
+    grown = store._writer._access._on_commit
 
     def hook(*change):
         made.append(change[2])
@@ -122,7 +122,7 @@ async def test_whoever_reads_does_not_wait_for_whoever_writes(path, store):
         connection.execute("BEGIN IMMEDIATE")
         waiting = asyncio.ensure_future(store.append(lease, entries(2), sync=True))
         await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert await store.read("s") == entries(1)
             assert [info.entries for info in await store.list()] == [1]
         assert not waiting.done()
@@ -138,7 +138,7 @@ async def test_whoever_writes_does_not_wait_for_whoever_reads(store):
     def read_for_long(connection):
         connection.execute("SELECT count(*) FROM pack").fetchall()
         reading.set()
-        assert may_end.wait(10)
+        assert may_end.wait(30)
         return connection.execute("SELECT count(*) FROM pack").get
 
     long = asyncio.ensure_future(store._writer.read(read_for_long))
@@ -162,7 +162,7 @@ async def test_a_reader_whose_file_fails_opens_it_again(store):
 
 
 async def test_sqlites_own_log_is_cut_when_it_has_become_long(path, store, monkeypatch):
-    monkeypatch.setattr(sqlite_access, "LONGEST_LOG", 100_000)
+    monkeypatch.setattr(sqlite_access, "MAX_WAL_BYTES", 100_000)
     monkeypatch.setattr(sqlite_access, "CHECKPOINT_PAGES", 50)
     lease = await store.acquire("s")
     for seq in range(1, 60):
@@ -178,9 +178,9 @@ async def test_threads_get_their_turn_sooner_while_a_store_is_open(tmp_path):
     first, second = SqliteStore(tmp_path / "1.db"), SqliteStore(tmp_path / "2.db")
     await first.acquire("s")
     await second.acquire("s")
-    assert sys.getswitchinterval() == pytest.approx(sqlite_turns.SECONDS)
+    assert sys.getswitchinterval() == pytest.approx(sqlite_turns.SWITCH_SECONDS)
     await first.aclose()
-    assert sys.getswitchinterval() == pytest.approx(sqlite_turns.SECONDS)
+    assert sys.getswitchinterval() == pytest.approx(sqlite_turns.SWITCH_SECONDS)
     await second.aclose()
     assert sys.getswitchinterval() == pytest.approx(before)
 

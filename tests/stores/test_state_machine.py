@@ -108,7 +108,7 @@ class Repetitive(MemoryStore):
 
     async def post(self, session_id, post):
         session = self._sessions.get(session_id)
-        if session is not None and post.id not in {each.id for each in session.waiting()}:
+        if session is not None and post.id not in {each.id for each in session.drop_taken_posts()}:
             session.posts.pop(post.id, None)
             session.posts[post.id] = post
             return True
@@ -118,9 +118,9 @@ class Repetitive(MemoryStore):
 class Unfenced(MemoryStore):
     """Believes any lease of a session."""
 
-    def _driven(self, lease):
+    def _session_of_lease(self, lease):
         session = self._sessions.get(lease.session_id)
-        return super()._driven(lease if session is None else Lease(lease.session_id, session.fence))
+        return super()._session_of_lease(lease if session is None else Lease(lease.session_id, session.fence))
 
 
 class Faithful(MemoryStore):

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from perdure.agent import Agent
 from perdure.core.error import ConfigError, RateLimited
 from perdure.core.event import (
     Custom,
@@ -33,7 +32,8 @@ from perdure.core.event import (
 )
 from perdure.core.message import Status, Text, ToolCall, ToolResult, Usage, assistant, user
 from perdure.core.tool import tool
-from perdure.core.wrap import retried
+from perdure.core.wrappers import retried
+from perdure.runtime.agent import Agent
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call
 
 numbers = itertools.count(1)

@@ -2,17 +2,17 @@
 
 import pytest
 
-from perdure.agent import Agent
 from perdure.core.error import ToolError
 from perdure.core.message import Status
 from perdure.core.permission import allow_all
+from perdure.runtime.agent import Agent
 from perdure.testing import FakeClock
-from perdure.toolkits.basics import basics, time_in
+from perdure.toolkits.basics import basic_tools, format_time_in_zone
 
 
 @pytest.fixture
 def session(tmp_path):
-    return Agent("demo", tools=basics(tmp_path, clock=FakeClock(start=0.0)), permission=allow_all).session()
+    return Agent("demo", tools=basic_tools(tmp_path, clock=FakeClock(start=0.0)), permission=allow_all).session()
 
 
 async def test_the_time_is_told_in_a_zone(session):
@@ -33,10 +33,10 @@ async def test_a_file_is_written_and_read_below_the_folder(session, tmp_path):
 
 
 async def test_only_writing_needs_permission_and_has_an_effect(tmp_path):
-    tools = {tool.name: tool for tool in basics(tmp_path)}
+    tools = {tool.name: tool for tool in basic_tools(tmp_path)}
     assert {name for name, tool in tools.items() if tool.permission} == {"write_text"}
     assert {name for name, tool in tools.items() if tool.effect != "read"} == {"write_text"}
-    result = await Agent("demo", tools=basics(tmp_path)).session().call("write_text", {"path": "a", "text": "b"})
+    result = await Agent("demo", tools=basic_tools(tmp_path)).session().call("write_text", {"path": "a", "text": "b"})
     assert result.status is Status.DENIED
     assert not (tmp_path / "a").exists()
 
@@ -44,7 +44,7 @@ async def test_only_writing_needs_permission_and_has_an_effect(tmp_path):
 @pytest.mark.parametrize("zone", ["", "Europe", "Oslo", "../../etc/passwd", "\0", "\ud800", "x" * 5000])
 def test_a_zone_that_is_not_there_is_named(zone):
     with pytest.raises(ToolError, match="there is no time zone"):
-        time_in(zone, 0.0)
+        format_time_in_zone(zone, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_a_zone_that_is_not_there_is_named(zone):
 )
 async def test_the_demonstration_model_finds_its_way_to_each(tmp_path, prompt, answer):
     (tmp_path / "there.txt").write_text("I am here", encoding="utf-8")
-    outcome = await Agent("demo", tools=basics(tmp_path), permission=allow_all).run(prompt)
+    outcome = await Agent("demo", tools=basic_tools(tmp_path), permission=allow_all).run(prompt)
     assert answer in outcome.text

@@ -2,9 +2,9 @@
 
 import pytest
 
-from perdure.agent import Agent
 from perdure.core.event import ValueKept
 from perdure.core.message import Status
+from perdure.runtime.agent import Agent
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.scratchpad import MOST_CHARACTERS, scratchpad_tools
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent import Agent
 from perdure.core.error import ConfigError
 from perdure.core.event import ValueKept
 from perdure.core.message import Status
+from perdure.runtime.agent import Agent
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.tasks import MOST_CHARACTERS, MOST_TASKS, StatedTask, Task, _named, task_tools, tasks_of
+from perdure.toolkits.tasks import MOST_CHARACTERS, MOST_TASKS, StatedTask, Task, _assign_ids, parse_tasks, task_tools
 
 
 @pytest.fixture
@@ -75,23 +75,23 @@ async def test_the_list_is_in_the_stream_and_survives_a_restart(tmp_path):
         stream = agent.session("ship").stream("Go.")
         kept = [event async for event in stream if isinstance(event, ValueKept)]
     task = Task(id="task-1", content="Splice", active_form="Splice…", status="in_progress")
-    assert [(event.name, tasks_of(event.value)) for event in kept] == [("tasks", [task])]
-    assert task.shown == "Splice…"
+    assert [(event.name, parse_tasks(event.value)) for event in kept] == [("tasks", [task])]
+    assert task.display_text == "Splice…"
 
     model = ScriptedModel(call("update_tasks", **stated("Coil", "Splice", status="completed")), "Done.")
     async with Agent(model, tools=task_tools(), store=store) as agent:
         session = agent.session("ship")
         assert await session.tasks() == [task]
         await session.run("Go on.")
-        assert [(each.id, each.content, each.shown) for each in await session.tasks()] == [
+        assert [(each.id, each.content, each.display_text) for each in await session.tasks()] == [
             ("task-2", "Coil", "Coil"), ("task-1", "Splice", "Splice"),
         ]  # fmt: skip
 
 
 def test_what_is_no_list_of_tasks_cannot_be_read_as_one():
-    assert tasks_of(None) == []
-    with pytest.raises(ConfigError, match=r"'notes' is no list of tasks .*: was something else kept as 'tasks'\?"):
-        tasks_of("notes")
+    assert parse_tasks(None) == []
+    with pytest.raises(ConfigError, match=r"'notes' is no list of tasks .*: was another value stored as 'tasks'\?"):
+        parse_tasks("notes")
 
 
 LISTS = st.lists(st.sampled_from("abcd").map(StatedTask), max_size=6)
@@ -101,7 +101,7 @@ LISTS = st.lists(st.sampled_from("abcd").map(StatedTask), max_size=6)
 def test_ids_are_never_shared_and_words_that_stay_keep_theirs(lists):
     known: list[Task] = []
     for each in lists:
-        named = _named(each, known)
+        named = _assign_ids(each, known)
         assert [task.content for task in named] == [task.content for task in each]
         assert len({task.id for task in named}) == len(named)
         for content in {task.content for task in each}:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from perdure.agent import Agent
 from perdure.core.error import ConfigError
 from perdure.core.event import ValueKept
 from perdure.core.message import Status
 from perdure.core.tool import ToolContext, tool
+from perdure.runtime.agent import Agent
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.todo import LONGEST_ID, MOST_CHARACTERS, MOST_TODOS, Todo, todo_tools, todos_of
+from perdure.toolkits.todo import LONGEST_ID, MOST_CHARACTERS, MOST_TODOS, Todo, parse_todos, todo_tools
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def test_what_fails_again_and_again_is_to_be_escalated(session):
     assert "retried 4 times: stop retrying" in told[3]
     assert "stop retrying and escalate" in await said(session, "todo_list")
     assert "stop retrying" not in await said(session, "todo_update", id="a", status="done")
-    assert todos_of(await session.kept("todos")) == [Todo(id="a", content="Splice", status="done", retries=4)]
+    assert parse_todos(await session.kept("todos")) == [Todo(id="a", content="Splice", status="done", retries=4)]
 
 
 async def test_the_same_update_twice_is_one_retry(session):
@@ -86,8 +86,8 @@ async def test_what_cannot_be_done_is_said(session):
     for name in ("", " ", "x" * (LONGEST_ID + 1), "a\nb"):
         assert "cannot be an id" in await refused(session, "todo_append", id=name, content="x")
     for content in ("", " ", "x" * (MOST_CHARACTERS + 1)):
-        assert "is not taken" in await refused(session, "todo_append", id="b", content=content)
-        assert "is not taken" in await refused(session, "todo_update", id="a", content=content)
+        assert "is not accepted" in await refused(session, "todo_append", id="b", content=content)
+        assert "is not accepted" in await refused(session, "todo_update", id="a", content=content)
     assert "status" in await refused(session, "todo_append", id="b", content="x", status="completed")
 
 
@@ -110,12 +110,12 @@ async def test_todos_are_in_the_stream_and_survive_a_restart(tmp_path):
     async with Agent(model, tools=todo_tools(), store=store) as agent:
         stream = agent.session("ship").stream("Go.")
         kept = [event.value async for event in stream if isinstance(event, ValueKept) and event.name == "todos"]
-    assert [todos_of(value) for value in kept] == [[Todo(id="a", content="Splice")]]
+    assert [parse_todos(value) for value in kept] == [[Todo(id="a", content="Splice")]]
     async with Agent("demo", tools=todo_tools(), store=store) as agent:
         assert "[pending] a: Splice" in await said(agent.session("ship"), "todo_list")
 
 
 def test_what_is_no_list_of_todos_cannot_be_read_as_one():
-    assert todos_of(None) == []
+    assert parse_todos(None) == []
     with pytest.raises(ConfigError, match="is no list of todos"):
-        todos_of([{"id": 3}])
+        parse_todos([{"id": 3}])

@@ -8,7 +8,6 @@ from typing import Annotated, Any, assert_type
 
 from perdure import (
     Accepted,
-    Again,
     Agent,
     Entry,
     Event,
@@ -18,6 +17,7 @@ from perdure import (
     Output,
     PermissionRequest,
     Permissions,
+    Retry,
     Run,
     Session,
     Skip,
@@ -54,7 +54,7 @@ from perdure import (
 )
 from perdure.core.event import ModelEvent, ToolFinished
 from perdure.core.model import Model, Request
-from perdure.core.wrap import CallNext
+from perdure.core.wrappers import CallNext
 from perdure.testing import ScriptedModel, call
 
 
@@ -244,8 +244,8 @@ def at_midnight(step: Step) -> bool:
     return step.turn > len(step.results)
 
 
-async def grade(run: Run, reply: Message) -> Accepted | Again:
-    return Accepted() if reply.text else Again(f"Say something, {run.session_id}")
+async def grade(run: Run, reply: Message) -> Accepted | Retry:
+    return Accepted() if reply.text else Retry(f"Say something, {run.session_id}")
 
 
 async def twice(run: Run) -> Outcome[Any]:
@@ -258,7 +258,7 @@ def rules_conditions_and_engines_fit() -> Agent[Deps]:
         "demo",
         permission=Permissions(allow("weather"), deny(target="rm *"), ask(), handler=ask_a_person),
         stop=any_of(max_turns(3), when_tool_called("finish"), at_midnight),
-        accept=[auto_continue(), grade],
+        output_validators=[auto_continue(), grade],
         engine=twice,
         deps=Deps(),
     )

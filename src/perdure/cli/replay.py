@@ -1,6 +1,4 @@
-"""`perdure replay`: run a kept session again, offline, and see whether it does the same. Above: `main.py`.
-Below: `perdure.replaying.replay`.
-"""
+"""`perdure replay`: run a stored session again, offline, and compare it with the log."""
 
 import os
 import sys
@@ -8,113 +6,115 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .home import no_session, store_option
-from .run import agent_options, wish_of
-from .screen import Screen, json_line, one_line, visible, warn
+from .home import build_session_not_found, store_option
+from .run import add_agent_options, take_agent_options
+from .screen import Screen, escape_controls, to_ascii_json, to_one_line, warn
 
 if TYPE_CHECKING:
-    from perdure.agent import Agent
     from perdure.core.outcome import Outcome
     from perdure.replaying.replay import Divergence, Replayed
+    from perdure.runtime.agent import Agent
 
-    from .order import Wish
+    from .run_options import AgentOptions
 
 DIVERGED = 1
-"""The exit code when something else happens now."""
+"""Exit code when the replay differs from the log."""
 
 
 @click.command()
 @click.argument("session_id", metavar="ID")
-@click.option("--from", "from_seq", type=click.IntRange(min=1), metavar="SEQ", help="Go on live after this entry.")
-@click.option("--prompt", "-p", metavar="TEXT", help="With --from: say this, instead of finishing the run.")
-@click.option("--model", "-m", metavar="PROVIDER:MODEL", help="With --from: who answers.")
-@click.option("--json", "as_json", is_flag=True, help="Write what came of it as a line of JSON.")
-@agent_options
+@click.option("--from", "from_seq", type=click.IntRange(min=1), metavar="SEQ", help="Continue live after this entry.")
+@click.option("--prompt", "-p", metavar="TEXT", help="With --from: the prompt, instead of finishing the run.")
+@click.option("--model", "-m", metavar="PROVIDER:MODEL", help="With --from: the model to ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
+@add_agent_options
 @store_option
 @click.pass_context
 def replay(context: click.Context, /, session_id: str, **options: Any) -> None:
-    """Run session ID again, offline, and show where it does not do the same.
+    """Run session ID again, offline, and show the first difference.
 
-    The model's replies and the results of tools come from the log, and nothing has an effect. The exit code is 0 when
-    everything happens as recorded, and 1 when something else happens: then the first difference is shown.
+    The model's replies and the results of tools come from the log, and nothing has side effects. The exit code is 0 if
+    everything happens as recorded, and 1 if not.
 
-    With --from the session is replayed up to that entry. Then it goes on live, in a fork of its own: the run that is
-    cut there is finished, or --prompt is answered.
+    With --from, the session is replayed up to that entry and then continues live, in a fork: the run that is cut there
+    is finished, or --prompt is answered.
 
-    The agent is that of perdure run, made from the files that lie here now: where AGENTS.md or a skill has changed
-    since, that is a difference.
+    The agent is that of perdure run, assembled from the files as they are now: a changed AGENTS.md or skill is a
+    difference.
     """
     import asyncio
 
     for name in ("prompt", "model"):
         if options[name] is not None and options["from_seq"] is None:
-            raise click.UsageError(f"--{name} is for what happens live; say with --from where that begins")
-    wish = wish_of(options)
-    context.exit(asyncio.run(_perform(session_id, wish, **options)))
+            raise click.UsageError(f"--{name} applies to the live part only; use --from to say where that begins")
+    wish = take_agent_options(options)
+    context.exit(asyncio.run(_replay(session_id, wish, **options)))
 
 
-async def _perform(session_id: str, wish: "Wish", *, from_seq: int | None, prompt: str | None, as_json: bool) -> int:
-    from perdure.override import Overrides
+async def _replay(
+    session_id: str, wish: "AgentOptions", *, from_seq: int | None, prompt: str | None, as_json: bool
+) -> int:
     from perdure.replaying.replay import replay as replay_session
+    from perdure.runtime.overrides import Overrides
 
-    from .drive import wish_before
+    from .run_session import restore_agent_options
 
     screen = Screen(quiet=as_json)
-    agent = _agent(screen, await wish_before(wish, session_id), as_json=as_json)
+    agent = _build_agent(screen, await restore_agent_options(wish, session_id), as_json=as_json)
     overrides = Overrides() if wish.model is None else Overrides(model=wish.model)
     async with agent:
         if not await agent.store.read(session_id):
-            raise no_session(session_id)
+            raise build_session_not_found(session_id)
         replayed = await replay_session(agent, session_id, from_seq=from_seq, prompt=prompt, **overrides)
     if as_json:
-        screen.say(json_line(_as_json(replayed)) + "\n")
+        screen.write(to_ascii_json(_to_json(replayed)) + "\n")
     else:
-        _tell(screen, replayed)
+        _print_result(screen, replayed)
     if replayed.branch is not None:
-        return _exit_code(replayed.branch)
+        return _outcome_exit_code(replayed.branch)
     return 0 if replayed.agrees else DIVERGED
 
 
-def _agent(screen: Screen, wish: "Wish", *, as_json: bool) -> "Agent[Any]":
-    """The agent of `perdure run`, whose live part is shown as it happens."""
+def _build_agent(screen: Screen, wish: "AgentOptions", *, as_json: bool) -> "Agent[Any]":
+    """Build the agent of `perdure run`, with a watcher that prints its live part."""
     from perdure.core.event import Entry, QuestionAsked
 
-    from .ask import TerminalQuestion
-    from .equipment import equip
+    from .agent_assembly import assemble_agent
+    from .event_printer import TextEventPrinter
     from .keyboard import Keyboard
-    from .report import TextReport
+    from .permission_prompt import TerminalPermissionPrompt
     from .screen import can_ask
 
-    question = TerminalQuestion(screen, Keyboard()) if can_ask() else None
-    report = TextReport(screen)
+    question = TerminalPermissionPrompt(screen, Keyboard()) if can_ask() else None
+    report = TextEventPrinter(screen)
 
     async def show(entry: Entry) -> None:
         report(entry.event)
         if question is not None and isinstance(entry.event, QuestionAsked):
-            question.all_shown()
+            question.allow_asking()
 
-    equipment = equip(wish)
+    equipment = assemble_agent(wish)
     for each in equipment.warnings:
-        warn(one_line(each))
+        warn(to_one_line(each))
     for each in equipment.notes:
-        screen.note(one_line(each))
-    return equipment.agent(
-        permission=equipment.gate(question),
+        screen.note(to_one_line(each))
+    return equipment.build_agent(
+        permission=equipment.build_gate(question),
         watchers=() if as_json else (show,),
     )
 
 
-def _exit_code(outcome: "Outcome[Any]") -> int:
+def _outcome_exit_code(outcome: "Outcome[Any]") -> int:
     from perdure.core.error import PerdureError
 
-    from .drive import CUT_SHORT
+    from .run_session import ENDED_EARLY
 
     if outcome.error is not None:
         return outcome.error.exit_code if isinstance(outcome.error, PerdureError) else PerdureError.exit_code
-    return 0 if outcome.status in {"done", "stopped"} else CUT_SHORT
+    return 0 if outcome.status in {"done", "stopped"} else ENDED_EARLY
 
 
-def _as_json(replayed: "Replayed") -> bytes:
+def _to_json(replayed: "Replayed") -> bytes:
     import msgspec
 
     divergence, branch = replayed.divergence, replayed.branch
@@ -137,35 +137,35 @@ def _as_json(replayed: "Replayed") -> bytes:
     )
 
 
-def _tell(screen: Screen, replayed: "Replayed") -> None:
+def _print_result(screen: Screen, replayed: "Replayed") -> None:
     name = replayed.session_id
     if replayed.skipped:
-        screen.note(f"{_counted(replayed.skipped, 'call')} without a model could not be replayed")
+        screen.note(f"{_format_count(replayed.skipped, 'call')} without a model could not be replayed")
     if replayed.divergence is not None:
-        _show(screen, name, replayed.divergence)
+        _print_divergence(screen, name, replayed.divergence)
     elif replayed.branch is None:
-        turns, runs = _counted(replayed.turns, "turn"), _counted(replayed.runs, "run")
-        screen.say(f"session {name} does the same as recorded: {turns} in {runs}\n")
+        turns, runs = _format_count(replayed.turns, "turn"), _format_count(replayed.runs, "run")
+        screen.write(f"session {name} does the same as recorded: {turns} in {runs}\n")
     if replayed.branch is not None:
         screen.end_line()
         fork = replayed.branch.session_id
         screen.note(f'session {fork}; go on with: perdure run --session {fork} "…"')
 
 
-def _show(screen: Screen, name: str, divergence: "Divergence") -> None:
+def _print_divergence(screen: Screen, name: str, divergence: "Divergence") -> None:
     screen.end_line()
-    screen.say(f"session {name} does something else at entry {divergence.seq}: {divergence.what}\n")
+    screen.write(f"session {name} differs from the log at entry {divergence.seq}: {divergence.what}\n")
     coloured = Screen(raw=True)
     for line in divergence.diff.splitlines():
-        coloured.say(_coloured(visible(line)) + "\n")
+        coloured.write(_colour_line(escape_controls(line)) + "\n")
 
 
-def _coloured(line: str) -> str:
+def _colour_line(line: str) -> str:
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or "NO_COLOR" in os.environ:
         return line
     colour = {"-": "red", "+": "green", "@": "cyan"}.get(line[:1])
     return line if colour is None else click.style(line, fg=colour)
 
 
-def _counted(number: int, what: str) -> str:
+def _format_count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

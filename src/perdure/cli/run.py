@@ -1,4 +1,4 @@
-"""`perdure run`: an agent answers a prompt. Above: `main.py`. Below: `drive.py`."""
+"""`perdure run` and `perdure resume`: an agent answers a prompt, or finishes a run that was cut off."""
 
 import os
 import sys
@@ -10,103 +10,124 @@ from .home import store_option
 from .screen import Screen
 
 if TYPE_CHECKING:
-    from .order import Wish
+    from .run_options import AgentOptions
 
 MOST_BYTES: Final = 10_000_000
-"""Of a prompt from standard input."""
+"""Limit on the size of a prompt that is read from standard input."""
 
 
-def showing_options(command: Any) -> Any:
-    """The options of every command that shows a run."""
+def add_display_options(command: Any) -> Any:
+    """Decorate a click command with the options of commands that show a run, such as `--quiet` and `--json`."""
     for option in (
-        click.option("--yes", is_flag=True, help="Allow every call without asking."),
-        click.option("--later", is_flag=True, help="Where nobody can be asked, leave questions open: perdure answer."),
-        click.option("--raw", is_flag=True, help="Write the answer as it comes, control characters included."),
-        click.option("--quiet", "-q", is_flag=True, help="Write the answer and errors, nothing else."),
-        click.option("--json", "as_json", is_flag=True, help="Write each event as a line of JSON."),
+        click.option("--yes", is_flag=True, help="Allow every tool call without asking."),
+        click.option("--later", is_flag=True, help="Without a terminal, leave questions open for perdure answer."),
+        click.option("--raw", is_flag=True, help="Print the answer unchanged, control characters included."),
+        click.option("--quiet", "-q", is_flag=True, help="Print only the answer and errors."),
+        click.option("--json", "as_json", is_flag=True, help="Print each event as a line of JSON."),
         store_option,
     ):
         command = option(command)
     return command
 
 
-def agent_options(command: Any) -> Any:
-    """The options of every command that makes the agent of `perdure run`."""
+def add_agent_options(command: Any) -> Any:
+    """Decorate a click command with the options that change how the agent is assembled: `--context` and `--config`."""
     for option in (
         click.option(
             "--context/--no-context",
             default=None,
-            help="Tell the agent about the project, with skills and more tools; see perdure run -h.",
+            help="Give the agent project instructions, skills and more tools; see perdure run -h.",
         ),
-        click.option("--config", metavar="PATH", help="The configuration.  [default: perdure.toml, here or above]"),
+        click.option("--config", metavar="PATH", help="Configuration file.  [default: perdure.toml, here or above]"),
     ):
         command = option(command)
     return command
 
 
-def wish_of(options: dict[str, Any]) -> "Wish":
-    """What was said about the agent, taken out of the options of a command."""
-    from .order import Wish
+def take_agent_options(options: dict[str, Any]) -> "AgentOptions":
+    """Remove the options about the agent from a command's `options`, and return them as `AgentOptions`."""
+    from .run_options import AgentOptions
 
-    return Wish(**{name: options.pop(name) for name in Wish.__struct_fields__ if name in options})
+    return AgentOptions(**{name: options.pop(name) for name in AgentOptions.__struct_fields__ if name in options})
 
 
 @click.command()
 @click.argument("prompt", required=False)
-@click.option("--session", "-s", "session_id", metavar="ID", help="Go on with this session, or begin it.")
-@click.option("--model", "-m", metavar="PROVIDER:MODEL", help="Who answers.  [default: PERDURE_MODEL, or see below]")
-@click.option("--instructions", "-i", metavar="TEXT", help="What the model is told before the conversation.")
-@click.option("--role", metavar="NAME", help="Who the agent is: a file NAME.md in the folder roles.")
-@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="End after so many replies.")
-@click.option("--resume", is_flag=True, help="First finish the session's last run, if it was cut off.")
-@agent_options
-@showing_options
+@click.option("--session", "-s", "session_id", metavar="ID", help="Session to continue or create.")
+@click.option("--model", "-m", metavar="PROVIDER:MODEL", help="Model to ask.  [default: PERDURE_MODEL, or see above]")
+@click.option("--instructions", "-i", metavar="TEXT", help="System instructions for this run.")
+@click.option("--role", metavar="NAME", help="Role of the agent: NAME.md in the folder roles.")
+@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="End the run after N replies of the model.")
+@click.option("--resume", is_flag=True, help="First finish the last run of the session, if it was cut off.")
+@add_agent_options
+@add_display_options
 @click.pass_context
 def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> None:
-    """Let an agent answer PROMPT, and keep the conversation.
+    """Run an agent on PROMPT and save the conversation.
 
-    Without PROMPT, or when it is "-", the prompt is read from standard input. The agent can tell the time, calculate,
-    and read text files below the working folder; to write one it asks at the terminal, and is denied where nobody can
-    be asked.
+    Without PROMPT, or if it is "-", the prompt is read from standard input. The agent can read the clock, calculate,
+    and read text files below the working folder. It asks at the terminal before it writes a file; without a terminal,
+    writing is denied.
 
-    Without --model and PERDURE_MODEL, whoever the role or perdure.toml names answers; else the first provider whose
-    key is set, such as ANTHROPIC_API_KEY; without any key, a small model that runs in this process, or else a
-    demonstration that only matches words.
+    Without --model and PERDURE_MODEL, the model is the one in the role or in perdure.toml; else that of the first
+    provider whose key is set, such as ANTHROPIC_API_KEY; else a small model that runs in this process, if installed;
+    else an offline demonstration that only matches keywords.
 
-    In a project the agent is told what AGENTS.md or CLAUDE.md says, here and above up to the root of the repository,
-    and which skills there are: yours, and those of the project that you trust (perdure skills). It has a list of tasks
-    and a page of notes, can look things up in a long conversation, and reads long results in parts. Models that run in
-    this process have little room: for local and demo all this is left out, unless --context or --config is given.
+    In a project, the agent gets AGENTS.md or CLAUDE.md, from the working folder up to the root of the repository, and
+    skills: yours, and those of the project that you trust (see perdure skills). It has a task list and notes, can
+    search a long conversation, and reads long results in parts. The models "local" and "demo" have small context
+    windows: for them all this is left out, unless --context or --config is given.
 
-    In PROMPT, /NAME loads a skill and @PATH attaches a file below the working folder. Long conversations are summed up
+    In PROMPT, /NAME loads a skill and @PATH attaches a file below the working folder. Long conversations are summarised
     for the model; the session keeps everything.
 
-    perdure.toml, here or above up to the root of the repository, may say more. Before you trust it (perdure config
-    trust) it is not used if it would run, redirect or allow anything. Options win over it.
+    perdure.toml, in the working folder or above it in the repository, can set more. Until you trust it (perdure config
+    trust), it is not used if it would run, redirect or allow anything. Options override it.
 
-    The answer goes to standard output with control characters shown, not sent; see --raw. The exit code is 0 when the
-    run is done, 3 when it ended at a limit or waits for an answer, 130 after Ctrl-C. SIGTERM and SIGHUP end the run in
-    good order, with code 0: tools get ten seconds, and what was finished is kept.
+    The answer goes to standard output, with control characters made visible (see --raw). Exit codes: 0 when the run is
+    done, 3 when it ended at a limit or waits for an answer, 130 after Ctrl-C. On SIGTERM and SIGHUP the run ends
+    cleanly with code 0: tools get ten seconds, and finished work is kept.
     """
-    from .drive import carry_out
-    from .order import Order
+    from .run_options import CommandOptions
+    from .run_session import run_session
 
     if options["resume"] and options["session_id"] is None:
-        raise click.UsageError("--resume needs to know the session; name it with --session")
+        raise click.UsageError("--resume needs a session; name it with --session")
     only_resume = options["resume"] and prompt is None
-    wish = wish_of(options)
-    context.exit(carry_out(Order(prompt=None if only_resume else _prompt(prompt), wish=wish, **options)))
+    wish = take_agent_options(options)
+    context.exit(
+        run_session(CommandOptions(prompt=None if only_resume else _read_prompt(prompt), agent=wish, **options))
+    )
 
 
-def _prompt(given: str | None) -> str:
-    """The prompt, from the command line or from standard input."""
+@click.command()
+@click.argument("session_id", metavar="ID")
+@add_agent_options
+@add_display_options
+@click.pass_context
+def resume(context: click.Context, /, session_id: str, **options: Any) -> None:
+    """Finish the last run of session ID, if it was cut off.
+
+    Calls that had finished keep their results. Calls that had only started are repeated if that is harmless; for the
+    others the model learns that their outcome is unknown. The agent is assembled as for that run, from the files as
+    they are now.
+    """
+    from .run_options import CommandOptions
+    from .run_session import run_session
+
+    wish = take_agent_options(options)
+    context.exit(run_session(CommandOptions(session_id=session_id, resume=True, agent=wish, **options)))
+
+
+def _read_prompt(given: str | None) -> str:
+    """Return the prompt: the argument `given`, or the text of standard input."""
     if given is not None and given != "-":
         return given
     if given is None and sys.stdin.isatty():
         raise click.UsageError('there is no prompt; write it as perdure run "…", or pipe it in')
     if sys.stdin.isatty():
-        Screen().note("write the prompt; Ctrl-D on a line of its own ends it")
-    data = _typed() if sys.stdin.isatty() and os.name == "posix" else sys.stdin.buffer.read(MOST_BYTES + 1)
+        Screen().note("type the prompt; end it with Ctrl-D on an empty line")
+    data = _read_typed() if sys.stdin.isatty() and os.name == "posix" else sys.stdin.buffer.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise click.UsageError(f"the prompt has more than {MOST_BYTES:,} bytes; let the agent read a file instead")
     try:
@@ -118,11 +139,11 @@ def _prompt(given: str | None) -> str:
     return text
 
 
-def _typed() -> bytes:
-    """What is written at a terminal, up to Ctrl-D.
+def _read_typed() -> bytes:
+    """Read what is typed at the terminal, up to Ctrl-D.
 
-    Ctrl-C in the moment before a read begins would be noticed only at the next key. So what is waited for is a pipe as
-    well, into which the arrival of a signal is written.
+    Ctrl-C just before a read begins would be noticed only at the next key. So the wait also covers a pipe into which
+    Python writes when a signal arrives.
     """
     import select
     import signal
@@ -134,7 +155,7 @@ def _typed() -> bytes:
         while len(typed) <= MOST_BYTES:
             ready, _, _ = select.select([sys.stdin.fileno(), told], [], [])
             if told in ready:
-                os.read(told, 1)  # its handler has run by now: whoever is still here goes on
+                os.read(told, 1)  # the signal's handler has run by now, and did not raise
             elif line := os.read(sys.stdin.fileno(), 4096):
                 typed += line
             else:

@@ -1,8 +1,8 @@
-"""What appears on a terminal: text that cannot act on it. Above: the commands. Below: the standard streams.
+"""Write to the terminal, with control characters from models, tools and files made visible.
 
-What models, tools and files say may hold escape sequences that move the cursor, change the title, fill the clipboard or
-turn the reading direction. `visible` shows such characters instead of sending them, also into files and pipes, which
-end up on terminals too. Answers go to standard output, everything about them to standard error.
+Such text may contain escape sequences that move the cursor, change the title, fill the clipboard or turn the reading
+direction. `escape_controls` shows such characters instead of sending them, also into files and pipes, which end up on
+terminals too. Answers go to standard output, everything else to standard error.
 """
 
 import os
@@ -14,11 +14,11 @@ from typing import Final, TextIO
 
 import click
 
-MARKS: Final = 8
-"""Combining marks on one letter; what goes beyond them is cut off. No script that is in use needs as many."""
+MAX_COMBINING_MARKS: Final = 8
+"""Combining marks kept on one letter; more are cut off. No script in use needs as many."""
 
-NARROWEST: Final = 40
-"""Columns that a line is cut to at most, be the terminal as narrow as it may."""
+MIN_COLUMNS: Final = 40
+"""Smallest width that lines are cut to, however narrow the terminal."""
 
 _STANDARD_ERROR: Final = 2
 _HARMLESS: Final = re.compile(r"[ -~\n\t]*")
@@ -29,60 +29,60 @@ _BLANK: Final = re.compile(  # letters and marks that show nothing, though Unico
 )
 
 
-def visible(text: str) -> str:
-    """The text with every character shown that a terminal would obey: `␛` for an escape, its number for an override.
+def escape_controls(text: str) -> str:
+    """Replace each character that a terminal would obey by a visible one, such as an escape by `␛`.
 
-    Line feeds and tabs are kept, and so are the joiners that emoji and some scripts are written with.
+    Line feeds and tabs are kept, and so are the joiners that emoji and some scripts need.
     """
     if _HARMLESS.fullmatch(text):
         return text
-    shown = "".join([_shown(character) for character in text])
-    return shown if shown.isascii() else _thinned(shown)
+    shown = "".join([_escape_character(character) for character in text])
+    return shown if shown.isascii() else _cut_combining_marks(shown)
 
 
-def one_line(text: str, most: int | None = None) -> str:
-    """As `visible`, on one line and with nothing left out of sight; cut to `most` characters with a `…`."""
-    line = "".join([_told(character) for character in visible(text)])
+def to_one_line(text: str, most: int | None = None) -> str:
+    """Return text as one line, with line breaks and control characters made visible; cut to `most` characters."""
+    line = "".join([_escape_unprintable(character) for character in escape_controls(text)])
     return line if most is None or len(line) <= most else f"{line[: max(most - 1, 0)]}…"
 
 
-def _shown(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character in "\n\t" or character in _JOINERS or unicodedata.category(character) not in _INVISIBLE:
         return character
-    return _named(character)
+    return _name_character(character)
 
 
-def _told(character: str) -> str:
-    return character if character.isprintable() and not _BLANK.match(character) else _named(character)
+def _escape_unprintable(character: str) -> str:
+    return character if character.isprintable() and not _BLANK.match(character) else _name_character(character)
 
 
-def _named(character: str) -> str:
-    """The picture of a control character, or the number of any other."""
+def _name_character(character: str) -> str:
+    """Return the Unicode picture of a control character, or the escape code of any other."""
     code = ord(character)
-    if code < 0x20:  # noqa: PLR2004 - the pictures of these stand in the same order
+    if code < 0x20:  # noqa: PLR2004 - their pictures are in the same order
         return chr(0x2400 + code)
     return "␡" if code == 0x7F else character.encode("unicode_escape").decode()  # noqa: PLR2004 - delete
 
 
-def _thinned(text: str) -> str:
-    """Cut towers of combining marks, which would cover the lines above."""
+def _cut_combining_marks(text: str) -> str:
+    """Cut stacks of combining marks, which would cover the lines above."""
     kept: list[str] = []
     height = 0
     for character in text:
         height = height + 1 if unicodedata.category(character) in {"Mn", "Me"} else 0
-        if height <= MARKS:
+        if height <= MAX_COMBINING_MARKS:
             kept.append(character)
-        elif height == MARKS + 1:
+        elif height == MAX_COMBINING_MARKS + 1:
             kept.append("…")
     return "".join(kept)
 
 
-def json_line(data: bytes) -> str:
-    """JSON in ASCII alone: it means the same, and no terminal and no encoding can stumble over it."""
-    return "".join([_escaped(character) for character in data.decode()])
+def to_ascii_json(data: bytes) -> str:
+    """Return the same JSON in ASCII, other characters as escapes: safe for every terminal and encoding."""
+    return "".join([_escape_json_character(character) for character in data.decode()])
 
 
-def _escaped(character: str) -> str:
+def _escape_json_character(character: str) -> str:
     if " " <= character <= "~":
         return character
     units = character.encode("utf-16-be")
@@ -90,72 +90,72 @@ def _escaped(character: str) -> str:
 
 
 class OutputFailed(Exception):
-    """Standard output takes nothing more."""
+    """Standard output cannot be written to: the disk is full, or the reader of the pipe has gone."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(f"standard output cannot be written: {cause.strerror}; check where it goes")
-        self.nobody_reads = isinstance(cause, BrokenPipeError)
-        """Whether the reader has simply seen enough, as in `perdure … | head -1`."""
+        self.is_broken_pipe = isinstance(cause, BrokenPipeError)
+        """True if the reader closed the pipe, as in `perdure … | head -1`."""
 
 
 class Screen:
-    """Standard output and standard error of one command."""
+    """Writes the output of one command: answers to standard output, notes and questions to standard error."""
 
     def __init__(self, *, raw: bool = False, quiet: bool = False) -> None:
         self._raw = raw
         self._quiet = quiet
         self._at_line_start = True
 
-    def say(self, text: str) -> None:
-        """Write a piece of an answer, at once."""
+    def write(self, text: str) -> None:
+        """Write text to standard output and flush it. Raises `OutputFailed`."""
         if not text:
             return
         try:
-            _write(sys.stdout, text if self._raw else visible(text))
+            _write(sys.stdout, text if self._raw else escape_controls(text))
         except OSError as error:
             raise OutputFailed(error) from error
         self._at_line_start = text.endswith("\n")
 
     def end_line(self) -> None:
-        """End the line of an answer, if it has not ended."""
+        """End the current line on standard output, if it has not ended."""
         if not self._at_line_start:
-            self.say("\n")
+            self.write("\n")
 
     def note(self, text: str) -> None:
-        """Tell something beside the answer, unless the command is to be quiet."""
+        """Write a line to standard error, unless the command is quiet."""
         if self._quiet:
             return
         if not self._at_line_start and sys.stdout.isatty():  # in the middle of an answer on the same terminal
             self.end_line()
-        _tell(_dimmed(visible(text)))
+        _write_error(_dim(escape_controls(text)))
 
-    def ask(self, text: str) -> None:
-        """Put a question. It is shown in full, and stays on its line."""
-        _tell(text, end="")
+    def write_question(self, text: str) -> None:
+        """Write a question for the user to standard error, in full and without a line break."""
+        _write_error(text, end="")
 
 
 def warn(text: str) -> None:
-    """Tell what somebody should know, be the command quiet or not."""
-    _tell(f"warning: {visible(text)}")
+    """Write a warning to standard error, even if the command is quiet."""
+    _write_error(f"warning: {escape_controls(text)}")
 
 
 def report_error(text: str) -> None:
-    """Tell what went wrong, and what to do."""
-    _tell(f"error: {visible(text)}")
+    """Write an error to standard error: what went wrong, and what to do."""
+    _write_error(f"error: {escape_controls(text)}")
 
 
 def can_ask() -> bool:
-    """Whether a person is there to be asked, and sees the question."""
+    """Return True if the user can be asked: standard input and standard error are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def line_width(stream: TextIO) -> int | None:
-    """How many characters a line may have that is not to wrap; any number where it is no terminal."""
+    """Return the number of characters that fit on a line of the terminal; `None` if the stream is not a terminal."""
     if not stream.isatty():
         return None
     import shutil
 
-    return max(shutil.get_terminal_size().columns, NARROWEST) - 1
+    return max(shutil.get_terminal_size().columns, MIN_COLUMNS) - 1
 
 
 def _write(stream: TextIO, text: str) -> None:
@@ -163,14 +163,14 @@ def _write(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-def _tell(text: str, end: str = "\n") -> None:
+def _write_error(text: str, end: str = "\n") -> None:
     try:
         _write(sys.stderr, text + end)
     except (OSError, ValueError):
-        return  # nobody reads it: that is no reason to stop
+        return  # standard error is closed: that is no reason to stop
 
 
-def _dimmed(text: str) -> str:
+def _dim(text: str) -> str:
     plain = not sys.stderr.isatty() or os.environ.get("TERM") == "dumb" or "NO_COLOR" in os.environ
     return text if plain else click.style(text, dim=True)
 
@@ -178,11 +178,11 @@ def _dimmed(text: str) -> str:
 # -- the streams themselves --------------------------------------------------------------------------------------------
 
 
-def fill_streams() -> None:
-    """Make all three streams usable, however the process was started.
+def repair_streams() -> None:
+    """Make standard input, output and error usable, even if the process was started with one of them closed.
 
-    A stream that is closed would have its number given to the next file that is opened, and our words would end up in
-    there. A character that the encoding of a stream lacks is written as its number.
+    The number of a closed stream would be reused by the next file that is opened, and output would end up in that file.
+    Characters that a stream's encoding lacks are written as escape codes.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
         continue
@@ -196,8 +196,8 @@ def fill_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def close_output() -> None:
-    """Let go of standard output, where nobody reads any more: what still waits there would fail again at the end."""
+def discard_output() -> None:
+    """Redirect standard output to the null device, so that Python does not fail at exit on output it cannot write."""
     try:
         number = sys.stdout.fileno()
     except (OSError, ValueError):

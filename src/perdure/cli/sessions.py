@@ -1,7 +1,7 @@
-"""`perdure sessions`: what is kept. Above: `main.py`. Below: stores, and a module for each kind of thing to do.
+"""`perdure sessions`: list, rename and remove sessions.
 
-Here are the group, the list and what changes a single session; `sessions_show.py` shows one, `sessions_tree.py` forks
-them and draws their tree, `sessions_move.py` exports and imports, `sessions_upkeep.py` measures and prunes.
+`sessions_show.py` shows one, `sessions_forks.py` forks and draws trees, `sessions_transfer.py` exports and imports,
+`sessions_prune.py` measures and prunes.
 """
 
 import sys
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from .home import store_option, use_session, use_store
-from .screen import Screen, json_line, line_width, one_line, visible
-from .sessions_move import export, import_
+from .screen import Screen, escape_controls, line_width, to_ascii_json, to_one_line
+from .sessions_forks import fork, tree
+from .sessions_prune import du, prune
 from .sessions_show import show
-from .sessions_tree import fork, tree
-from .sessions_upkeep import du, prune
+from .sessions_transfer import export, import_
 
 if TYPE_CHECKING:
     from perdure.core.store import SessionInfo, Store
@@ -24,18 +24,16 @@ if TYPE_CHECKING:
 @click.group(invoke_without_command=True)
 @click.pass_context
 def sessions(context: click.Context) -> None:
-    """List, show, fork, move and remove the sessions that are kept."""
+    """List, show, fork, export, import and remove sessions."""
     if context.invoked_subcommand is None:
-        Screen().say(context.get_help() + "\n")
+        Screen().write(context.get_help() + "\n")
 
 
 @sessions.command("list")
-@click.option("--prefix", default="", help="Only sessions whose id begins like this.")
-@click.option("--limit", default=20, type=click.IntRange(min=1, max=1_000_000), help="How many.  [default: 20]")
-@click.option(
-    "--offset", default=0, type=click.IntRange(min=0, max=1_000_000_000), help="Leave out as many of the first."
-)
-@click.option("--json", "as_json", is_flag=True, help="Write each session as a line of JSON.")
+@click.option("--prefix", default="", help="Only sessions whose id begins with this.")
+@click.option("--limit", default=20, type=click.IntRange(min=1, max=1_000_000), help="How many to list.  [default: 20]")
+@click.option("--offset", default=0, type=click.IntRange(min=0, max=1_000_000_000), help="Number of sessions to skip.")
+@click.option("--json", "as_json", is_flag=True, help="Print each session as a line of JSON.")
 @store_option
 def list_sessions(prefix: str, limit: int, offset: int, *, as_json: bool, store: str | None) -> None:
     """List sessions, the most recently used first."""
@@ -44,52 +42,52 @@ def list_sessions(prefix: str, limit: int, offset: int, *, as_json: bool, store:
     found = use_store(store, lambda store: store.list(prefix=prefix, limit=limit + 1, offset=offset))
     screen = Screen()
     for info in found[:limit]:
-        screen.say((json_line(msgspec.json.encode(info)) if as_json else _row(info)) + "\n")
+        screen.write((to_ascii_json(msgspec.json.encode(info)) if as_json else _format_session(info)) + "\n")
     if not found and not as_json:
         like = f" that begins with {prefix!r}" if prefix else ""
-        advice = "--offset is too large" if offset else 'perdure run "…" begins one'
+        advice = "--offset is too large" if offset else 'perdure run "…" creates one'
         screen.note(f"there is no {'more ' if offset else ''}session{like}; {advice}")
     if len(found) > limit:
         screen.note(f"there are more; --offset {offset + limit} shows the next ones, --limit {limit * 2} more at once")
 
 
-def _row(info: "SessionInfo") -> str:
+def _format_session(info: "SessionInfo") -> str:
     used = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.updated_at))
-    origin = f"(fork of {one_line(info.parent)} at {info.at}) " if info.parent else ""
-    row = f"{one_line(info.session_id):32}  {used}  {info.entries:5} entries  {origin}{one_line(info.title)}"
-    return one_line(row, line_width(sys.stdout))
+    origin = f"(fork of {to_one_line(info.parent)} at {info.at}) " if info.parent else ""
+    row = f"{to_one_line(info.session_id):32}  {used}  {info.entries:5} entries  {origin}{to_one_line(info.title)}"
+    return to_one_line(row, line_width(sys.stdout))
 
 
 @sessions.command()
 @click.argument("session_id", metavar="ID")
 @click.argument("title")
-@click.option("--json", "as_json", is_flag=True, help="Write what was done as a line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 @store_option
 def rename(session_id: str, title: str, *, as_json: bool, store: str | None) -> None:
-    """Give session ID a title, which lists show instead of its first words."""
+    """Give session ID a title, shown in lists instead of its first prompt."""
     import msgspec
 
     use_session(store, session_id, lambda session: session.rename(title))
     if as_json:
-        Screen().say(json_line(msgspec.json.encode({"session_id": session_id, "title": title})) + "\n")
+        Screen().write(to_ascii_json(msgspec.json.encode({"session_id": session_id, "title": title})) + "\n")
     else:
-        Screen().note(one_line(f"session {session_id} is called {title!r} now"))
+        Screen().note(to_one_line(f"session {session_id} is now titled {title!r}"))
 
 
 @sessions.command()
 @click.argument("session_id", metavar="ID")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="Write what was done as a line of JSON.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 @store_option
 @click.pass_context
 def rm(context: click.Context, /, session_id: str, *, yes: bool, as_json: bool, store: str | None) -> None:
-    """Remove session ID for good. One that is not there is no error. What its forks share with it stays, for them."""
+    """Delete session ID permanently; no error if it does not exist. Forks keep the entries they share with it."""
     import msgspec
 
     if not yes:
         if not sys.stdin.isatty():
-            raise click.UsageError("nobody can be asked here; say --yes to remove the session")
-        if not click.confirm(visible(f"Remove session {session_id!r} for good?"), err=True):
+            raise click.UsageError("there is no terminal to ask at; use --yes to remove the session")
+        if not click.confirm(escape_controls(f"Remove session {session_id!r} permanently?"), err=True):
             context.exit(1)
 
     async def remove(store: "Store") -> bool:
@@ -99,9 +97,9 @@ def rm(context: click.Context, /, session_id: str, *, yes: bool, as_json: bool, 
 
     removed = use_store(store, remove)
     if as_json:
-        Screen().say(json_line(msgspec.json.encode({"session_id": session_id, "removed": removed})) + "\n")
+        Screen().write(to_ascii_json(msgspec.json.encode({"session_id": session_id, "removed": removed})) + "\n")
     else:
-        Screen().note(one_line(f"session {session_id} is not there any more"))
+        Screen().note(to_one_line(f"session {session_id} {'is removed' if removed else 'does not exist'}"))
 
 
 for command in (show, fork, tree, export, import_, du, prune):

@@ -1,12 +1,12 @@
-"""`perdure sessions show`: a conversation as text, and what it waits for. Above: `sessions.py`. Below: the log."""
+"""`perdure sessions show`: print the conversation of a session, its open questions and its inbox."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from .home import how_to_answer, no_session, store_option, use_store
-from .screen import Screen, json_line, one_line
+from .home import build_session_not_found, format_answer_command, store_option, use_store
+from .screen import Screen, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.core.event import Entry
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("session_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="Write each entry of the log as a line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print each entry of the log as a line of JSON.")
 @store_option
 def show(session_id: str, *, as_json: bool, store: str | None) -> None:
-    """Show what was said and done in session ID, and what it waits for."""
+    """Print the conversation of session ID, its open questions and its inbox."""
     from perdure.core.codec import encode_entry
 
     async def read(store: "Store") -> "tuple[list[Entry], list[Post]]":
@@ -29,86 +29,90 @@ def show(session_id: str, *, as_json: bool, store: str | None) -> None:
 
     entries, posts = use_store(store, read)
     if not entries:
-        raise no_session(session_id)
+        raise build_session_not_found(session_id)
     screen = Screen()
     if as_json:
         for entry in entries:
-            screen.say(json_line(encode_entry(entry)) + "\n")
+            screen.write(to_ascii_json(encode_entry(entry)) + "\n")
     else:
-        _tell(screen, session_id, entries, posts)
+        _print_session(screen, session_id, entries, posts)
 
 
-def _tell(screen: Screen, session_id: str, entries: "Sequence[Entry]", posts: "Sequence[Post]") -> None:
-    from perdure.core.fold import fold
-    from perdure.core.inbox import items_of
+def _print_session(screen: Screen, session_id: str, entries: "Sequence[Entry]", posts: "Sequence[Post]") -> None:
+    from perdure.core.fold import fold_entries
+    from perdure.core.inbox import list_inbox_items
 
-    state = fold(entries)
+    state = fold_entries(entries)
     answered = {post.body["ask_id"] for post in posts if post.kind == "answer"}
-    for line in (*_transcript(state), *_questions(state, answered), *_inbox(items_of(entries, posts))):
-        screen.say(line + "\n")
-    for question in state.questions:
+    for line in (
+        *_transcript_lines(state),
+        *_question_lines(state, answered),
+        *_inbox_lines(list_inbox_items(entries, posts)),
+    ):
+        screen.write(line + "\n")
+    for question in state.open_questions:
         if question.ask_id not in answered:
-            screen.note(one_line(how_to_answer(session_id, question)))
-    if state.interrupted and not state.waiting:
-        screen.note(one_line(f"the last run was cut off; finish it with: perdure resume {session_id}"))
+            screen.note(to_one_line(format_answer_command(session_id, question)))
+    if state.is_interrupted and not state.is_waiting:
+        screen.note(to_one_line(f"the last run was cut off; finish it with: perdure resume {session_id}"))
     elif answered:
-        screen.note(one_line(f"the last run can go on; perdure resume {session_id}"))
+        screen.note(to_one_line(f"the last run can continue: perdure resume {session_id}"))
 
 
-def _transcript(state: "State") -> Iterator[str]:
-    """What was said and done, line by line, calls that have no result yet included."""
+def _transcript_lines(state: "State") -> Iterator[str]:
+    """Yield the conversation line by line, including calls that have no result yet."""
     for message in state.messages:
-        yield from _told(message)
-    if state.reply is not None:
-        yield from _told(state.reply)
+        yield from _message_lines(message)
+    if state.unsettled_reply is not None:
+        yield from _message_lines(state.unsettled_reply)
         for result in state.results.values():
-            yield f"  {result.name} {result.status}: {_indented(result.text)}"
+            yield f"  {result.name} {result.status}: {_indent(result.text)}"
 
 
-def _told(message: "Message") -> Iterator[str]:
-    from perdure.core.message import Text, Thinking, ToolCall, ToolResult, flatten
+def _message_lines(message: "Message") -> Iterator[str]:
+    from perdure.core.message import Text, Thinking, ToolCall, ToolResult, parts_to_text
 
     if message.role != "tool":
-        yield f"{message.role}{_in_brackets(message.origin or message.model)}:"
+        yield f"{message.role}{_parenthesise(message.origin or message.model)}:"
     for part in message.parts:
         match part:
             case Text(text=text):
-                yield f"  {_indented(text)}"
+                yield f"  {_indent(text)}"
             case Thinking(text=text):
-                yield f"  [thinking] {_indented(text)}"
+                yield f"  [thinking] {_indent(text)}"
             case ToolCall(name=name, arguments=arguments):
-                yield f"  call {name} {one_line(arguments)}"
+                yield f"  call {name} {to_one_line(arguments)}"
             case ToolResult(name=name, status=status):
-                yield f"  {name} {status}: {_indented(part.text)}"
+                yield f"  {name} {status}: {_indent(part.text)}"
             case _:
-                yield f"  {flatten((part,))}"
+                yield f"  {parts_to_text((part,))}"
 
 
-def _questions(state: "State", answered: Collection[str]) -> Iterator[str]:
-    """What somebody has to answer, or has answered while nobody drove the session."""
-    for question in state.questions:
-        mark = "answered, and not taken up yet" if question.ask_id in answered else "open"
-        yield f"question {one_line(question.ask_id)} ({mark}): {one_line(question.text)}"
+def _question_lines(state: "State", answered: Collection[str]) -> Iterator[str]:
+    """Yield a line per open question, including those answered but not yet resumed."""
+    for question in state.open_questions:
+        mark = "answered, not resumed yet" if question.ask_id in answered else "open"
+        yield f"question {to_one_line(question.ask_id)} ({mark}): {to_one_line(question.text)}"
 
 
-def _inbox(items: "Sequence[InboxItem]") -> Iterator[str]:
-    """What it waits for from outside, and what has come that the model was not told yet."""
+def _inbox_lines(items: "Sequence[InboxItem]") -> Iterator[str]:
+    """Yield a line per inbox item that the model has not received yet."""
     for item in items:
         if item.status != "consumed":
-            yield inbox_row(item)
+            yield format_inbox_item(item)
 
 
-def inbox_row(item: "InboxItem") -> str:
-    """An item of an inbox on a line."""
-    from perdure.core.plain import to_text
+def format_inbox_item(item: "InboxItem") -> str:
+    """Return one line about an inbox item: what the session waits for from outside, or has received."""
+    from perdure.core.jsonable import to_text
 
     response = "" if item.status == "pending" else f" -> {to_text(item.response)}"
-    return one_line(f"inbox {item.item_id} ({item.status}) [{item.tag}] {item.request}{response}")
+    return to_one_line(f"inbox {item.item_id} ({item.status}) [{item.tag}] {item.request}{response}")
 
 
-def _in_brackets(text: str) -> str:
+def _parenthesise(text: str) -> str:
     return f" ({text})" if text else ""
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return text.strip().replace("\n", "\n  ")

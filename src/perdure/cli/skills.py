@@ -1,4 +1,4 @@
-"""`perdure skills`: which there are, and which of a project's are trusted. Above: `main.py`. Below: the skills."""
+"""`perdure skills`: list, show and trust skills."""
 
 import os
 import sys
@@ -10,105 +10,105 @@ import click
 
 from perdure.core.error import ConfigError
 
-from .home import home_file
-from .screen import Screen, json_line, line_width, one_line, warn
+from .home import home_path
+from .screen import Screen, line_width, to_ascii_json, to_one_line, warn
 
 if TYPE_CHECKING:
     from perdure.context.skills import Skill, Skills, Trust
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Write each skill as a line of JSON.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print each skill as a line of JSON.")
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 def skills(context: click.Context) -> None:
-    """List and show skills, and say which of this project's you trust.
+    """List and show skills, and trust those of this project.
 
-    They are looked for in .perdure/skills, .agents/skills and .claude/skills: here, in the directories above up to the
-    root of the repository, and in your home. A project's skill is not used before you trust it, and any change to it
-    asks again.
+    Skills are read from .perdure/skills, .agents/skills and .claude/skills: in the working folder, in its parents up to
+    the root of the repository, and in your home. A skill of a project is used only after you trust it; any change to it
+    needs new trust.
     """
     if context.invoked_subcommand is None:
-        Screen().say(context.get_help() + "\n")
+        Screen().write(context.get_help() + "\n")
 
 
 @skills.command("list")
 @_json_option
 def list_skills(*, as_json: bool) -> None:
-    """List the skills that there are here, and what is wrong with some."""
-    found, trust = _found()
+    """List skills, and what is wrong with them."""
+    found, trust = _load_skills()
     every = [*found, *found.untrusted]
     screen = Screen()
     width = max((len(each.name) for each in every), default=0)
     for skill in every:
-        screen.say((_as_json(skill, trust) if as_json else _row(skill, trust, width)) + "\n")
+        screen.write((_to_json(skill, trust) if as_json else _format_skill(skill, trust, width)) + "\n")
     for problem in found.problems:
-        warn(one_line(problem))
+        warn(to_one_line(problem))
     if not every and not as_json:
         screen.note("there is no skill here; put one into .agents/skills/NAME/SKILL.md")
     if found.untrusted:
-        screen.note("to use a skill of this project, look at it with: perdure skills show NAME; then: … trust NAME")
+        screen.note("to use a skill of this project: perdure skills show NAME; then: perdure skills trust NAME")
 
 
 @skills.command()
 @click.argument("name")
 @_json_option
 def show(name: str, *, as_json: bool) -> None:
-    """Show all that skill NAME says, and its files. What nobody sees is not part of what it says."""
-    found, trust = _found()
-    skill = _named(found, name)
+    """Show skill NAME in full, with its files. Invisible characters are not part of its text."""
+    found, trust = _load_skills()
+    skill = _find_skill(found, name)
     screen = Screen()
     if as_json:
-        screen.say(_as_json(skill, trust, whole=True) + "\n")
+        screen.write(_to_json(skill, trust, whole=True) + "\n")
         return
-    for title, text in _facts(skill, trust):
-        screen.say(f"{title:14} {one_line(text)}\n")
-    screen.say(f"\n{skill.body}\n")
+    for title, text in _skill_facts(skill, trust):
+        screen.write(f"{title:14} {to_one_line(text)}\n")
+    screen.write(f"\n{skill.body}\n")
 
 
 @skills.command("trust")
 @click.argument("name")
 @_json_option
 def trust_skill(name: str, *, as_json: bool) -> None:
-    """Use skill NAME of this project from now on, until one of its files changes."""
-    found, trust = _found()
-    skill = _named(found, name, first=found.untrusted)
+    """Trust skill NAME of this project until one of its files changes."""
+    found, trust = _load_skills()
+    skill = _find_skill(found, name, first=found.untrusted)
     if skill.source != "project":
         raise ConfigError(f"skill {name!r} is your own, in {skill.path!r}: it needs no trust")
     trust.trust(skill)
-    _tell(skill, trust, f"skill {name!r} is trusted as it is now, in {skill.path!r}", as_json=as_json)
+    _print_result(skill, trust, f"skill {name!r} is trusted as it is now, in {skill.path!r}", as_json=as_json)
 
 
 @skills.command()
 @click.argument("name")
 @_json_option
 def revoke(name: str, *, as_json: bool) -> None:
-    """Do not use skill NAME of this project any more."""
-    found, trust = _found()
-    skill = _named(found, name)
+    """Revoke the trust in skill NAME of this project."""
+    found, trust = _load_skills()
+    skill = _find_skill(found, name)
     if skill.source != "project":
-        raise ConfigError(f"skill {name!r} is your own, in {skill.path!r}: delete it to be rid of it")
+        raise ConfigError(f"skill {name!r} is your own, in {skill.path!r}: delete it to stop using it")
     was = "no longer" if trust.revoke(skill) else "not"
-    _tell(skill, trust, f"skill {name!r} is {was} trusted, in {skill.path!r}", as_json=as_json)
+    _print_result(skill, trust, f"skill {name!r} is {was} trusted, in {skill.path!r}", as_json=as_json)
 
 
 # -- what there is -----------------------------------------------------------------------------------------------------
 
 
-def trust_file() -> str:
-    """Where it is kept which skills are trusted."""
-    return home_file("trusted-skills.json")
+def trust_path() -> str:
+    """Return the path of the file in `~/.perdure` that records which project skills are trusted."""
+    return home_path("trusted-skills.json")
 
 
-def _found() -> "tuple[Skills, Trust]":
+def _load_skills() -> "tuple[Skills, Trust]":
     from perdure.context.skills import Trust, load_skills
 
-    trust = Trust(trust_file())
+    trust = Trust(trust_path())
     return load_skills(os.curdir, trust=trust), trust
 
 
-def _named(found: "Skills", name: str, first: "tuple[Skill, ...]" = ()) -> "Skill":
-    """The skill of that name, be it trusted or not; of two, the one that is used, unless another kind comes first."""
+def _find_skill(found: "Skills", name: str, first: "tuple[Skill, ...]" = ()) -> "Skill":
+    """Return the skill of that name, trusted or not. Those in `first` win over others of the same name."""
     for skill in chain(first, found, found.untrusted):
         if skill.name == name:
             return skill
@@ -119,28 +119,28 @@ def _named(found: "Skills", name: str, first: "tuple[Skill, ...]" = ()) -> "Skil
 # -- on the screen -----------------------------------------------------------------------------------------------------
 
 
-def _row(skill: "Skill", trust: "Trust", width: int) -> str:
-    row = f"{_state(skill, trust):9}  {skill.source:7}  {skill.name:{width}}  {skill.description}"
-    return one_line(row, line_width(sys.stdout))
+def _format_skill(skill: "Skill", trust: "Trust", width: int) -> str:
+    row = f"{_skill_state(skill, trust):9}  {skill.source:7}  {skill.name:{width}}  {skill.description}"
+    return to_one_line(row, line_width(sys.stdout))
 
 
-def _state(skill: "Skill", trust: "Trust") -> str:
-    standing = trust.standing(skill)
+def _skill_state(skill: "Skill", trust: "Trust") -> str:
+    standing = trust.get_status(skill)
     if standing != "trusted":
         return "changed" if standing == "changed" else "untrusted"
     return "hidden" if skill.hidden else "used"
 
 
-def _facts(skill: "Skill", trust: "Trust") -> Iterator[tuple[str, str]]:
-    """What there is to know about a skill before one trusts it; what is empty is left out."""
+def _skill_facts(skill: "Skill", trust: "Trust") -> Iterator[tuple[str, str]]:
+    """Yield what to know about a skill before trusting it, without empty fields."""
     facts = {
         "name": skill.name,
         "description": skill.description,
-        "state": _state(skill, trust),
+        "state": _skill_state(skill, trust),
         "directory": skill.path,
         "license": skill.license,
         "compatibility": skill.compatibility,
-        "allowed tools": f"{skill.allowed_tools} (which it asks for, and which this does not allow)",
+        "allowed tools": f"{skill.allowed_tools} (requested by the skill, not granted)",
         "sections": ", ".join(skill.sections),
         "resources": ", ".join(skill.resources),
         "content hash": skill.content_hash,
@@ -151,14 +151,14 @@ def _facts(skill: "Skill", trust: "Trust") -> Iterator[tuple[str, str]]:
     return ((title, text) for title, text in facts.items() if text)
 
 
-def _as_json(skill: "Skill", trust: "Trust", *, whole: bool = False) -> str:
+def _to_json(skill: "Skill", trust: "Trust", *, whole: bool = False) -> str:
     import msgspec
 
     value: dict[str, Any] = {
         "name": skill.name,
         "description": skill.description,
         "source": skill.source,
-        "state": _state(skill, trust),
+        "state": _skill_state(skill, trust),
         "path": os.fsencode(skill.path).decode(errors="replace"),
         "content_hash": skill.content_hash,
         "problems": skill.problems,
@@ -167,11 +167,11 @@ def _as_json(skill: "Skill", trust: "Trust", *, whole: bool = False) -> str:
         fields = ("body", "license", "compatibility", "allowed_tools", "priority", "hidden")
         value |= {field: getattr(skill, field) for field in fields}
         value |= {"metadata": skill.metadata, "sections": list(skill.sections), "resources": list(skill.resources)}
-    return json_line(msgspec.json.encode(value))
+    return to_ascii_json(msgspec.json.encode(value))
 
 
-def _tell(skill: "Skill", trust: "Trust", text: str, *, as_json: bool) -> None:
+def _print_result(skill: "Skill", trust: "Trust", text: str, *, as_json: bool) -> None:
     if as_json:
-        Screen().say(_as_json(skill, trust) + "\n")
+        Screen().write(_to_json(skill, trust) + "\n")
     else:
-        Screen().note(one_line(text))
+        Screen().note(to_one_line(text))

@@ -1,54 +1,54 @@
-"""Slots as plain text. Above: `report.py`, `prompt.py`, `reach.py`. Below: `screen.py`.
+"""Render display slots (what a tool shows the user: text, tables, progress) as plain text for the terminal.
 
-Tools say what is in a slot, so each line of it stands behind a mark: nothing in it can pretend to be a question.
+Slots contain text from tools, so each line is prefixed with a mark: nothing in a slot can imitate a question.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from perdure.core.plain import to_text
+from perdure.core.jsonable import to_text
 
-from .screen import one_line, visible
+from .screen import escape_controls, to_one_line
 
-LONGEST: Final = 20_000
-"""Characters of one slot; of a longer one the number of the rest is told."""
-WIDEST: Final = 60
-"""Characters of one cell of a table."""
+MAX_CHARACTERS: Final = 20_000
+"""Characters shown of one slot; of a longer one, the number of further characters is printed."""
+MAX_CELL: Final = 60
+"""Characters shown of a table cell."""
 _MARK: Final = "| "
 
 
-def slot_text(renderer: str, data: Any) -> str:
-    """What a slot shows, a mark in front of each line."""
-    text = visible(_plain(renderer, data))
-    rest = len(text) - LONGEST
+def render_slot(renderer: str, data: Any) -> str:
+    """Render what a tool shows in a display slot as text, with a mark in front of each line."""
+    text = escape_controls(_render_data(renderer, data))
+    rest = len(text) - MAX_CHARACTERS
     if rest > 0:
-        text = f"{text[:LONGEST]}\n… and {rest:,} characters more"
+        text = f"{text[:MAX_CHARACTERS]}\n… and {rest:,} characters more"
     return "\n".join([_MARK + line for line in text.split("\n")])
 
 
-def _plain(renderer: str, data: Any) -> str:
+def _render_data(renderer: str, data: Any) -> str:
     fields = cast("Mapping[str, Any]", data if isinstance(data, Mapping) else {})
     match renderer:
         case "text" | "markdown":
             return str(fields.get("text", "")).rstrip("\n")
         case "table":
-            return _table(fields.get("columns", ()), fields.get("rows", ()))
+            return _render_table(fields.get("columns", ()), fields.get("rows", ()))
         case "progress":
-            return _progress(str(fields.get("label", "")), fields.get("done", 0), fields.get("total"))
+            return _render_progress(str(fields.get("label", "")), fields.get("done", 0), fields.get("total"))
         case "image":
             return f"[image] {fields.get('alt', '')} {fields.get('url', '')}".rstrip()
         case _:
             return f"{renderer}: {to_text(data)}"
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    lines = [[one_line(to_text(cell), WIDEST) for cell in row] for row in (columns, *rows)]
+def _render_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [[to_one_line(to_text(cell), MAX_CELL) for cell in row] for row in (columns, *rows)]
     widths = [max(len(row[place]) for row in lines) for place in range(len(columns))]
     head, *body = ["  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]) for row in lines]
     return "\n".join([each.rstrip() for each in (head, "  ".join(["-" * width for width in widths]), *body)])
 
 
-def _progress(label: str, done: float, total: float | None) -> str:
+def _render_progress(label: str, done: float, total: float | None) -> str:
     if not total:
         return f"{label}: {done:g}"
     return f"{label}: {done:g} of {total:g} ({done / total:.0%})"

@@ -1,1 +1,1 @@
-"""How a configuration file is read: its source, its lines, its tables, and what it may say before it is trusted."""
+"""Read `perdure.toml` and `.mcp.json`: parse, validate, report errors with their lines, and list what needs trust."""

@@ -1,7 +1,7 @@
-"""Servers of the Model Context Protocol, out of `.mcp.json` and out of `perdure.toml`. Above: `config.py`.
+"""Read the MCP servers that `.mcp.json` and `perdure.toml` describe, without starting them.
 
-The form of `.mcp.json` belongs to nobody, and programs add keys of their own to it: what we do not know is passed over.
-Below: `source.py`, `mcp/server.py`. The servers are data: reading them starts nothing and connects to nobody.
+Programs add their own keys to `.mcp.json`: unknown keys are ignored. Servers are data: reading them starts nothing and
+connects to nothing.
 """
 
 import os
@@ -12,19 +12,19 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.error import ConfigError
-from perdure.core.plain import excerpt
-from perdure.core.problem import from_msgspec_error
+from perdure.core.jsonable import short_repr
+from perdure.core.validation_problems import problem_from_msgspec_error
 from perdure.mcp.server import McpServer, McpTransport
 
-from .expansion import Expansion
-from .fault import BadConfig, Fault
-from .lines import Path
-from .source import Source, read_json
+from .config_error import BadConfig, ConfigFault
+from .expand_variables import VariableExpander
+from .line_numbers import ValuePath
+from .read_config_file import ConfigSource, read_json
 from .tables import ServerTable
-from .validation import unusable_values
+from .validation import find_unusable_values
 
-MOST_SERVERS: Final = 100
-"""Of one file."""
+MAX_SERVERS: Final = 100
+"""Limit on the number of MCP servers in one file."""
 
 _TRANSPORTS: Final[Mapping[str, McpTransport]] = {
     "streamable-http": "http",
@@ -35,29 +35,29 @@ _TRANSPORTS: Final[Mapping[str, McpTransport]] = {
 
 
 class ServerSource(Struct, frozen=True, eq=False):
-    """Servers as a file describes them: variables are not expanded yet, so there is no secret in it."""
+    """MCP servers as a file describes them, with `${NAME}` not yet replaced, so that it contains no secrets."""
 
-    source: Source
-    """The file."""
-    above: Path
-    """Where in the file they stand."""
+    source: ConfigSource
+    """The file that describes the servers."""
+    path: ValuePath
+    """Path of the servers within the file, such as `("mcpServers",)`."""
     tables: Mapping[str, ServerTable]
-    """Each by its name."""
+    """Description of each server, by the server's name."""
 
-    def servers(self, environment: Mapping[str, str] | None = None) -> list[McpServer]:
-        """Those that are not disabled, with their variables expanded. Raises `BadConfig`, which names the line."""
-        expand = Expansion(os.environ if environment is None else environment)
+    def expand_servers(self, environment: Mapping[str, str] | None = None) -> list[McpServer]:
+        """Return the enabled servers with `${NAME}` replaced from `environment`. Raises `BadConfig` with the line."""
+        expand = VariableExpander(os.environ if environment is None else environment)
         found: list[McpServer] = []
-        faults: list[Fault] = []
+        faults: list[ConfigFault] = []
         for name, table in self.tables.items():
             if table.disabled:
                 continue
             try:
-                found.append(_server(name, table, expand))
+                found.append(_build_server(name, table, expand))
             except ConfigError as error:
-                inner = error.path if isinstance(error, _Misplaced) else ()
-                message = f"server {excerpt(name, 80)}: {error}"
-                faults.append(self.source.fault((*self.above, name, *inner), message))
+                inner = error.path if isinstance(error, _ServerValueError) else ()
+                message = f"server {short_repr(name, 80)}: {error}"
+                faults.append(self.source.build_fault((*self.path, name, *inner), message))
         if faults:
             raise BadConfig(self.source.path, faults)
         return found
@@ -69,99 +69,99 @@ def load_mcp_servers(
     environment: Mapping[str, str] | None = None,
     trusted: Callable[[str], bool] | bool = True,
 ) -> list[McpServer]:
-    """The servers in a file of the form of `.mcp.json`, those that are disabled left out.
+    """Read a file like `.mcp.json` and return its enabled MCP servers, with environment variables filled in.
 
     Args:
         path: The file.
-        environment: The variables that `${NAME}` may name; by default those of this process.
-        trusted: Whether its content is trusted, or a function that says so of its SHA-256. A file that is not trusted
-            is refused, as its servers would be started sooner or later.
+        environment: The variables for `${NAME}`; by default those of this process.
+        trusted: True if its content is trusted, or a function that decides by its SHA-256. An untrusted file is
+            refused, as its servers would be started sooner or later.
 
-    Raises `BadConfig`, which names the line.
+    Raises `BadConfig` with the line.
     """
-    return read_servers(path, trusted=trusted).servers(environment)
+    return read_servers(path, trusted=trusted).expand_servers(environment)
 
 
 def read_servers(path: str | os.PathLike[str], *, trusted: Callable[[str], bool] | bool = True) -> ServerSource:
-    """The servers in a file of the form of `.mcp.json`, as it describes them. Raises `BadConfig`."""
+    """Read the MCP servers of a file like `.mcp.json`, and leave `${NAME}` as it is. Raises `BadConfig`."""
     source = read_json(path)
     if not (trusted(source.digest) if callable(trusted) else trusted):
-        source.refuse(("mcpServers",), f"these servers are not trusted yet: {how_to_trust(source.path)}")
-    faults = [source.fault(place, message) for place, message in unusable_values(source.values, ())]
+        source.fail(("mcpServers",), f"these servers are not trusted yet: {format_trust_advice(source.path)}")
+    faults = [source.build_fault(place, message) for place, message in find_unusable_values(source.values, ())]
     if faults:
         raise BadConfig(source.path, faults)
-    return server_source(source, ("mcpServers",), _tables(source))
+    return build_server_source(source, ("mcpServers",), _read_tables(source))
 
 
-def server_source(source: Source, above: Path, tables: Mapping[str, ServerTable]) -> ServerSource:
-    """The same of tables that were read already."""
-    if len(tables) > MOST_SERVERS:
-        source.refuse(above, f"there are {len(tables)} servers, and {MOST_SERVERS} are the most: leave some out")
+def build_server_source(source: ConfigSource, above: ValuePath, tables: Mapping[str, ServerTable]) -> ServerSource:
+    """Build a `ServerSource` from the server tables of a parsed file; raises `BadConfig` if there are too many."""
+    if len(tables) > MAX_SERVERS:
+        source.fail(above, f"there are {len(tables)} servers, and {MAX_SERVERS} are the most: leave some out")
     return ServerSource(source, above, tables)
 
 
-def how_to_trust(path: str) -> str:
-    """What to do about a file that nobody has agreed to."""
+def format_trust_advice(path: str) -> str:
+    """Return the sentence that explains how to trust the file `path`."""
     import shlex
 
     return f"read the file, then trust it with `perdure config trust {shlex.quote(path)}`"
 
 
-class _Misplaced(ConfigError):
-    """What is wrong with one value of a server."""
+class _ServerValueError(ConfigError):
+    """A value of a server that is wrong after expansion, with its path."""
 
-    def __init__(self, path: Path, message: str) -> None:
+    def __init__(self, path: ValuePath, message: str) -> None:
         super().__init__(message)
         self.path = path
 
 
-def _tables(source: Source) -> dict[str, ServerTable]:
+def _read_tables(source: ConfigSource) -> dict[str, ServerTable]:
     servers: Any = source.values.get("mcpServers")
     if not isinstance(servers, dict):
-        here: Path = ("mcpServers",) if "mcpServers" in source.values else ()
-        source.refuse(here, 'there is no object of servers by name: write { "mcpServers": { "name": { … } } }')
+        here: ValuePath = ("mcpServers",) if "mcpServers" in source.values else ()
+        source.fail(here, 'there is no object of servers by name: write { "mcpServers": { "name": { … } } }')
     found: dict[str, ServerTable] = {}
-    faults: list[Fault] = []
+    faults: list[ConfigFault] = []
     for name, values in cast("dict[str, Any]", servers).items():
-        path: Path = ("mcpServers", name)
+        path: ValuePath = ("mcpServers", name)
         try:
             known = {key: value for key, value in values.items() if key in ServerTable.__struct_fields__}
             found[name] = msgspec.convert(known, ServerTable)
         except AttributeError:
-            faults.append(source.fault(path, f"server {excerpt(name, 80)} is no object: write {{ … }}"))
+            faults.append(source.build_fault(path, f"server {short_repr(name, 80)} is no object: write {{ … }}"))
         except msgspec.ValidationError as error:
-            problem = from_msgspec_error(error)
+            problem = problem_from_msgspec_error(error)
             where = (*path, problem.path.partition(".")[0].partition("[")[0])
-            faults.append(source.fault(where, f"server {excerpt(name, 80)}: {problem}"))
+            faults.append(source.build_fault(where, f"server {short_repr(name, 80)}: {problem}"))
     if faults:
         raise BadConfig(source.path, faults)
     return found
 
 
-def _server(name: str, table: ServerTable, expand: Expansion) -> McpServer:
+def _build_server(name: str, table: ServerTable, expand: VariableExpander) -> McpServer:
     if table.command and table.url:
         raise ConfigError("it has both a 'command' and a 'url': keep one of the two")
     if not table.command and not table.url:
         raise ConfigError("it has neither a 'command' nor a 'url': add one")
-    fields = {key: _expanded(value, (key,), expand) for key, value in _given(table)}
+    fields = {key: _expand_value(value, (key,), expand) for key, value in _given_fields(table)}
     transport = _TRANSPORTS.get(table.type, "stdio" if table.command else "http")
     return McpServer(name=name, transport=transport, **fields)
 
 
-def _given(table: ServerTable) -> Iterator[tuple[str, Any]]:
+def _given_fields(table: ServerTable) -> Iterator[tuple[str, Any]]:
     for key in ("command", "args", "env", "cwd", "url", "headers"):
         yield key, getattr(table, key)
 
 
-def _expanded(value: Any, path: Path, expand: Expansion) -> Any:
-    """A value with the variables in its texts in their places."""
+def _expand_value(value: Any, path: ValuePath, expand: VariableExpander) -> Any:
+    """Replace `${NAME}` in all texts of a value, also in lists and objects."""
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, str]", value)
-        return {key: _expanded(each, (*path, key), expand) for key, each in pairs.items()}
+        return {key: _expand_value(each, (*path, key), expand) for key, each in pairs.items()}
     if isinstance(value, tuple):
         each_of = enumerate(cast("tuple[str, ...]", value))
-        return tuple(_expanded(each, (*path, place), expand) for place, each in each_of)
+        return tuple(_expand_value(each, (*path, place), expand) for place, each in each_of)
     try:
         return expand(value)
     except ConfigError as error:
-        raise _Misplaced(path, str(error)) from error
+        raise _ServerValueError(path, str(error)) from error

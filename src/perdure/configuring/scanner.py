@@ -1,49 +1,50 @@
-"""Going through a text once, from left to right. Above: `json_lines.py`, `toml_lines.py`. Below: `lines.py`."""
+"""Base class of the scanners that find line numbers in TOML and JSON: one pass over a text, from left to right."""
 
 import re
 from typing import ClassVar, NoReturn
 
-from .lines import Survey, Unscannable
+from .line_numbers import LineNumbersBuilder, ScanError
 
 
-class Scanner:
-    """A place in a text, and what was found up to there."""
+class TextScanner:
+    """Base of the TOML and JSON scanners: a position in the text, and the line numbers found up to there."""
 
-    between: ClassVar[re.Pattern[str]]
-    """What may stand between two values."""
-    place: int
-    """Where it is."""
+    separator: ClassVar[re.Pattern[str]]
+    """Pattern of the blanks and comments that may separate two values."""
+    position: int
+    """Current position in the text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.place = 0
-        self.survey = Survey(text)
+        self.position = 0
+        self.line_numbers = LineNumbersBuilder(text)
 
-    def closed(self, bracket: str) -> bool:
-        """Whether the bracket comes next; it is taken."""
-        self.take(self.between)
-        if self.place >= len(self.text):
-            self.stop()
-        if not self.text.startswith(bracket, self.place):
+    def skip_bracket(self, bracket: str) -> bool:
+        """Advance past `bracket` and return True if it is next. Raises `ScanError` at the end of the text."""
+        self.skip_match(self.separator)
+        if self.position >= len(self.text):
+            self.fail()
+        if not self.text.startswith(bracket, self.position):
             return False
-        self.place += 1
+        self.position += 1
         return True
 
-    def comma(self, bracket: str) -> None:
-        """Between two values stands a comma; whether there may be one after the last, the parser says."""
-        self.take(self.between)
-        if self.text.startswith(",", self.place):
-            self.place += 1
-        elif not self.text.startswith(bracket, self.place):
-            self.stop()
+    def skip_comma(self, bracket: str) -> None:
+        """Advance past a comma between two values. Raises `ScanError` if neither a comma nor `bracket` is next."""
+        self.skip_match(self.separator)
+        if self.text.startswith(",", self.position):
+            self.position += 1
+        elif not self.text.startswith(bracket, self.position):
+            self.fail()
 
-    def take(self, pattern: re.Pattern[str]) -> str:
-        """What matches here; it is stepped over."""
-        match = pattern.match(self.text, self.place)
+    def skip_match(self, pattern: re.Pattern[str]) -> str:
+        """Advance past the text that matches `pattern` here, and return it; empty if it does not match."""
+        match = pattern.match(self.text, self.position)
         if match is None:
             return ""
-        self.place = match.end()
+        self.position = match.end()
         return match[0] or "\n"  # a line that ends with nothing at all has ended too
 
-    def stop(self) -> NoReturn:
-        raise Unscannable(self.survey.line(self.place))
+    def fail(self) -> NoReturn:
+        """Raise `ScanError` with the current line and no message, so that the parser reports the error."""
+        raise ScanError(self.line_numbers.line_at(self.position))

@@ -1,6 +1,6 @@
-"""The JSON Schema of `perdure.toml`, made from its tables. Above: `validation.py`. Below: `tables.py`.
+"""Build the JSON Schema of `perdure.toml` from the classes in `tables.py`.
 
-It is made for editors as much as for us, so each key has the description that stands under its field in the source.
+Editors use it as well as validation, so each key has the description found under its field in the source.
 """
 
 import ast
@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from perdure.core.model import Settings
-from perdure.core.stop import Limits
+from perdure.core.stop_conditions import Limits
 
 from . import tables
 
@@ -34,27 +34,27 @@ _TABLES: Final = (
 
 
 def config_schema() -> dict[str, Any]:
-    """The JSON Schema of `perdure.toml`: for editors, and for whoever writes such files by program."""
-    return {"$schema": SCHEMA, "title": "perdure.toml", **bare_schema(described=True)}
+    """Return the JSON Schema of `perdure.toml` with a description of each key, for editors and programs."""
+    return {"$schema": SCHEMA, "title": "perdure.toml", **build_schema(described=True)}
 
 
-def bare_schema(*, described: bool = False) -> dict[str, Any]:
-    """The schema that files are held against; with descriptions it is the same."""
+def build_schema(*, described: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema that `perdure.toml` is validated against; with `described`, each key has a description."""
     schema = msgspec.json.schema(tables.ConfigFile)
     for table in _TABLES:
         definition = schema["$defs"][table.__name__]
         definition["additionalProperties"] = False
         definition.pop("title")
-        texts = field_descriptions(table) if described else {}
+        texts = read_field_descriptions(table) if described else {}
         for name, field in definition["properties"].items():
-            _without_null(field)
+            _remove_null(field)
             if name in texts:
                 field["description"] = texts[name]
     return schema
 
 
-def _without_null(field: dict[str, Any]) -> None:
-    """TOML cannot say null: what is not there is left out."""
+def _remove_null(field: dict[str, Any]) -> None:
+    """Remove null from a field's schema: TOML has no null, a missing key is left out."""
     if field.get("default", ...) is None or isinstance(field.get("default"), dict):
         del field["default"]
     if "anyOf" in field:
@@ -63,8 +63,8 @@ def _without_null(field: dict[str, Any]) -> None:
         field.update(left[0] if len(left) == 1 else {"anyOf": left})
 
 
-def field_descriptions(table: type) -> dict[str, str]:
-    """The texts that stand under the fields of a class; none where there is no source to read."""
+def read_field_descriptions(table: type) -> dict[str, str]:
+    """Return the docstring under each field of a class, by field name; empty if the source is not available."""
     try:
         source = textwrap.dedent(inspect.getsource(table))
     except (OSError, TypeError):

@@ -1,7 +1,7 @@
-"""What may stand in `perdure.toml`, table by table. Above: `schema.py`, `config.py`. Below: `core`.
+"""The tables of `perdure.toml` as classes: `PermissionsTable` is `[permissions]`, and so on.
 
-These values are what the file says, and no more: nothing is opened, imported or looked up by making them. The JSON
-Schema of the file is made from them, and the text under each field is its description there.
+These values are the contents of the file and no more: creating them opens, imports and looks up nothing. The JSON
+Schema of the file is built from them; the text under each field is its description there.
 """
 
 from collections.abc import Mapping
@@ -11,45 +11,47 @@ from msgspec import Struct
 
 from perdure.core.model import Settings
 from perdure.core.permission import Policy, Rule
-from perdure.core.stop import Limits
+from perdure.core.stop_conditions import Limits
 
 
 class RuleTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Calls that match all of these patterns (`*`, `?`, `[…]`)."""
+    """Entry of `allow`, `deny` or `ask` in `[permissions]`: patterns (`*`, `?`, `[…]`) that must all match."""
 
     tool: str = "*"
-    """The name of the tool."""
+    """Name of the tool."""
     action: str = "*"
-    """What kind of thing is done; the tool's name when it does not say."""
+    """Kind of action; the tool's name unless the tool declares another."""
     target: str = "*"
-    """To what: a path, an address, a command line."""
+    """Target of the action: a path, an address, a command line."""
 
     def rule(self, policy: Policy) -> Rule:
-        """The rule that it stands for."""
+        """Return this entry as a permission `Rule` with the policy `allow`, `deny` or `ask`."""
         return Rule(policy, self.tool, self.action, self.target)
 
 
 RuleEntry: TypeAlias = str | RuleTable
-"""The pattern of a tool's name, or a table that says more."""
+"""Entry of a list in `[permissions]`: a pattern for the tool's name, or a table with more patterns."""
 
 
 class PermissionsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which calls are made, which never, and which are asked about. Deny outranks ask, and ask outranks allow."""
+    """`[permissions]`: rules that allow, deny or ask the user about tool calls. Deny outranks ask, and ask outranks
+    allow.
+    """
 
     allow: tuple[RuleEntry, ...] = ()
-    """Calls that need no question."""
+    """Calls that need no approval."""
     deny: tuple[RuleEntry, ...] = ()
-    """Calls that are never made."""
+    """Calls that are always denied."""
     ask: tuple[RuleEntry, ...] = ()
-    """Calls that somebody has to agree to, even if the tool does not ask for it."""
+    """Calls that need approval, even if the tool does not require it."""
     otherwise: Literal["deny", "later"] = "deny"
-    """What becomes of a call that has to be asked about when nobody is here: it is denied, or the run waits."""
+    """Action for a call that needs approval when no user can be asked: deny it, or let the run wait."""
     expires_seconds: float | None = None
-    """How long a question stays open; then the answer is no."""
+    """Time limit for an approval; after it the call is denied."""
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """All of them, for `Permissions(…)`."""
+        """All entries of the table as rules, to be passed to `Permissions(…)`."""
         policies: tuple[Policy, ...] = ("deny", "ask", "allow")
         return tuple(_rule(policy, entry) for policy in policies for entry in getattr(self, policy))
 
@@ -59,143 +61,143 @@ def _rule(policy: Policy, entry: RuleEntry) -> Rule:
 
 
 class PromptsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Instructions in versions: a folder of `*.md` files, each of which is one."""
+    """`[prompts]`: versioned instructions, from a folder with one `*.md` file per version."""
 
     directory: str
-    """The folder."""
+    """Folder of the versions."""
     default: str
-    """The version that is used when none is named. Its file has to be there."""
+    """Version used when none is named. Its file must exist."""
     version: str = ""
-    """The version that is used; empty for the default."""
+    """Version to use; empty for the default."""
 
 
 class CompactionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """When and how the beginning of a long conversation is replaced by a summary."""
+    """`[compaction]`: when and how the beginning of a long conversation is replaced by a summary."""
 
     at_fraction: float = 0.8
-    """Of the model's window, when that is known."""
+    """Fraction of the model's context window that triggers compaction, if the window is known."""
     at_tokens: int | None = None
-    """At this size of the context, whatever the window."""
+    """Context size in tokens that triggers compaction, whatever the window."""
     at_messages: int | None = None
-    """At so many messages."""
+    """Number of messages that triggers compaction."""
     at_turns: int | None = None
-    """At so many turns since the last summary, or since the beginning."""
+    """Number of turns since the last summary, or since the beginning, that triggers compaction."""
     keep_recent_tokens: int = 20_000
-    """How much stays word for word, at most."""
+    """Limit on the recent tokens that are kept verbatim."""
     keep_recent_messages: int | None = None
-    """In how many messages, at most."""
+    """Limit on the recent messages that are kept verbatim."""
     reserve_tokens: int | None = None
-    """Room for the answer. By default what the settings, or the model, allow an answer."""
+    """Tokens reserved for the answer. By default the limit in the settings, or of the model."""
     model: str = ""
-    """Who sums up, as `"provider:model"`; empty for the model of the agent."""
+    """Model that writes the summary, as `"provider:model"`; empty for the agent's model."""
     instructions: str = ""
-    """What a summary has to heed besides."""
+    """Additional instructions for the summary."""
     strategy: Literal["snapshot", "keep_recent"] = "snapshot"
-    """Whether a model writes a summary, or what is old is left out without one."""
+    """`snapshot`: a model writes a summary. `keep_recent`: old messages are dropped without one."""
 
 
 class ExtensionsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Bundles of more that the agent can do."""
+    """`[extensions]`: extensions that give the agent more tools or change what the model is sent."""
 
     large_results: bool | int = False
-    """Whether results that are too long are sent as a preview; or from how many characters on."""
+    """True to send long tool results as a preview; or the number of characters from which to do so."""
     short_results: bool = False
-    """Whether results of earlier runs are sent in their short form."""
+    """True to send the tool results of earlier runs in their short form."""
     history: bool = False
-    """Whether the model can search all that was said."""
+    """True to let the model search the whole conversation."""
     notebook: bool = False
-    """Whether it has a list of tasks and a page for notes."""
+    """True to give the model a task list and a page of notes."""
     imports: tuple[str, ...] = ()
-    """Others, by where they are imported from: `"package.module:name"`, an extension or a function that makes one."""
+    """Other extensions by import path: `"package.module:name"`, an extension or a function that returns one."""
 
 
 class VaultTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where the secrets are that tools get, and the model does not. The first place that has a name counts."""
+    """`[vault]`: sources of secrets that tools receive and the model does not. The first that has a secret is used."""
 
     environment: str | None = None
-    """Variables that begin with this; what follows is the name."""
+    """Prefix of environment variables; the rest of the variable is the name of the secret."""
     file: str = ""
-    """A file of secrets that its owner alone can read."""
+    """File of secrets, readable by its owner only."""
     keyring: str = ""
-    """A service in the keyring of the system."""
+    """Service in the system's keyring."""
 
 
 class ServerTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a server of the Model Context Protocol is started, or where it is reached."""
+    """`[mcp.servers.NAME]`: an MCP server (Model Context Protocol), by the command that starts it or by its URL."""
 
     type: Literal["", "stdio", "http", "streamable-http", "sse"] = ""
-    """How one speaks with it. By default `stdio` with a command, and `http` with an address."""
+    """Transport. By default `stdio` with a command, and `http` with a URL."""
     command: str = ""
-    """The program that is started, without a shell."""
+    """Program to start, without a shell."""
     args: tuple[str, ...] = ()
-    """What the program is given."""
+    """Arguments of the program."""
     env: Mapping[str, str] = {}
-    """What is added to its environment."""
+    """Environment variables added for the program."""
     cwd: str = ""
-    """The folder in which it is started."""
+    """Working folder of the program."""
     url: str = ""
-    """Where it is reached."""
+    """URL of the server."""
     headers: Mapping[str, str] = {}
-    """What is sent along with each request."""
+    """Headers sent with each request."""
     disabled: bool = False
-    """Whether it is left out."""
+    """True to ignore this server."""
 
 
 class McpTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Servers of the Model Context Protocol."""
+    """`[mcp]`: MCP servers (Model Context Protocol), described here or in files such as `.mcp.json`."""
 
     files: tuple[str, ...] = ()
-    """Files in the form of `.mcp.json`."""
+    """Files in the format of `.mcp.json`."""
     servers: Mapping[str, ServerTable] = {}
-    """Servers by name. In texts, `${NAME}` stands for a variable of the environment, `${NAME:-words}` has a default."""
+    """Servers by name. In texts, `${NAME}` is replaced by an environment variable; `${NAME:-default}` has a default."""
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An agent, as `perdure.toml` describes it. Paths are seen from the folder of the file."""
+    """All of `perdure.toml`: the description of an agent. Paths are relative to the folder of the file."""
 
     model: str = ""
-    """Who answers: `"provider:model"`."""
+    """Model of the agent, as `"provider:model"`."""
     base_url: str = ""
-    """Where that provider is reached, if not at its usual address."""
+    """URL of the provider, if not its usual one."""
     name: str = "agent"
-    """What the agent is called in events, logs and as a tool."""
+    """Name of the agent in events, in logs and as a tool."""
     description: str = ""
-    """What it is good for, told to other agents."""
+    """Description of the agent for other agents."""
     instructions: str = ""
-    """What it is told before every conversation."""
+    """System instructions of the agent."""
     instructions_file: str = ""
-    """The same, as a file of its own."""
+    """File with the instructions, instead of `instructions`."""
     prompts: PromptsTable | None = None
-    """The same, as a folder of files in versions."""
+    """Folder of versioned instructions, instead of `instructions`."""
     tools: tuple[str, ...] = ()
-    """What it can do: tools, or lists of tools, by where they are imported from: `"package.module:name"`."""
+    """Tools, or lists of tools, by import path: `"package.module:name"`."""
     store: str = ""
-    """Where its sessions are kept: `"memory:"`, `"file:DIR"`, `"sqlite:PATH"` or `"postgresql://…"`."""
+    """Store of its sessions: `"memory:"`, `"file:DIR"`, `"sqlite:PATH"` or `"postgresql://…"`."""
     workdir: str = "."
-    """The folder it works in."""
+    """Working folder of the agent."""
     project: bool = False
-    """Whether it is told what the AGENTS.md files of the project say."""
+    """True to include the project's AGENTS.md files in the instructions."""
     skills: bool | tuple[str, ...] = False
-    """Whether it has the skills of the project and the user; or the folders of skills that it has instead."""
+    """True for the skills of the project and the user; or folders of skills to use instead."""
     roles: str = ""
-    """A folder with a `*.md` file for each role."""
+    """Folder with one `*.md` file per role."""
     role: str = ""
-    """The role that it has at first."""
+    """Initial role."""
     interactive: bool = True
-    """Whether somebody is there who can be asked."""
+    """True if a user can be asked."""
     limits: Limits = Limits()
-    """What a run may use."""
+    """Limits of a run."""
     settings: Settings = Settings()
-    """How the model is to answer."""
+    """Settings of the model."""
     permissions: PermissionsTable | None = None
-    """Which calls are made, which never, and which are asked about."""
+    """Which tool calls are allowed, denied, or need approval."""
     compaction: CompactionTable | None = None
-    """When a long conversation is summed up, and how. Without this table it is not."""
+    """When and how a long conversation is summarised. Without this table it is not."""
     mentions: bool = False
-    """Whether `@file` in a message attaches a file of the folder that it works in."""
+    """True if `@file` in a message attaches a file of the working folder."""
     extensions: ExtensionsTable = ExtensionsTable()
-    """Bundles of more that the agent can do."""
+    """Extensions that add abilities to the agent."""
     vault: VaultTable | None = None
-    """Where the secrets are that tools get, and the model does not."""
+    """Sources of secrets that tools receive and the model does not."""
     mcp: McpTable = McpTable()
-    """Servers of the Model Context Protocol."""
+    """MCP servers (Model Context Protocol)."""

@@ -1,7 +1,7 @@
-"""From what a file says to its tables, or to all that is wrong with it. Above: `config.py`. Below: the schema.
+"""Validate a parsed `perdure.toml`, and convert its values to the classes in `tables.py`.
 
-The values of the file are looked at three times: whether JSON could hold them at all, whether they fit the schema, and
-whether what they say can work. Each time everything that is found is told, with its line.
+Values are checked in three steps: that JSON can represent them, that they fit the schema, and that together they make
+sense. Each step reports all errors it finds, with their lines.
 """
 
 import functools
@@ -12,63 +12,64 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.core.plain import clean, excerpt
-from perdure.core.problem import from_msgspec_error, from_schema_error
+from perdure.core.jsonable import replace_surrogates, short_repr
+from perdure.core.validation_problems import problem_from_msgspec_error, problems_from_schema_error
 
-from .fault import BadConfig, Fault
-from .lines import Path
-from .mistakes import mistakes_in
-from .schema import bare_schema
-from .source import Source
+from .config_error import BadConfig, ConfigFault
+from .line_numbers import ValuePath
+from .read_config_file import ConfigSource
+from .schema import build_schema
+from .semantic_checks import find_mistakes
 from .tables import ConfigFile
 
 _type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
 _LARGEST_INT: Final = 2**63 - 1
 _FIELD: Final = re.compile(r"\w+\((\w+)=")
-"""How the checks of a value begin what they say: `Limits(max_turns=0): …`."""
+"""Pattern of messages from value checks: `Limits(max_turns=0): …`."""
 
 
-def validated(source: Source) -> ConfigFile:
-    """The tables of a file. Raises `BadConfig` with all that is wrong."""
-    for look in (_unusable, _unfitting):
-        _refuse_if_any(source, list(look(source)))
-    file = _converted(source)
-    _refuse_if_any(source, [source.fault(path, message) for path, message in mistakes_in(file)])
+def validate_config(source: ConfigSource) -> ConfigFile:
+    """Convert a parsed `perdure.toml` to a `ConfigFile`. Raises `BadConfig` with all mistakes of the file."""
+    for look in (_find_unusable, _find_schema_errors):
+        _raise_faults(source, list(look(source)))
+    file = _convert_values(source)
+    _raise_faults(source, [source.build_fault(path, message) for path, message in find_mistakes(file)])
     return file
 
 
-def _refuse_if_any(source: Source, faults: list[Fault]) -> None:
+def _raise_faults(source: ConfigSource, faults: list[ConfigFault]) -> None:
     if faults:
         raise BadConfig(source.path, faults)
 
 
-# -- what JSON could not hold ------------------------------------------------------------------------------------------
+# -- what JSON cannot represent ----------------------------------------------------------------------------------------
 
 
-def _unusable(source: Source) -> Iterator[Fault]:
-    for path, message in unusable_values(source.values, ()):
-        yield source.fault(path, message)
+def _find_unusable(source: ConfigSource) -> Iterator[ConfigFault]:
+    for path, message in find_unusable_values(source.values, ()):
+        yield source.build_fault(path, message)
 
 
-def unusable_values(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Values that no schema speaks of: dates, endless numbers, characters that nothing can store. Depth is bounded
-    already, by the scanner of the file.
+def find_unusable_values(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
+    """Yield path and message of each value that JSON cannot represent: dates, infinite numbers, unstorable characters.
+
+    The scanner has limited the depth.
     """
     if _type_of(value) is dict:
         for key, each in value.items():
-            if message := _unstorable(key):
+            if message := _describe_unstorable(key):
                 yield path, message
-            yield from unusable_values(each, (*path, key))
+            yield from find_unusable_values(each, (*path, key))
     elif _type_of(value) is list:
         for place, each in enumerate(value):
-            yield from unusable_values(each, (*path, place))
-    elif message := _unusable_value(value):
+            yield from find_unusable_values(each, (*path, place))
+    elif message := _describe_unusable(value):
         yield path, message
 
 
-def _unusable_value(value: Any) -> str:
+def _describe_unusable(value: Any) -> str:
     if isinstance(value, str):
-        return _unstorable(value)
+        return _describe_unstorable(value)
     if isinstance(value, int) and abs(value) > _LARGEST_INT:
         return "the number is too large: use at most 64 bits"
     if isinstance(value, float) and not math.isfinite(value):
@@ -78,9 +79,9 @@ def _unusable_value(value: Any) -> str:
     return f"{value} is a date or a time, and none is wanted anywhere: put it in quotes"
 
 
-def _unstorable(text: str) -> str:
-    if "\0" in text or clean(text) != text:
-        return f"{excerpt(text, 80)} has characters that cannot be stored: remove them"
+def _describe_unstorable(text: str) -> str:
+    if "\0" in text or replace_surrogates(text) != text:
+        return f"{short_repr(text, 80)} has characters that cannot be stored: remove them"
     return ""
 
 
@@ -91,26 +92,26 @@ def _unstorable(text: str) -> str:
 def _validator() -> tuple[Any, dict[str, Any]]:
     import jsonschema_rs
 
-    schema = bare_schema()
+    schema = build_schema()
     return jsonschema_rs.Draft202012Validator(schema), schema
 
 
-def _unfitting(source: Source) -> Iterator[Fault]:
+def _find_schema_errors(source: ConfigSource) -> Iterator[ConfigFault]:
     validator, schema = _validator()
     for error in validator.iter_errors(source.values):
-        path: Path = tuple(error.instance_path)
+        path: ValuePath = tuple(error.instance_path)
         strangers: list[str] = error.kind.as_dict().get("unexpected", [])
-        for place, problem in enumerate(from_schema_error(error, schema)):
+        for place, problem in enumerate(problems_from_schema_error(error, schema)):
             where = (*path, strangers[place]) if strangers else problem.path
-            yield source.fault(where, str(problem))
+            yield source.build_fault(where, str(problem))
 
 
-def _converted(source: Source) -> ConfigFile:
+def _convert_values(source: ConfigSource) -> ConfigFile:
     try:
         return msgspec.convert(source.values, ConfigFile)
     except msgspec.ValidationError as error:
-        problem = from_msgspec_error(error)
+        problem = problem_from_msgspec_error(error)
         field = _FIELD.match(problem.message)
         inner = f"{problem.path}.{field[1]}" if field and problem.path else problem.path
-        line = source.lines.of(inner) or source.lines.of(problem.path)
-        raise BadConfig(source.path, [Fault(line, str(problem))]) from error
+        line = source.lines.line_of(inner) or source.lines.line_of(problem.path)
+        raise BadConfig(source.path, [ConfigFault(line, str(problem))]) from error

@@ -1,1 +1,1 @@
-"""What the model is told before anybody speaks: project files, roles, skills. Above: the assembly. Below: `core`."""
+"""The model's context: project files, roles, skills and directives that add to it, and compaction that shortens it."""

@@ -1,10 +1,9 @@
-"""When a conversation is summed up for its model, and what of it. Above: the assembly, the loop. Below: `boundary.py`,
-`strategies.py`, `tokens.py`.
+"""Compaction: when a conversation gets too long for the model, replace its start by a summary.
 
-The transcript keeps everything; only what the model is sent begins with the summary. A summary is never longer than
-what it stands for, and one that fails changes nothing: the conversation goes on as it was, and it is tried again when
-the conversation has grown. Only when the model has refused the conversation as too long, older messages are left out
-without a summary, and the model is told so.
+The transcript keeps everything; only what the model is sent starts with the summary. A summary is never longer than
+what it replaces. If making one fails, nothing changes: it is tried again when the conversation has grown. Only if the
+model has refused the conversation as too long, older messages are left out without a summary, and the model is
+informed.
 """
 
 from collections.abc import Generator
@@ -18,77 +17,92 @@ from perdure.core import check
 from perdure.core.error import ContextOverflow, StoreError
 from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
 from perdure.core.message import Message, Text
-from perdure.core.model import Model, Settings, info_of
+from perdure.core.model import Model, Settings, model_info
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, tool
 
-from .boundary import boundary, unanswered_from
-from .hand_off import hand_off, is_summary
-from .snapshot import UNKNOWN_WINDOW, Snapshots
-from .strategies import LARGEST_SUMMARY, LEAST_ROOM, Plan, Strategy, Work
-from .tokens import MEASURE, SUMMARY, Gauge, Measure, gauge_of, measure_of, message_tokens, messages_tokens
+from .cut_point import find_cut_point, find_first_unanswered
+from .snapshot_writer import DEFAULT_WINDOW_TOKENS, SnapshotWriter
+from .strategies import MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS, CompactionPlan, Strategy, SummaryMessageBuilder
+from .summary import build_summary_message, is_summary
+from .tokens import (
+    MEASUREMENTS_KEY,
+    SUMMARY_ORIGIN,
+    ContextTokenCounter,
+    SummaryMeasurements,
+    estimate_message_tokens,
+    estimate_messages_tokens,
+    get_token_counter,
+    read_measurements,
+)
 
-BEFORE_TOOLS = 0.9
-"""Before calls are made, this much of the limit is enough: their results are still to come."""
-GROWTH = 1.1
-"""By how much a conversation has to grow before it is summed up again, or before that is tried again."""
-LARGE_GROWTH = 1.5
-"""The same when a summary would not have been shorter."""
+FRACTION_BEFORE_TOOLS = 0.9
+"""Fraction of the limit that triggers compaction before tool calls, whose results will need room."""
+MIN_GROWTH = 1.1
+"""Factor by which a conversation has to grow before the next compaction, or the next attempt."""
+MIN_GROWTH_AFTER_LONG_SUMMARY = 1.5
+"""Growth factor after a summary that would not have been shorter."""
 ANSWER_TOKENS = 8_192
-"""Room for an answer, when nobody says how long one may be."""
+"""Room for the reply if the settings and the model have no limit."""
 
 
 class Compaction(Struct, frozen=True, kw_only=True, eq=False):
-    """When and how the beginning of a conversation is replaced by a summary. Give it to an agent."""
+    """Settings of an agent for compaction: when and how the start of a conversation is replaced by a summary."""
 
     at_fraction: float = 0.8
-    """Of the model's window, when that is known."""
+    """Fraction of the model's context window that triggers it, if the window is known."""
     at_tokens: int | None = None
-    """At this size of the context, whatever the window."""
+    """Size of the context that triggers it, whatever the window."""
     at_messages: int | None = None
-    """At so many messages."""
+    """Number of messages that triggers it."""
     at_turns: int | None = None
-    """At so many turns since the last summary, or since the beginning."""
+    """Number of turns since the last summary, or since the start, that triggers it."""
     keep_recent_tokens: int = 20_000
-    """How much stays word for word, at most; never more than a quarter of what there is room for."""
+    """Maximum number of recent tokens that stay verbatim; never more than a quarter of the room."""
     keep_recent_messages: int | None = None
-    """In how many messages, at most."""
+    """Maximum number of recent messages that stay verbatim."""
     reserve_tokens: int | None = None
-    """Room for the answer. `None`: what the settings, or the model, allow an answer."""
+    """Room for the reply. `None`: the output limit of the settings or of the model."""
     model: Model | None = None
-    """Who sums up. `None`: the model of the run."""
+    """Model that writes the summary. `None`: the model of the run."""
     instructions: str = ""
-    """What a summary has to heed besides."""
+    """Additional instructions for summaries."""
     strategy: Strategy | None = None
-    """Makes the message instead: `keep_recent`, or your own function. `None`: a model writes a snapshot."""
+    """Function that makes the summary message: `keep_recent`, or your own. `None`: a model writes a snapshot."""
 
     def __post_init__(self) -> None:
-        check.number("Compaction", "at_fraction", self.at_fraction, 1)
+        check.require_number("Compaction", "at_fraction", self.at_fraction, 1)
         if not self.at_fraction:
-            check.refuse("Compaction", "at_fraction", self.at_fraction, "give a number above 0, such as 0.8")
-        for name, least in _NUMBERS.items():
+            check.raise_config_error(
+                "Compaction", "at_fraction", self.at_fraction, "give a number above 0, such as 0.8"
+            )
+        for name, least in _INTEGER_FIELDS.items():
             value = getattr(self, name)
             if value is not None or name == "keep_recent_tokens":
-                check.whole_number("Compaction", name, value, least)
+                check.require_int("Compaction", name, value, least)
         if self.model is not None and not callable(getattr(self.model, "stream", None)):
-            check.refuse("Compaction", "model", self.model, "give a model object, or None for the model of the run")
-        check.text("Compaction", "instructions", self.instructions)
-        check.function_or_none("Compaction", "strategy", self.strategy)
+            check.raise_config_error(
+                "Compaction", "model", self.model, "give a model object, or None for the model of the run"
+            )
+        check.require_text("Compaction", "instructions", self.instructions)
+        check.require_callable_or_none("Compaction", "strategy", self.strategy)
 
     async def __call__(self, run: Run) -> None:
-        """Sum up if it is time to. The loop asks before each request, and before the calls of a reply."""
-        if cause := self.due(run):
+        """Compact the conversation if it is due. The agent loop calls this before each request, and before the tool
+        calls of a reply.
+        """
+        if cause := self.find_cause(run):
             await self.compact(run, cause)
 
-    def due(self, run: Run) -> str:
-        """Why it is time to sum up now; empty when it is not."""
-        gauge, state = gauge_of(run), run.state
-        tokens = gauge.context_tokens(run)
+    def find_cause(self, run: Run) -> str:
+        """Return the reason why compaction is due now, such as the size; empty if it is not due."""
+        gauge, state = get_token_counter(run), run.state
+        tokens = gauge.count_context_tokens(run)
         if tokens < gauge.quiet_below:
             return ""
         limit = self.limit_tokens(run)
-        if state.reply is not None:
-            return "before_tools" if limit is not None and tokens >= limit * BEFORE_TOOLS else ""
+        if state.unsettled_reply is not None:
+            return "before_tools" if limit is not None and tokens >= limit * FRACTION_BEFORE_TOOLS else ""
         if limit is not None and tokens >= limit:
             return "tokens"
         if self.at_messages is not None and len(state.view) >= self.at_messages:
@@ -96,100 +110,110 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
         return "turns" if self.at_turns is not None and state.view_turns >= self.at_turns else ""
 
     def limit_tokens(self, run: Run) -> int | None:
-        """How large the context may get; `None` when nobody knows the window and no size was given."""
-        window = _window(run)
+        """Return the size of the context, in tokens, that triggers compaction; `None` if no window or size is known."""
+        window = _get_window(run)
         limits = [] if self.at_tokens is None else [self.at_tokens]
         if window is not None:
-            limits.append(min(int(window * self.at_fraction), window - self._reserve(run, window)))
+            limits.append(min(int(window * self.at_fraction), window - self._get_reserved_tokens(run, window)))
         return min(limits, default=None)
 
-    def _reserve(self, run: Run, window: int) -> int:
+    def _get_reserved_tokens(self, run: Run, window: int) -> int:
         if self.reserve_tokens is not None:
             wanted = self.reserve_tokens
-        elif run.settings.max_output_tokens is not None:
-            wanted = run.settings.max_output_tokens
+        elif run.options.settings.max_output_tokens is not None:
+            wanted = run.options.settings.max_output_tokens
         else:
-            wanted = min(info_of(run.model).max_output_tokens or ANSWER_TOKENS, window // 4)
+            wanted = min(model_info(run.model).max_output_tokens or ANSWER_TOKENS, window // 4)
         return min(wanted, window // 2)
 
     async def compact(
         self, run: Run, cause: str = "manual", *, focus: str = "", error: ContextOverflow | None = None
     ) -> bool:
-        """Sum up now. Says whether the model is sent less from here on.
+        """Compact the conversation now, due or not. Return True if the model is sent less from here on.
 
-        `focus` is what this one summary must not lose. With the cause `overflow` something has to give, even without a
-        summary; `error` tells how large the window is, if the model said so.
+        `focus` names what this summary must include. With the cause `overflow`, messages are left out even without a
+        summary; `error` has the size of the window if the model reported it.
         """
-        gauge = gauge_of(run)
-        if gauge.compacting:  # the request for a summary was too long itself: it has its own way to become shorter
+        gauge = get_token_counter(run)
+        if gauge.compacting:  # the request for a summary itself was too long: `SnapshotWriter` makes it shorter
             return False
         if cause == "overflow":
-            _learn(run, gauge, error)
-        plan = self._plan(run, gauge)
-        tokens = gauge.context_tokens(run)
-        gauge.quiet_below = int(tokens * GROWTH)
+            _learn_window(run, gauge, error)
+        plan = self._plan_compaction(run, gauge)
+        tokens = gauge.count_context_tokens(run)
+        gauge.quiet_below = int(tokens * MIN_GROWTH)
         if plan is None:
             return False
-        work = self._work(run, plan, focus)
-        with _in_one_go(run, gauge):
-            await run.emit(run.stamped(CompactionStarted(cause, tokens)))
-            summary = await self._summary(work, must_help=cause == "overflow")
+        work = self._create_summary_builder(run, plan, focus)
+        with _mark_compacting(run, gauge):
+            await run.emit(run.stamp_event(CompactionStarted(cause, tokens)))
+            summary = await self._make_summary(work, must_help=cause == "overflow")
             if summary is None:
-                gauge.quiet_below = int(tokens * (LARGE_GROWTH if work.is_made else GROWTH))
-                await _discard(work)
+                gauge.quiet_below = int(tokens * (MIN_GROWTH_AFTER_LONG_SUMMARY if work.is_made else MIN_GROWTH))
+                await _record_discarded_summary(work)
                 return False
-        after = gauge.everything(run) - plan.tokens + message_tokens(summary)
-        gauge.quiet_below = int(after * GROWTH)
-        compacted = Compacted(_measured(run, summary), plan.upto, after, work.usage)
-        await run.emit(run.stamped(compacted), run.stamped(ViewChanged(SUMMARY)), sync=True)
+        after = gauge.estimate_request_tokens(run) - plan.tokens + estimate_message_tokens(summary)
+        gauge.quiet_below = int(after * MIN_GROWTH)
+        compacted = Compacted(_add_measurements(run, summary), plan.upto, after, work.usage)
+        await run.emit(run.stamp_event(compacted), run.stamp_event(ViewChanged(SUMMARY_ORIGIN)), sync=True)
         return True
 
-    def _work(self, run: Run, plan: Plan, focus: str) -> Work:
+    def _create_summary_builder(self, run: Run, plan: CompactionPlan, focus: str) -> SummaryMessageBuilder:
         instructions = "\n".join([each for each in (self.instructions, focus) if each])
         if self.model is None:
-            return Work(run, plan, Snapshots(run.model, _readable(run), run.settings, instructions))
-        return Work(run, plan, Snapshots(self.model, info_of(self.model).context_tokens, Settings(), instructions))
+            return SummaryMessageBuilder(
+                run, plan, SnapshotWriter(run.model, _get_readable_tokens(run), run.options.settings, instructions)
+            )
+        return SummaryMessageBuilder(
+            run, plan, SnapshotWriter(self.model, model_info(self.model).context_tokens, Settings(), instructions)
+        )
 
-    async def _summary(self, work: Work, *, must_help: bool) -> Message | None:
-        """What is to stand for the messages of the plan; nothing when that fails, or would not make them fewer."""
+    async def _make_summary(self, work: SummaryMessageBuilder, *, must_help: bool) -> Message | None:
+        """Return the message that replaces those of the plan; None if making it failed, or it would not be shorter."""
         plan = work.plan
         summary: Message | None = None
         try:
-            summary = await (work.summed_up() if self.strategy is None else work.made_by(self.strategy))
+            summary = await (
+                work.build_with_model() if self.strategy is None else work.build_with_strategy(self.strategy)
+            )
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong here must not end the work that it is for
-            work.run.report(error, SUMMARY)
+        except Exception as error:  # noqa: BLE001 - a failed summary must not end the run
+            work.run.report_error(error, SUMMARY_ORIGIN)
         work.is_made = summary is not None
-        if summary is not None and message_tokens(summary) < plan.tokens:
+        if summary is not None and estimate_message_tokens(summary) < plan.tokens:
             return summary
         if not must_help:
             return None
-        marker = hand_off(work.run, plan.replaced, plan.upto, plan.room, None)
-        return marker if message_tokens(marker) < plan.tokens else None
+        marker = build_summary_message(work.run, plan.replaced, plan.upto, plan.room, None)
+        return marker if estimate_message_tokens(marker) < plan.tokens else None
 
-    def _plan(self, run: Run, gauge: Gauge) -> Plan | None:
-        """What would be replaced now; nothing when there is nothing but an earlier summary."""
+    def _plan_compaction(self, run: Run, gauge: ContextTokenCounter) -> CompactionPlan | None:
+        """Return the plan of what to replace now; None if there is nothing but an earlier summary."""
         view = run.state.view
-        everything, tokens = gauge.everything(run), gauge.context_tokens(run)
+        everything, tokens = gauge.estimate_request_tokens(run), gauge.count_context_tokens(run)
         limit = self.limit_tokens(run)
         most = everything if limit is None else min(limit, tokens) * everything // max(tokens, 1)  # as we estimate
-        fixed = everything - messages_tokens(view[: unanswered_from(view)])
+        fixed = everything - estimate_messages_tokens(view[: find_first_unanswered(view)])
         free = max(most - fixed, 0)
-        cut = boundary(view, min(self.keep_recent_tokens, free // 4), self._keep_messages())
+        cut = find_cut_point(view, min(self.keep_recent_tokens, free // 4), self._get_max_kept_messages())
         replaced = view[:cut]
         if not [None for each in replaced if not is_summary(each)]:
             return None
-        room = max(min(free // 3, LARGEST_SUMMARY), LEAST_ROOM)
-        return Plan(replaced, len(run.state.messages) - (len(view) - cut), room, messages_tokens(replaced))
+        room = max(min(free // 3, MAX_SUMMARY_TOKENS), MIN_SUMMARY_TOKENS)
+        return CompactionPlan(
+            replaced, len(run.state.messages) - (len(view) - cut), room, estimate_messages_tokens(replaced)
+        )
 
-    def _keep_messages(self) -> int | None:
-        """Fewer than would make it due again at once."""
+    def _get_max_kept_messages(self) -> int | None:
+        """Return the maximum number of messages to keep: fewer than would trigger the next compaction at once."""
         given = (self.keep_recent_messages, self.at_messages and self.at_messages // 2, self.at_turns)
         return min([each for each in given if each is not None], default=None)
 
-    def compact_tool(self) -> Tool[..., Any]:
-        """A tool by which the model itself chooses when: at the end of a piece of work, rather than in its middle."""
+    def build_compact_tool(self) -> Tool[..., Any]:
+        """Return a tool with which the model itself decides when to compact the conversation, such as between two
+        tasks.
+        """
 
         @tool(name="compact_conversation", effect="idempotent", parallel=False, credentials=False)
         async def compact_conversation(context: ToolContext[Any], focus: str = "") -> str:
@@ -206,7 +230,7 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
         return compact_conversation
 
 
-_NUMBERS = {
+_INTEGER_FIELDS = {
     "at_tokens": 1,
     "at_messages": 4,
     "at_turns": 1,
@@ -214,56 +238,60 @@ _NUMBERS = {
     "keep_recent_messages": 0,
     "reserve_tokens": 0,
 }
-"""What is a whole number, and the least that each makes sense with."""
+"""Integer fields and the minimum of each."""
 
 
-def _window(run: Run) -> int | None:
-    """The window of the run's model, as far as it is known or was learned."""
-    known = (info_of(run.model).context_tokens, _learned(run))
+def _get_window(run: Run) -> int | None:
+    """Return the context window of the run's model, as known or learned; None if it is unknown."""
+    known = (model_info(run.model).context_tokens, _get_learned_window(run))
     return min([each for each in known if each is not None], default=None)
 
 
-def _learned(run: Run) -> int | None:
-    """What refusals of this model have taught, in this run or before the last summary."""
-    noted = measure_of(run.state.view)
-    earlier = noted.window if noted.model == info_of(run.model).name else None
-    return min([each for each in (gauge_of(run).window, earlier) if each is not None], default=None)
+def _get_learned_window(run: Run) -> int | None:
+    """Return the window learned from refusals of this model, in this run or before the last summary."""
+    noted = read_measurements(run.state.view)
+    earlier = noted.window if noted.model == model_info(run.model).name else None
+    return min([each for each in (get_token_counter(run).window, earlier) if each is not None], default=None)
 
 
-async def _discard(work: Work) -> None:
-    """Note what came to nothing, and has been paid for all the same."""
+async def _record_discarded_summary(work: SummaryMessageBuilder) -> None:
+    """Record the usage of a summary that was not used."""
     if work.usage is not None:
         unused = Message("assistant", (Text(work.snapshot),) if work.snapshot else (), usage=work.usage)
-        await work.run.emit(work.run.stamped(ReplyDiscarded(work.run.state.turns, SUMMARY, unused)))
+        await work.run.emit(work.run.stamp_event(ReplyDiscarded(work.run.state.turns, SUMMARY_ORIGIN, unused)))
 
 
-def _measured(run: Run, summary: Message) -> Message:
-    """The summary, with what has to be known of how things stood when it was made."""
-    said = len(run.state.messages) + (run.state.reply is not None)
-    noted = msgspec.to_builtins(Measure(said, _learned(run), info_of(run.model).name))
-    return msgspec.structs.replace(summary, metadata={**summary.metadata, MEASURE: noted})
+def _add_measurements(run: Run, summary: Message) -> Message:
+    """Add the measurements of this moment to the summary's metadata."""
+    said = len(run.state.messages) + (run.state.unsettled_reply is not None)
+    noted = msgspec.to_builtins(SummaryMeasurements(said, _get_learned_window(run), model_info(run.model).name))
+    return msgspec.structs.replace(summary, metadata={**summary.metadata, MEASUREMENTS_KEY: noted})
 
 
-def _readable(run: Run) -> int | None:
-    """How much the model of the run can read: its window, or what it has read before if that is more than is usual."""
-    window = _window(run)
+def _get_readable_tokens(run: Run) -> int | None:
+    """Return how much the run's model can read: its window, or the size of its last request if that is larger than the
+    default.
+    """
+    window = _get_window(run)
     if window is not None:
         return window
     told = next((each.usage for each in reversed(run.state.view) if each.usage is not None), None)
-    return max(told.input_tokens, UNKNOWN_WINDOW) if told is not None and told.precision == "exact" else None
+    return max(told.input_tokens, DEFAULT_WINDOW_TOKENS) if told is not None and told.precision == "exact" else None
 
 
-def _learn(run: Run, gauge: Gauge, error: ContextOverflow | None) -> None:
-    """A request was too long: so the window is smaller than that."""
-    known = (gauge.context_tokens(run), gauge.window, None if error is None else error.window_tokens)
+def _learn_window(run: Run, gauge: ContextTokenCounter, error: ContextOverflow | None) -> None:
+    """Lower the known window: a request of this size was refused."""
+    known = (gauge.count_context_tokens(run), gauge.window, None if error is None else error.window_tokens)
     gauge.window = min([each for each in known if each is not None])
 
 
 @contextmanager
-def _in_one_go(run: Run, gauge: Gauge) -> Generator[None, None, None]:
-    """While a model is being asked to sum up, nobody else does, and the log alone does not say how to go on."""
-    forgettable, run.forgettable, gauge.compacting = run.forgettable, False, True
+def _mark_compacting(run: Run, gauge: ContextTokenCounter) -> Generator[None, None, None]:
+    """Mark a compaction as running: no other one starts, and the run cannot be dropped from memory, since the log does
+    not have its state.
+    """
+    forgettable, run.simulates_crashes, gauge.compacting = run.simulates_crashes, False, True
     try:
         yield
     finally:
-        run.forgettable, gauge.compacting = forgettable, False
+        run.simulates_crashes, gauge.compacting = forgettable, False

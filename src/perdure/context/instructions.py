@@ -1,8 +1,8 @@
-"""All that an agent is told before a conversation, put together. Above: the assembly. Below: `role.py`.
+"""Join the model's instructions from their parts, in a fixed order that suits the provider's prompt cache.
 
-The order is fixed, from what changes least to what changes most, so that two requests share as long a beginning as they
-can: the agent's own words, the project's files, the catalogue of skills, the role, and what tools say of themselves.
-Whatever changes from turn to turn does not belong here: it goes to the end of a request, as a reminder.
+The order is fixed, from what changes least to what changes most, so that two requests share the longest possible
+prefix: the agent's instructions, the project's files, the skill catalogue, the role, and the tools' own notes. Text
+that changes from turn to turn does not belong here: it is appended to a request as a reminder.
 """
 
 from collections.abc import Iterable
@@ -10,17 +10,17 @@ from collections.abc import Iterable
 from .role import Role
 
 
-def composed(
+def compose_instructions(
     *, base: str = "", project: str = "", skills: str = "", role: Role | None = None, tools: Iterable[str] = ()
 ) -> str:
-    """The instructions of a request: the parts that say something, with an empty line between them.
+    """Join the non-empty parts of the model's instructions, separated by an empty line.
 
     Args:
-        base: What the agent itself is told.
-        project: What the files of the project say.
-        skills: The catalogue of skills.
-        role: The role that it has, if any.
-        tools: What tools have to say about how they are used, a piece of text each; what several say is said once.
+        base: Instructions of the agent itself.
+        project: Text of the project's files.
+        skills: The skill catalogue.
+        role: The active role, if any.
+        tools: Usage notes of tools; duplicates are included once.
     """
     own = dict.fromkeys(each.strip() for each in tools)
     parts = (base, project, skills, "" if role is None else str(role), *own)

@@ -1,7 +1,6 @@
-"""Results that are too long for a model: it sees the beginning and the end, and can read and search the rest.
+"""Send long tool results to the model as a preview, with tools to read and search the rest.
 
-Above: the assembly, which makes an extension of it. Below: `core`. Nothing is thrown away and nothing is written
-elsewhere: the log keeps the whole result, and the id of its call is the handle.
+Nothing is discarded or written elsewhere: the log keeps the whole result, and the id of its call is the handle.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,64 +10,67 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core import check
+from perdure.core.jsonable import short_repr
 from perdure.core.message import ToolCall, ToolResult
-from perdure.core.plain import excerpt
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
-from perdure.core.wrap import after
+from perdure.core.wrappers import after
 
 MAX_CHARACTERS = 12_000
-"""Of a result that is sent as it is."""
-MOST_CHARACTERS = 20_000
-"""That can be read at once."""
-MOST_LINES = 50
-"""That a search shows."""
-LINE_CHARACTERS = 300
-"""Of each of them."""
-MOST_SEARCHED = 10_000
-"""Characters of one line that a search looks at."""
-PATTERN_BYTES = 100_000
-"""Of a compiled pattern: one that is larger would be slow."""
+"""Maximum length of a result that is sent as it is."""
+MAX_READ_CHARACTERS = 20_000
+"""Maximum number of characters that can be read at once."""
+MAX_LINES = 50
+"""Maximum number of lines that a search returns."""
+MAX_LINE_CHARACTERS = 300
+"""Maximum length of each returned line."""
+MAX_SEARCHED_CHARACTERS = 10_000
+"""Maximum number of characters of one line that are searched."""
+MAX_PATTERN_BYTES = 100_000
+"""Maximum size of a compiled pattern: a larger one would be slow."""
 
 
 class LargeResults(Struct, frozen=True):
-    """What an agent needs so that no result fills its window."""
+    """The tools and the tool wrapper that keep large results from filling the model's context window."""
 
     tools: tuple[Tool[..., Any], ...]
-    """To read on, and to search."""
+    """Tools that read and search a whole result."""
     wrap_tool: Callable[[Tool[..., Any]], Tool[..., Any]]
-    """Put around each tool of the agent."""
+    """Wrapper for each tool of the agent."""
 
 
 def large_results(max_characters: int = MAX_CHARACTERS) -> LargeResults:
-    """The pieces of an extension: results longer than this are sent as a preview, and two tools look at the rest."""
-    _check("large_results", max_characters)
+    """Return the parts of an agent extension that sends results longer than `max_characters` as a preview, and lets
+    the model read the rest.
+    """
+    _check_max_characters("large_results", max_characters)
     return LargeResults((read_result, grep_result), lambda each: previewed(each, max_characters))
 
 
 def previewed(tool: Tool[..., Any], max_characters: int = MAX_CHARACTERS) -> Tool[..., Any]:
-    """Send a long result of a tool as its beginning and its end, and say how to get at the rest. The log keeps it all.
+    """Wrap a tool so that the model is sent only the beginning and end of a long result, with a note on how to read
+    the rest. The log keeps the whole result.
 
-    Media in such a result are named in the preview, and not sent.
+    Media in such a result are named in the preview and not sent.
     """
-    _check("previewed", max_characters)
-    if tool.name in _OWN:  # what they show is bounded
+    _check_max_characters("previewed", max_characters)
+    if tool.name in _OWN_TOOL_NAMES:  # their output is bounded
         return tool
 
-    def shorten(call: ToolCall, result: ToolResult) -> ToolResult:
+    def add_preview(call: ToolCall, result: ToolResult) -> ToolResult:
         text = result.text
         if len(text) <= max_characters or result.preview:
             return result
-        return msgspec.structs.replace(result, preview=preview_of(text, call.call_id, max_characters))
+        return msgspec.structs.replace(result, preview=build_preview(text, call.call_id, max_characters))
 
-    return after(tool, shorten)
-
-
-def _check(call: str, max_characters: object) -> None:
-    check.whole_number(call, "max_characters", max_characters, 200)
+    return after(tool, add_preview)
 
 
-def preview_of(text: str, call_id: str, max_characters: int) -> str:
-    """The beginning and the end of a text, with a note between them that names the handle."""
+def _check_max_characters(call: str, max_characters: object) -> None:
+    check.require_int(call, "max_characters", max_characters, 200)
+
+
+def build_preview(text: str, call_id: str, max_characters: int) -> str:
+    """Return the beginning and the end of a text, and between them a note with the call id for reading the rest."""
     head, tail = max_characters * 2 // 3, max_characters // 3
     note = (
         f"[… {len(text) - head - tail} of {len(text)} characters left out here. All of it is kept: "
@@ -88,11 +90,11 @@ def read_result(context: ToolContext[Any], call_id: str, offset: int = 0, limit:
         offset: Where to begin, in characters.
         limit: How many characters, at most 20000.
     """
-    text = _whole(context, call_id)
+    text = _get_result_text(context, call_id)
     if text is None:
-        return _unknown(call_id)
+        return _build_unknown_call_error(call_id)
     begin = max(offset, 0)
-    end = min(begin + max(1, min(limit, MOST_CHARACTERS)), len(text))
+    end = min(begin + max(1, min(limit, MAX_READ_CHARACTERS)), len(text))
     if begin >= len(text):
         return ToolOutput(f"The result has {len(text)} characters; there is nothing from {begin} on.", is_error=True)
     more = f"; read on with offset={end}" if end < len(text) else "; this is its end"
@@ -109,67 +111,72 @@ def grep_result(context: ToolContext[Any], call_id: str, pattern: str, regex: bo
         pattern: The text to look for, in small or capital letters; or a regular expression.
         regex: Whether the pattern is a regular expression (without back-references and look-around).
     """
-    text = _whole(context, call_id)
+    text = _get_result_text(context, call_id)
     if text is None:
-        return _unknown(call_id)
+        return _build_unknown_call_error(call_id)
     if not pattern:
         return ToolOutput("There is nothing to look for in an empty pattern.", is_error=True)
     try:
-        holds = matcher(pattern) if regex else _contains(pattern)
+        holds = build_regex_matcher(pattern) if regex else _build_substring_matcher(pattern)
     except ValueError as error:
         return ToolOutput(str(error), is_error=True)
-    found = [(number, offset, line) for number, offset, line in lines_of(text) if holds(line[:MOST_SEARCHED])]
-    shown = [f"line {number} (offset {offset}): {_piece(line, pattern)}" for number, offset, line in found[:MOST_LINES]]
-    if len(found) > MOST_LINES:
-        shown.append(f"({len(found) - MOST_LINES} more lines; look for something rarer)")
+    found = [
+        (number, offset, line) for number, offset, line in iterate_lines(text) if holds(line[:MAX_SEARCHED_CHARACTERS])
+    ]
+    shown = [
+        f"line {number} (offset {offset}): {_excerpt_line(line, pattern)}" for number, offset, line in found[:MAX_LINES]
+    ]
+    if len(found) > MAX_LINES:
+        shown.append(f"({len(found) - MAX_LINES} more lines; look for something rarer)")
     return ToolOutput("\n".join(shown) or "No line has it.")
 
 
-_OWN = frozenset({read_result.name, grep_result.name})
+_OWN_TOOL_NAMES = frozenset({read_result.name, grep_result.name})
 
 
-def _whole(context: ToolContext[Any], call_id: str) -> str | None:
+def _get_result_text(context: ToolContext[Any], call_id: str) -> str | None:
     result = context.result_of(call_id)
     return None if result is None else result.text
 
 
-def _unknown(call_id: str) -> ToolOutput:
+def _build_unknown_call_error(call_id: str) -> ToolOutput:
     told = f"There is no result of a call {call_id!r} in this conversation: use the id that the shortened result names."
     return ToolOutput(told, is_error=True)
 
 
-def lines_of(text: str) -> Iterator[tuple[int, int, str]]:
-    """The lines of a text, with their numbers from 1 and where they begin."""
+def iterate_lines(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the lines of a text with their numbers, from 1, and their offsets."""
     offset = 0
     for number, line in enumerate(text.split("\n"), 1):
         yield number, offset, line
         offset += len(line) + 1
 
 
-def _contains(pattern: str) -> Callable[[str], bool]:
+def _build_substring_matcher(pattern: str) -> Callable[[str], bool]:
     wanted = pattern.lower()
     return lambda line: wanted in line.lower()
 
 
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a regular expression matches somewhere, in time that grows with the text alone. Raises `ValueError`.
+def build_regex_matcher(pattern: str) -> Callable[[str], bool]:
+    """Return a function that searches a line for a regular expression in linear time. Raise `ValueError` for an
+    unsupported one.
 
-    Patterns come from a model, and Python's own engine takes centuries for some of them. The one that validates
-    schemas does not: it has no back-references and no look-around, and so never has to go back.
+    Patterns are written by a model, and Python's engine needs exponential time for some. The engine that validates
+    schemas does not: it has no back-references and no look-around, and so never backtracks.
     """
     import jsonschema_rs
 
-    options = jsonschema_rs.RegexOptions(size_limit=PATTERN_BYTES)
+    options = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN_BYTES)
     try:
         return jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options).is_valid
     except (jsonschema_rs.ValidationError, ValueError) as error:
-        refused = f"{excerpt(pattern, 100)} is no regular expression that can be used here"
+        refused = f"{short_repr(pattern, 100)} is not a supported regular expression"
         raise ValueError(f"{refused} (no back-references, no look-around)") from error
 
 
-def _piece(line: str, pattern: str) -> str:
-    """A line, or what is around the place if it is long."""
-    if len(line) <= LINE_CHARACTERS:
+def _excerpt_line(line: str, pattern: str) -> str:
+    """Return a line; of a long one, an excerpt around the match."""
+    if len(line) <= MAX_LINE_CHARACTERS:
         return line
-    begin = max(line.lower().find(pattern.lower()) - LINE_CHARACTERS // 3, 0)
-    return f"{'…' if begin else ''}{line[begin : begin + LINE_CHARACTERS]}…"
+    begin = max(line.lower().find(pattern.lower()) - MAX_LINE_CHARACTERS // 3, 0)
+    return f"{'…' if begin else ''}{line[begin : begin + MAX_LINE_CHARACTERS]}…"

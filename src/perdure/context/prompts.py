@@ -1,7 +1,7 @@
-"""Prompts in versions, a file for each. Above: whoever puts instructions together. Below: `text_file.py`.
+"""Several versions of a prompt, each in a separate file, chosen by name.
 
-A version that is asked for and is not there is an error, never another version: a comparison of two prompts must not
-quietly compare one with itself.
+Asking for a missing version is an error and never falls back to another: a comparison of two prompts must not silently
+compare one with itself.
 """
 
 # ruff: noqa: PTH118, PTH208 - a Path would cost every start milliseconds
@@ -11,37 +11,39 @@ from typing import Final
 from perdure.core import check
 from perdure.core.error import ConfigError
 
-from .text_file import read_whole
+from .text_file import read_text_file
 
 MOST_BYTES: Final = 1024 * 1024
-"""Of one file."""
+"""Maximum size of a file."""
 
 
 class Prompts:
-    """The `*.md` files of a folder: the name of a file is a version, its text a prompt. Read once, when it is made."""
+    """The versions of a prompt in the `*.md` files of a folder, by file name. Files are read once, on construction."""
 
     def __init__(self, directory: str | os.PathLike[str], default: str) -> None:
         """Read all versions.
 
         Args:
             directory: The folder of the files.
-            default: The version that is meant when none is named. It has to be there.
+            default: The version to use if none is named. It has to exist.
         """
         if not isinstance(directory, str | os.PathLike):
-            check.refuse("Prompts", "directory", directory, "give the path of a folder")
-        check.text("Prompts", "default", default, filled=True)
+            check.raise_config_error("Prompts", "directory", directory, "give the path of a folder")
+        check.require_text("Prompts", "default", default, non_empty=True)
         self.directory = os.fspath(directory)
         """The folder of the files."""
         self.default = default
-        """The version that `get("")` gives."""
-        self._texts = {name.removesuffix(".md"): self._read(name) for name in self._names()}
+        """Version returned by `get("")`."""
+        self._texts = {name.removesuffix(".md"): self._read_prompt(name) for name in self._list_files()}
         self.versions = tuple(sorted(self._texts))
-        """All versions that there are, sorted."""
+        """All versions, sorted."""
         self.get(default)
 
     def get(self, version: str = "") -> str:
-        """The prompt of this version, with one newline at its end. Raises `ConfigError`, which lists all versions."""
-        check.text("Prompts.get", "version", version)
+        """Return the prompt of this version, ending with a newline. Raise `ConfigError`, which lists all versions, if
+        it is missing.
+        """
+        check.require_text("Prompts.get", "version", version)
         text = self._texts.get(version or self.default)
         if text is None:
             known = ", ".join(map(repr, self.versions)) or "none, as there is no *.md file"
@@ -54,15 +56,15 @@ class Prompts:
     def __repr__(self) -> str:
         return f"Prompts({self.directory!r}, default={self.default!r}, versions={self.versions!r})"
 
-    def _names(self) -> list[str]:
+    def _list_files(self) -> list[str]:
         try:
             return [name for name in os.listdir(self.directory) if name.endswith(".md") and not name.startswith(".")]
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(f"the folder of prompts {self.directory!r} cannot be read: {reason}") from error
 
-    def _read(self, name: str) -> str:
-        text = read_whole(os.path.join(self.directory, name), MOST_BYTES)
+    def _read_prompt(self, name: str) -> str:
+        text = read_text_file(os.path.join(self.directory, name), MOST_BYTES)
         if not text.strip():
-            raise ConfigError(f"the prompt {os.path.join(self.directory, name)!r} says nothing: fill it, or remove it")
+            raise ConfigError(f"the prompt {os.path.join(self.directory, name)!r} is empty: fill it, or remove it")
         return text.rstrip("\n") + "\n"

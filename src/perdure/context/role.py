@@ -1,45 +1,45 @@
-"""A role: instructions with a name, which an agent can take on. Above: `roles.py`, the assembly. Below: `core`."""
+"""The `Role` class: named additional instructions that an agent can switch to."""
 
 from typing import Final
 
 from msgspec import Struct
 
 from perdure.core import check
-from perdure.core.plain import clean
+from perdure.core.jsonable import replace_surrogates
 
 LONGEST_NAME: Final = 64
-"""Characters of a name."""
+"""Maximum length of a name."""
 LONGEST_DESCRIPTION: Final = 1024
-"""Characters of a description."""
+"""Maximum length of a description."""
 
 
 class Role(Struct, frozen=True):
-    """Who the agent is for a while: what it is told besides, and who answers."""
+    """Named set of additional instructions for an agent, optionally with its own model."""
 
     name: str
-    """What it is chosen by, and the heading of its instructions."""
+    """Name by which it is chosen, and the heading of its instructions."""
     instructions: str
-    """What the model is told at the end of its instructions."""
+    """Text at the end of the model's instructions."""
     description: str = ""
-    """What it is good for, told to whoever has to choose."""
+    """What the role is good for, shown where one is chosen."""
     model: str = ""
-    """Who answers in this role, as `"provider:model"`; empty for the agent's own model."""
+    """Model for this role, as `"provider:model"`; empty for the agent's model."""
 
     def __post_init__(self) -> None:
-        check.text("Role", "name", self.name, filled=True)
+        check.require_text("Role", "name", self.name, non_empty=True)
         if len(self.name) > LONGEST_NAME or not self.name.isprintable() or self.name != self.name.strip():
             advice = f"give it a name of at most {LONGEST_NAME} characters on one line, without blanks around it"
-            check.refuse("Role", "name", self.name, advice)
-        check.text("Role", "instructions", self.instructions, filled=True)
+            check.raise_config_error("Role", "name", self.name, advice)
+        check.require_text("Role", "instructions", self.instructions, non_empty=True)
         for name in ("description", "model"):
             value = getattr(self, name)
-            check.text("Role", name, value)
+            check.require_text("Role", name, value)
             if len(value) > LONGEST_DESCRIPTION:
-                check.refuse("Role", name, value, f"use at most {LONGEST_DESCRIPTION} characters")
+                check.raise_config_error("Role", name, value, f"use at most {LONGEST_DESCRIPTION} characters")
         for name in self.__struct_fields__:
-            if "\0" in (value := getattr(self, name)) or clean(value) != value:
-                check.refuse("Role", name, value, "give text that can be written as UTF-8, without NUL")
+            if "\0" in (value := getattr(self, name)) or replace_surrogates(value) != value:
+                check.raise_config_error("Role", name, value, "give text that can be written as UTF-8, without NUL")
 
     def __str__(self) -> str:
-        """As it stands in the instructions."""
+        """Return the role as it appears in the instructions."""
         return f"## Role: {self.name}\n\n{self.instructions.strip()}"

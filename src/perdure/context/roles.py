@@ -1,7 +1,7 @@
-"""Roles from the files of a folder, and the one that is wanted. Above: the assembly. Below: `role.py`.
+"""Load roles from the files of a folder, and find one by name.
 
-A file is Markdown: its front matter may have `name`, `description` and `model`, and its body is what the role is told.
-A file that cannot be used is told and left out; the others are there.
+A file is Markdown: its front matter may have `name`, `description` and `model`, and its body is the instructions. A
+file that cannot be used is reported and left out; the others are loaded.
 """
 
 # ruff: noqa: PTH118, PTH208 - a Path would cost every start milliseconds
@@ -13,32 +13,32 @@ from typing import Final
 from perdure.core import check
 from perdure.core.error import ConfigError
 
-from .front_matter import read_front_matter
+from .front_matter import parse_front_matter
 from .role import Role
-from .text_file import Unreadable, lies_below, read_whole
+from .text_file import UnreadableFile, is_path_below, read_text_file
 
 MOST_BYTES: Final = 256 * 1024
-"""Of one file."""
+"""Maximum size of a file."""
 MOST_FILES: Final = 500
-"""Of a folder; more are left out."""
+"""Maximum number of files in a folder; more are left out."""
 
 _FIELDS: Final = ("name", "description", "model")
 _log = logging.getLogger(__name__)
 
 
 def load_roles(directory: str | os.PathLike[str], *, problems: list[str] | None = None) -> list[Role]:
-    """The roles in the `*.md` files of a folder, by name; none when there is no such folder.
+    """Load the roles in the `*.md` files of a folder, sorted by name; an empty list if there is no such folder.
 
-    What had to be left out is added to `problems`, a sentence for each; without such a list, it is logged.
+    Problems are appended to `problems`, a sentence each; without such a list, they are logged.
     """
     if not isinstance(directory, str | os.PathLike):
-        check.refuse("load_roles", "directory", directory, "give the path of a folder")
+        check.raise_config_error("load_roles", "directory", directory, "give the path of a folder")
     folder = os.fspath(directory)
     told: list[str] = []
     found: dict[str, Role] = {}
-    for name in markdown_files(folder, told):
+    for name in list_markdown_files(folder, told):
         try:
-            role = _read(folder, name)
+            role = _read_role(folder, name)
         except ConfigError as error:
             told.append(f"the role in {os.path.join(folder, name)!r} is left out: {error}")
             continue
@@ -46,22 +46,22 @@ def load_roles(directory: str | os.PathLike[str], *, problems: list[str] | None 
             told.append(
                 f"the role in {os.path.join(folder, name)!r} is left out: another file has {role.name!r} already"
             )
-    _tell(told, problems)
+    _report_problems(told, problems)
     return sorted(found.values(), key=lambda role: role.name)
 
 
-def chosen(roles: Iterable[Role], name: str) -> Role:
-    """The role of this name, the first if there are several. Raises `ConfigError`, which lists those that there are."""
+def find_role(roles: Iterable[Role], name: str) -> Role:
+    """Return the first role with this name. Raise `ConfigError`, which lists the known roles, if there is none."""
     by_name: dict[str, Role] = {}
     for each in roles:
         by_name.setdefault(each.name, each)
     if isinstance(name, str) and (role := by_name.get(name)) is not None:
         return role
-    raise ConfigError(f"there is no role {name!r}{_advice(name, sorted(by_name))}")
+    raise ConfigError(f"there is no role {name!r}{_suggest_role_names(name, sorted(by_name))}")
 
 
-def markdown_files(folder: str, problems: list[str]) -> list[str]:
-    """The names of the `*.md` files of a folder, sorted, as many as are read."""
+def list_markdown_files(folder: str, problems: list[str]) -> list[str]:
+    """Return the sorted names of the `*.md` files of a folder, up to the limit."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".md") and not name.startswith("."))
     except FileNotFoundError:
@@ -74,19 +74,19 @@ def markdown_files(folder: str, problems: list[str]) -> list[str]:
     return names[:MOST_FILES]
 
 
-def _read(folder: str, name: str) -> Role:
+def _read_role(folder: str, name: str) -> Role:
     path = os.path.join(folder, name)
-    if not lies_below(os.path.realpath(path), os.path.realpath(folder)):
-        raise Unreadable("it is a link that leads out of its folder")
-    matter = read_front_matter(read_whole(path, MOST_BYTES))
+    if not is_path_below(os.path.realpath(path), os.path.realpath(folder)):
+        raise UnreadableFile("it is a link that leads out of its folder")
+    matter = parse_front_matter(read_text_file(path, MOST_BYTES))
     fields = {"name": name.removesuffix(".md"), **{key: matter.fields[key] for key in _FIELDS if key in matter.fields}}
     for key, value in fields.items():
         if not isinstance(value, str):
-            raise ConfigError(f"line {matter.lines[key]}: {key!r} is no text: write it on one line")
+            raise ConfigError(f"line {matter.lines[key]}: {key!r} is not text: write it on one line")
     return Role(instructions=matter.body.strip(), **{key: value.strip() for key, value in fields.items()})
 
 
-def _advice(name: object, known: list[str]) -> str:
+def _suggest_role_names(name: object, known: list[str]) -> str:
     if not known:
         return ": there are no roles at all"
     import difflib
@@ -95,7 +95,7 @@ def _advice(name: object, known: list[str]) -> str:
     return f"{f'; did you mean {near[0]!r}?' if near else ';'} there are {', '.join(map(repr, known))}"
 
 
-def _tell(told: list[str], problems: list[str] | None) -> None:
+def _report_problems(told: list[str], problems: list[str] | None) -> None:
     if problems is not None:
         problems += told
         return

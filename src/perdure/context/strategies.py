@@ -1,6 +1,5 @@
-"""How the beginning of a conversation becomes one message: by a model, by leaving it out, by a function of your own.
-
-Above: `compaction.py`. Below: `snapshot.py`, `hand_off.py`.
+"""Ways to compact the start of a conversation into one message: summarize it with a model, leave it out, or call your
+own function.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,79 +13,86 @@ from perdure.core.error import ConfigError
 from perdure.core.message import NO_USAGE, Message, Usage
 from perdure.core.run import Run
 
-from .file_ledger import ledger_of
-from .hand_off import Carried, carried_by, hand_off, is_summary, skills_in
-from .lines import line_of
-from .snapshot import Snapshots
-from .tokens import SUMMARY, messages_tokens
+from .message_lines import format_message_line
+from .snapshot_writer import SnapshotWriter
+from .summary import SummaryCarryOver, build_summary_message, collect_skill_texts, is_summary, read_summary_data
+from .tokens import SUMMARY_ORIGIN, estimate_messages_tokens
+from .touched_files import collect_touched_files
 
-LARGEST_SUMMARY = 24_000
-"""In tokens."""
-LEAST_ROOM = 200
-"""For a summary, in tokens; with less it could not even say what it is."""
+MAX_SUMMARY_TOKENS = 24_000
+"""Maximum size of a summary, in tokens."""
+MIN_SUMMARY_TOKENS = 200
+"""Minimum room for a summary, in tokens; less would not fit even its heading."""
 
 Strategy: TypeAlias = Callable[[Run, Sequence[Message]], Awaitable[Message | None]]
-"""Makes the message that stands for these messages; nothing, to leave them as they are."""
+"""Function that returns the message to replace these messages, or None to keep them."""
 
 
-class Plan(Struct, frozen=True):
-    """What is to be replaced."""
+class CompactionPlan(Struct, frozen=True):
+    """The messages that a compaction will replace by a summary, and the maximum size of the summary."""
 
     replaced: list[Message]
-    """What the model is sent now, and will not be any more."""
+    """Messages that are sent now and will be replaced."""
     upto: int
-    """How many messages of the transcript that is."""
+    """Number of messages of the transcript that are covered."""
     room: int
-    """For the summary, in tokens."""
+    """Room for the summary, in tokens."""
     tokens: int
-    """What is replaced has."""
+    """Size of the replaced messages, in tokens."""
 
 
-class Work:
-    """One summary in the making."""
+class SummaryMessageBuilder:
+    """Builds the message that replaces the start of a conversation, with a model or with a strategy function."""
 
-    def __init__(self, run: Run, plan: Plan, snapshots: Snapshots) -> None:
+    def __init__(self, run: Run, plan: CompactionPlan, snapshots: SnapshotWriter) -> None:
         self.run = run
         self.plan = plan
         self.snapshot = ""
-        """What the model has written."""
+        """Text that the model has written."""
         self.is_made = False
-        """Whether there is a message, be it too long."""
+        """True if a message was made, even if it is too long."""
         self._snapshots = snapshots
 
     @property
     def usage(self) -> Usage | None:
-        """What it has used; `None` when nobody was asked, or nobody told."""
+        """Token usage of the requests for the summary; `None` if no model was asked or none reported it."""
         spent = self._snapshots.spent
         return sum(spent, NO_USAGE) if spent else None
 
-    async def summed_up(self) -> Message:
-        """The message, with a snapshot that a model has made."""
+    async def build_with_model(self) -> Message:
+        """Let a model summarize the messages, and build the message that replaces them."""
         replaced, upto = self.plan.replaced, self.plan.upto
         fresh = [each for each in replaced if not is_summary(each)]
-        lines = [line_of(each, number) for number, each in enumerate(fresh, upto - len(fresh) + 1)]
-        self.snapshot = await self._snapshots.take(lines, carried_by(replaced).snapshot)
-        return hand_off(self.run, replaced, upto, self.plan.room, self.snapshot)
+        lines = [format_message_line(each, number) for number, each in enumerate(fresh, upto - len(fresh) + 1)]
+        self.snapshot = await self._snapshots.write_snapshot(lines, read_summary_data(replaced).snapshot)
+        return build_summary_message(self.run, replaced, upto, self.plan.room, self.snapshot)
 
-    async def made_by(self, strategy: Strategy) -> Message | None:
-        """What a strategy makes, marked as a summary, with what the next one has to know."""
+    async def build_with_strategy(self, strategy: Strategy) -> Message | None:
+        """Let a strategy function build the message, and add the data that the next summary needs; `None` if it
+        returns none.
+        """
         replaced = self.plan.replaced
         made = await strategy(self.run, replaced)
         if made is None:
             return None
-        check.returned("strategy", strategy, made, Message, "a message such as user(…), or None")
+        check.require_return_type("strategy", strategy, made, Message, "a message such as user(…), or None")
         if made.role != "user" or not made.text.strip():
-            raise ConfigError(f"the strategy {strategy!r} returned {made!r}: it has to return words, as user(…)")
-        if SUMMARY in made.metadata:
+            raise ConfigError(f"the strategy {strategy!r} returned {made!r}: it has to return text, as user(…)")
+        if SUMMARY_ORIGIN in made.metadata:
             return made
-        before = carried_by(replaced)
-        files, skills = before.files.followed_by(ledger_of(replaced)), before.skills | skills_in(replaced)
-        noted = msgspec.to_builtins(Carried(made.text, files, skills))
-        return msgspec.structs.replace(made, origin=SUMMARY, metadata={**made.metadata, SUMMARY: noted})
+        before = read_summary_data(replaced)
+        files, skills = (
+            before.files.merge_later(collect_touched_files(replaced)),
+            before.skills | collect_skill_texts(replaced),
+        )
+        noted = msgspec.to_builtins(SummaryCarryOver(made.text, files, skills))
+        return msgspec.structs.replace(made, origin=SUMMARY_ORIGIN, metadata={**made.metadata, SUMMARY_ORIGIN: noted})
 
 
 async def keep_recent(run: Run, replaced: Sequence[Message]) -> Message:
-    """A strategy that asks no model: older messages are left out, and a marker says so. Files and tasks are noted."""
+    """Compaction strategy without a model: leave out older messages, with a note that says so and lists files and
+    tasks.
+    """
     fresh = [each for each in replaced if not is_summary(each)]
-    room = max(min(messages_tokens(replaced) // 2, LARGEST_SUMMARY), LEAST_ROOM)
-    return hand_off(run, replaced, run.state.transcript.compacted + len(fresh), room, None)
+    room = max(min(estimate_messages_tokens(replaced) // 2, MAX_SUMMARY_TOKENS), MIN_SUMMARY_TOKENS)
+    return build_summary_message(run, replaced, run.state.transcript.compacted_count + len(fresh), room, None)

@@ -1,8 +1,8 @@
-"""How much a model is sent, in tokens, without a tokenizer. Above: compaction, summaries. Below: `core`.
+"""Estimate the size of the context in tokens, without a tokenizer.
 
-A provider tells with each reply how much it has read and written: that is measured. What has come since is estimated,
-and so is everything when nobody tells. Estimates are made of each message once, and rather too high than too low: a
-request that does not fit costs more than a summary that comes early.
+Providers report with each reply how much was read and written: that is measured. Newer messages are estimated, and so
+is everything if there is no report. Each message is estimated once, rather too high than too low: a request that does
+not fit costs more than an early summary.
 """
 
 from collections.abc import Sequence
@@ -14,82 +14,82 @@ from msgspec import Struct
 from perdure.core.message import Image, Message, Part, Text, Thinking, ToolCall, ToolResult, tool_message
 from perdure.core.model import ToolSpec
 from perdure.core.run import Run
-from perdure.core.view import View, as_sent
-from perdure.core.wrap import shortened
+from perdure.core.transcript import View, message_as_sent
+from perdure.core.wrappers import shorten_text
 
 LETTER_TOKENS = 0.4
-"""A byte of text without blanks, such as JSON or a hash, and of all scripts but the Latin one."""
+"""Tokens per byte of text without blanks, such as JSON or a hash, and of all non-Latin scripts."""
 BLANK_TOKENS = 0.6
-"""What a blank saves: words that people write are often whole tokens."""
+"""Tokens subtracted per blank: words of prose are often single tokens."""
 LEAST_TOKENS = 0.2
-"""No text has fewer for a byte, whatever is in it."""
+"""Minimum number of tokens per byte of any text."""
 MESSAGE_TOKENS = 6
-"""What a provider adds around a message, or around a call and a result."""
+"""Overhead of a message, or of a call and a result."""
 MEDIA_TOKENS = 2000
-"""A picture, and the least of anything else that is no text."""
+"""Tokens of an image, and the minimum of any other media."""
 MEDIA_BYTES = 32
-"""Bytes of a token, in anything else that is no text."""
-IMPLAUSIBLE = 4
-"""A count that is so many times smaller than our own cannot be true, and is not believed."""
+"""Bytes per token of any other media."""
+IMPLAUSIBLE_FACTOR = 4
+"""Factor below the estimate at which a reported count is ignored as implausible."""
 
-SUMMARY = "compaction"
-"""Origin of a message that stands for others, and the name in its metadata of what it hands to the next one."""
-MEASURE = "measure"
-"""The name in its metadata of what was measured when it was made."""
+SUMMARY_ORIGIN = "compaction"
+"""Origin of a summary message, and the metadata key of the data for the next summary."""
+MEASUREMENTS_KEY = "measure"
+"""Metadata key of the measurements made with a summary."""
 
 _GAUGE = "perdure.gauge"
 
 
-def text_tokens(text: str) -> int:
-    """About how many tokens a text has."""
+def estimate_text_tokens(text: str) -> int:
+    """Estimate the number of tokens in a text from its bytes and blanks."""
     blanks = text.count(" ") + text.count("\n")
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return int(max(size * LETTER_TOKENS - blanks * BLANK_TOKENS, size * LEAST_TOKENS)) + 1
 
 
-def message_tokens(message: Message) -> int:
-    """About how many tokens a message has."""
-    return MESSAGE_TOKENS + sum([_part_tokens(part) for part in message.parts])
+def estimate_message_tokens(message: Message) -> int:
+    """Estimate the number of tokens in a message."""
+    return MESSAGE_TOKENS + sum([_estimate_part_tokens(part) for part in message.parts])
 
 
-def messages_tokens(messages: Sequence[Message]) -> int:
-    """About how many tokens several messages have."""
-    return sum([message_tokens(each) for each in messages])
+def estimate_messages_tokens(messages: Sequence[Message]) -> int:
+    """Estimate the number of tokens in several messages."""
+    return sum([estimate_message_tokens(each) for each in messages])
 
 
-def _part_tokens(part: Part) -> int:
+def _estimate_part_tokens(part: Part) -> int:
     match part:
         case Text(text=text):
-            return text_tokens(text)
+            return estimate_text_tokens(text)
         case ToolCall(name=name, arguments=arguments):
-            return MESSAGE_TOKENS + text_tokens(name) + text_tokens(arguments)
+            return MESSAGE_TOKENS + estimate_text_tokens(name) + estimate_text_tokens(arguments)
         case ToolResult(content=content):
-            return MESSAGE_TOKENS + sum([_part_tokens(each) for each in content])
+            return MESSAGE_TOKENS + sum([_estimate_part_tokens(each) for each in content])
         case Thinking(text=text, data=data):
-            return text_tokens(text) + text_tokens(data)
+            return estimate_text_tokens(text) + estimate_text_tokens(data)
         case Image():
             return MEDIA_TOKENS
         case _:
             return MEDIA_TOKENS + len(part.data) // MEDIA_BYTES
 
 
-def cut_to(text: str, tokens: int) -> str:
-    """The text, its middle left out until it has about so many tokens; nothing when there is room for nothing."""
-    size = text_tokens(text)
-    if size <= tokens:
+def shorten_to_tokens(text: str, max_tokens: int) -> str:
+    """Cut out the middle of a text so that about `max_tokens` tokens remain; empty if there is no room."""
+    size = estimate_text_tokens(text)
+    if size <= max_tokens:
         return text
-    characters = len(text) * max(tokens, 0) // size
+    characters = len(text) * max(max_tokens, 0) // size
     while characters > 1:
-        short = shortened(text, characters)
-        size = text_tokens(short)
-        if size <= tokens:
+        short = shorten_text(text, characters)
+        size = estimate_text_tokens(short)
+        if size <= max_tokens:
             return short
-        characters = min(characters * tokens // size, characters - characters // 16 - 1)
+        characters = min(characters * max_tokens // size, characters - characters // 16 - 1)
     return ""
 
 
-class Gauge:
-    """How much the model of one run is sent. Counts each message once, as long as the conversation only grows."""
+class ContextTokenCounter:
+    """Counts the tokens of the next model request of a run. Each message is counted once and then remembered."""
 
     __slots__ = ("_beside", "_counted", "_instructions", "_specs", "_tokens", "compacting", "quiet_below", "window")
 
@@ -100,102 +100,110 @@ class Gauge:
         self._specs: Sequence[ToolSpec] = ()
         self._beside = 0
         self.quiet_below = 0
-        """Nothing is summed up before the context has grown to this: trying it every turn would cost, and not help."""
+        """Size of the context below which nothing is compacted: trying it every turn would cost without helping."""
         self.compacting = False
-        """Whether a summary is being made."""
+        """True while a summary is being made."""
         self.window: int | None = None
-        """The window of the model, as far as a refusal has taught it."""
+        """Context window of the model, if learned from a refusal."""
 
-    def context_tokens(self, run: Run) -> int:
-        """What the next request would have, without the answer."""
-        estimated = self.everything(run)
-        measured = self._measured(run)
-        return estimated if measured is None or measured * IMPLAUSIBLE < estimated else measured
+    def count_context_tokens(self, run: Run) -> int:
+        """Return the size of the next request in tokens: as the provider reported it, plus newer messages."""
+        estimated = self.estimate_request_tokens(run)
+        measured = self._get_measured_tokens(run)
+        return estimated if measured is None or measured * IMPLAUSIBLE_FACTOR < estimated else measured
 
-    def everything(self, run: Run) -> int:
-        """The same, all of it estimated."""
-        return self.beside(run) + self._conversation(run.state.view) + _pending(run)
+    def estimate_request_tokens(self, run: Run) -> int:
+        """Estimate the size of the next request in tokens, ignoring the counts that the provider reported."""
+        return (
+            self.estimate_fixed_tokens(run)
+            + self._estimate_conversation_tokens(run.state.view)
+            + _estimate_pending_reply(run)
+        )
 
-    def beside(self, run: Run) -> int:
-        """The instructions and what is said about the tools."""
+    def estimate_fixed_tokens(self, run: Run) -> int:
+        """Estimate the tokens of the instructions and tool definitions, which every request has."""
         specs = run.toolbox.specs
         if run.instructions is not self._instructions or specs is not self._specs:
             self._instructions, self._specs = run.instructions, specs
             told = msgspec.json.encode(specs).decode() if specs else ""
-            self._beside = text_tokens(run.instructions) + text_tokens(told)
+            self._beside = estimate_text_tokens(run.instructions) + estimate_text_tokens(told)
         return self._beside
 
-    def _conversation(self, view: View) -> int:
+    def _estimate_conversation_tokens(self, view: View) -> int:
         before = self._counted
-        if before is None or not view.continues(before):
-            self._tokens = messages_tokens(view)
+        if before is None or not view.is_extension_of(before):
+            self._tokens = estimate_messages_tokens(view)
         elif len(view) > len(before):
-            self._tokens += messages_tokens(view[len(before) :])
+            self._tokens += estimate_messages_tokens(view[len(before) :])
         self._counted = view
         return self._tokens
 
-    def _measured(self, run: Run) -> int | None:
-        """What the last reply is said to have read and written, and what has come since; `None` when nobody told."""
+    def _get_measured_tokens(self, run: Run) -> int | None:
+        """Return the reported size of the last reply and its request, plus newer messages; `None` without a report."""
         state, view = run.state, run.state.view
-        sent_from = max(state.transcript.short, measure_of(view).at)  # older replies were made of another view
+        sent_from = max(
+            state.transcript.shortened_count, read_measurements(view).at
+        )  # older replies were made from another view
         said = len(state.messages)
-        if state.reply is not None:
-            counted = _told(state.reply) if said >= sent_from else None
-            return None if counted is None else counted + _results_tokens(run)
+        if state.unsettled_reply is not None:
+            counted = _get_reported_tokens(state.unsettled_reply) if said >= sent_from else None
+            return None if counted is None else counted + _estimate_pending_results(run)
         for place in range(len(view) - 1, -1, -1):
             if view[place].role == "assistant":
-                counted = _told(view[place]) if said - len(view) + place >= sent_from else None
-                return None if counted is None else counted + messages_tokens(view[place + 1 :])
+                counted = _get_reported_tokens(view[place]) if said - len(view) + place >= sent_from else None
+                return None if counted is None else counted + estimate_messages_tokens(view[place + 1 :])
         return None
 
 
-class Measure(Struct, frozen=True):
-    """What a summary tells of when it was made, in its metadata: counts and windows are not learned twice."""
+class SummaryMeasurements(Struct, frozen=True):
+    """Message count and learned context window, stored with a summary so that a later run need not learn them again."""
 
     at: int = 0
-    """How many messages there were, a reply included whose calls were not settled."""
+    """Number of messages at that time, including a reply with open calls."""
     window: int | None = None
-    """The window of the model, as far as a refusal has taught it."""
+    """Context window of the model, if learned from a refusal."""
     model: str = ""
-    """Which model that is."""
+    """Name of that model."""
 
 
-def measure_of(view: View) -> Measure:
-    """What the summary tells that stands at the beginning, if one does."""
-    if not len(view) or view[0].origin != SUMMARY:
-        return _NOTHING
-    return msgspec.convert(view[0].metadata.get(MEASURE, {}), Measure)
+def read_measurements(view: View) -> SummaryMeasurements:
+    """Return the measurements stored with the summary that the model is sent first; empty ones if there is none."""
+    if not len(view) or view[0].origin != SUMMARY_ORIGIN:
+        return _NO_MEASUREMENTS
+    return msgspec.convert(view[0].metadata.get(MEASUREMENTS_KEY, {}), SummaryMeasurements)
 
 
-_NOTHING = Measure()
+_NO_MEASUREMENTS = SummaryMeasurements()
 
 
-def _pending(run: Run) -> int:
-    """A reply whose calls are not settled is not part of the conversation yet, and will be sent all the same."""
-    reply = run.state.reply
-    return 0 if reply is None else message_tokens(reply) + _results_tokens(run)
+def _estimate_pending_reply(run: Run) -> int:
+    """Return the size of a reply with open calls: it is not part of the conversation yet, but will be sent."""
+    reply = run.state.unsettled_reply
+    return 0 if reply is None else estimate_message_tokens(reply) + _estimate_pending_results(run)
 
 
-def _results_tokens(run: Run) -> int:
-    """The results that there are for such a reply."""
+def _estimate_pending_results(run: Run) -> int:
+    """Return the size of the results that such a reply has so far."""
     results = run.state.results
-    return message_tokens(as_sent(tool_message(list(results.values())))) if results else 0
+    return estimate_message_tokens(message_as_sent(tool_message(list(results.values())))) if results else 0
 
 
-def _told(reply: Message) -> int | None:
+def _get_reported_tokens(reply: Message) -> int | None:
     usage = reply.usage
     return usage.total_tokens if usage is not None and usage.precision == "exact" and usage.input_tokens else None
 
 
-def gauge_of(run: Run) -> Gauge:
-    """The one gauge of a run."""
+def get_token_counter(run: Run) -> ContextTokenCounter:
+    """Return the token counter of a run; create it if needed."""
     scratch: dict[str, Any] = run.scratch
     gauge = scratch.get(_GAUGE)
-    if not isinstance(gauge, Gauge):
-        gauge = scratch[_GAUGE] = Gauge()
+    if not isinstance(gauge, ContextTokenCounter):
+        gauge = scratch[_GAUGE] = ContextTokenCounter()
     return gauge
 
 
-def context_tokens(run: Run) -> int:
-    """About how many tokens the model would be sent now: what it told of its last reply, and what has come since."""
-    return gauge_of(run).context_tokens(run)
+def count_context_tokens(run: Run) -> int:
+    """Return about how many tokens the next model request would have: as the provider reported for the last reply,
+    plus newer messages.
+    """
+    return get_token_counter(run).count_context_tokens(run)

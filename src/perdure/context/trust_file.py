@@ -1,6 +1,6 @@
-"""What somebody has agreed to, by its content, in a file. Above: trust in skills and in configurations. Below: `core`.
+"""File that records what a user has trusted, by content hash.
 
-Trust is bound to a digest. When one byte changes it is something else, and asked for again.
+Trust is bound to a digest: when one byte changes, it is asked for again.
 """
 
 # ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH111, PTH120, PTH123 - pathlib would cost every start milliseconds
@@ -16,69 +16,67 @@ from msgspec import Struct
 from perdure.core.clock import new_id
 from perdure.core.error import ConfigError
 
-from .text_file import Unreadable, read_beginning
+from .text_file import UnreadableFile, read_file_head
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
-class Agreed(Struct, frozen=True, omit_defaults=True):
-    """Something that was agreed to."""
+class TrustedItem(Struct, frozen=True, omit_defaults=True):
+    """A file or directory that the user has trusted, with the hash of its content."""
 
     digest: str
-    """Of its content."""
+    """Digest of its content."""
     path: str
-    """Where it lay then: for people, and to forget what it said before."""
+    """Its path at that time: for display, and to replace earlier trust."""
     name: str = ""
-    """What it was called."""
+    """Its name at that time."""
 
 
 class _File(Struct, frozen=True):
-    trusted: tuple[Agreed, ...] = ()
+    trusted: tuple[TrustedItem, ...] = ()
 
 
 class TrustFile:
-    """A file that its owner alone can read and write. One that is damaged, or that others can write to, is an error."""
+    """A file with the items that the user has trusted. Reading it fails if it is damaged, or others can write to it."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))
         """The file."""
 
-    def agreed(self) -> tuple[Agreed, ...]:
-        """All that was agreed to. Raises `ConfigError`."""
+    def load_trusted(self) -> tuple[TrustedItem, ...]:
+        """Return all trusted items. Raise `ConfigError` if the file cannot be used."""
         if not os.path.lexists(self.path):
             return ()
         try:
-            data = read_beginning(self.path, _MOST_BYTES).data
+            data = read_file_head(self.path, _MOST_BYTES).data
             mode = os.stat(self.path).st_mode  # noqa: PTH116
-        except (Unreadable, OSError) as error:
-            raise ConfigError(f"the file of what is trusted cannot be read: {error}") from error
+        except (UnreadableFile, OSError) as error:
+            raise ConfigError(f"the trust file cannot be read: {error}") from error
         if os.name == "posix" and mode & _OTHERS_WRITE:
             raise ConfigError(
-                f"others can write to {self.path!r}, so it trusts nothing: chmod 600 it, and look into it"
+                f"others can write to {self.path!r}, so it is not used: chmod 600 it, and check its content"
             )
         try:
             return msgspec.json.decode(data, type=_File).trusted
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{self.path!r} cannot be understood ({error}), so it trusts nothing: delete it"
-            ) from error
+            raise ConfigError(f"{self.path!r} cannot be parsed ({error}), so it is not used: delete it") from error
 
-    def add(self, agreed: Agreed) -> None:
-        """Agree to something as it is now, in place of what it was before."""
-        kept = [each for each in self.agreed() if each.path != agreed.path and each.digest != agreed.digest]
-        self._write([*kept, agreed])
+    def add_trusted(self, agreed: TrustedItem) -> None:
+        """Trust an item with its current content, in place of earlier content."""
+        kept = [each for each in self.load_trusted() if each.path != agreed.path and each.digest != agreed.digest]
+        self._write_atomically([*kept, agreed])
 
-    def remove(self, path: str, digest: str) -> bool:
-        """Take it back, for this content and for any other that lay there; `False` when there was no trust."""
-        agreed = self.agreed()
+    def remove_trusted(self, path: str, digest: str) -> bool:
+        """Revoke trust for this content and for any other at this path. Return False if there was none."""
+        agreed = self.load_trusted()
         left = [each for each in agreed if each.path != path and each.digest != digest]
         if len(left) < len(agreed):
-            self._write(left)
+            self._write_atomically(left)
         return len(left) < len(agreed)
 
-    def _write(self, agreed: Sequence[Agreed]) -> None:
-        """Put another file in the place of the old one, at once: a reader sees one of them, and never a half."""
+    def _write_atomically(self, agreed: Sequence[TrustedItem]) -> None:
+        """Replace the file atomically: a reader sees the old or the new content, never a part."""
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         data = msgspec.json.format(msgspec.json.encode(_File(tuple(agreed))), indent=2)
         beside = f"{self.path}.{new_id()}"

@@ -1,4 +1,5 @@
-"""The runtime: values, three callables and a log. Imports nothing of ours outside this folder.
+"""The agent loop and its parts: messages, events, the log, tools, permissions. Imports nothing of Perdure outside this
+folder.
 
 Start with `loop.py`; everything it touches is described by a file of the same folder.
 """

@@ -1,9 +1,7 @@
-"""A bounded first-in, first-out buffer between tasks of one event loop, exact about the fate of every item.
-
-Above: `fanout.py` (events to watchers) and whatever hands work from one task to another. Below: asyncio alone.
+"""A bounded first-in, first-out buffer between tasks of one event loop, with exact counts of every item.
 
 A buffer belongs to one event loop. Threads may share one only through the methods that never wait (`push`,
-`get_nowait`, `take_all`, `stats`) and under a lock of their own.
+`get_nowait`, `take_all`, `stats`), and under their own lock.
 """
 
 import asyncio
@@ -18,8 +16,8 @@ from .error import ConfigError
 
 T = TypeVar("T")
 
-Overflow = Literal["drop_oldest", "drop_newest", "block", "coalesce"]
-"""What a full buffer does with one more item.
+OverflowPolicy = Literal["drop_oldest", "drop_newest", "block", "coalesce"]
+"""The policy of a full buffer for one more item.
 
 - `drop_oldest`: the item that has waited longest makes room.
 - `drop_newest`: the incoming item is dropped.
@@ -27,8 +25,8 @@ Overflow = Literal["drop_oldest", "drop_newest", "block", "coalesce"]
 - `coalesce`: the incoming item is merged into the last one; if they do not merge, as `drop_oldest`.
 """
 
-Pushed = Literal["kept", "merged", "displaced", "dropped", "refused", "closed"]
-"""What became of a pushed item.
+PushResult = Literal["kept", "merged", "displaced", "dropped", "refused", "closed"]
+"""The fate of a pushed item.
 
 - `kept`: it is in the buffer.
 - `merged`: it is in the buffer as a part of the item before it.
@@ -36,33 +34,33 @@ Pushed = Literal["kept", "merged", "displaced", "dropped", "refused", "closed"]
 - `dropped`: it was dropped.
 - `refused`: the policy is `block`, and there is no room, or others wait for it: the caller still has the item and can
   `await put(item)`.
-- `closed`: the buffer was closed and takes nothing any more: the caller still has the item.
+- `closed`: the buffer was closed and accepts no more items: the caller still has the item.
 """
 
-_OVERFLOWS: Final = get_args(Overflow)
+_OVERFLOWS: Final = get_args(OverflowPolicy)
 
 
 class BufferStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The accounts of a buffer. At all times `pushed == delivered + dropped + merged + held`."""
+    """The counters of a buffer. `pushed` is always the sum of `delivered`, `dropped`, `merged` and `buffered`."""
 
     pushed: int
-    """Items the buffer took charge of."""
+    """Items that the buffer accepted."""
     delivered: int
-    """Items a consumer took."""
+    """Items that a consumer took."""
     dropped: int
     """Items that were displaced by newer ones or dropped on arrival."""
     merged: int
     """Items that became a part of the item before them."""
-    held: int
+    buffered: int
     """Items in the buffer now."""
     refused: int
     """Items that stayed with the caller: `push` found the buffer full or closed, or `put` found it closed."""
     high_water: int
-    """The most items that were ever held at once."""
+    """The most items that were ever in the buffer at once."""
 
 
 class Buffer(Generic[T]):
-    """Holds at most `capacity` items; `async for` takes them out in the order they came in."""
+    """A first-in, first-out buffer of at most `capacity` items; `async for` takes them out in order."""
 
     __slots__ = (
         "_capacity",
@@ -84,31 +82,32 @@ class Buffer(Generic[T]):
     def __init__(
         self,
         capacity: int | None,
-        overflow: Overflow = "block",
+        overflow: OverflowPolicy = "block",
         *,
         coalesce: Callable[[T, T], T | None] | None = None,
         lagged: Callable[[T, T | None], T | None] | None = None,
     ) -> None:
-        """Make an empty buffer.
+        """Make an empty buffer; `overflow` is the policy for an item that arrives when the buffer is full.
 
-        - `capacity`: the most items held at once; `None` for no bound, when something else limits the producer.
+        - `capacity`: the most items in the buffer at once; `None` for no bound, when the producer is
+          limited elsewhere.
         - `coalesce`: for the policy of that name, a pure function that merges an item into the one before it, or
-          returns None where they must stay apart. It is asked when the buffer is full: a consumer that keeps up gets
-          each item as it came, one that falls far behind gets fewer and larger ones, and the order stays. Merged
+          returns None where they must stay apart. It is called when the buffer is full: a consumer that keeps up gets
+          each item as it was pushed, one that falls far behind gets fewer and larger ones, in the same order. Merged
           items grow, so it should return None where the result would be too large.
-        - `lagged`: for policies that drop the oldest, makes the marker that tells a consumer what it missed. It is
+        - `lagged`: for policies that drop the oldest, makes the marker that informs a consumer of missed items. It is
           called as `lagged(lost, marker)` for each lost item, with the marker of those lost just before, if any.
-          The marker is delivered in the place of the lost items and is in none of the accounts; None for none.
+          The marker is delivered in the place of the lost items and is in none of the counters; None for none.
         """
         check_capacity(capacity)
         _check_policy(overflow, coalesce, lagged)
         self._capacity = sys.maxsize if capacity is None else capacity
-        self._overflow: Overflow = overflow
+        self._overflow: OverflowPolicy = overflow
         self._coalesce = coalesce
         self._lagged = lagged
         self._items: deque[T] = deque()
-        self._getters = _Line()
-        self._putters = _Line()
+        self._getters = _WaitQueue()
+        self._putters = _WaitQueue()
         self._closed = False
         self._marker: T | None = None
         self._pushed = 0
@@ -117,17 +116,17 @@ class Buffer(Generic[T]):
         self._refused = 0
         self._high_water = 0
 
-    def push(self, item: T) -> Pushed:
-        """Offer an item without waiting, and tell what became of it."""
+    def push(self, item: T) -> PushResult:
+        """Add an item without waiting, and return what happened to it: `kept`, `merged`, `dropped`, …"""
         if self._closed:
             self._refused += 1
             return "closed"
         if len(self._items) >= self._capacity or self._putters.granted:
             return self._push_full(item)
-        return self._keep(item)
+        return self._append(item)
 
-    async def put(self, item: T) -> Pushed:
-        """Offer an item; under the policy `block`, wait for room, behind those who waited before.
+    async def put(self, item: T) -> PushResult:
+        """Add an item; under the policy `block`, wait for room first. Waiting callers are served in order of arrival.
 
         A cancelled `put` has not put its item. One that waits when the buffer is closed returns `closed`.
         """
@@ -137,13 +136,14 @@ class Buffer(Generic[T]):
         await self._putters.wait()
         if self._closed:
             return self.push(item)
-        self._keep(item)
+        self._append(item)
         while self._putters.waiting and len(self._items) + self._putters.granted < self._capacity:
-            self._putters.grant()  # someone waited behind this one where there was room for both
+            self._putters.grant()  # another task waited behind this one, and there was room for both
         return "kept"
 
     async def get(self) -> T:
-        """Take the oldest item, waiting for one behind those who waited before; `anext(buffer)` is the same.
+        """Take the oldest item, or wait for one. Waiting callers are served in order of arrival. `anext(buffer)` is the
+        same.
 
         A cancelled `get` has taken nothing. When the buffer is closed and empty, raises `StopAsyncIteration`.
         """
@@ -159,39 +159,41 @@ class Buffer(Generic[T]):
         return self
 
     def get_nowait(self) -> T:
-        """Take the oldest item; raises `asyncio.QueueEmpty` if none is there that no waiting task was promised."""
+        """Take the oldest item; raise `asyncio.QueueEmpty` if there is none that no waiting task is about to take."""
         if len(self._items) <= self._getters.granted:
             raise asyncio.QueueEmpty
         return self._take()
 
     def take_all(self) -> list[T]:
-        """Take all items that no waiting task was promised, oldest first."""
+        """Take all items, oldest first, except those that waiting tasks are about to take."""
         taken: list[T] = []
         while len(self._items) > self._getters.granted:
             taken.append(self._take())
         return taken
 
     def close(self) -> None:
-        """Take no more items. Those held are still delivered, then iteration ends; a waiting `put` is let go."""
+        """Accept no more items. Items in the buffer are still delivered, then iteration ends; a waiting `put` returns
+        `closed`.
+        """
         self._closed = True
         self._getters.dismiss()
         self._putters.dismiss()
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called; items may still be held."""
+        """True once `close` was called; items may still be in the buffer."""
         return self._closed
 
     @property
     def stats(self) -> BufferStats:
-        """The accounts as they are now."""
+        """The counters as they are now."""
         held = len(self._items)
         return BufferStats(
             pushed=self._pushed,
             delivered=self._pushed - self._dropped - self._merged - held,
             dropped=self._dropped,
             merged=self._merged,
-            held=held,
+            buffered=held,
             refused=self._refused,
             high_water=self._high_water,
         )
@@ -203,7 +205,7 @@ class Buffer(Generic[T]):
         bound = "unbounded" if self._capacity == sys.maxsize else f"of {self._capacity}"
         return f"<Buffer {len(self._items)} {bound}, {self._overflow}{', closed' if self._closed else ''}>"
 
-    def _keep(self, item: T) -> Pushed:
+    def _append(self, item: T) -> PushResult:
         self._items.append(item)
         self._pushed += 1
         if len(self._items) > self._high_water:  # noqa: PLR1730 - `max` would double the cost of a push
@@ -212,7 +214,7 @@ class Buffer(Generic[T]):
             self._getters.grant()
         return "kept"
 
-    def _push_full(self, item: T) -> Pushed:
+    def _push_full(self, item: T) -> PushResult:
         if self._overflow == "block":
             self._refused += 1
             return "refused"
@@ -233,7 +235,7 @@ class Buffer(Generic[T]):
     def _take(self) -> T:
         if self._marker is not None:
             marker, self._marker = self._marker, None
-            self._getters.grant()  # the item that this consumer came for stays, and is for the next
+            self._getters.grant()  # the item that woke this consumer stays, for the next
             return marker
         item = self._items.popleft()
         if self._putters.waiting:
@@ -241,11 +243,11 @@ class Buffer(Generic[T]):
         return item
 
 
-class _Line:
-    """Tasks that wait in order, each for one thing of a kind: an item, or room for one.
+class _WaitQueue:
+    """First-in, first-out queue of the tasks that wait for an item, or for room for one.
 
-    A thing is granted to a task by waking it; until that task runs, the thing is promised to it, and nobody else
-    may take the last one. So a woken task never finds nothing, and one that is cancelled at any moment took
+    An item is granted to a task by waking it; until that task runs, the item is promised to it, and no other task may
+    take the last one. So a woken task always finds an item, and a task that is cancelled at any moment has taken
     nothing: its grant goes to the next in line.
     """
 
@@ -256,7 +258,9 @@ class _Line:
         self.waiting: deque[asyncio.Future[bool]] = deque()
 
     async def wait(self) -> None:
-        """Return when it is this task's turn, or when the line is dismissed. The caller then acts without awaiting."""
+        """Wait until this task is granted an item or room, or all tasks are dismissed. The caller then acts without
+        awaiting.
+        """
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.waiting.append(turn)
         try:
@@ -272,7 +276,7 @@ class _Line:
             self.granted -= 1
 
     def grant(self) -> None:
-        """Wake the first that still waits, if any does."""
+        """Wake the task that has waited longest, if there is one."""
         while self.waiting:
             turn = self.waiting.popleft()
             if not turn.done():
@@ -281,7 +285,7 @@ class _Line:
                 return
 
     def dismiss(self) -> None:
-        """Wake everyone with nothing."""
+        """Wake all tasks without granting anything."""
         while self.waiting:
             turn = self.waiting.popleft()
             if not turn.done():
@@ -289,7 +293,7 @@ class _Line:
 
 
 def check_capacity(capacity: object) -> None:
-    """Raise `ConfigError` unless this is a capacity that a buffer can have."""
+    """Raise `ConfigError` unless this is a valid capacity of a buffer."""
     if capacity is None or (isinstance(capacity, int) and not isinstance(capacity, bool) and capacity >= 1):
         return
     raise ConfigError(f"a buffer's capacity is {capacity!r}; give a whole number from 1 on, or None for no bound")

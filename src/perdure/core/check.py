@@ -1,72 +1,74 @@
-"""What callers give, checked where they give it. Above: whatever callers make. Below: `error.py`, `plain.py`.
+"""Validation of arguments at the public API, so that a mistake is reported where the caller made it.
 
 Each function is given the call, the name of the parameter and its value, and raises a `ConfigError` that shows all
-three and says what to give instead.
+three, with advice.
 """
 
 from collections.abc import Collection
 from typing import Any, NoReturn, cast
 
 from .error import ConfigError
-from .plain import excerpt
+from .jsonable import short_repr
 
 
-def refuse(call: str, name: str, value: object, advice: str) -> NoReturn:
-    """Say that this value cannot work, and what to do."""
-    message = f"{call}({name}={excerpt(value)}): {advice}"
+def raise_config_error(call: str, name: str, value: object, advice: str) -> NoReturn:
+    """Raise a `ConfigError` that names the call, the parameter and its value, and gives advice."""
+    message = f"{call}({name}={short_repr(value)}): {advice}"
     raise ConfigError(message)
 
 
-def text(call: str, name: str, value: object, *, filled: bool = False) -> None:
-    """Refuse what is not text; with `filled`, also what says nothing."""
-    if not isinstance(value, str) or (filled and not value.strip()):
-        refuse(call, name, value, "give some words" if filled else "give text")
+def require_text(call: str, name: str, value: object, *, non_empty: bool = False) -> None:
+    """Raise `ConfigError` unless the value is text; with `non_empty`, also if it is blank."""
+    if not isinstance(value, str) or (non_empty and not value.strip()):
+        raise_config_error(call, name, value, "give non-empty text" if non_empty else "give text")
 
 
-def flag(call: str, name: str, value: object) -> None:
-    """Refuse what is neither true nor false."""
+def require_bool(call: str, name: str, value: object) -> None:
+    """Raise `ConfigError` unless the value is True or False."""
     if not isinstance(value, bool):
-        refuse(call, name, value, "say True or False")
+        raise_config_error(call, name, value, "give True or False")
 
 
-def whole_number(call: str, name: str, value: object, least: int = 0) -> None:
-    """Refuse what is no whole number from `least` on."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        refuse(call, name, value, f"give a whole number, {least} or more")
+def require_int(call: str, name: str, value: object, minimum: int = 0) -> None:
+    """Raise `ConfigError` unless the value is an integer of at least `minimum`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise_config_error(call, name, value, f"give a whole number, {minimum} or more")
 
 
-def number(call: str, name: str, value: object, most: float = float("inf")) -> None:
-    """Refuse what is no number from 0 to `most`."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= most:
-        refuse(call, name, value, f"give a number from 0 {'on' if most == float('inf') else f'to {most:g}'}")
+def require_number(call: str, name: str, value: object, maximum: float = float("inf")) -> None:
+    """Raise `ConfigError` unless the value is a number from 0 to `maximum`."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= maximum:
+        raise_config_error(
+            call, name, value, f"give a number from 0 {'on' if maximum == float('inf') else f'to {maximum:g}'}"
+        )
 
 
-def one_of(call: str, name: str, value: object, allowed: Collection[object]) -> None:
-    """Refuse what is none of these."""
+def require_one_of(call: str, name: str, value: object, allowed: Collection[object]) -> None:
+    """Raise `ConfigError` unless the value is one of `allowed`."""
     if value not in allowed:
-        refuse(call, name, value, f"use {', '.join(map(repr, allowed))}")
+        raise_config_error(call, name, value, f"use {', '.join(map(repr, allowed))}")
 
 
-def function(call: str, name: str, value: object) -> None:
-    """Refuse what cannot be called."""
+def require_callable(call: str, name: str, value: object) -> None:
+    """Raise `ConfigError` unless the value is callable."""
     if not callable(value):
-        refuse(call, name, value, "give a function")
+        raise_config_error(call, name, value, "give a function")
 
 
-def function_or_none(call: str, name: str, value: object) -> None:
-    """Refuse what is neither a function nor nothing."""
+def require_callable_or_none(call: str, name: str, value: object) -> None:
+    """Raise `ConfigError` unless the value is callable or None."""
     if value is not None:
-        function(call, name, value)
+        require_callable(call, name, value)
 
 
-def functions(call: str, name: str, value: Any) -> None:
-    """Refuse what is no list of functions."""
+def require_callables(call: str, name: str, value: Any) -> None:
+    """Raise `ConfigError` unless the value is a list of callables."""
     if not isinstance(value, (tuple, list)) or not all(map(callable, cast("list[Any]", value))):
-        refuse(call, name, cast("Any", value), "give a list of functions")
+        raise_config_error(call, name, cast("Any", value), "give a list of functions")
 
 
-def returned(seam: str, function: object, value: object, kind: type, advice: str) -> None:
-    """Refuse what a function of the caller's returned, where it comes back."""
+def require_return_type(role: str, function: object, value: object, kind: type, advice: str) -> None:
+    """Raise `ConfigError` unless a function given by the caller has returned a value of the right type."""
     if not isinstance(value, kind):
-        message = f"the {seam} function {excerpt(function)} returned {excerpt(value)}: it has to return {advice}"
+        message = f"the {role} function {short_repr(function)} returned {short_repr(value)}: it has to return {advice}"
         raise ConfigError(message)

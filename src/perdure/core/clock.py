@@ -1,6 +1,6 @@
-"""Time and chance: the only place that asks for either. Above: everything. Below: the machine.
+"""Clocks, timers and unique ids: the only module that reads the time or random bytes.
 
-A fake clock (`perdure.testing.FakeClock`) stands in for tests, so that no test waits.
+Tests use a fake clock (`perdure.testing.FakeClock`), so that no test waits.
 """
 
 import asyncio
@@ -11,25 +11,25 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """Something that will happen, unless it is cancelled first."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None:
-        """Make sure that it does not happen."""
+        """Cancel the call."""
 
 
 class Clock(Protocol):
-    """Where the runtime gets its time from."""
+    """Protocol of the source of time for the runtime. Tests replace it."""
 
     def now(self) -> float:
-        """Seconds since 1970, for people. Never used to measure or to order."""
+        """Return seconds since 1970, for display only: the value may jump when the machine's clock is set."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only ever grow, for deadlines."""
+        """Return seconds that never decrease, for deadlines."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; a cancel ends it."""
+        """Wait this many seconds; cancelling ends it."""
 
     def call_later(self, seconds: float, action: Callable[[], object]) -> Timer:
         """Call `action` on the running loop after `seconds`."""
@@ -37,13 +37,13 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of the machine."""
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait this many seconds."""
         await asyncio.sleep(seconds)
 
     def call_later(self, seconds: float, action: Callable[[], object]) -> Timer:
@@ -55,5 +55,5 @@ SYSTEM_CLOCK = SystemClock()
 
 
 def new_id() -> str:
-    """A new name that nobody else has: 12 digits of time, so that names sort by age, and 20 of chance."""
+    """Return a new unique id: 12 hex digits of time, so that ids sort by age, and 20 random ones."""
     return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"

@@ -1,7 +1,7 @@
-"""Entries as JSON and back. Above: stores, export. Below: msgspec and `plain.py`.
+"""Encode log entries as JSON (or events as MessagePack), and decode them.
 
-The envelope is open: it is decoded first, and an event of an unknown kind is kept as it came, unless its writer
-marked it critical. What is written can always be read back, and no content can make writing fail.
+The envelope is decoded first. An event of an unknown kind is kept unchanged, unless its writer marked it critical: then
+it is an error. Everything that is written can be read back, and no content can make writing fail.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -11,22 +11,22 @@ import msgspec
 
 from .error import StoreError, UnreadableEntry
 from .event import EVENTS, Entry, Event, Unknown
+from .jsonable import to_jsonable
 from .message import PART_TYPES, Message, Usage
-from .plain import to_jsonable
 
 VERSION = 1
-"""The version of the envelope and of the events in it. It grows when an old reader would misunderstand a new entry."""
+"""Version of the envelope and of the events in it. Increased when an old reader would misunderstand a new entry."""
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 UPCASTERS: dict[int, Upcaster] = {}
-"""From the event of version N, as plain data, to that of version N + 1."""
+"""Functions that turn an event of version N, as plain data, into one of version N + 1, by N."""
 
-DEEP = 400
-"""Data with more brackets than this is looked into: it may be nested so deep that it could not be read back."""
+MAX_BRACKETS_UNCHECKED = 400
+"""Number of brackets above which data is sanitized before it is encoded: nested too deep, it could not be decoded."""
 
 _encoder = msgspec.json.Encoder()
 _packer = msgspec.msgpack.Encoder()
-_type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
+_untyped_type: Callable[[Any], Any] = type  # `type`, in a form that type checkers do not narrow by
 
 
 class _Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,54 +36,55 @@ class _Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str = ""
     critical: bool = False
     v: int = 1
-    """What is written without a version is of the first one, for ever."""
+    """Version. An entry written without one is of version 1."""
 
 
 class _Kind(msgspec.Struct, frozen=True):
     kind: str
 
 
-_envelopes = msgspec.json.Decoder(_Envelope)
-_kinds = msgspec.json.Decoder(_Kind)
+_envelope_decoder = msgspec.json.Decoder(_Envelope)
+_kind_decoder = msgspec.json.Decoder(_Kind)
 _decoders: dict[type[Event], msgspec.json.Decoder[Event]] = {}
 
 
 def encode_event(event: Event) -> bytes:
-    """The event as JSON, which is read back before anybody relies on it.
+    """Encode an event as JSON, checked to be decodable again.
 
-    Never fails because of what people and models say: what JSON cannot hold is marked; NaN becomes null. Raises a
-    `StoreError` when a field holds what it should not, a number for a text: that is a bug of whoever made the event.
+    Never fails because of its content: what JSON cannot represent is replaced by a marker; NaN becomes null. Raises
+    `StoreError` when a field has a value of the wrong type, such as a number for a text: that is a bug in the code that
+    made the event.
     """
     if type(event) is Unknown:
-        return _encoded(_as_it_came(event))
-    raw = _encoded(event)
+        return _encode_safely(_original_body(event))
+    raw = _encode_safely(event)
     try:
         _decoder(type(event)).decode(raw)
     except msgspec.ValidationError as error:
         kind = event.__struct_config__.tag
-        message = f"an event of kind {kind!r} cannot be stored, for nobody could read it ({error}): fix what made it"
+        message = f"an event of kind {kind!r} cannot be stored: it could not be read back ({error}); fix its maker"
         raise StoreError(message) from error
     return raw
 
 
-def _encoded(content: Any) -> bytes:
+def _encode_safely(content: Any) -> bytes:
     try:
         raw = _encoder.encode(content)
-    except Exception:  # noqa: BLE001 - whatever is in it may raise whatever it likes
-        return _encoder.encode(_sanitised(content))
-    if len(raw) > 2 * DEEP and raw.count(b"[") + raw.count(b"{") > DEEP:
-        return _encoder.encode(_sanitised(content))
+    except Exception:  # noqa: BLE001 - foreign values may raise anything
+        return _encoder.encode(_sanitize(content))
+    if len(raw) > 2 * MAX_BRACKETS_UNCHECKED and raw.count(b"[") + raw.count(b"{") > MAX_BRACKETS_UNCHECKED:
+        return _encoder.encode(_sanitize(content))
     return raw
 
 
 def decode_event(raw: bytes, *, critical: bool = False, version: int = VERSION) -> Event:
-    """The event that `encode_event` wrote, in this version or an older one."""
+    """Decode an event that `encode_event` wrote, in this version or an older one. An unknown kind becomes `Unknown`."""
     if version != VERSION:
-        raw = _encoder.encode(_upcast(msgspec.json.decode(raw), version))
-    kind = _kinds.decode(raw).kind
+        raw = _encoder.encode(_upcast_body(msgspec.json.decode(raw), version))
+    kind = _kind_decoder.decode(raw).kind
     known = EVENTS.get(kind)
     if known is None or known is Unknown:
-        return _unknown(kind, raw, critical=critical)
+        return _decode_unknown(kind, raw, critical=critical)
     return _decoder(known).decode(raw)
 
 
@@ -95,15 +96,15 @@ def _decoder(kind: type[Event]) -> "msgspec.json.Decoder[Event]":
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The whole entry as one line of JSON."""
+    """Encode a log entry as one line of JSON."""
     event = entry.event
     raw = msgspec.Raw(encode_event(event))
     return _encoder.encode(_Envelope(entry.seq, entry.at, raw, entry.id, type(event).critical, VERSION))
 
 
 def decode_entry(raw: bytes) -> Entry:
-    """The entry that `encode_entry` wrote."""
-    envelope = _envelopes.decode(raw)
+    """Decode a log entry that `encode_entry` wrote."""
+    envelope = _envelope_decoder.decode(raw)
     event = decode_event(bytes(envelope.event), critical=envelope.critical, version=envelope.v)
     return Entry(envelope.seq, envelope.at, event, envelope.id)
 
@@ -112,98 +113,110 @@ def decode_entry(raw: bytes) -> Entry:
 
 
 def encode_events(events: Iterable[Event]) -> bytes:
-    """Events as one array of JSON, each as `encode_event` writes it."""
+    """Encode events as one JSON array, each as `encode_event` does."""
     return b"[%b]" % b",".join([encode_event(event) for event in events])
 
 
 def pack_events(events: Sequence[Event]) -> bytes:
-    """Events that have been read, for `decode_events` to read again: smaller than JSON, and read in less time.
+    """Encode events as MessagePack for `decode_events`: smaller than JSON, and faster to decode.
 
-    It is MessagePack, unless there are numbers in them that only JSON can hold. What nobody has read yet goes through
-    `encode_events`, which sees to it that it can be.
+    Falls back to JSON for numbers that MessagePack cannot represent. Only for events that were decoded before: others
+    go through `encode_events`, which makes sure that they can be read back.
     """
     try:
-        return _packer.encode([_as_it_came(event) if type(event) is Unknown else event for event in events])
+        return _packer.encode([_original_body(event) if type(event) is Unknown else event for event in events])
     except OverflowError:
         return encode_events(events)
 
 
 def decode_events(raw: bytes, *, critical: Collection[str] = (), version: int = VERSION) -> list[Event]:
-    """The events that `encode_events` or `pack_events` wrote; `critical` has the kinds that their writer marked so."""
+    """Decode a list of events from `encode_events` or `pack_events`. Unknown kinds become `Unknown`, or an error if
+    `critical` has them.
+    """
     known = decode_known_events(raw, version=version)
     if known is not None:
         return known
     is_json = _is_json(raw)
-    bodies = _bodies_in_json.decode(raw) if is_json else [_encoder.encode(body) for body in _bodies_packed.decode(raw)]
+    bodies = (
+        _json_bodies_decoder.decode(raw)
+        if is_json
+        else [_encoder.encode(body) for body in _msgpack_bodies_decoder.decode(raw)]
+    )
     return [
-        decode_event(bytes(body), critical=bool(critical) and _kinds.decode(body).kind in critical, version=version)
+        decode_event(
+            bytes(body), critical=bool(critical) and _kind_decoder.decode(body).kind in critical, version=version
+        )
         for body in bodies
     ]
 
 
 def decode_known_events(raw: bytes, *, version: int = VERSION) -> list[Event] | None:
-    """As `decode_events`, for events of this version whose kinds are all known; `None` when one is not."""
+    """Decode a list of events fast; return `None` if their version or one of their kinds is unknown to this version."""
     if version != VERSION:
         return None
     try:
-        return (_all_in_json if _is_json(raw) else _all_packed).decode(raw)
+        return (_known_json_decoder if _is_json(raw) else _known_msgpack_decoder).decode(raw)
     except msgspec.ValidationError:
-        return None  # a kind that is not known, most likely: one by one, each is kept or told
+        return None  # most likely an unknown kind: decoded one by one, each is kept or raises
 
 
 def _is_json(raw: bytes) -> bool:
     return raw[:1] == b"["  # in MessagePack, this would be a number
 
 
-_bodies_in_json = msgspec.json.Decoder(list[msgspec.Raw])
-_bodies_packed = msgspec.msgpack.Decoder(list[Any])
+_json_bodies_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_msgpack_bodies_decoder = msgspec.msgpack.Decoder(list[Any])
 
 
-# Made here, while the module is imported and no other thread can be at it: msgspec prepares each type when it is first
-# used, and two threads that do so at the same moment crash the process.
-_KNOWN: Any = list[Union[tuple(kind for kind in EVENTS.values() if kind is not Unknown)]]  # type: ignore[misc] # noqa: UP007 - of a tuple that is known only now
-_all_in_json: "msgspec.json.Decoder[list[Event]]" = msgspec.json.Decoder(_KNOWN)
-_all_packed: "msgspec.msgpack.Decoder[list[Event]]" = msgspec.msgpack.Decoder(_KNOWN)
+# Built while the module is imported, when no other thread can use it: msgspec prepares each type at its first use, and
+# two threads that do so at the same time crash the process.
+_KNOWN: Any = list[Union[tuple(kind for kind in EVENTS.values() if kind is not Unknown)]]  # type: ignore[misc] # noqa: UP007 - the members are known only at run time
+_known_json_decoder: "msgspec.json.Decoder[list[Event]]" = msgspec.json.Decoder(_KNOWN)
+_known_msgpack_decoder: "msgspec.msgpack.Decoder[list[Event]]" = msgspec.msgpack.Decoder(_KNOWN)
 
 
-# -- what is not as it should be ---------------------------------------------------------------------------------------
+# -- unknown kinds, old versions, foreign values -----------------------------------------------------------------------
 
 
-def _unknown(kind: str, raw: bytes, *, critical: bool) -> Event:
+def _decode_unknown(kind: str, raw: bytes, *, critical: bool) -> Event:
     if critical:
-        message = f"the log holds an entry of kind {kind!r}, which this version does not know: upgrade perdure"
+        message = f"the log contains an entry of kind {kind!r}, which this version does not know: upgrade perdure"
         raise UnreadableEntry(message)
     body: dict[str, Any] = msgspec.json.decode(raw)
     return Unknown(kind, body, run_id=str(body.get("run_id", "")), path=str(body.get("path", "")))
 
 
-def _upcast(body: dict[str, Any], version: int) -> dict[str, Any]:
+def _upcast_body(body: dict[str, Any], version: int) -> dict[str, Any]:
     while version != VERSION:
         upcaster = UPCASTERS.get(version)
         if upcaster is None:
-            message = f"the log holds an entry of version {version}, and this is version {VERSION}: upgrade perdure"
+            message = f"the log contains an entry of version {version}, and this is version {VERSION}: upgrade perdure"
             raise UnreadableEntry(message)
         body, version = upcaster(body), version + 1
     return body
 
 
-def _as_it_came(event: Unknown) -> Any:
-    """The body of an unknown event, which is all of it, unless somebody made one by hand."""
+def _original_body(event: Unknown) -> Any:
+    """Return the stored JSON of an event of unknown kind; build it if the event was made by hand."""
     body = event.body
-    return body if _type_of(body) is dict and body.get("kind") == event.name else {"kind": event.name, "body": body}
+    return (
+        body if _untyped_type(body) is dict and body.get("kind") == event.name else {"kind": event.name, "body": body}
+    )
 
 
-_OURS = (Event, Message, Usage, *PART_TYPES)
-_LEVELS = 4
-"""How deep our own values lie in one another: an event, a message, a result, its content."""
+_RUNTIME_TYPES = (Event, Message, Usage, *PART_TYPES)
+_NESTING_LEVELS = 4
+"""Depth to which runtime values are nested: an event, a message, a result, its content."""
 
 
-def _sanitised(value: Any, levels: int = _LEVELS) -> Any:
-    """Our own values field by field, so that they can be read back, and what others put into them made fit for JSON."""
-    if levels and isinstance(value, _OURS):
+def _sanitize(value: Any, levels: int = _NESTING_LEVELS) -> Any:
+    """Convert a value to JSON values: Perdure's own types field by field, so that they can be decoded, others as plain
+    JSON.
+    """
+    if levels and isinstance(value, _RUNTIME_TYPES):
         config = value.__struct_config__
-        fields = {name: _sanitised(getattr(value, name), levels - 1) for name in value.__struct_fields__}
+        fields = {name: _sanitize(getattr(value, name), levels - 1) for name in value.__struct_fields__}
         return fields if config.tag_field is None else {config.tag_field: config.tag, **fields}
-    if _type_of(value) is tuple and all(isinstance(each, _OURS) for each in value):
-        return [_sanitised(each, levels) for each in value]
+    if _untyped_type(value) is tuple and all(isinstance(each, _RUNTIME_TYPES) for each in value):
+        return [_sanitize(each, levels) for each in value]
     return value if isinstance(value, bytes) else to_jsonable(value)

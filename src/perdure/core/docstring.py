@@ -1,7 +1,7 @@
-"""Reads what a docstring says of a function and of its parameters. Above: `tool.py`, `schema.py`. Below: nothing.
+"""Parser for docstrings (Google, NumPy, Sphinx style), for the descriptions of tools and of their parameters.
 
-Google, NumPy and Sphinx styles are understood, also mixed. What is said of the parameters is taken out, since it goes
-into the schema; everything else, sections on results and errors included, stays in the description.
+Google, NumPy and Sphinx styles are understood, also mixed. The descriptions of the parameters are removed, since they
+go into the schema; everything else, sections on results and errors included, stays in the description.
 """
 
 import inspect
@@ -11,24 +11,24 @@ from msgspec import Struct
 
 
 class Docstring(Struct, frozen=True):
-    """What a docstring says."""
+    """A docstring split into summary, description, and the description of each parameter."""
 
     summary: str
     """The first paragraph, on one line."""
     description: str
-    """All of the text but what it says of the parameters."""
+    """The text without the descriptions of the parameters."""
     parameters: dict[str, str]
-    """What it says of each parameter, on one line; a parameter of which it says nothing is not there."""
+    """The description of each parameter, on one line; a parameter that is not described is absent."""
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """What the docstring says; of a text in no known style, the description is all of it."""
+    """Split a docstring into description and parameter descriptions. In no known style, it is description only."""
     lines = inspect.cleandoc(text or "").splitlines()
     parameters: dict[str, str] = {}
-    for take_out in (_sphinx, _numpy, _google):
+    for take_out in (_extract_sphinx, _extract_numpy, _extract_google):
         lines, found = take_out(lines)
-        for name, words in found:
-            description = " ".join(" ".join(words).split())
+        for name, texts in found:
+            description = " ".join(" ".join(texts).split())
             if description:
                 parameters.setdefault(name, description)
     description = re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
@@ -37,10 +37,10 @@ def parse_docstring(text: str | None) -> Docstring:
 
 
 _Lines = list[str]
-_Found = list[tuple[str, list[str]]]
+_ParameterLines = list[tuple[str, list[str]]]
 """Names of parameters, each with the lines that describe it."""
 
-# Patterns are compiled by `re` when they are first used, which is never if nobody has a tool.
+# Patterns are compiled by `re` at first use, which is never when there are no tools.
 _SECTION = r"(?:Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments|Other Parameters|Attributes)"
 
 _SPHINX_PARAMETER = (
@@ -49,17 +49,17 @@ _SPHINX_PARAMETER = (
 _SPHINX_TYPE = r":(?:type|vartype|rtype)\b[^:]*:"
 
 
-def _sphinx(lines: _Lines) -> tuple[_Lines, _Found]:
-    """Fields such as `:param int count: How many.`, each up to the next line that is not indented."""
+def _extract_sphinx(lines: _Lines) -> tuple[_Lines, _ParameterLines]:
+    """Extract fields such as `:param int count: How many.`, each up to the next line that is not indented."""
     rest: _Lines = []
-    found: _Found = []
+    found: _ParameterLines = []
     field: list[str] | None = None
     for line in lines:
         if parameter := re.fullmatch(_SPHINX_PARAMETER, line):
             field = [parameter[2]]
             found.append((parameter[1], field))
         elif re.match(_SPHINX_TYPE, line):
-            field = []  # the annotation says it already
+            field = []  # the annotation has the type already
         elif field is not None and line.startswith(" "):
             field.append(line)
         else:
@@ -73,10 +73,10 @@ _NUMPY_RULE = r"-{3,}\s*"
 _NUMPY_ITEM = r"(\\?\*{0,2}\w+(?:\s*,\s*\\?\*{0,2}\w+)*)\s*(?::.*)?"
 
 
-def _numpy(lines: _Lines) -> tuple[_Lines, _Found]:
-    """Underlined sections: names and types at the margin, descriptions indented below them."""
+def _extract_numpy(lines: _Lines) -> tuple[_Lines, _ParameterLines]:
+    """Extract underlined sections: names and types at the margin, descriptions indented below them."""
     rest: _Lines = []
-    found: _Found = []
+    found: _ParameterLines = []
     place = 0
     while place < len(lines):
         if not (_is_underlined(lines, place) and re.fullmatch(_NUMPY_SECTION, lines[place])):
@@ -107,15 +107,15 @@ _GOOGLE_SECTION = r"( *)" + _SECTION + r"\s*:\s*"
 _GOOGLE_ITEM = r"( *)\\?\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(.*)"
 
 
-def _google(lines: _Lines) -> tuple[_Lines, _Found]:
-    """Sections with a colon: all that is indented below one, an item wherever the indentation is that of the first."""
+def _extract_google(lines: _Lines) -> tuple[_Lines, _ParameterLines]:
+    """Extract sections such as `Args:`, with an item for each line at the indentation of the first one."""
     rest: _Lines = []
-    found: _Found = []
+    found: _ParameterLines = []
     place = 0
     while place < len(lines):
         header = re.fullmatch(_GOOGLE_SECTION, lines[place])
         end = _end_of_block(lines, place + 1, len(header[1])) if header else place
-        items = _google_items(lines[place + 1 : end]) if header else []
+        items = _parse_google_items(lines[place + 1 : end]) if header else []
         if items:
             found.extend(items)
             place = end
@@ -126,7 +126,7 @@ def _google(lines: _Lines) -> tuple[_Lines, _Found]:
 
 
 def _end_of_block(lines: _Lines, start: int, margin: int) -> int:
-    """Where the lines end that are blank or indented more than the margin."""
+    """Return the index after the lines that are blank or indented more than the margin."""
     for place in range(start, len(lines)):
         line = lines[place]
         if line.strip() and len(line) - len(line.lstrip()) <= margin:
@@ -134,8 +134,8 @@ def _end_of_block(lines: _Lines, start: int, margin: int) -> int:
     return len(lines)
 
 
-def _google_items(block: _Lines) -> _Found:
-    found: _Found = []
+def _parse_google_items(block: _Lines) -> _ParameterLines:
+    found: _ParameterLines = []
     margin = None
     for line in block:
         item = re.fullmatch(_GOOGLE_ITEM, line)

@@ -1,32 +1,32 @@
-"""Every error that Perdure raises on purpose. Above: everything. Below: nothing.
+"""Every error that Perdure raises on purpose.
 
 PerdureError
-├ ConfigError            what the caller described cannot work (also a ValueError)
-├ UsageError             the right thing, at the wrong time or place (also a RuntimeError)
-│ ├ Unchangeable           a description does not change (also an AttributeError)
-│ └ SessionBusy            somebody else is driving this session
+├ ConfigError            an invalid option or argument (also a ValueError)
+├ UsageError             a valid call at the wrong time or place (also a RuntimeError)
+│ ├ Unchangeable           an attribute of an immutable object was set (also an AttributeError)
+│ └ SessionBusy            another process or task is driving this session
 ├ ModelError             the model could not answer
-│ ├ RateLimited            told to slow down           retryable
-│ │ └ QuotaSpent             for longer than anybody would wait
+│ ├ RateLimited            rate limit reached          retryable
+│ │ └ QuotaSpent             a quota is used up, for hours or days
 │ ├ ProviderDown           unreachable or failing      retryable
 │ ├ ReplyCutOff            the stream ended too early  retryable
-│ ├ EmptyReply             an answer with nothing      retryable
+│ ├ EmptyReply             neither text nor calls      retryable
 │ ├ ContextOverflow        the request is too long
 │ ├ AuthFailed             no key, or a wrong one
-│ ├ BadRequest             the provider refused the request's form
+│ ├ BadRequest             the provider rejected the request's form
 │ ├ Refused                the provider refused its content
-│ ├ InvalidOutput          the answer is not what was asked for
+│ ├ InvalidOutput          the answer does not match the requested type
 │ ├ OutOfBudget            a shared budget does not allow another request
 │ └ AllModelsFailed        every model of a failover failed
 ├ ToolError              raised by a tool; its text goes back to the model
 │ ├ NotStarted             raised by a tool that is sure that nothing has happened yet
-│ └ NotAnswered            whoever a tool asked did not answer
+│ └ NotAnswered            a question of a tool was not answered
 └ StoreError             the log could not be written or read
   ├ Conflict               the log has grown since it was read
   ├ Fenced                 another driver has taken the session over
   ├ SessionNotFound
   ├ SessionExists
-  ├ Unsupported            this store cannot do that
+  ├ Unsupported            this store does not support the operation
   └ UnreadableEntry        written by a newer version, and too important to skip
 """
 
@@ -34,56 +34,56 @@ from typing import ClassVar
 
 
 class PerdureError(Exception):
-    """The root: `except PerdureError` catches all that Perdure raises on purpose."""
+    """Base class of every error that Perdure raises on purpose."""
 
     exit_code: ClassVar[int] = 1
-    """What the command line exits with."""
+    """The exit code of the command line after this error."""
     retryable: ClassVar[bool] = False
-    """Whether the same thing may succeed when tried again."""
+    """True if the same operation may succeed when tried again."""
 
 
 class ConfigError(PerdureError, ValueError):
-    """What the caller described cannot work. Raised where it is described, not when it is run."""
+    """An invalid option or argument. Raised where it is given, not later when it is used."""
 
     exit_code = 2
 
 
 class UsageError(PerdureError, RuntimeError):
-    """The right call at the wrong time or place."""
+    """A call that is valid, but not now or not here."""
 
     exit_code = 2
 
 
 class Unchangeable(UsageError, AttributeError):
-    """A description does not change once it is made; there is a way to make another one."""
+    """An attribute of an immutable object was set; the message names the way to make a changed copy."""
 
 
 class SessionBusy(UsageError):
-    """Somebody else is driving this session; the message says who."""
+    """Another process or task is running this session; the message names it."""
 
     exit_code = 75
     retryable = True
 
 
 class ModelError(PerdureError):
-    """The model could not answer. Foreign errors become one of these at the border, once."""
+    """The model could not answer. Errors of other libraries are converted to one of these, once, where they occur."""
 
     exit_code = 69
 
     def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
-        """How long the provider asked us to wait, if it did."""
+        """The wait that the provider asked for, if any."""
 
 
 class RateLimited(ModelError):
-    """The provider told us to slow down."""
+    """The provider's rate limit was reached."""
 
     retryable = True
 
 
 class QuotaSpent(RateLimited):
-    """A quota is used up until tomorrow, or even longer: waiting is for somebody else to decide."""
+    """A quota is used up until tomorrow, or longer. The request is not retried: the caller decides whether to wait."""
 
     retryable = False
 
@@ -95,7 +95,7 @@ class ProviderDown(ModelError):
 
 
 class ReplyCutOff(ModelError):
-    """The stream ended before the model said that it had finished."""
+    """The stream ended before the model had finished its reply."""
 
     retryable = True
 
@@ -107,12 +107,12 @@ class EmptyReply(ModelError):
 
 
 class ContextOverflow(ModelError):
-    """The request does not fit the model's window."""
+    """The request does not fit the model's context window."""
 
     def __init__(self, message: str, *, window_tokens: int | None = None) -> None:
         super().__init__(message)
         self.window_tokens = window_tokens
-        """How large the window is, when the provider said so."""
+        """The size of the window, when the provider reported it."""
 
 
 class AuthFailed(ModelError):
@@ -124,15 +124,15 @@ class BadRequest(ModelError):
 
 
 class Refused(ModelError):
-    """The provider refused to answer what was asked."""
+    """The provider refused to answer the content of the request."""
 
 
 class InvalidOutput(ModelError):
-    """The answer is not a value of the type that was asked for, and the model could not be brought to mend it."""
+    """The answer is not a value of the requested type, and the model did not correct it."""
 
 
 class OutOfBudget(ModelError):
-    """What is left of a shared budget does not allow another request. The run ends with status `limit`."""
+    """The rest of a shared budget does not allow another request. The run ends with status `limit`."""
 
 
 class AllModelsFailed(ModelError):
@@ -144,12 +144,12 @@ class AllModelsFailed(ModelError):
         self.attempts = attempts
 
     def __reduce__(self) -> tuple[type["AllModelsFailed"], tuple[object, ...]]:
-        """Made anew from its attempts, when it is copied or sent to another process."""
+        """Rebuild the error from its attempts when it is copied or pickled."""
         return type(self), (self.attempts,)
 
 
 class ToolError(PerdureError):
-    """Raise it from a tool to tell the model what went wrong; any other exception works too, this one is not logged."""
+    """Raise it from a tool to send the model an error message. Any other exception works too, but is logged."""
 
 
 class NotStarted(ToolError):
@@ -159,23 +159,23 @@ class NotStarted(ToolError):
 
 
 class NotAnswered(ToolError):
-    """Whoever was asked did not answer: they declined, it is too late, or nobody is there."""
+    """A question was not answered: it was declined, it has expired, or there is no person to ask."""
 
 
 class StoreError(PerdureError):
-    """The log could not be written or read. What was acknowledged before is still there."""
+    """The log could not be written or read. Entries that were acknowledged before are still there."""
 
     exit_code = 74
 
 
 class Conflict(StoreError):
-    """The log has grown since this driver read it."""
+    """The log has grown since the process that runs the session read it."""
 
     retryable = True
 
 
 class Fenced(StoreError):
-    """Another driver has taken this session over: stop, and open it again."""
+    """Another process has taken over the session, so this one can store nothing more: stop, and open it again."""
 
 
 class SessionNotFound(StoreError):
@@ -191,10 +191,12 @@ class SessionExists(StoreError):
 
 
 class Unsupported(StoreError):
-    """This store cannot do what was asked; another one can."""
+    """This store does not support the operation."""
 
     exit_code = 69
 
 
 class UnreadableEntry(StoreError):
-    """An entry that must be understood was written by a newer version: upgrade Perdure to drive this session."""
+    """Raised when the log has an entry of a kind that only a newer Perdure knows and that cannot be skipped: upgrade to
+    run the session.
+    """

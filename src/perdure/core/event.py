@@ -1,9 +1,11 @@
-"""Everything that happens, as values. Above: whoever watches. Below: `message.py`.
+"""Events: everything that happens in a session, as frozen values.
 
-An event is *durable* (kept in the log, in order, before anybody sees it) or passing (shown, then gone). A *critical*
-one must be understood by whoever drives the session; any other unknown kind is kept as it came.
+An event is *durable* (stored in the log, in order, before any watcher receives it) or passing (delivered to watchers,
+not stored). A process that drives a session must understand every *critical* event; any other unknown kind is kept
+unchanged.
 
-The order of a run is drawn in `docs/concepts/events.md`.
+Each class also declares what other parts need to know of it: which fields are never redacted, how a replay treats it,
+and which text a search finds. The order of events in a run is drawn in `docs/concepts/events.md`.
 """
 
 import re
@@ -15,8 +17,14 @@ from msgspec import Struct
 from .message import NO_USAGE, Message, StopReason, ToolResult, Usage
 
 Scope: TypeAlias = Literal["once", "session", "session_target", "forever"]
-"""How far a verdict reaches: this call; this tool and action in this session; the same on the same target only; the
-same tool, action and target in every session."""
+"""Extent of a permission verdict: this call; this tool and action in this session; the same on the same target only;
+the same tool, action and target in every session.
+"""
+
+ReplayRule: TypeAlias = Literal["compared", "copied", "skipped"]
+"""Treatment of a recorded event in a replay. `compared`: it must happen again, in the same way. `copied`: a tool or an
+outside caller stored it, and it is stored again from the record. `skipped`: it follows from other events.
+"""
 
 
 def _snake_case(name: str) -> str:
@@ -24,186 +32,222 @@ def _snake_case(name: str) -> str:
 
 
 class Event(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="kind", tag=_snake_case):
-    """Something that happened. The wire name of a kind is the snake case of its class."""
+    """Base class of all events. In JSON, the kind of an event is its class name in snake case."""
 
     durable: ClassVar[bool] = False
-    """Whether it is kept in the log."""
+    """True if the event is stored in the log."""
     critical: ClassVar[bool] = False
-    """Whether a driver that does not know this kind must stop."""
+    """True if a process that does not know this kind must not drive the session."""
+    replay: ClassVar[ReplayRule] = "skipped"
+    """Treatment of events of this kind in a replay. Every durable class has to declare it."""
+    compared_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that a replay compares; empty for all but `run_id` and `path`."""
+    structural: ClassVar[frozenset[str]] = frozenset({"run_id", "path"})
+    """Fields that identify or classify something: ids, names, hashes, terms of a fixed set. They are never redacted.
+
+    A subclass lists its own; those of its base are added. Every field that is not listed counts as text to redact.
+    """
 
     run_id: str = ""
     """The run in which it happened; empty between runs."""
     path: str = ""
-    """Where in a tree of agents: empty for the session's own agent, `child`, `child/grandchild` below it."""
+    """Position in the tree of agents: empty for the session's own agent, `child`, `child/grandchild` below it."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.structural = Event.structural | cls.structural
+
+    def search_text(self) -> tuple[str, str] | None:
+        """Return the role and the text that a search looks at; `None` when the event has no text to be found."""
+        return None
 
 
 # -- a run and its turns -----------------------------------------------------------------------------------------------
 
 
 class SessionOpened(Event, frozen=True):
-    """The log was read, and a run is about to begin: tells watchers which session a run belongs to."""
+    """The session's log was read for a new or resumed run, which is about to start. Not stored."""
+
+    structural = frozenset({"session_id"})
 
     session_id: str
     entries: int
-    """How many there were."""
+    """Number of entries in the log."""
 
 
 class RunStarted(Event, frozen=True):
-    """A run begins. Stored together with the message that it answers."""
+    """A run starts. Stored together with the message that it answers."""
 
     durable = True
     critical = True
+    replay = "skipped"
+    structural = frozenset({"agent", "input_id"})
 
     agent: str = ""
     """The agent's name."""
     options: Mapping[str, Any] = {}
-    """What was asked of this run in particular, so that `resume` can go on in the same way."""
+    """Options given for this run only, so that `resume` can continue it in the same way."""
     input_id: str = ""
-    """The caller's own name for this input."""
+    """The caller's id for this input."""
 
 
 class RunResumed(Event, frozen=True):
-    """A run that had been interrupted goes on."""
+    """An interrupted run continues."""
 
     durable = True
+    replay = "skipped"
 
 
 class RunWaiting(Event, frozen=True):
-    """The run cannot go on before somebody answers, and nobody drives it meanwhile. `resume` goes on."""
+    """The run waits for answers to its open questions, and no process runs it meanwhile. `resume` continues it."""
 
     durable = True
+    replay = "skipped"
 
     asks: tuple[str, ...]
-    """The questions that are open."""
+    """Ids of the open questions."""
 
 
 class RunEnded(Event, frozen=True):
-    """A run is over, however it went."""
+    """A run is over, with any status."""
 
     durable = True
     critical = True
+    replay = "compared"
+    compared_fields = ("status", "reason")
+    structural = frozenset({"status"})
 
     status: str
     """One of the statuses of an `Outcome`."""
     reason: str = ""
-    """Why, when it is not simply done."""
+    """Reason of a status other than plain success."""
     error: str = ""
-    """What went wrong, when it failed."""
+    """Text of the error, when the run failed."""
     usage: Usage = NO_USAGE
-    """What the whole run used."""
+    """Tokens used by the whole run."""
     cost_usd: float | None = None
-    """What it cost, when the model's price is known."""
+    """Cost of the run; `None` when the model's price is not known."""
     turns: int = 0
-    """How many turns the model had."""
+    """Number of turns that the model had."""
 
 
 class TurnStarted(Event, frozen=True):
-    """The model is about to be asked."""
+    """A turn starts: the model is about to be asked."""
 
     turn: int
 
 
 class TurnEnded(Event, frozen=True):
-    """A reply has come, and its calls are settled."""
+    """A turn is over: the model has replied, and its tool calls have their results."""
 
     turn: int
     usage: Usage = NO_USAGE
-    """What the run has used up to here."""
+    """Tokens used by the run so far."""
 
 
 class CancelRequested(Event, frozen=True):
-    """Somebody asked the run to stop."""
+    """A caller asked to cancel the run."""
+
+    structural = frozenset({"mode"})
 
     mode: Literal["now", "after_tools", "after_turn"] = "now"
 
 
 class ErrorRaised(Event, frozen=True):
-    """Something went wrong that did not end the run, or is about to."""
+    """An error was raised; the run either continues despite it, or is about to end because of it."""
 
     error: str
-    """The name of the error's class."""
+    """Name of the error's class."""
     message: str
     where: str = ""
-    """Which part: `model`, `permission`, `shape`, …"""
+    """Part in which it was raised: `model`, `permission`, `shape`, …"""
 
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 
 
 class ModelRequested(Event, frozen=True):
-    """A request goes out."""
+    """A request is sent to the model."""
 
     durable = True
+    replay = "compared"
+    structural = frozenset({"model", "provider", "prefix"})
 
     turn: int
     attempt: int = 1
-    """Counts the requests for this same turn, also over crashes."""
+    """Number of the request within this turn, counted across crashes."""
     model: str = ""
     provider: str = ""
     settings: Mapping[str, Any] = {}
     prefix: str = ""
-    """A hash of instructions and tools: when it changes, the provider's cache starts anew."""
+    """Hash of instructions and tools; a change of it invalidates the provider's cache."""
     messages: int = 0
-    """How many messages were sent."""
+    """Number of messages sent."""
     reserved_usd: float = 0.0
-    """Money set aside for the answer."""
+    """Money reserved for the reply."""
 
 
 class TextDelta(Event, frozen=True):
-    """More words."""
+    """A piece of the reply's text."""
 
     text: str
 
 
 class ThinkingDelta(Event, frozen=True):
-    """More thinking."""
+    """A piece of the model's thinking."""
+
+    structural = frozenset({"signature", "data", "details"})
 
     text: str = ""
     signature: str = ""
-    """The provider's proof, which comes at the end of a block."""
+    """The provider's signature, sent at the end of a block."""
     data: str = ""
-    """The encrypted form of a block."""
+    """Encrypted form of a block."""
     details: Mapping[str, Any] = {}
-    """What has to be sent back with the block."""
+    """Provider data that has to be sent back with the block."""
     index: int = 0
-    """Which block."""
+    """Number of the block in the reply."""
 
 
 class ToolCallDelta(Event, frozen=True):
-    """A piece of a call: its name and id once, its arguments bit by bit."""
+    """A piece of a tool call: its name and id once, its arguments in pieces."""
+
+    structural = frozenset({"call_id", "name", "signature"})
 
     call_id: str = ""
     name: str = ""
     arguments: str = ""
     signature: str = ""
     index: int = 0
-    """Which call of the reply."""
+    """Number of the call in the reply."""
 
 
 class UsageReported(Event, frozen=True):
-    """Tokens used so far by the request that is under way."""
+    """Tokens used so far by the current request."""
 
     usage: Usage
 
 
 class ReplyFinished(Event, frozen=True):
-    """The last thing that a model's stream says."""
+    """End of a model's stream."""
+
+    structural = frozenset({"stop", "model", "provider"})
 
     stop: StopReason | None = None
-    """`None` means what the parts suggest."""
+    """Stop reason; `None` to derive it from the parts of the reply."""
     usage: Usage | None = None
-    """`None` when the provider did not tell."""
+    """Tokens of the request; `None` when the provider reported none."""
     model: str = ""
     provider: str = ""
     message: Message | None = None
-    """The whole reply, when the deltas alone do not say everything; otherwise they are put together."""
+    """The complete reply, when the deltas alone do not contain everything; otherwise the deltas are assembled."""
 
 
 class RetryScheduled(Event, frozen=True):
-    """A request failed and will be sent again after a wait."""
+    """A request failed and will be sent again after a delay."""
 
     attempt: int
-    """The attempt that failed."""
+    """Number of the attempt that failed."""
     max_attempts: int
     delay_seconds: float
     error: str
@@ -211,7 +255,7 @@ class RetryScheduled(Event, frozen=True):
 
 
 class FailedOver(Event, frozen=True):
-    """A model failed before it said anything; the next one is asked."""
+    """A model failed before it produced any output; the next one is asked."""
 
     failed: str
     next: str
@@ -220,144 +264,175 @@ class FailedOver(Event, frozen=True):
 
 
 class ReplyDiscarded(Event, frozen=True):
-    """What has been shown of a reply is not part of the conversation: it was cut off, cancelled or tried again."""
+    """A reply that was partly streamed is dropped from the conversation: it was cut off, cancelled or retried."""
 
     durable = True
+    replay = "compared"
+    compared_fields = ("reason",)
 
     turn: int
     reason: str
     partial: Message | None = None
-    """What had come up to then."""
+    """The part of the reply received up to then."""
 
 
 class MessageAdded(Event, frozen=True):
-    """The transcript has grown by a message. (Results of tools come as `ToolFinished`.)"""
+    """A message was added to the conversation. (Results of tools are added by `ToolFinished`.)"""
 
     durable = True
     critical = True
+    replay = "compared"
 
     message: Message
+
+    def search_text(self) -> tuple[str, str] | None:
+        """Return the role and text of a message of the user or the assistant; `None` for any other."""
+        role = str(self.message.role)
+        return (role, self.message.text) if role in {"user", "assistant"} else None
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
 class QuestionAsked(Event, frozen=True):
-    """Somebody has to answer before the run goes on. It stays open, under this id, until `QuestionAnswered`."""
+    """A person was asked a question that must be answered before the run continues."""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"ask_id", "about", "renderer"})
 
     ask_id: str
-    """What an answer has to name."""
+    """Id that an answer has to name."""
     about: Literal["permission", "settlement", "slot"]
-    """Whether calls may be made (one question for the whole batch), what became of a call that a crash cut off, or
-    something that a tool wants to know."""
+    """Subject: permission for calls (one question for the whole batch), the settlement of a call that a crash
+    interrupted, or a slot: a question of a tool.
+    """
     text: str = ""
-    """What is asked, in words."""
+    """The question as text."""
     calls: tuple[Mapping[str, Any], ...] = ()
-    """The calls that it is about: each one's `call_id`, `tool`, `action`, `target`, `arguments`, `arguments_hash`."""
+    """The calls in question: each one's `call_id`, `tool`, `action`, `target`, `arguments`, `arguments_hash`."""
     expires_at: float | None = None
-    """When it is too late: then the answer is no. `None` for never."""
+    """Time after which the answer is no. `None` for never."""
     renderer: str = ""
-    """How a screen shows it: `form`, `choice`, `confirm`, … Empty for what is not asked by a tool."""
+    """Name of the renderer that shows it: `form`, `choice`, `confirm`, … Empty when no tool asks."""
     input: Any = None
-    """What a screen shows, as JSON values."""
+    """Data for the renderer, as JSON values."""
     output: Mapping[str, Any] | None = None
-    """The JSON Schema of an answer; `None` when anything may be answered."""
+    """JSON Schema of an answer; `None` when any value is accepted."""
 
 
 class QuestionAnswered(Event, frozen=True):
-    """A question is settled; nobody can answer it a second time."""
+    """A question was answered. No later answer counts."""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"ask_id", "source"})
 
     ask_id: str
     answer: Any = None
-    """What was answered, as JSON values."""
+    """The answer, as JSON values."""
     source: str = ""
-    """Where the answer came from: `handler`, `post`, or `expired` when none came in time."""
+    """Origin of the answer: `handler`, `post`, or `expired` when none arrived in time."""
     rejected: str = ""
-    """Why whoever was asked does not answer; empty when they did."""
+    """Reason why the person declined to answer; empty when they answered."""
 
 
 class QuestionWithdrawn(Event, frozen=True):
-    """Nobody waits for the answer any more, and this is why."""
+    """A question no longer needs an answer; `reason` explains why."""
 
     durable = True
+    replay = "skipped"
+    structural = frozenset({"ask_id"})
 
     ask_id: str
     reason: str
 
 
 class SlotOpened(Event, frozen=True):
-    """A tool shows something, and waits for nobody. (What it waits for is a `QuestionAsked`.)"""
+    """A tool shows something to people without waiting for an answer. (With waiting, it is a `QuestionAsked`.)"""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"slot_id", "renderer", "call_id", "until"})
 
     slot_id: str
     renderer: str
-    """How a screen shows it: `text`, `table`, `progress`, …"""
+    """Name of the renderer that shows it: `text`, `table`, `progress`, …"""
     input: Any = None
-    """What is shown, as JSON values."""
+    """Data for the renderer, as JSON values."""
     call_id: str = ""
-    """The call that shows it."""
+    """The tool call that shows it."""
     until: Literal["closed", "call", "run"] = "closed"
-    """How long: until it is closed, or at the latest until the call, or the run, is over."""
+    """Lifetime: until it is closed, or at the latest until the call, or the run, is over."""
 
 
 class SlotUpdated(Event, frozen=True):
-    """Something that is shown has changed."""
+    """The content that a tool shows in a display slot was replaced."""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"slot_id"})
 
     slot_id: str
     input: Any = None
 
 
 class SlotClosed(Event, frozen=True):
-    """Something is not shown any more."""
+    """The content of a display slot is no longer shown."""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"slot_id"})
 
     slot_id: str
     reason: str = ""
 
 
 class PermissionDecided(Event, frozen=True):
-    """A call was allowed or denied, and why."""
+    """A tool call was allowed or denied."""
 
     durable = True
+    replay = "compared"
+    compared_fields = ("tool", "action", "target", "allow")
+    structural = frozenset({"call_id", "tool", "action", "arguments_hash", "scope"})
 
     call_id: str
     tool: str
     action: str
     target: str
     arguments_hash: str
-    """The arguments that this is about; no others."""
+    """Hash of the arguments that the decision applies to; it applies to no others."""
     allow: bool
     reason: str = ""
     scope: Scope = "once"
 
 
 class ToolStarted(Event, frozen=True):
-    """The intent: stored before the effect begins. A call without one has never started."""
+    """A tool is about to run: stored before it can have an effect. A call without this event has never started."""
 
     durable = True
     critical = True
+    replay = "compared"
+    compared_fields = ("name", "attempt")
+    structural = frozenset({"call_id", "name", "effect", "idempotency_key", "arguments_hash"})
 
     call_id: str
     name: str
     effect: str
-    """What a crash from here on would mean: `read`, `idempotent`, `at_most_once` or `ask`."""
+    """Effect class of the tool, which decides what a crash from here on means: `read`, `idempotent`, `at_most_once` or
+    `ask`.
+    """
     idempotency_key: str
-    """What the receiver of an idempotent call knows it by."""
+    """Key by which the receiver of an idempotent call recognises a repetition."""
     arguments_hash: str = ""
-    """The arguments that were allowed; empty when nobody had to be asked."""
+    """Hash of the arguments that were allowed; empty when no permission was needed."""
     attempt: int = 1
 
 
 class ToolProgress(Event, frozen=True):
-    """A tool tells how far it is."""
+    """Progress reported by a running tool."""
+
+    structural = frozenset({"call_id", "name"})
 
     call_id: str
     name: str
@@ -365,86 +440,108 @@ class ToolProgress(Event, frozen=True):
 
 
 class ToolFinished(Event, frozen=True):
-    """A call has its one result."""
+    """Result of a tool call. Each call has exactly one."""
 
     durable = True
     critical = True
+    replay = "compared"
+    compared_fields = ("result",)
+    structural = frozenset({"call_id", "name"})
 
     call_id: str
     name: str
     result: ToolResult
     duration_seconds: float = 0.0
 
+    def search_text(self) -> tuple[str, str] | None:
+        """Return `tool` and the text of the result."""
+        return "tool", self.result.text
+
 
 class ToolsChanged(Event, frozen=True):
-    """The set of tools changed while the run was going."""
+    """Tools were added or removed during the run."""
 
     durable = True
+    replay = "compared"
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
 
 
-# -- what steps in -----------------------------------------------------------------------------------------------------
+# -- limits, guardrails and interventions ------------------------------------------------------------------------------
 
 
 class LimitReached(Event, frozen=True):
-    """The run may not go on much longer, and the model has been told."""
+    """The run is close to a limit, and the model was informed of it."""
 
     durable = True
+    replay = "skipped"
+    structural = frozenset({"limit"})
 
     limit: str
     """`max_tool_calls`, or another one of the `Limits`."""
 
 
 class GuardrailTripped(Event, frozen=True):
-    """The model goes in circles: it is told so, and in the end stopped."""
+    """The model repeats itself or its mistakes: it receives a nudge, and in the end the run is halted."""
 
     durable = True
+    replay = "compared"
+    structural = frozenset({"guardrail", "action"})
 
     guardrail: str
-    """`repeat`, `mistakes`, or the name of your own."""
+    """`repeat`, `mistakes`, or the name of a custom guardrail."""
     count: int
     action: Literal["nudge", "halt"]
 
 
 class AutoContinued(Event, frozen=True):
-    """The model announced something and stopped; it was told to go on."""
+    """The model announced an action and stopped without it; it was asked to continue."""
 
     durable = True
+    replay = "compared"
 
     count: int
 
 
 class PostTaken(Event, frozen=True):
-    """A post was taken that came too late to change anything: a cancel of a run that is over, a second answer."""
+    """A post (a stored message to the session) was removed as it arrived too late: a second answer, a late cancel."""
 
     durable = True
+    replay = "skipped"
+    structural = frozenset({"about"})
 
     about: str
-    """The kind of the post."""
+    """Kind of the post."""
 
 
 class InboxAdded(Event, frozen=True):
-    """The agent waits for something from outside: the work of a job, a reply by mail, somebody's decision."""
+    """The agent began to wait for a result from outside: of a job, by mail, from a person."""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"item_id"})
 
     item_id: str
     tag: str
-    """What kind of thing it is, for whoever answers."""
+    """Kind of item, for the party that answers it."""
     request: str
-    """What was asked for."""
+    """Text of the request."""
     blocking: bool = False
-    """Whether the model is reminded that it cannot go on without it."""
+    """True if the model is reminded that it cannot continue without the answer."""
     wake: bool = False
-    """Whether the answer begins a run when none is going."""
+    """True if the answer starts a run when none is active."""
 
 
 class InboxResolved(Event, frozen=True):
-    """The answer has come, and the model is told it: stored together with the message that does."""
+    """A result from outside that the agent waited for has arrived, and is passed to the model.
+
+    Stored together with the message that passes it on.
+    """
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"item_id"})
 
     item_id: str
     response: Any = None
@@ -452,15 +549,19 @@ class InboxResolved(Event, frozen=True):
 
 
 class HookInvoked(Event, frozen=True):
-    """A `/name` in a message called a handler."""
+    """A `/name` in a user's message called the command of that name."""
+
+    structural = frozenset({"name"})
 
     name: str
 
 
 class SkillLoaded(Event, frozen=True):
-    """A skill's text came into the conversation."""
+    """The text of a skill was added to the conversation."""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"name", "source"})
 
     name: str
     source: Literal["user", "model", "code"] = "user"
@@ -471,117 +572,137 @@ class SubagentStarted(Event, frozen=True):
     """Another agent was given a task."""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"call_id", "name", "child"})
 
     call_id: str
     name: str
     prompt: str
     child: str = ""
-    """Where its events are: a path in this log, or the name of a session of its own."""
+    """Location of its events: a path in this log, or the id of a separate session."""
 
 
 class SubagentFinished(Event, frozen=True):
-    """Another agent is done with its task; comes exactly once for each start."""
+    """Another agent finished its task; follows each start exactly once."""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"call_id", "name", "status"})
 
     call_id: str
     name: str
     status: str
     message: str = ""
     usage: Usage | None = None
-    """What it has used, when it worked in a session of its own; else its own events say so."""
+    """Tokens used, when it worked in a separate session; otherwise its own events contain them."""
     cost_usd: float | None = None
-    """What that cost, when the prices are known."""
+    """Cost of these tokens; `None` when prices are not known."""
 
 
 class CompactionStarted(Event, frozen=True):
-    """The older part of the conversation is being summed up."""
+    """The older part of the conversation is being summarized."""
 
     durable = True
+    replay = "compared"
+    structural = frozenset({"cause"})
 
     cause: str
     tokens: int = 0
 
 
 class Compacted(Event, frozen=True):
-    """From here on the model sees the summary instead of what came before; the log keeps everything."""
+    """A summary replaces the first messages in requests to the model from here on; the log keeps all messages."""
 
     durable = True
     critical = True
+    replay = "compared"
 
     summary: Message
     upto: int
-    """How many messages of the transcript it stands for."""
+    """Number of messages of the transcript that the summary replaces."""
     tokens: int = 0
-    """About how many tokens the model is sent now."""
+    """Approximate number of tokens that the model is sent now."""
     usage: Usage | None = None
-    """What it took to sum it up; `None` when no model was asked."""
+    """Tokens used for the summary; `None` when no model wrote it."""
 
 
 class ViewChanged(Event, frozen=True):
-    """What is sent first in every request has changed."""
+    """Requests no longer begin with what was sent before, so that the provider's prompt cache cannot be used."""
 
     durable = True
+    replay = "compared"
+    structural = frozenset({"cause"})
 
     cause: str
     """`compaction`, `summaries`, `instructions`, `tools`, `model`, `messages`."""
     upto: int = 0
-    """Of `summaries`: results in this many messages of the transcript are sent in their short form from here on."""
+    """For `summaries`: results in this many messages of the transcript are sent in their short form from here on."""
 
 
-RESERVED = "windlass:"
-"""How the names begin under which the runtime itself keeps things."""
+RESERVED_PREFIX = "perdure:"
+"""The prefix of the names under which the runtime itself keeps values."""
+RESERVED_PREFIXES = (RESERVED_PREFIX, "windlass:")
+"""All prefixes of such names: logs written while the project was called Windlass have the second one."""
 
 
 class ValueKept(Event, frozen=True):
-    """A tool has left something in the log, by name: a list of tasks, a page of notes. The last one counts."""
+    """A tool stored a value (a list of tasks, a page of notes) in the log under a name, replacing the one before."""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"name"})
 
     name: str
     value: Any = None
 
 
 class GrantRevoked(Event, frozen=True):
-    """What was decided for longer than one call does not hold any more."""
+    """A grant (a permission for more than one call) was revoked."""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"grant_id"})
 
     grant_id: str
 
 
 class SessionConfigured(Event, frozen=True):
-    """The session's own settings were changed; with `for` among them, for the agent of that name alone."""
+    """Settings of the session, such as its model or role, were changed; `for` names the only agent they apply to."""
 
     durable = True
     critical = True
+    replay = "copied"
 
     changes: Mapping[str, Any]
 
 
 class Custom(Event, frozen=True):
-    """Anything that an extension wants in the log."""
+    """An event that an extension defines and stores in the log."""
 
     durable = True
+    replay = "copied"
+    structural = frozenset({"name"})
 
     name: str
     data: Any = None
 
 
 class Unknown(Event, frozen=True):
-    """A kind written by a newer version, kept as it came."""
+    """An event of a kind that this version does not know, kept unchanged."""
 
     durable = True
+    replay = "skipped"
+    structural = frozenset({"name"})
 
     name: str
     body: Any = None
 
 
-# -- those who watch ---------------------------------------------------------------------------------------------------
+# -- watchers ----------------------------------------------------------------------------------------------------------
 
 
 class Lagged(Event, frozen=True):
-    """This watcher fell behind and missed passing events; what lasts can be read from the log."""
+    """A watcher was too slow and missed events; those that are stored can be read from the log."""
 
     missed: int
     after: int | None = None
@@ -589,7 +710,9 @@ class Lagged(Event, frozen=True):
 
 
 class WatcherDropped(Event, frozen=True):
-    """A watcher raised an error and gets no more events."""
+    """A watcher raised an error and receives no more events."""
+
+    structural = frozenset({"name"})
 
     name: str
     error: str
@@ -605,24 +728,39 @@ ModelEvent: TypeAlias = (
     | ErrorRaised
     | ReplyFinished
 )
-"""What a model's stream is made of. It ends with one `ReplyFinished`; a stream that does not was cut off."""
+"""Events that a model's stream consists of. It ends with one `ReplyFinished`; a stream without it was cut off."""
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """An event with its place: what the log keeps and what watchers receive."""
+    """An event with its number, id and time in the log: the log stores entries, and watchers receive them."""
 
     seq: int
-    """Its number in the session's log, from 1; 0 when it is passing."""
+    """Number in the session's log, from 1; 0 for a passing event."""
     at: float
-    """When, in seconds since 1970. For people: order is by `seq`."""
+    """Time in seconds since 1970. For display only: order is by `seq`."""
     event: Event
     id: str = ""
-    """Names the entry, so that a repeated append can be recognised."""
+    """Id of the entry, by which a repeated append is recognised."""
 
 
-def _kinds(parent: type[Event]) -> dict[str, type[Event]]:
-    return {str(kind.__struct_config__.tag): kind for kind in parent.__subclasses__()}
+def check_event_class(kind: type[Event]) -> None:
+    """Raise `TypeError` for an event class with an invalid declaration: unknown fields, or no treatment in replays.
+
+    A class that is stored has to declare how a replay treats it.
+    """
+    unknown = (kind.structural | {*kind.compared_fields}) - {*kind.__struct_fields__}
+    if unknown:
+        raise TypeError(f"{kind.__name__} declares fields that it does not have: {sorted(unknown)}")
+    if kind.durable and "replay" not in vars(kind):
+        raise TypeError(f"{kind.__name__} is durable: set `replay` to how a replay treats it")
 
 
-EVENTS: Mapping[str, type[Event]] = _kinds(Event)
-"""Every kind by its wire name."""
+def _kinds_by_name(parent: type[Event]) -> dict[str, type[Event]]:
+    kinds = parent.__subclasses__()
+    for kind in kinds:
+        check_event_class(kind)
+    return {str(kind.__struct_config__.tag): kind for kind in kinds}
+
+
+EVENTS: Mapping[str, type[Event]] = _kinds_by_name(Event)
+"""All event classes by wire name."""

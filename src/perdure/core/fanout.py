@@ -1,14 +1,12 @@
-"""Hands every event to whoever watches, so that no watcher can hurt the one who publishes.
+"""Publishing of events to watchers (functions called with each) and subscriptions (iterators); none delays the
+publisher.
 
-Above: sessions and runs, which publish. Below: `feed.py` (a watcher, and the task or thread that calls it) and
-`buffer.py` (what waits for it).
+A watcher is a function that is called with each event; a subscription is an async iterator over them. Each has its own
+bounded buffer. One that falls far behind gets events merged where they merge; then it loses the oldest, and a marker
+reports the gap. A watcher that raises is dropped and reported. Only a subscription with backpressure can slow the
+publisher, and only where the publisher waits for `wait_for_room`.
 
-A watcher is a function that is called with each event; a subscription is an async iterator over them. Each has a
-bounded buffer of its own. One that falls far behind gets events merged where they merge; then it loses the oldest,
-and a marker tells it so. A watcher that raises is dropped and reported. Only a subscription that asked for
-backpressure can slow the publisher, and only where the publisher waits for `room`.
-
-All of this is for the thread of one event loop, except that a watcher may remove itself from the thread it runs on.
+Everything here is for the thread of one event loop, except that a watcher may remove itself from the thread it runs on.
 """
 
 import asyncio
@@ -19,8 +17,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from .buffer import Buffer, BufferStats, Overflow, check_capacity
-from .feed import Feed, Watcher, feed_for
+from .buffer import Buffer, BufferStats, OverflowPolicy, check_capacity
+from .watcher_feed import Feed, Watcher, make_feed
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -29,17 +27,17 @@ _log = logging.getLogger("perdure")
 
 
 class WatcherStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How a watcher gets on."""
+    """Counters of the events that one watcher received, and its state."""
 
     name: str
     lagging: bool
-    """Whether it was waited for in vain, and has not caught up since."""
+    """True if waiting for it has timed out, and it has not caught up since."""
     events: BufferStats
-    """What became of the events it was given."""
+    """The counters of the events that it was given."""
 
 
 class Fanout(Generic[T]):
-    """Publishes events to watchers and subscriptions."""
+    """Publisher that passes each event to all watchers and subscriptions."""
 
     def __init__(
         self,
@@ -49,21 +47,22 @@ class Fanout(Generic[T]):
         lagged: Callable[[T, T | None], T | None] | None = None,
         on_dropped: Callable[[str, BaseException], None] | None = None,
     ) -> None:
-        """Make a fan-out that nobody watches yet.
+        """Make a publisher that has no watchers yet.
 
-        - `capacity`: how many events wait for each watcher, and for a subscription that does not say otherwise.
+        - `capacity`: how many events wait for each watcher, and for a subscription that does not set its own.
         - `coalesce`, `lagged`: how events merge, and how a gap is marked; see `Buffer`.
         - `on_dropped`: called on the event loop with the name and the error of each watcher that raised.
         """
         check_capacity(capacity)
         self._capacity = capacity
-        self._coalesce = None if coalesce is None else _contained(coalesce)
-        self._lagged = None if lagged is None else _contained(lagged)
+        self._coalesce = None if coalesce is None else _disable_after_error(coalesce)
+        self._lagged = None if lagged is None else _disable_after_error(lagged)
         self._on_dropped = on_dropped
-        # Replaced, never changed: `publish` walks over it while watchers come and go.
+        # Replaced, never changed: `publish` iterates over it while watchers are added and removed.
         self._pushes: tuple[Callable[[T], object], ...] = ()
-        self.watched = False
-        """Whether anybody is there to be told. A plain attribute, for publishers that look at it for every event."""
+        self.is_watched = False
+        """True if there is a watcher or subscription. A plain attribute, for publishers that read it for every
+        event."""
         self._pushes_lock = threading.Lock()
         self._feeds: dict[Feed[T], None] = {}
         self._subscriptions: dict[Subscription[T], None] = {}
@@ -71,71 +70,75 @@ class Fanout(Generic[T]):
         self._closed = False
 
     def publish(self, event: T) -> None:
-        """Hand an event to everyone, waiting for nobody. Never raises. Call it where the event loop runs."""
+        """Pass an event to all watchers and subscriptions, without waiting. Never raises. Call it on the event loop's
+        thread.
+        """
         for push in self._pushes:
             push(event)
 
-    def add(self, watcher: Watcher[T], *, name: str | None = None) -> Callable[[], None]:
-        """Call `watcher` with each event from now on; the returned function ends that.
+    def add_watcher(self, watcher: Watcher[T], *, name: str | None = None) -> Callable[[], None]:
+        """Call `watcher` with each event from now on; the returned function removes it.
 
-        An async function is called in a task of its own, a plain one on a thread of its own; both start with the
-        first event. A watcher that was removed is not called again; a call that is going on is not cut short.
+        An async function is called in its own task, a plain one on its own thread; both start with the first event. A
+        watcher that was removed is not called again; a call in progress is not cut short.
         """
-        feed = feed_for(watcher, name, self._new_buffer(self._capacity), self._feed_ended)
+        feed = make_feed(watcher, name, self._new_buffer(self._capacity), self._on_feed_ended)
 
         def remove() -> None:
-            if self._leave(feed.push):
+            if self._remove_receiver(feed.push):
                 feed.retire()
 
         if not self._closed:
             self._feeds[feed] = None
-            self._join(feed.push)
+            self._add_receiver(feed.push)
         return remove
 
     def subscribe(self, *, backpressure: bool = False, capacity: int | None = None) -> "Subscription[T]":
-        """An async iterator over the events from now on. Close it when done, above all one with backpressure.
+        """Return an async iterator over the events from now on. Close it when done, above all one with backpressure.
 
-        - `backpressure`: the publisher waits (where it calls `room`) while `capacity` events are unread. Up to the
-          fan-out's own capacity more are then held for publishers that are past that point.
+        - `backpressure`: the publisher waits (where it calls `wait_for_room`) while `capacity` events are unread. Up to
+          the
+          fan-out's own capacity more are then buffered for publishers that are past that point.
         - `capacity`: how many events wait; by default the fan-out's own capacity.
         """
         check_capacity(capacity)
         limit = self._capacity if capacity is None else capacity
         if backpressure:
             buffer = self._new_buffer(limit + self._capacity)
-            subscription: Subscription[T] = _SlowingSubscription(buffer, self._unsubscribe, self._congestion, limit)
+            subscription: Subscription[T] = _BackpressureSubscription(
+                buffer, self._unsubscribe, self._congestion, limit
+            )
         else:
             subscription = Subscription(self._new_buffer(limit), self._unsubscribe)
         if self._closed:
             subscription.close()
         else:
             self._subscriptions[subscription] = None
-            self._join(subscription.receive)
+            self._add_receiver(subscription.receive)
         return subscription
 
     @property
-    def congested(self) -> bool:
-        """Whether a subscription with backpressure is full: the publisher should then `await room()`."""
+    def is_congested(self) -> bool:
+        """True if a subscription with backpressure is full: the publisher should then `await wait_for_room()`."""
         return bool(self._congestion.full)
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until no subscription with backpressure is full; each has room again when half of it has been read."""
         while self._congestion.full:
             await self._congestion.relieved.wait()
 
     @property
     def stats(self) -> tuple[WatcherStats, ...]:
-        """How each watcher gets on, in the order they were added."""
+        """The stats of each watcher, in the order in which they were added."""
         return tuple(WatcherStats(name=feed.name, lagging=feed.lagging, events=feed.stats) for feed in self._feeds)
 
     async def drain(self, timeout_seconds: float) -> None:
-        """Wait until every watcher has handled what was published, but no longer than this.
+        """Wait until every watcher has handled the published events, at most this long.
 
-        One that is late is not waited for again before it has caught up. Subscriptions are not waited for: their
-        readers are their own masters.
+        A watcher that is late is not waited for again before it has caught up. Subscriptions are not waited for.
         """
         waited_for = {
-            settled: feed for feed in self._feeds if not feed.lagging and (settled := feed.settled()) is not None
+            settled: feed for feed in self._feeds if not feed.lagging and (settled := feed.when_settled()) is not None
         }
         if not waited_for:
             return
@@ -144,14 +147,14 @@ class Fanout(Generic[T]):
             waited_for[settled].lagging = True
 
     async def aclose(self, timeout_seconds: float = 1.0) -> None:
-        """Publish nothing more, let watchers handle what they have for at most this long, then end them.
+        """Publish nothing more, wait at most this long until watchers have handled their events, then stop them.
 
-        Subscriptions still deliver what they hold, then end. A plain function that does not return is left behind
-        on its thread, which does not keep the process from ending.
+        Subscriptions still deliver their buffered events, then end. A plain function that does not return is left
+        behind on its thread, which does not keep the process from ending.
         """
         self._closed = True
         self._pushes = ()
-        self.watched = False
+        self.is_watched = False
         for subscription in tuple(self._subscriptions):
             subscription.close()
         try:
@@ -164,46 +167,46 @@ class Fanout(Generic[T]):
     def _stop_feeds(self) -> list[asyncio.Future[None]]:
         ends: list[asyncio.Future[None]] = []
         for feed in tuple(self._feeds):
-            if unhandled := feed.stats.held:
+            if unhandled := feed.stats.buffered:
                 _log.warning("the watcher %r was still busy at the end: it missed %d events", feed.name, unhandled)
             if (end := feed.stop()) is not None:
                 ends.append(end)
         return ends
 
     def _new_buffer(self, capacity: int) -> Buffer[T]:
-        overflow: Overflow = "drop_oldest" if self._coalesce is None else "coalesce"
+        overflow: OverflowPolicy = "drop_oldest" if self._coalesce is None else "coalesce"
         return Buffer(capacity, overflow, coalesce=self._coalesce, lagged=self._lagged)
 
-    def _join(self, push: Callable[[T], object]) -> None:
+    def _add_receiver(self, push: Callable[[T], object]) -> None:
         with self._pushes_lock:
             self._pushes = (*self._pushes, push)
-            self.watched = True
+            self.is_watched = True
 
-    def _leave(self, push: Callable[[T], object]) -> bool:
-        """Whether it was still there."""
+    def _remove_receiver(self, push: Callable[[T], object]) -> bool:
+        """Remove a watcher or subscription; return True if it was still there."""
         with self._pushes_lock:
             before = self._pushes
             self._pushes = tuple(other for other in before if other != push)
-            self.watched = bool(self._pushes)
+            self.is_watched = bool(self._pushes)
             return len(self._pushes) < len(before)
 
     def _unsubscribe(self, subscription: "Subscription[T]") -> None:
-        self._leave(subscription.receive)
+        self._remove_receiver(subscription.receive)
         self._subscriptions.pop(subscription, None)
 
-    def _feed_ended(self, feed: Feed[T], error: BaseException | None) -> None:
+    def _on_feed_ended(self, feed: Feed[T], error: BaseException | None) -> None:
         self._feeds.pop(feed, None)
-        self._leave(feed.push)
+        self._remove_receiver(feed.push)
         if error is None or self._on_dropped is None:
             return
         try:
             self._on_dropped(feed.name, error)
-        except Exception:  # noqa: BLE001 - nor may the one who is told hurt the others
+        except Exception:  # noqa: BLE001 - the callback must not break the others either
             _log.exception("reporting the dropped watcher %r failed", feed.name)
 
 
 class Subscription(Generic[T]):
-    """The events published since it was made: iterate over it with `async for`, and `close` it when done."""
+    """Async iterator over the events published since it was made. `close` it when done."""
 
     def __init__(self, buffer: Buffer[T], closed: "Callable[[Subscription[T]], None]") -> None:
         self._buffer = buffer
@@ -216,30 +219,30 @@ class Subscription(Generic[T]):
         return self._buffer.get()
 
     def __len__(self) -> int:
-        """How many events wait to be read."""
+        """Return the number of events that wait to be read."""
         return len(self._buffer)
 
-    def take(self) -> T:
-        """The next event, of those that wait: for readers who want to catch up without waiting for each."""
+    def get_nowait(self) -> T:
+        """Return the next buffered event without waiting; raises `asyncio.QueueEmpty` if there is none."""
         return self._buffer.get_nowait()
 
     def receive(self, event: T) -> None:
-        """Take an event; for the fan-out."""
+        """Add an event to the buffer. Only the publisher calls this."""
         self._buffer.push(event)
 
     def close(self) -> None:
-        """Take no more events; those held can still be read, then iteration ends."""
+        """Accept no more events; those in the buffer can still be read, then iteration ends."""
         self._closed(self)
         self._buffer.close()
 
     @property
     def stats(self) -> BufferStats:
-        """What became of the events it was given."""
+        """The counters of the events that it was given."""
         return self._buffer.stats
 
 
-class _SlowingSubscription(Subscription[T]):
-    """One that holds the publisher back, from the moment it is full until half of it has been read."""
+class _BackpressureSubscription(Subscription[T]):
+    """A subscription that makes the publisher wait from the moment it is full until half of it has been read."""
 
     def __init__(
         self,
@@ -257,7 +260,7 @@ class _SlowingSubscription(Subscription[T]):
         self._make_room()
         return event
 
-    def take(self) -> T:
+    def get_nowait(self) -> T:
         event = self._buffer.get_nowait()
         self._make_room()
         return event
@@ -277,7 +280,7 @@ class _SlowingSubscription(Subscription[T]):
 
 
 class _Congestion:
-    """The subscriptions that hold the publisher back."""
+    """The set of full subscriptions for which the publisher has to wait."""
 
     def __init__(self) -> None:
         self.full: set[object] = set()
@@ -294,11 +297,11 @@ class _Congestion:
             self.relieved.set()
 
 
-def _contained(merge: Callable[[T, U], T | None]) -> Callable[[T, U], T | None]:
-    """The same function; once it has raised, one that merges nothing: publishing must not fail for it."""
+def _disable_after_error(merge: Callable[[T, U], T | None]) -> Callable[[T, U], T | None]:
+    """Wrap a merge function so that, once it has raised, it merges nothing more instead of raising again."""
     broken = False
 
-    def contained(first: T, second: U) -> T | None:
+    def merge_safely(first: T, second: U) -> T | None:
         nonlocal broken
         if broken:
             return None
@@ -309,4 +312,4 @@ def _contained(merge: Callable[[T, U], T | None]) -> Callable[[T, U], T | None]:
             _log.exception("merging events with %r failed; it is not tried again", merge)
             return None
 
-    return contained
+    return merge_safely

@@ -1,7 +1,7 @@
-"""From events to what they amount to. Above: the loop and whoever opens a session. Below: `event.py`, `message.py`.
+"""Computation of a session's current state from the events of its log.
 
-The same fold makes the state of a running session, event by event, and of one that is read from its log, so the two
-cannot differ. Nothing here asks for time, chance or the outside world.
+The same fold builds the state of a running session, event by event, and of one that is read from its log, so the two
+cannot differ. It depends on nothing but the events: no clock, no randomness, no I/O.
 """
 
 from collections.abc import Callable, Iterable
@@ -42,490 +42,492 @@ from .event import (
     ViewChanged,
 )
 from .message import NO_USAGE, Message, ToolCall, ToolResult, Usage
-from .view import Transcript, View
+from .transcript import Transcript, View
 
-FOR = "for"
-"""Of the changes of a session: the agent that they are for, when it is not the one that the session was begun with."""
+FOR_AGENT = "for"
+"""Key in the changes of a session: the agent that they are for, unless it is the agent the session began with."""
 
 
-class Past(Struct, frozen=True):
-    """A run that had a name of the caller's, so that its outcome can be told again."""
+class PastRun(Struct, frozen=True):
+    """An earlier run with an `input_id` of the caller: the same input gets its outcome again, not a second run."""
 
     run_id: str
-    first: int
-    """Where in the transcript it begins."""
-    last: int = 0
-    """Where in the transcript it ends."""
-    ended: RunEnded | None = None
-    """How; `None` while it has not."""
+    first_message_index: int
+    """Index of its first message in the transcript."""
+    end_message_index: int = 0
+    """Index after its last message in the transcript."""
+    run_ended_event: RunEnded | None = None
+    """The event that ended it; `None` while it has not ended."""
 
 
 class State:
-    """What the log of a session amounts to."""
+    """The current state of a session, computed from the events of its log."""
 
     __slots__ = (
         "_children_usage",
-        "_unsummed",
+        "_pending_usage",
         "_usage",
-        "answers",
-        "asks",
+        "answers_by_question",
         "attempts",
         "call_ids",
+        "child_paths_by_call",
         "children",
         "children_usd",
-        "configured",
-        "configured_for",
-        "decided",
-        "ended",
-        "errands",
-        "first",
+        "decisions",
+        "first_message_index",
         "inbox",
-        "inputs",
-        "kept",
-        "latest",
+        "is_waiting",
+        "kept_values",
+        "last_request",
+        "latest_result",
         "latest_results",
-        "limit",
-        "open_below",
         "open_calls",
+        "open_children",
         "parent",
         "path",
+        "questions_by_id",
+        "reached_limit",
         "recoveries",
-        "remembered",
-        "reply",
-        "requested",
+        "remembered_decisions",
         "results",
         "run",
+        "run_ended_event",
+        "runs_by_input_id",
+        "settings",
+        "settings_by_agent",
         "skills",
         "slots",
-        "started",
+        "started_calls",
         "subagents",
         "tool_calls",
         "transcript",
         "turns",
+        "unsettled_reply",
         "view_changed",
         "view_turns",
-        "waiting",
     )
 
-    def __init__(self, path: str = "", parent: "State | None" = None) -> None:  # noqa: PLR0915 - a line for each thing
+    def __init__(self, path: str = "", parent: "State | None" = None) -> None:  # noqa: PLR0915 - a line for each field
         self.path = path
-        """Whose it is: empty for the session's own agent, else the path of a child."""
+        """Path of the agent: empty for the session's own agent, else the path of a child."""
         self.parent = parent
-        """Of a child: the state of whoever gave it its task."""
+        """For a child: the state of the agent that gave it its task."""
         self.children: dict[str, State] = {} if parent is None else parent.children
-        """The states of all agents below the session's own, by path."""
-        self.open_below: dict[str, State] = {}
-        """Those of them that work for this one right now, by path: they have a run that has not ended."""
-        self.errands: dict[str, str] = {}
-        """The calls that they carry out, or have carried out, and that have no result yet: by call, the path."""
+        """States of all agents below the session's own, by path."""
+        self.open_children: dict[str, State] = {}
+        """States of children with a run that has not ended, working for this agent, by path."""
+        self.child_paths_by_call: dict[str, str] = {}
+        """Calls that child agents carry out, or have carried out, and that have no result yet: path by call id."""
         self.transcript = Transcript()
-        """What was said, and what of it the model is sent."""
+        """The conversation, and the part of it that the model is sent."""
         self.call_ids: set[str] = set() if parent is None else parent.call_ids
-        """Every call id there has been, by whichever agent."""
+        """All call ids used so far, by any agent."""
         self.run: RunStarted | None = None
-        """The run that is going on, or the last one."""
-        self.ended: RunEnded | None = None
-        """How that run ended; `None` while it has not."""
-        self.first = 0
-        """Where in the transcript that run begins."""
+        """The current run, or the last one. "That run" below."""
+        self.run_ended_event: RunEnded | None = None
+        """The event that ended that run; `None` while it has not ended."""
+        self.first_message_index = 0
+        """Index of that run's first message in the transcript."""
         self.turns = 0
-        """Turns of that run."""
+        """Number of turns of that run."""
         self.attempts = 0
-        """Requests sent for the turn that has no reply yet."""
+        """Number of requests sent for the turn that has no reply yet."""
         self.tool_calls = 0
-        """Calls that were started in that run."""
+        """Number of calls started in that run."""
         self.view_turns = 0
-        """Turns since the model was last sent a summary of what came before, or since the beginning."""
+        """Number of turns since the model was last sent a summary, or since the beginning."""
         self.view_changed = False
-        """Whether it was told since the last request that the next one begins differently."""
-        self.requested: ModelRequested | None = None
-        """The last request of all."""
+        """True if, since the last request, an event announced that the next one begins differently."""
+        self.last_request: ModelRequested | None = None
+        """The last request of the session."""
         self._usage = NO_USAGE
-        self._unsummed: list[Usage] = []
+        self._pending_usage: list[Usage] = []
         self._children_usage = NO_USAGE
         self.children_usd = 0.0
-        """What the children of that run have cost that are done."""
-        self.reply: Message | None = None
-        """The reply whose calls are not all settled."""
+        """Cost of the finished children of that run."""
+        self.unsettled_reply: Message | None = None
+        """The reply whose calls do not all have results yet."""
         self.open_calls: dict[str, ToolCall] = {}
-        """All the calls of that reply, in order."""
+        """All calls of that reply, in order."""
         self.results: dict[str, ToolResult] = {}
-        """The results that there are, for those calls."""
-        self.started: dict[str, ToolStarted] = {}
-        """The calls that have an intent and no result."""
+        """Results received for those calls."""
+        self.started_calls: dict[str, ToolStarted] = {}
+        """Calls that have an intent and no result."""
         self.subagents: dict[str, SubagentStarted] = {}
-        """The tasks that other agents have been given, by call, and are not done with."""
-        self.latest: ToolResult | None = None
-        """The result that came last."""
+        """Unfinished tasks of other agents, by call id."""
+        self.latest_result: ToolResult | None = None
+        """The most recent tool result."""
         self.latest_results: tuple[ToolResult, ...] = ()
-        """The results of the last reply whose calls were all settled."""
-        self.decided: dict[str, PermissionDecided] = {}
-        """What was decided about those calls."""
-        self.remembered: list[PermissionDecided | GrantRevoked] = [] if parent is None else parent.remembered
-        """What was decided for longer than one call, and taken back, by whichever agent."""
-        self.asks: dict[str, QuestionAsked] = {} if parent is None else parent.asks
-        """The questions of that run, and of its children."""
-        self.answers: dict[str, QuestionAnswered] = {} if parent is None else parent.answers
-        """The answers to them that there are."""
+        """Results of the last reply whose calls were all settled."""
+        self.decisions: dict[str, PermissionDecided] = {}
+        """Permission decisions about those calls."""
+        self.remembered_decisions: list[PermissionDecided | GrantRevoked] = (
+            [] if parent is None else parent.remembered_decisions
+        )
+        """Permissions granted for longer than one call, and their revocations, by any agent."""
+        self.questions_by_id: dict[str, QuestionAsked] = {} if parent is None else parent.questions_by_id
+        """Questions of that run and of its children, by id."""
+        self.answers_by_question: dict[str, QuestionAnswered] = {} if parent is None else parent.answers_by_question
+        """Answers to those questions, by question id."""
         self.slots: dict[str, SlotOpened] = {} if parent is None else parent.slots
-        """What is shown without waiting for anybody, by whichever agent."""
-        self.waiting = False
-        """Whether that run cannot go on before somebody answers."""
+        """Display slots that are open without waiting for an answer, of any agent."""
+        self.is_waiting = False
+        """True if that run cannot continue before a question is answered."""
         self.recoveries = 0
-        """How often that run was taken up again since it last got anywhere."""
-        self.limit = ""
-        """The limit that keeps that run from going on, if one does."""
+        """Number of times that run was resumed since it last made progress."""
+        self.reached_limit = ""
+        """Name of the limit that keeps that run from continuing; empty if there is none."""
         self.inbox: dict[str, InboxAdded] = {}
-        """What the agent waits for from outside."""
-        self.inputs: dict[str, Past] = {}
-        """The runs whose input has a name, by that name."""
-        self.kept: dict[str, Any] = {}
-        """What tools have left in the log, by name."""
+        """Inbox items that the agent waits for."""
+        self.runs_by_input_id: dict[str, PastRun] = {}
+        """Runs whose input has an id, by that id."""
+        self.kept_values: dict[str, Any] = {}
+        """Values that tools stored in the log, by name."""
         self.skills: dict[str, SkillLoaded] = {}
-        """The skills that have come into the conversation."""
-        self.configured: dict[str, Any] = {}
-        """What was changed for this session alone."""
-        self.configured_for: dict[str, dict[str, Any]] = {}
-        """The same, for agents that have taken the conversation over: by name."""
+        """Skills that were loaded into the conversation."""
+        self.settings: dict[str, Any] = {}
+        """Settings changed for this session only."""
+        self.settings_by_agent: dict[str, dict[str, Any]] = {}
+        """Settings changed for agents that took over the conversation, by agent name."""
 
     @property
     def messages(self) -> View:
-        """The transcript: valid at any time, for calls enter it together with their results."""
+        """All messages of the conversation. Valid at any time: tool calls are added only with their results."""
         return View(self.transcript.messages)
 
     @property
     def view(self) -> View:
-        """What of it the model is sent."""
-        return View(self.transcript.sent)
+        """The messages that the model is sent: with summaries and short results in place of older ones."""
+        return View(self.transcript.sent_messages)
 
     @property
     def own_usage(self) -> Usage:
-        """What that run has used itself. Summed up when it is asked for, since most turns do not ask."""
-        for each in self._unsummed:
+        """Tokens used by this run, without those of subagents."""
+        for each in self._pending_usage:
             self._usage += each
-        self._unsummed.clear()
+        self._pending_usage.clear()
         return self._usage
 
     @property
     def usage(self) -> Usage:
-        """What that run and its children have used."""
+        """Tokens used by this run and its subagents."""
         return self.own_usage if self._children_usage is NO_USAGE else self.own_usage + self._children_usage
 
     @property
     def answer(self) -> Message | None:
-        """The reply without calls that came last in that run, when nothing has followed it."""
+        """The last reply of the run that has no tool calls; `None` if another message followed it."""
         messages = self.transcript.messages
-        last = messages[-1] if len(messages) > self.first else None
+        last = messages[-1] if len(messages) > self.first_message_index else None
         return last if last is not None and last.role == "assistant" else None
 
     @property
-    def unfollowed(self) -> Message | None:
-        """The last reply of that run, when nothing has followed it but the results of its calls."""
-        if self.reply is not None or self.attempts:
-            return self.reply
+    def last_reply(self) -> Message | None:
+        """The last reply of the run; `None` if anything but the results of its tool calls followed it."""
+        if self.unsettled_reply is not None or self.attempts:
+            return self.unsettled_reply
         messages = self.transcript.messages
-        if len(messages) > self.first + 1 and messages[-1].role == "tool":
+        if len(messages) > self.first_message_index + 1 and messages[-1].role == "tool":
             return messages[-2]
         return self.answer
 
     @property
-    def steered(self) -> bool:
-        """Whether the last thing that the model was told is steering, and it has not answered yet."""
+    def is_steered(self) -> bool:
+        """True if the last message to the model is steering (sent during the run) and has no reply yet."""
         messages = self.transcript.messages
         return bool(messages) and messages[-1].origin == "steering"
 
     @property
-    def questions(self) -> list[QuestionAsked]:
-        """The questions that nobody has answered."""
-        return [each for ask_id, each in self.asks.items() if ask_id not in self.answers]
+    def open_questions(self) -> list[QuestionAsked]:
+        """Questions without an answer."""
+        return [each for ask_id, each in self.questions_by_id.items() if ask_id not in self.answers_by_question]
 
     @property
-    def interrupted(self) -> bool:
-        """Whether a run was begun and not ended."""
-        return self.run is not None and self.ended is None
+    def is_interrupted(self) -> bool:
+        """True if a run was started and has not ended."""
+        return self.run is not None and self.run_ended_event is None
 
     @property
-    def unsettled(self) -> list[ToolCall]:
-        """The calls of the last reply that have no result."""
+    def unsettled_calls(self) -> list[ToolCall]:
+        """Tool calls of the last reply that have no result yet."""
         return [call for call_id, call in self.open_calls.items() if call_id not in self.results]
 
     @property
-    def begun(self) -> frozenset[str]:
-        """The calls that have begun: those with an intent and no result, and those that other agents carry out."""
-        return frozenset([*self.started, *self.subagents, *self.errands])
+    def begun_call_ids(self) -> frozenset[str]:
+        """Ids of the tool calls that have begun and have no result, including those carried out by subagents."""
+        return frozenset([*self.started_calls, *self.subagents, *self.child_paths_by_call])
 
     def apply(self, event: Event) -> None:
-        """Take one more event into account."""
+        """Update the state with the next event of the log."""
         change = _CHANGES.get(type(event))
         if change is not None:
-            change(self if event.path == self.path else self.child(event.path), event)
+            change(self if event.path == self.path else self.get_child(event.path), event)
 
-    def child(self, path: str) -> "State":
-        """The state of an agent below this one."""
+    def get_child(self, path: str) -> "State":
+        """Return the state of the subagent at this path; create it if there is none."""
         state = self.children.get(path)
         if state is None:
             above = path.rpartition("/")[0]
-            parent = self if above == self.path else self.child(above)
+            parent = self if above == self.path else self.get_child(above)
             state = self.children[path] = State(path, parent)
         return state
 
-    def run_started(self, event: RunStarted) -> None:
-        """A run begins: its counters do too."""
-        self.run, self.ended, self.waiting, self.limit = event, None, False, ""
-        self.first = len(self.transcript.messages)
+    def apply_run_started(self, event: RunStarted) -> None:
+        """Reset the per-run fields for a new run."""
+        self.run, self.run_ended_event, self.is_waiting, self.reached_limit = event, None, False, ""
+        self.first_message_index = len(self.transcript.messages)
         self._children_usage, self.children_usd = NO_USAGE, 0.0
         self.turns = self.attempts = self.tool_calls = self.recoveries = 0
         if event.input_id:
-            self.inputs[event.input_id] = Past(event.run_id, self.first)
+            self.runs_by_input_id[event.input_id] = PastRun(event.run_id, self.first_message_index)
         if self.parent is not None:
-            self.parent.open_below[self.path] = self
+            self.parent.open_children[self.path] = self
             if event.input_id:
-                self.parent.errands[event.input_id] = self.path
+                self.parent.child_paths_by_call[event.input_id] = self.path
         self._usage = NO_USAGE
-        self._unsummed.clear()
+        self._pending_usage.clear()
 
-    def run_ended(self, event: RunEnded) -> None:
-        """The run is over, and with it its questions."""
-        self.ended, self.waiting = event, False
-        for ask_id, question in list(self.asks.items()):
+    def apply_run_ended(self, event: RunEnded) -> None:
+        """Mark the run as ended, and remove its questions and display slots."""
+        self.run_ended_event, self.is_waiting = event, False
+        for ask_id, question in list(self.questions_by_id.items()):
             if self.parent is None or question.path == self.path:
-                del self.asks[ask_id]
-                self.answers.pop(ask_id, None)
+                del self.questions_by_id[ask_id]
+                self.answers_by_question.pop(ask_id, None)
         if self.slots:
             self._close_slots("run", event.run_id)
         if self.parent is not None:
             self.parent.children_usd += event.cost_usd or 0.0
-            self.parent.open_below.pop(self.path, None)
+            self.parent.open_children.pop(self.path, None)
         if self.run is not None and self.run.input_id:
-            past = Past(event.run_id, self.first, len(self.transcript.messages), event)
-            self.inputs[self.run.input_id] = past
+            past = PastRun(event.run_id, self.first_message_index, len(self.transcript.messages), event)
+            self.runs_by_input_id[self.run.input_id] = past
 
-    def _close_slots(self, until: str, of: str) -> None:
-        """What was to be shown only as long as this run, or this call, is shown no more."""
+    def _close_slots(self, until: str, owner_id: str) -> None:
+        """Remove the display slots that were to be shown only during this run, or during this tool call."""
         for slot_id, slot in list(self.slots.items()):
-            if slot.until == until and of in {slot.run_id, slot.call_id}:
+            if slot.until == until and owner_id in {slot.run_id, slot.call_id}:
                 del self.slots[slot_id]
 
-    def _spend(self, usage: Usage) -> None:
-        """What a child uses, those above it have used too."""
-        self._unsummed.append(usage)
-        self._spend_above(usage)
+    def _add_usage(self, usage: Usage) -> None:
+        """Add tokens to this run and to all its parent runs."""
+        self._pending_usage.append(usage)
+        self._add_usage_to_parents(usage)
 
-    def _spend_above(self, usage: Usage) -> None:
+    def _add_usage_to_parents(self, usage: Usage) -> None:
         above = self.parent
         while above is not None:
-            above._children_usage += usage  # noqa: SLF001 - of its own kind
+            above._children_usage += usage  # noqa: SLF001 - same class
             above = above.parent
 
-    def _get_on(self) -> None:
-        """A run that gets somewhere is in no circle of crashes, and neither are those whose calls it carries out."""
+    def _reset_recoveries(self) -> None:
+        """Reset the count of resumes, here and in all parent runs: a run that makes progress is in no crash loop."""
         self.recoveries = 0
         if self.parent is not None:
-            self.parent._get_on()  # noqa: SLF001 - of its own kind
+            self.parent._reset_recoveries()  # noqa: SLF001 - same class
 
-    def run_waiting(self, _event: RunWaiting) -> None:
-        """It stands still until somebody answers: that is no failure."""
-        self.waiting = True
-        self._get_on()
+    def apply_run_waiting(self, _event: RunWaiting) -> None:
+        """Mark the run as waiting for an answer, which counts as progress."""
+        self.is_waiting = True
+        self._reset_recoveries()
 
-    def run_resumed(self, _event: RunResumed) -> None:
-        """Somebody takes it up again."""
-        self.waiting = False
+    def apply_run_resumed(self, _event: RunResumed) -> None:
+        """Mark the run as resumed, and count the recovery."""
+        self.is_waiting = False
         self.recoveries += 1
 
-    def limit_reached(self, event: LimitReached) -> None:
-        """It may not go on."""
-        self.limit = event.limit
+    def apply_limit_reached(self, event: LimitReached) -> None:
+        """Record the limit that keeps the run from continuing."""
+        self.reached_limit = event.limit
 
-    def question_asked(self, event: QuestionAsked) -> None:
-        """A question is open."""
-        self.asks[event.ask_id] = event
+    def apply_question_asked(self, event: QuestionAsked) -> None:
+        """Add an open question."""
+        self.questions_by_id[event.ask_id] = event
 
-    def question_answered(self, event: QuestionAnswered) -> None:
-        """It is settled."""
-        self.answers[event.ask_id] = event
-        self._get_on()
+    def apply_question_answered(self, event: QuestionAnswered) -> None:
+        """Store the answer to a question."""
+        self.answers_by_question[event.ask_id] = event
+        self._reset_recoveries()
 
-    def question_withdrawn(self, event: QuestionWithdrawn) -> None:
-        """Nobody waits for its answer."""
-        self.asks.pop(event.ask_id, None)
+    def apply_question_withdrawn(self, event: QuestionWithdrawn) -> None:
+        """Remove a question that needs no answer any more."""
+        self.questions_by_id.pop(event.ask_id, None)
 
-    def slot_opened(self, event: SlotOpened) -> None:
-        """Something is shown."""
+    def apply_slot_opened(self, event: SlotOpened) -> None:
+        """Add a display slot."""
         self.slots[event.slot_id] = event
 
-    def slot_updated(self, event: SlotUpdated) -> None:
-        """It has changed."""
+    def apply_slot_updated(self, event: SlotUpdated) -> None:
+        """Replace the content of a display slot."""
         slot = self.slots.get(event.slot_id)
         if slot is not None:
             self.slots[event.slot_id] = replace(slot, input=event.input)
 
-    def slot_closed(self, event: SlotClosed) -> None:
-        """It is gone."""
+    def apply_slot_closed(self, event: SlotClosed) -> None:
+        """Remove a display slot."""
         self.slots.pop(event.slot_id, None)
 
-    def value_kept(self, event: ValueKept) -> None:
-        """A tool has left something."""
-        self.kept[event.name] = event.value
+    def apply_value_kept(self, event: ValueKept) -> None:
+        """Store a tool's value under its name."""
+        self.kept_values[event.name] = event.value
 
-    def skill_loaded(self, event: SkillLoaded) -> None:
-        """A skill is in the conversation."""
+    def apply_skill_loaded(self, event: SkillLoaded) -> None:
+        """Record that a skill's text is part of the conversation."""
         self.skills[event.name] = event
 
-    def session_configured(self, event: SessionConfigured) -> None:
-        """Something is different for this session from here on."""
-        whose = event.changes.get(FOR)
-        told = self.configured_for.setdefault(str(whose), {}) if whose else self.configured
-        told.update({name: value for name, value in event.changes.items() if name != FOR})
+    def apply_session_configured(self, event: SessionConfigured) -> None:
+        """Merge changed settings, of the session or of the agent that they are for."""
+        whose = event.changes.get(FOR_AGENT)
+        told = self.settings_by_agent.setdefault(str(whose), {}) if whose else self.settings
+        told.update({name: value for name, value in event.changes.items() if name != FOR_AGENT})
 
-    def compacted(self, event: Compacted) -> None:
-        """The model is sent a summary of what came before."""
+    def apply_compacted(self, event: Compacted) -> None:
+        """Replace the first messages that the model is sent by a summary."""
         self.view_turns = 0
         self.transcript.compact(event.summary, event.upto)
         if event.usage is not None:
-            self._spend(event.usage)
+            self._add_usage(event.usage)
 
-    def view_has_changed(self, event: ViewChanged) -> None:
-        """The model is sent something else than before."""
+    def apply_view_changed(self, event: ViewChanged) -> None:
+        """Record that the next request will begin differently; shorten older results if the event says so."""
         self.view_changed = True
         if event.upto:
             self.transcript.shorten(event.upto)
 
-    def inbox_added(self, event: InboxAdded) -> None:
-        """The agent waits for something."""
+    def apply_inbox_added(self, event: InboxAdded) -> None:
+        """Add an inbox item that the agent waits for."""
         self.inbox[event.item_id] = event
 
-    def inbox_resolved(self, event: InboxResolved) -> None:
-        """It has come."""
+    def apply_inbox_resolved(self, event: InboxResolved) -> None:
+        """Remove the inbox item that was resolved."""
         self.inbox.pop(event.item_id, None)
 
-    def model_requested(self, event: ModelRequested) -> None:
-        """A turn begins, or is tried again."""
+    def apply_model_requested(self, event: ModelRequested) -> None:
+        """Count a new turn, or another attempt at it."""
         self.turns = event.turn
         self.attempts = event.attempt
-        self.requested, self.view_changed = event, False
+        self.last_request, self.view_changed = event, False
         if event.attempt == 1:
             self.view_turns += 1
 
-    def message_added(self, event: MessageAdded) -> None:
-        """The transcript grows; a reply with calls waits for their results."""
+    def apply_message_added(self, event: MessageAdded) -> None:
+        """Append a message to the transcript; delay a reply with calls until they have their results."""
         message = event.message
         self.recoveries = 0
         if self.parent is not None:
-            self._get_on()
+            self._reset_recoveries()
         if message.role != "assistant":
             self.transcript.add(message)
             return
         self.attempts = 0
         if message.usage is not None:
-            self._unsummed.append(message.usage)
+            self._pending_usage.append(message.usage)
             if self.parent is not None:
-                self._spend_above(message.usage)
+                self._add_usage_to_parents(message.usage)
         for part in message.parts:
             if type(part) is ToolCall:
                 self.open_calls[part.call_id] = part
                 self.call_ids.add(part.call_id)
         if self.open_calls:
-            self.reply = message
+            self.unsettled_reply = message
         else:
             self.transcript.add(message)
 
-    def reply_discarded(self, event: ReplyDiscarded) -> None:
-        """What was thrown away has been paid for all the same."""
+    def apply_reply_discarded(self, event: ReplyDiscarded) -> None:
+        """Count the tokens of a discarded reply."""
         if event.partial is not None and event.partial.usage is not None:
-            self._spend(event.partial.usage)
+            self._add_usage(event.partial.usage)
 
-    def tool_started(self, event: ToolStarted) -> None:
-        """A call has an intent."""
-        self.started[event.call_id] = event
+    def apply_tool_started(self, event: ToolStarted) -> None:
+        """Record that a tool call is about to run, and count it if it is the first attempt."""
+        self.started_calls[event.call_id] = event
         if event.attempt == 1:
             self.tool_calls += 1
 
-    def subagent_started(self, event: SubagentStarted) -> None:
-        """Another agent carries out a call: it has no intent of its own, and counts all the same."""
+    def apply_subagent_started(self, event: SubagentStarted) -> None:
+        """Record a subagent's task. It counts as a tool call."""
         self.subagents[event.call_id] = event
         self.tool_calls += 1
 
-    def subagent_finished(self, event: SubagentFinished) -> None:
-        """It is done with it. What it has used in a session of its own counts from here on."""
+    def apply_subagent_finished(self, event: SubagentFinished) -> None:
+        """Remove the finished task; add its tokens and cost if the subagent worked in a separate session."""
         self.subagents.pop(event.call_id, None)
         if event.usage is not None:
             self._children_usage += event.usage
-            self._spend_above(event.usage)
+            self._add_usage_to_parents(event.usage)
             self.children_usd += event.cost_usd or 0.0
 
-    def tool_finished(self, event: ToolFinished) -> None:
-        """A call has its result; the last one completes the turn."""
+    def apply_tool_finished(self, event: ToolFinished) -> None:
+        """Store the result of a call; the last one adds reply and results to the transcript."""
         call_id, calls, results = event.call_id, self.open_calls, self.results
         self.recoveries = 0
         if self.parent is not None:
-            self._get_on()
-        self.started.pop(call_id, None)
-        self.errands.pop(call_id, None)
-        if self.decided:
-            self.decided.pop(call_id, None)
-        self.latest = event.result
+            self._reset_recoveries()
+        self.started_calls.pop(call_id, None)
+        self.child_paths_by_call.pop(call_id, None)
+        if self.decisions:
+            self.decisions.pop(call_id, None)
+        self.latest_result = event.result
         if self.slots:
             self._close_slots("call", call_id)
         if call_id not in calls:
             return
         results[call_id] = event.result
-        if len(results) == len(calls) and self.reply is not None:
+        if len(results) == len(calls) and self.unsettled_reply is not None:
             self.latest_results = tuple(map(results.__getitem__, calls))
-            self.transcript.add_settled(self.reply, Message("tool", self.latest_results))
-            self.reply = None
+            self.transcript.add_reply_with_results(self.unsettled_reply, Message("tool", self.latest_results))
+            self.unsettled_reply = None
             calls.clear()
             results.clear()
 
-    def permission_decided(self, event: PermissionDecided) -> None:
-        """A verdict holds for its call, and perhaps for more."""
-        self.decided[event.call_id] = event
+    def apply_permission_decided(self, event: PermissionDecided) -> None:
+        """Store a permission decision; keep it as a grant if it applies to more than one call."""
+        self.decisions[event.call_id] = event
         if event.scope != "once":
-            self.remembered.append(event)
+            self.remembered_decisions.append(event)
 
-    def grant_revoked(self, event: GrantRevoked) -> None:
-        """It does not hold any more."""
-        self.remembered.append(event)
+    def apply_grant_revoked(self, event: GrantRevoked) -> None:
+        """Record that a grant was revoked."""
+        self.remembered_decisions.append(event)
 
 
 _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
-    RunStarted: State.run_started,
-    RunEnded: State.run_ended,
-    RunWaiting: State.run_waiting,
-    RunResumed: State.run_resumed,
-    ModelRequested: State.model_requested,
-    MessageAdded: State.message_added,
-    ToolStarted: State.tool_started,
-    ToolFinished: State.tool_finished,
-    PermissionDecided: State.permission_decided,
-    ReplyDiscarded: State.reply_discarded,
-    LimitReached: State.limit_reached,
-    QuestionAsked: State.question_asked,
-    QuestionAnswered: State.question_answered,
-    InboxAdded: State.inbox_added,
-    InboxResolved: State.inbox_resolved,
-    QuestionWithdrawn: State.question_withdrawn,
-    SlotOpened: State.slot_opened,
-    SlotUpdated: State.slot_updated,
-    SlotClosed: State.slot_closed,
-    ValueKept: State.value_kept,
-    SkillLoaded: State.skill_loaded,
-    SessionConfigured: State.session_configured,
-    Compacted: State.compacted,
-    ViewChanged: State.view_has_changed,
-    GrantRevoked: State.grant_revoked,
-    SubagentStarted: State.subagent_started,
-    SubagentFinished: State.subagent_finished,
+    RunStarted: State.apply_run_started,
+    RunEnded: State.apply_run_ended,
+    RunWaiting: State.apply_run_waiting,
+    RunResumed: State.apply_run_resumed,
+    ModelRequested: State.apply_model_requested,
+    MessageAdded: State.apply_message_added,
+    ToolStarted: State.apply_tool_started,
+    ToolFinished: State.apply_tool_finished,
+    PermissionDecided: State.apply_permission_decided,
+    ReplyDiscarded: State.apply_reply_discarded,
+    LimitReached: State.apply_limit_reached,
+    QuestionAsked: State.apply_question_asked,
+    QuestionAnswered: State.apply_question_answered,
+    InboxAdded: State.apply_inbox_added,
+    InboxResolved: State.apply_inbox_resolved,
+    QuestionWithdrawn: State.apply_question_withdrawn,
+    SlotOpened: State.apply_slot_opened,
+    SlotUpdated: State.apply_slot_updated,
+    SlotClosed: State.apply_slot_closed,
+    ValueKept: State.apply_value_kept,
+    SkillLoaded: State.apply_skill_loaded,
+    SessionConfigured: State.apply_session_configured,
+    Compacted: State.apply_compacted,
+    ViewChanged: State.apply_view_changed,
+    GrantRevoked: State.apply_grant_revoked,
+    SubagentStarted: State.apply_subagent_started,
+    SubagentFinished: State.apply_subagent_finished,
 }
 
 
-def fold(entries: Iterable[Entry]) -> State:
-    """The state that a log amounts to."""
+def fold_entries(entries: Iterable[Entry]) -> State:
+    """Return the session state that results from the entries of a log."""
     return fold_events([entry.event for entry in entries])
 
 
 def fold_events(events: Iterable[Event]) -> State:
-    """The state that the events of a log amount to."""
+    """Return the session state that results from the events of a log."""
     state = State()
     for event in events:
         state.apply(event)

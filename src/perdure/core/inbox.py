@@ -1,7 +1,8 @@
-"""What an agent waits for from outside: jobs, mails, people, other agents. Above: mailbox, sessions. Below: events.
+"""Inbox: the results from outside that an agent waits for (of jobs, mails, people, other agents).
 
-An item is *pending* when the agent has asked for it, *resolved* when the answer has been posted, and *consumed* when
-the model has been told: the entry that tells it is the one that takes the post, so no answer is told twice or lost.
+An item is *pending* when the agent has asked for it, *resolved* when the answer has been posted, and *consumed* when it
+was passed to the model: the entry that does so is the one that consumes the post, so no answer is delivered twice or
+lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,45 +11,47 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from .event import Entry, InboxAdded, InboxResolved
+from .jsonable import to_text
 from .message import Message, user
-from .plain import to_text
 from .store import Post
 
 InboxStatus: TypeAlias = Literal["pending", "resolved", "consumed"]
 
-INBOX = "inbox"
-"""The kind of post that answers an item."""
+INBOX_POST = "inbox"
+"""Kind of the post that answers an item."""
 
 
 class InboxItem(Struct, frozen=True):
-    """Something that an agent waits for, or has waited for."""
+    """A result from outside that an agent waits for, or has received."""
 
     item_id: str
-    """What an answer has to name."""
+    """Id that an answer has to name."""
     tag: str
-    """What kind of thing it is, for whoever answers."""
+    """Kind of item, for the party that answers it."""
     request: str
-    """What was asked for."""
+    """Text of the request."""
     status: InboxStatus
-    """Where it stands."""
+    """Current status."""
     blocking: bool = False
-    """Whether the model is reminded that it cannot go on without it."""
+    """True if the model is reminded that it cannot continue without the answer."""
     wake: bool = False
-    """Whether the answer begins a run when none is going."""
+    """True if the answer starts a run when none is active."""
     response: Any = None
     """The answer, when there is one."""
     created_at: float = 0.0
     resolved_at: float = 0.0
-    """When the answer came; 0 when it has not."""
+    """Time of the answer; 0 when there is none yet."""
 
 
-def resolution(item_id: str, response: Any, at: float) -> Post:
-    """The answer to an item, as a post. An item can be answered once."""
-    return Post(f"{INBOX}-{item_id}", INBOX, {"item_id": item_id, "response": response}, at)
+def build_resolution_post(item_id: str, response: Any, at: float) -> Post:
+    """Build the post (a stored message to a session) that answers an inbox item. Its id makes a second answer
+    ineffective.
+    """
+    return Post(f"{INBOX_POST}-{item_id}", INBOX_POST, {"item_id": item_id, "response": response}, at)
 
 
-def items_of(entries: Iterable[Entry], posts: Iterable[Post]) -> list[InboxItem]:
-    """Every item of a session, in the order in which they were asked for."""
+def list_inbox_items(entries: Iterable[Entry], posts: Iterable[Post]) -> list[InboxItem]:
+    """Return every inbox item of a session, in the order in which they were requested."""
     added: dict[str, InboxItem] = {}
     for entry in entries:
         event = entry.event
@@ -63,32 +66,32 @@ def items_of(entries: Iterable[Entry], posts: Iterable[Post]) -> list[InboxItem]
                 created_at=entry.at,
             )
         elif isinstance(event, InboxResolved) and event.item_id in added:
-            added[event.item_id] = _answered(added[event.item_id], "consumed", event.response, event.resolved_at)
+            added[event.item_id] = _with_answer(added[event.item_id], "consumed", event.response, event.resolved_at)
     for post in posts:
-        if post.kind == INBOX and (item := added.get(post.named("item_id"))) is not None:
-            added[item.item_id] = _answered(item, "resolved", post.body.get("response"), post.at)
+        if post.kind == INBOX_POST and (item := added.get(post.text_field("item_id"))) is not None:
+            added[item.item_id] = _with_answer(item, "resolved", post.body.get("response"), post.at)
     return list(added.values())
 
 
-def _answered(item: InboxItem, status: InboxStatus, response: Any, at: float) -> InboxItem:
+def _with_answer(item: InboxItem, status: InboxStatus, response: Any, at: float) -> InboxItem:
     return InboxItem(
         item.item_id, item.tag, item.request, status, item.blocking, item.wake, response, item.created_at, at
     )
 
 
-def told(items: Mapping[str, InboxAdded], resolved: Sequence[InboxResolved]) -> Message:
-    """The one message that tells the model what has come."""
-    lines = [_line(items.get(each.item_id), each) for each in resolved]
-    return user("\n".join([f"[Inbox: {len(lines)} resolved]", *lines]), origin=INBOX)
+def build_inbox_message(items: Mapping[str, InboxAdded], resolved: Sequence[InboxResolved]) -> Message:
+    """Build the message that passes results the agent waited for to the model."""
+    lines = [_inbox_line(items.get(each.item_id), each) for each in resolved]
+    return user("\n".join([f"[Inbox: {len(lines)} resolved]", *lines]), origin=INBOX_POST)
 
 
-def _line(item: InboxAdded | None, resolved: InboxResolved) -> str:
+def _inbox_line(item: InboxAdded | None, resolved: InboxResolved) -> str:
     tag, request = (item.tag, item.request) if item else (resolved.item_id, "")
     return f"- [{tag}] Request: {request} -> Response: {to_text(resolved.response)}"
 
 
-def reminder(items: Iterable[InboxAdded]) -> Message | None:
-    """What is added to a request, and never kept, while something is missing that the work cannot go on without."""
+def build_inbox_reminder(items: Iterable[InboxAdded]) -> Message | None:
+    """Build the message, never stored, that reminds the model of the results it cannot continue without."""
     lines = [f"- [{item.tag}] {item.request}" for item in items if item.blocking]
     if not lines:
         return None

@@ -1,18 +1,18 @@
-"""The loop. Read this first, from top to bottom.
+"""The agent loop. Read this first, from top to bottom.
 
-    execute       a run, from its first event to its last
-      react       a turn, its calls, again, until there is a reason to stop
-        turn      ask the model, keep its reply
-        act       give every call of the reply exactly one result
-          prepare   resolve the tool, parse, hooks, validate      (`call.py`)
-          permit    one question for the whole batch              (`call.py`)
-          carry_out intents by wave, then the effects, some of them at once
-          settle    one effect, one result                        (`effect.py`)
+- `execute`: a run, from its first event to its last
+  - `react`: a turn, then its tool calls, repeated until there is a reason to stop
+    - `run_turn`: request a reply from the model, stream it, store it
+    - `act`: give every tool call of the reply exactly one result
+      - `prepare_calls`: resolve the tool, parse, hooks, validate (in `call_preparation.py`)
+      - `filter_permitted`: one permission question for the whole batch (in `call_preparation.py`)
+      - `carry_out_calls`: store intents wave by wave, then execute the calls, several at a time
+        - `settle_call`: execute one call (`tool_execution.py`), store its one result
 
 What must last is stored by `run.emit` before the loop goes on: a reply before any of its calls, an intent before its
-effect, a result before the next question. So a crash anywhere leaves a log from which the same loop can go on: `react`
+effect, a result before the next request. So a crash anywhere leaves a log from which the same loop can resume: `react`
 begins with the calls that the log left open. Everything else (permissions, limits, retries, compaction, tracing) is
-behind a function that the run holds; the loop sees none of it.
+behind functions of the run, and the loop does not know about it.
 """
 
 import asyncio
@@ -22,9 +22,10 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, get_args
 
-from . import check, faults
-from .call import answer, permit, prepare, settled
-from .effect import Job, Suspended, attempt, attempt_without_intent, cut_off, finish, not_started, unknown
+from . import check
+from . import fault_injection as faults
+from .between_turns import run_between_turns
+from .call_preparation import build_settling_events, filter_permitted, prepare_calls, store_results
 from .error import EmptyReply, ModelError, ReplyCutOff, StoreError
 from .event import (
     ErrorRaised,
@@ -42,86 +43,103 @@ from .event import (
     TurnEnded,
     TurnStarted,
 )
+from .jsonable import error_message
+from .log_repair import ENDING_PARENT_ENDED, build_child_repairs
 from .mailbox import Delivery
 from .message import Message, Status, StopReason, ToolCall, ToolResult, user
-from .model import Request, assemble, is_empty, sound
+from .model import Request, assemble_reply, is_empty, sanitize_reply
 from .outcome import Outcome
-from .plain import words_of
-from .repair import LEFT_ALONE, repairs_below
-from .run import Accepted, Again, Engine, Run, Shape
-from .stop import Guardrail, Halt, Nudge, Step, holds
-from .store import wait_through
-from .tending import tend
+from .run import Accepted, Engine, HistoryProcessor, Retry, Run
+from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition
+from .store import wait_despite_cancel
+from .tool_execution import PreparedCall, run_call, run_call_without_intent, run_finish_hooks
+from .unsuccessful_results import (
+    Suspended,
+    build_not_started_result,
+    build_truncated_reply_result,
+    build_unknown_result,
+)
 
-SAID = frozenset(get_args(ModelEvent))
-"""What a model says, as a rule."""
-BREATH = 64
-"""Deltas after which a stream that never waits lets others run, so that it can be watched and cancelled."""
+MODEL_EVENT_TYPES = frozenset(get_args(ModelEvent))
+"""The event types that a model normally yields, for a fast membership test."""
+DELTAS_BETWEEN_YIELDS = 64
+"""Deltas after which a stream that never awaits yields to other tasks, so that it can be watched and cancelled."""
 
 
 async def execute(run: Run, engine: Engine) -> Outcome[Any]:
-    """A run, from its first event to its last, whatever happens in between."""
+    """Perform a run with this engine, store how it ended, and return its outcome, also after an error or a cancel."""
     run.task = asyncio.current_task()
     timer = run.start_timer()
     try:
-        outcome = await (given_up(run) if run.interrupted else engine(run))
-        check.returned("engine", engine, outcome, Outcome, "an Outcome, such as run.outcome('done')")
+        outcome = await (end_cancelled_run(run) if run.is_interrupted else engine(run))
+        check.require_return_type("engine", engine, outcome, Outcome, "an Outcome, such as run.outcome('done')")
     except asyncio.CancelledError as error:
-        outcome = await (given_up(run) if run.interrupted else failed(run, error))
+        outcome = await (end_cancelled_run(run) if run.is_interrupted else end_failed_run(run, error))
     except Suspended:
-        return await suspended(run)
+        return await suspend_run(run)
     except StoreError:
-        raise  # what cannot be recorded cannot be concluded: opening the session again will repair it
-    except Exception as error:  # noqa: BLE001 - whatever went wrong becomes an outcome that keeps the work
-        outcome = await failed(run, error)
+        raise  # the end cannot be stored either; the log is repaired when the session is opened again
+    except Exception as error:  # noqa: BLE001 - any error becomes an outcome that keeps the work done so far
+        outcome = await end_failed_run(run, error)
     finally:
         if timer is not None:
             timer.cancel()
-    with suppress(asyncio.CancelledError):  # it is stored, and the run is over: there is nothing left to cancel
-        await run.emit(*run.closing, *repairs_below(run.state, LEFT_ALONE), ended(run, outcome), sync=True)
+    with suppress(asyncio.CancelledError):  # the events are stored and the run is over: nothing is left to cancel
+        await run.emit(
+            *run.closing_events,
+            *build_child_repairs(run.state, ENDING_PARENT_ENDED),
+            build_run_ended(run, outcome),
+            sync=True,
+        )
     return outcome
 
 
-async def suspended(run: Run) -> Outcome[Any]:
-    """The run stands still, with its calls open, until somebody answers: it is not over, and nobody drives it."""
-    waiting = RunWaiting(tuple([each.ask_id for each in run.state.questions]), run_id=run.run_id, path=run.path)
-    with suppress(asyncio.CancelledError):  # it is stored, and there is nothing left to cancel
+async def suspend_run(run: Run) -> Outcome[Any]:
+    """Store that the run waits for answers, with its tool calls open, and return the `waiting` outcome.
+
+    The run is not over: it is resumed once its questions are answered. Until then no process drives it.
+    """
+    waiting = RunWaiting(tuple([each.ask_id for each in run.state.open_questions]), run_id=run.run_id, path=run.path)
+    with suppress(asyncio.CancelledError):  # the event is stored: nothing is left to cancel
         await run.emit(waiting, sync=True)
     return run.outcome("waiting", "question")
 
 
-async def given_up(run: Run) -> Outcome[Any]:
-    """The end of a run that was cancelled, perhaps before it had begun."""
-    await settle_rest(run)
-    return run.interruption()
+async def end_cancelled_run(run: Run) -> Outcome[Any]:
+    """Give the open tool calls of a cancelled run a result, and return its outcome."""
+    await settle_open_calls(run)
+    return run.interrupted_outcome()
 
 
-async def failed(run: Run, error: BaseException) -> Outcome[Any]:
-    """The end of a run that something went wrong with: perhaps a cancel that nobody here has asked for."""
-    await settle_rest(run)
+async def end_failed_run(run: Run, error: BaseException) -> Outcome[Any]:
+    """End a run that raised an error: store a result for each open tool call, and return the `failed` outcome.
+
+    The error may be a cancel that was not requested through this run.
+    """
+    await settle_open_calls(run)
     stray = ModelError(f"{run.info.name} was cancelled by something other than this run")
-    return run.failure(error if isinstance(error, Exception) else stray)
+    return run.failed_outcome(error if isinstance(error, Exception) else stray)
 
 
-async def settle_rest(run: Run) -> None:
-    """Give a result to each call that the end of the run leaves open."""
-    with suppress(asyncio.CancelledError):  # they are stored, and the run is over
-        await answer(run, left_open(run, run.state.begun))
+async def settle_open_calls(run: Run) -> None:
+    """Store a result for each tool call that is still open when the run ends."""
+    with suppress(asyncio.CancelledError):  # the results are stored, and the run is over
+        await store_results(run, build_open_call_results(run, run.state.begun_call_ids))
 
 
 async def react(run: Run) -> Outcome[Any]:
-    """Reason and act: the engine that all others are built around."""
-    reply = run.state.unfollowed  # the log may have left a reply that nothing has followed yet
+    """The default engine: alternate model turns and tool calls until there is a reason to stop."""
+    reply = run.state.last_reply  # after a resume: the last stored reply, if nothing follows it yet
     while True:
         if reply is None:
-            if limit := run.exhausted():
+            if limit := run.find_reached_limit():
                 return run.outcome("limit", limit)
-            if run.mailbox.due and not run.state.steered:
-                await deliver(run, run.mailbox.take_due(run.state.inbox))
-            reply = await turn(run)
-        outcome = await (after_calls(run, reply) if reply.tool_calls else after_answer(run, reply))
-        if run.fanout.watched:
-            run.show(TurnEnded(run.state.turns, run.state.usage, run_id=run.run_id, path=run.path))
+            if run.mailbox.has_messages_due and not run.state.is_steered:
+                await deliver_queued_messages(run, run.mailbox.take_due_messages(run.state.inbox))
+            reply = await run_turn(run)
+        outcome = await (handle_tool_calls(run, reply) if reply.tool_calls else handle_answer(run, reply))
+        if run.fanout.is_watched:
+            run.publish(TurnEnded(run.state.turns, run.state.usage, run_id=run.run_id, path=run.path))
         if outcome is not None:
             return outcome
         reply = None
@@ -130,41 +148,50 @@ async def react(run: Run) -> Outcome[Any]:
 # -- one turn of the model ---------------------------------------------------------------------------------------------
 
 
-async def turn(run: Run) -> Message:
-    """Ask the model, show its words as they come, and keep its reply."""
+async def run_turn(run: Run) -> Message:
+    """Request a reply from the model, publish it while it streams, and store it."""
     if changed := run.take_tool_changes():
         await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
-    if run.upkeep or run.mailbox.notes:
-        await tend(run)
+    if run.spec.between_turns or run.mailbox.log_only_events:
+        await run_between_turns(run)
     messages = run.state.view
-    request = run.request(messages if run.shape is None else await shaped(run.shape, messages))
-    requested = run.requested(request)
-    if run.fanout.watched:
-        run.show(TurnStarted(requested[-1].turn, run_id=run.run_id, path=run.path))
+    request = run.build_request(
+        messages
+        if run.options.history_processor is None
+        else await process_history(run.options.history_processor, messages)
+    )
+    requested = run.build_request_events(request)
+    if run.fanout.is_watched:
+        run.publish(TurnStarted(requested[-1].turn, run_id=run.run_id, path=run.path))
     await run.emit(*requested)
-    faults.point("loop.requested")
-    reply = sound(await listen(run, request), run.state.call_ids)
+    faults.fault_point("loop.requested")
+    reply = sanitize_reply(await collect_reply(run, request), run.state.call_ids)
     if is_empty(reply):
-        await discard(run, "empty", reply)
+        await record_discarded_reply(run, "empty", reply)
         raise EmptyReply(f"{run.info.name} answered with neither text nor calls (it stopped because of {reply.stop!s})")
-    run.partial = None
-    faults.point("loop.replied")
+    run.partial_reply = None
+    faults.fault_point("loop.replied")
     await run.emit(MessageAdded(reply, run_id=run.run_id, path=run.path))
-    faults.point("loop.reply_stored")
+    faults.fault_point("loop.reply_stored")
     return reply
 
 
-async def shaped(shape: Shape, messages: Sequence[Message]) -> Sequence[Message]:
-    """What the model is to see."""
-    answer = shape(messages)
+async def process_history(processor: HistoryProcessor, messages: Sequence[Message]) -> Sequence[Message]:
+    """Apply the history processor to the messages that are about to be sent."""
+    answer = processor(messages)
     seen = await answer if inspect.isawaitable(answer) else answer
-    check.returned("shape", shape, None if isinstance(seen, str) else seen, Sequence, "a list of messages")
+    check.require_return_type(
+        "history_processor", processor, None if isinstance(seen, str) else seen, Sequence, "a list of messages"
+    )
     return seen
 
 
-async def listen(run: Run, request: Request) -> Message:
-    """Everything that the model says, put together. A reply that breaks off is told as discarded, never kept."""
-    heard: list[ModelEvent] = []
+async def collect_reply(run: Run, request: Request) -> Message:
+    """Collect the events of the model's stream into one message.
+
+    A reply that breaks off, or that a retry replaces, is recorded as discarded and is not part of the conversation.
+    """
+    received: list[ModelEvent] = []
     finished: ReplyFinished | None = None
     stream = run.model.stream(request)
     try:
@@ -172,103 +199,113 @@ async def listen(run: Run, request: Request) -> Message:
             if type(event) is ReplyFinished:
                 finished = event
             elif type(event) is RetryScheduled or type(event) is FailedOver:
-                if heard:
-                    await discard(run, type(event).__name__, assemble(heard))
-                    heard.clear()
-                run.relay(event)
+                if received:
+                    await record_discarded_reply(run, type(event).__name__, assemble_reply(received))
+                    received.clear()
+                run.publish_model_event(event)
             elif type(event) is ErrorRaised:
-                run.relay(event)  # a warning, and no part of the reply
-            elif type(event) not in SAID and not isinstance(event, Event):  # the second is slow
-                refuse(run, event)
+                run.publish_model_event(event)  # a warning, not part of the reply
+            elif type(event) not in MODEL_EVENT_TYPES and not isinstance(
+                event, Event
+            ):  # isinstance is slow: only for rare types
+                reject_non_event(run, event)
             else:
-                heard.append(event)
-                if run.fanout.watched:
-                    run.relay(event)
-                    if run.fanout.congested:
-                        await run.fanout.room()
-                if not len(heard) % BREATH:
+                received.append(event)
+                if run.fanout.is_watched:
+                    run.publish_model_event(event)
+                    if run.fanout.is_congested:
+                        await run.fanout.wait_for_room()
+                if not len(received) % DELTAS_BETWEEN_YIELDS:
                     await asyncio.sleep(0)
     except BaseException as error:
-        await close(stream)
-        await broken_off(run, heard, type(error).__name__)
+        await close_stream(stream)
+        await discard_partial_reply(run, received, type(error).__name__)
         raise
     if finished is None:
-        await broken_off(run, heard, ReplyCutOff.__name__)
+        await discard_partial_reply(run, received, ReplyCutOff.__name__)
         raise ReplyCutOff(f"the reply of {run.info.name} broke off before it was finished")
-    return assemble(heard, finished)
+    return assemble_reply(received, finished)
 
 
-async def broken_off(run: Run, heard: Sequence[ModelEvent], reason: str) -> None:
-    """Keep what had come of a reply, to be looked at; it is no part of the conversation."""
-    if heard:
-        run.partial = assemble(heard)
-        await discard(run, reason, run.partial)
+async def discard_partial_reply(run: Run, received: Sequence[ModelEvent], reason: str) -> None:
+    """Record an incomplete reply as discarded, and set it as `run.partial` for inspection."""
+    if received:
+        run.partial_reply = assemble_reply(received)
+        await record_discarded_reply(run, reason, run.partial_reply)
 
 
-def refuse(run: Run, event: object) -> NoReturn:
-    """Whoever wrote this model has to know."""
-    raise ModelError(f"{run.info.name} said {event!r}, which is no event: a model yields deltas and one ReplyFinished")
+def reject_non_event(run: Run, event: object) -> NoReturn:
+    """Raise `ModelError` because the model yielded something that is not an event."""
+    raise ModelError(
+        f"{run.info.name} yielded {event!r}, which is not an event: a model yields deltas and one ReplyFinished"
+    )
 
 
-async def close(stream: AsyncIterator[ModelEvent]) -> None:
-    """Let go of a stream that was left early."""
+async def close_stream(stream: AsyncIterator[ModelEvent]) -> None:
+    """Close a model stream that was left before its end, if it can be closed."""
     aclose = getattr(stream, "aclose", None)
     if aclose is not None:
         await aclose()
 
 
-async def discard(run: Run, reason: str, partial: Message) -> None:
-    """Tell that what was shown of a reply is not part of the conversation."""
+async def record_discarded_reply(run: Run, reason: str, partial: Message) -> None:
+    """Store that a reply, of which watchers may have seen a part, does not belong to the conversation."""
     await run.emit(ReplyDiscarded(run.state.turns, reason, partial, run_id=run.run_id, path=run.path))
 
 
-# -- what follows a reply ----------------------------------------------------------------------------------------------
+# -- after a reply -----------------------------------------------------------------------------------------------------
 
 
-async def after_answer(run: Run, reply: Message) -> Outcome[Any] | None:
-    """A reply without calls ends the run, unless somebody has more to say. `None` means: go on."""
-    if run.cancelling is not None:
+async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
+    """Return the outcome after a reply without tool calls; `None` if the run goes on.
+
+    It goes on if messages are queued or an output validator asks for another attempt, unless a limit is reached.
+    """
+    if run.cancel_mode is not None:
         return run.outcome("cancelled", "cancelled")
     if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
         return run.outcome("stopped", str(reply.stop))
-    limit = run.exhausted()
-    if run.mailbox.due and not limit:
+    limit = run.find_reached_limit()
+    if run.mailbox.has_messages_due and not limit:
         return None
-    for accept in run.accept:
+    for accept in run.spec.output_validators:
         verdict = accept(run, reply)
         if inspect.isawaitable(verdict):
             verdict = await verdict
         if not isinstance(verdict, Accepted):
-            check.returned("accept", accept, verdict, Again, "Accepted() or Again(…)")
+            check.require_return_type("output_validators", accept, verdict, Retry, "Accepted() or Retry(…)")
             if limit:
                 return run.outcome("limit", limit)
-            beside = () if verdict.event is None else (run.stamped(verdict.event),)
-            await inject(run, [user(verdict.feedback, origin=verdict.origin)], *beside)
+            beside = () if verdict.event is None else (run.stamp_event(verdict.event),)
+            await add_messages(run, [user(verdict.feedback, origin=verdict.origin)], *beside)
             return None
     if run.mailbox.follow_ups and not limit:
-        await deliver(run, run.mailbox.take_follow_ups())
+        await deliver_queued_messages(run, run.mailbox.take_follow_ups())
         return None
     return run.outcome("done")
 
 
-async def after_calls(run: Run, reply: Message) -> Outcome[Any] | None:
-    """Carry out the calls of the reply, then see whether to go on. Steering outranks every reason to stop."""
+async def handle_tool_calls(run: Run, reply: Message) -> Outcome[Any] | None:
+    """Carry out the tool calls of a reply, then return the outcome; `None` if the run goes on.
+
+    Queued steering messages take precedence over every reason to stop, except a cancel or a limit.
+    """
     results = await act(run, reply) if run.state.open_calls else run.state.latest_results
-    if run.cancelling is not None:
+    if run.cancel_mode is not None:
         return run.outcome("cancelled", "cancelled")
-    if run.mailbox.due and not run.exhausted():
+    if run.mailbox.has_messages_due and not run.find_reached_limit():
         return None
-    if terminated(results):
+    if is_ended_by_tools(results):
         return run.outcome("stopped", "terminated")
     step = Step(run.state.turns, reply, reply.tool_calls, results, run.messages)
-    if run.stop is not None and await holds(run.stop, step):
+    if run.spec.stop is not None and await evaluate_condition(run.spec.stop, step):
         return run.outcome("stopped", "stop_condition")
-    tripped = [(each, verdict) for each in run.guardrails if (verdict := each(step)) is not None]
-    return await guard(run, tripped) if tripped and not run.exhausted() else None
+    tripped = [(each, verdict) for each in run.spec.guardrails if (verdict := each(step)) is not None]
+    return await apply_guardrails(run, tripped) if tripped and not run.find_reached_limit() else None
 
 
-def terminated(results: Sequence[ToolResult]) -> bool:
-    """Whether every call that was carried out asks for the end, and none of them failed."""
+def is_ended_by_tools(results: Sequence[ToolResult]) -> bool:
+    """Return True if every executed call asks to end the run, and none of them failed."""
     ran = False
     for result in results:
         if result.status is not Status.DENIED:
@@ -278,79 +315,93 @@ def terminated(results: Sequence[ToolResult]) -> bool:
     return ran
 
 
-async def guard(run: Run, verdicts: Sequence[tuple[Guardrail, Nudge | Halt]]) -> Outcome[Any] | None:
-    """Stop a model that goes in circles, or tell it so first."""
+async def apply_guardrails(run: Run, verdicts: Sequence[tuple[Guardrail, Nudge | Halt]]) -> Outcome[Any] | None:
+    """Act on tripped guardrails: stop the run for a `Halt`, add a message to the conversation for each `Nudge`."""
     named = [(getattr(each, "__name__", type(each).__name__), verdict) for each, verdict in verdicts]
     for name, verdict in named:
         if isinstance(verdict, Halt):
-            run.closing.append(GuardrailTripped(name, verdict.count, "halt", run_id=run.run_id, path=run.path))
+            run.closing_events.append(GuardrailTripped(name, verdict.count, "halt", run_id=run.run_id, path=run.path))
             return run.outcome("stopped", name)
     nudges = [(name, verdict) for name, verdict in named if isinstance(verdict, Nudge)]
     tripped = [GuardrailTripped(name, each.count, "nudge", run_id=run.run_id, path=run.path) for name, each in nudges]
     if nudges:
-        await inject(run, [user(each.text, origin="guardrail") for _, each in nudges], *tripped)
+        await add_messages(run, [user(each.text, origin="guardrail") for _, each in nudges], *tripped)
     return None
 
 
-async def deliver(run: Run, delivery: Delivery) -> None:
-    """Tell the model what has come from outside. Storing it takes it out of the mailbox, in the same append."""
+async def deliver_queued_messages(run: Run, delivery: Delivery) -> None:
+    """Add messages and inbox results that arrived from outside to the conversation.
+
+    The same append removes their posts from the mailbox.
+    """
     events, names = delivery
-    await run.emit(*[run.stamped(each) for each in events], names=names)
-    faults.point("loop.delivered")
+    await run.emit(*[run.stamp_event(each) for each in events], entry_ids=names)
+    faults.fault_point("loop.delivered")
 
 
-async def inject(run: Run, messages: Sequence[Message], *beside: Event) -> None:
-    """Add messages to the conversation, which therefore goes on; in the same append, what there is to be said of it."""
-    await run.emit(*beside, *[MessageAdded(each, run_id=run.run_id, path=run.path) for each in messages])
+async def add_messages(run: Run, messages: Sequence[Message], *events: Event) -> None:
+    """Store messages as part of the conversation, together with the events that explain them, in one append."""
+    await run.emit(*events, *[MessageAdded(each, run_id=run.run_id, path=run.path) for each in messages])
 
 
-# -- the calls of a reply ----------------------------------------------------------------------------------------------
+# -- tool calls of a reply ---------------------------------------------------------------------------------------------
 
 
 async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
-    """Give every call of the stored reply exactly one result, in the order of the calls, whatever happens."""
-    in_doubt = run.state.begun  # before a crash
+    """Carry out the tool calls of a stored reply: each gets exactly one result, in the order of the calls."""
+    in_doubt = run.state.begun_call_ids  # calls started before a crash: their effects are unknown
     try:
         if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
-            await answer(run, [cut_off(call, reply.stop) for call in run.state.unsettled])
+            await store_results(
+                run, [build_truncated_reply_result(call, reply.stop) for call in run.state.unsettled_calls]
+            )
         else:
-            if run.upkeep or run.mailbox.notes:
-                await tend(run)
-            jobs = await prepare(run, run.state.unsettled)
+            if run.spec.between_turns or run.mailbox.log_only_events:
+                await run_between_turns(run)
+            jobs = await prepare_calls(run, run.state.unsettled_calls)
             if run.gate is not None or [job for job in jobs if job.needs_permission()]:
-                jobs = await permit(run, jobs)
-            await carry_out(run, jobs)
+                jobs = await filter_permitted(run, jobs)
+            await carry_out_calls(run, jobs)
     except asyncio.CancelledError:
-        await answer(run, left_open(run, in_doubt))
+        await store_results(run, build_open_call_results(run, in_doubt))
         raise
-    if run.state.reply is not None:  # a cancel that waits for the tools has kept some of them from beginning
-        await answer(run, left_open(run, in_doubt))
+    if run.state.unsettled_reply is not None:  # a cancel with `after_tools` kept some of the calls from starting
+        await store_results(run, build_open_call_results(run, in_doubt))
     return run.state.latest_results
 
 
-def left_open(run: Run, in_doubt: Collection[str]) -> list[ToolResult]:
-    """The results of calls that are not carried out any more: they had no effect, unless a crash left that in doubt."""
-    return [unknown(call) if call.call_id in in_doubt else not_started(call) for call in run.state.unsettled]
+def build_open_call_results(run: Run, in_doubt: Collection[str]) -> list[ToolResult]:
+    """Build the results of open tool calls that will not be carried out.
+
+    A call whose effect a crash left in doubt is reported as unknown, any other as not started.
+    """
+    return [
+        build_unknown_result(call) if call.call_id in in_doubt else build_not_started_result(call)
+        for call in run.state.unsettled_calls
+    ]
 
 
-async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
-    """Run the jobs, up to the limit at a time. A tool that is not parallel has the floor to itself."""
-    if len(jobs) == 1:  # alone: a task of its own would only cost time
-        await intend(run, jobs)
-        await settle(run, jobs[0])
-        if jobs[0].suspended:
+async def carry_out_calls(run: Run, jobs: Sequence[PreparedCall]) -> None:
+    """Execute prepared tool calls, at most `max_parallel_tools` at a time; a tool that is not parallel runs alone.
+
+    Raises `Suspended` if one of them waits for an answer, once all others are settled.
+    """
+    if len(jobs) == 1:  # a separate task would only cost time
+        await store_intents(run, jobs)
+        await settle_call(run, jobs[0])
+        if jobs[0].is_suspended:
             raise Suspended
         return
     waiting = deque(jobs)
-    running: dict[asyncio.Task[None], Job] = {}
+    running: dict[asyncio.Task[None], PreparedCall] = {}
     try:
         while waiting or running:
-            if run.cancelling == "after_tools":
+            if run.cancel_mode == "after_tools":
                 waiting.clear()
-            wave = next_wave(waiting, running.values(), run.limits.max_parallel_tools)
+            wave = take_next_wave(waiting, running.values(), run.limits.max_parallel_tools)
             if wave:
-                await intend(run, wave)
-            running |= {asyncio.ensure_future(settle(run, job)): job for job in wave}
+                await store_intents(run, wave)
+            running |= {asyncio.ensure_future(settle_call(run, job)): job for job in wave}
             if running:
                 await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in [each for each in running if each.done()]:
@@ -358,19 +409,19 @@ async def carry_out(run: Run, jobs: Sequence[Job]) -> None:
                 task.result()
     except BaseException:
         for task, job in running.items():
-            job.interrupted = True
+            job.is_interrupted = True
             task.cancel()
-        await wait_through(running)
+        await wait_despite_cancel(running)
         for task in running:
-            _ = task.cancelled() or task.exception()  # looked at: one error is told, and asyncio complains of no other
+            _ = task.cancelled() or task.exception()  # retrieved, so that asyncio does not log it
         raise
-    if [job for job in jobs if job.suspended]:  # all others are settled: the run waits with the one that does
+    if [job for job in jobs if job.is_suspended]:  # all other calls are settled: the run waits for these
         raise Suspended
 
 
-def next_wave(waiting: deque[Job], running: Collection[Job], limit: int) -> list[Job]:
-    """The jobs that get their place now, in the order of the calls."""
-    wave: list[Job] = []
+def take_next_wave(waiting: deque[PreparedCall], running: Collection[PreparedCall], limit: int) -> list[PreparedCall]:
+    """Remove and return the prepared calls that may start now, in the order of the calls."""
+    wave: list[PreparedCall] = []
     while waiting and len(running) + len(wave) < limit:
         alone = not waiting[0].tool.parallel
         if alone and (running or wave):
@@ -381,61 +432,66 @@ def next_wave(waiting: deque[Job], running: Collection[Job], limit: int) -> list
     return wave
 
 
-async def intend(run: Run, wave: Sequence[Job]) -> None:
-    """Store that these effects are about to begin. Unless all of them only read, not even a power cut may forget it."""
-    faults.point("loop.before_intent")
-    if run.interrupted_by:  # and somebody has swallowed the cancel: nothing may begin any more
+async def store_intents(run: Run, wave: Sequence[PreparedCall]) -> None:
+    """Store that these tool calls are about to run, before they can have an effect.
+
+    Unless all of them only read, the append is synced, so that a power failure cannot lose it.
+    """
+    faults.fault_point("loop.before_intent")
+    if run.interrupt_reason:  # a tool or hook swallowed the cancel: no effect may begin any more
         raise asyncio.CancelledError
-    intents = [job.intent(run) for job in wave if not job.tool.asks_first]  # the others say when they begin
+    intents = [
+        job.build_intent(run) for job in wave if not job.tool.asks_first
+    ]  # the others store their intent themselves
     if intents:
         await run.emit(*intents, sync=bool([None for intent in intents if intent.effect != "read"]))
-    faults.point("loop.intent_stored")
+    faults.fault_point("loop.intent_stored")
 
 
-async def settle(run: Run, job: Job) -> None:
-    """One effect, one result: it is stored even when the run is being cancelled."""
+async def settle_call(run: Run, job: PreparedCall) -> None:
+    """Execute one prepared call and store its result, even while the run is being cancelled."""
     began = run.clock.monotonic()
     try:
-        result = await (attempt_without_intent(run, job) if job.tool.asks_first else attempt(run, job))
+        result = await (run_call_without_intent(run, job) if job.tool.asks_first else run_call(run, job))
     except Suspended:
-        job.suspended = True
+        job.is_suspended = True
         return
-    faults.point("loop.effect_done")
+    faults.fault_point("loop.effect_done")
     if job.tool.finish or job.tool.summary is not None:
-        result = await finish(run, job, result)
-    await run.emit(*settled(run, result, run.clock.monotonic() - began))
-    faults.point("loop.result_stored")
-    if job.interrupted or run.interrupted_by:
+        result = await run_finish_hooks(run, job, result)
+    await run.emit(*build_settling_events(run, result, run.clock.monotonic() - began))
+    faults.fault_point("loop.result_stored")
+    if job.is_interrupted or run.interrupt_reason:
         raise asyncio.CancelledError
 
 
-def direct(call: ToolCall) -> Engine:
-    """The engine of a call that no model has asked for: prepared, gated and logged like any other."""
+def direct_call_engine(call: ToolCall) -> Engine:
+    """Return an engine that carries out one tool call without a model, with the usual validation, gate and log."""
 
     async def engine(run: Run) -> Outcome[Any]:
         try:
-            jobs = await prepare(run, [call])
-            await carry_out(run, await permit(run, jobs) if jobs else jobs)
+            jobs = await prepare_calls(run, [call])
+            await carry_out_calls(run, await filter_permitted(run, jobs) if jobs else jobs)
         except asyncio.CancelledError:
-            if run.state.latest is None or run.state.latest.call_id != call.call_id:
-                await answer(run, [not_started(call)])
+            if run.state.latest_result is None or run.state.latest_result.call_id != call.call_id:
+                await store_results(run, [build_not_started_result(call)])
             raise
         finally:
-            run.output = run.state.latest
+            run.output = run.state.latest_result
         return run.outcome("done")
 
     return engine
 
 
-def ended(run: Run, outcome: Outcome[Any]) -> RunEnded:
-    """The last event of a run."""
+def build_run_ended(run: Run, outcome: Outcome[Any]) -> RunEnded:
+    """Build the `RunEnded` event from the outcome of a run."""
     return RunEnded(
         outcome.status,
         outcome.reason,
-        "" if outcome.error is None else words_of(outcome.error),
+        "" if outcome.error is None else error_message(outcome.error),
         outcome.usage,
         outcome.cost_usd,
-        outcome.steps,
+        outcome.turns,
         run_id=run.run_id,
         path=run.path,
     )

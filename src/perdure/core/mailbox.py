@@ -1,7 +1,7 @@
-"""What has come for a running session from outside. Above: the loop, which tells it to the model. Below: posts.
+"""Mailbox of a running session: messages, answers and inbox results that arrive from outside, sorted by kind.
 
-A post is kept by the store until an entry of the same id is in the log. So everything here is handed over together
-with the ids that its entries must have: storing them is what takes the posts.
+A post is kept by the store until an entry with its id is in the log. So events are returned together with the ids that
+their entries must have: storing them is what consumes the posts.
 """
 
 import asyncio
@@ -14,176 +14,176 @@ import msgspec
 
 from .clock import new_id
 from .event import Event, GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed
-from .inbox import INBOX, told
+from .inbox import INBOX_POST, build_inbox_message
 from .message import Message
 from .store import Post
 
 logger = logging.getLogger("perdure")
 
 DrainMode: TypeAlias = Literal["one", "all"]
-"""Whether messages that wait are handed over one at a time or all at once."""
+"""Delivery of waiting messages: one at a time or all at once."""
 
-STEER = "steer"
-FOLLOW_UP = "follow_up"
-ANSWER = "answer"
-CANCEL = "cancel"
-SLOT = "slot"
-REVOKE = "revoke"
+STEER_POST = "steer"
+FOLLOW_UP_POST = "follow_up"
+ANSWER_POST = "answer"
+CANCEL_POST = "cancel"
+SLOT_POST = "slot"
+REVOKE_POST = "revoke"
 
 Delivery: TypeAlias = tuple[list[Event], list[str]]
-"""Events to be stored, and the ids of the first of them."""
+"""Events to store, and the ids of the first of them."""
 
 
-def letter(kind: str, message: Message, post_id: str, at: float) -> Post:
-    """A message to the model, as a post."""
+def build_message_post(kind: str, message: Message, post_id: str, at: float) -> Post:
+    """Build the post (a stored message to a session) that carries a message to the model."""
     return Post(post_id, kind, msgspec.to_builtins(message), at)
 
 
-def closing(slot_id: str, reason: str, at: float) -> Post:
-    """The wish to show something no more, as a post."""
-    return Post(f"{SLOT}-{slot_id}", SLOT, {"slot_id": slot_id, "reason": reason}, at)
+def build_slot_closing_post(slot_id: str, reason: str, at: float) -> Post:
+    """Build the post that makes a session close a display slot."""
+    return Post(f"{SLOT_POST}-{slot_id}", SLOT_POST, {"slot_id": slot_id, "reason": reason}, at)
 
 
-def revocation(grant_id: str, at: float) -> Post:
-    """The wish to hold no more to what was decided before, as a post. It may be decided, and taken back, again."""
-    return Post(f"{REVOKE}-{grant_id}-{new_id()}", REVOKE, {"grant_id": grant_id}, at)
+def build_revocation_post(grant_id: str, at: float) -> Post:
+    """Build the post that revokes a grant. Its id is new each time: a grant can be given and revoked again."""
+    return Post(f"{REVOKE_POST}-{grant_id}-{new_id()}", REVOKE_POST, {"grant_id": grant_id}, at)
 
 
-def answer_name(ask_id: str) -> str:
-    """The id of the post that answers a question, and of any entry that does: a question is answered once."""
-    return f"{ANSWER}-{ask_id}"
+def answer_post_id(ask_id: str) -> str:
+    """Return the id of the post that answers a question. It is always the same, so that only one answer is stored."""
+    return f"{ANSWER_POST}-{ask_id}"
 
 
 class Mailbox:
-    """The posts that have come for one run."""
+    """The posts (stored messages from outside) that have arrived for one run, sorted by kind."""
 
     __slots__ = (
-        "_known",
-        "_left",
+        "_answer_futures",
+        "_is_closing",
+        "_known_post_ids",
         "_root",
-        "_waiting",
         "answers",
         "follow_up_mode",
         "follow_ups",
-        "inbox",
-        "notes",
+        "inbox_results",
+        "log_only_events",
         "steering",
         "steering_mode",
     )
 
     def __init__(self, steering_mode: DrainMode = "one", follow_up_mode: DrainMode = "one") -> None:
         self.steering: deque[tuple[str, Message]] = deque()
-        """Messages that come between the turns, with the ids of their posts."""
+        """Messages to deliver between turns, with the ids of their posts."""
         self.follow_ups: deque[tuple[str, Message]] = deque()
-        """Messages that come when the run would end."""
-        self.inbox: list[tuple[str, InboxResolved]] = []
-        """What the agent has been waiting for."""
-        self.notes: list[tuple[str, Event]] = []
-        """What belongs into the log, and is not for the model: what people have closed, or taken back."""
+        """Messages to deliver when the run would end."""
+        self.inbox_results: list[tuple[str, InboxResolved]] = []
+        """Results of inbox items that the agent waits for."""
+        self.log_only_events: list[tuple[str, Event]] = []
+        """Events for the log only, not for the model: slots closed and grants revoked by users."""
         self.answers: dict[str, Post] = {}
         """Posts with an answer, by the id of their question."""
         self.steering_mode: DrainMode = steering_mode
         self.follow_up_mode: DrainMode = follow_up_mode
-        self._known: set[str] = set()
-        self._waiting: dict[str, asyncio.Future[None]] = {}
-        self._left = False
+        self._known_post_ids: set[str] = set()
+        self._answer_futures: dict[str, asyncio.Future[None]] = {}
+        self._is_closing = False
         self._root: Mailbox = self
 
-    def branch(self) -> "Mailbox":
-        """The mailbox of a child's run: answers come to it by the same way, and nothing else does."""
+    def create_child_mailbox(self) -> "Mailbox":
+        """Return a mailbox for a subagent's run. Only answers to questions are shared with this one."""
         child = Mailbox()
-        child.answers, child._waiting, child._root = self.answers, self._waiting, self._root
+        child.answers, child._answer_futures, child._root = self.answers, self._answer_futures, self._root
         return child
 
     @property
-    def is_left(self) -> bool:
-        """Whether nobody waits here for an answer any more: the process is about to end; the question stays open."""
-        return self._root._left  # noqa: SLF001 - of its own kind
+    def is_closing(self) -> bool:
+        """True if the process is about to end and waits for no more answers; the questions stay open."""
+        return self._root._is_closing  # noqa: SLF001 - same class
 
     @property
-    def due(self) -> bool:
-        """Whether the model has to be told something before its next turn."""
-        return bool(self.steering or self.inbox)
+    def has_messages_due(self) -> bool:
+        """True if messages have arrived that the model gets before its next turn."""
+        return bool(self.steering or self.inbox_results)
 
-    def put(self, post: Post) -> bool:
-        """Take a post in; `False` when it is known already, or says nothing that we understand."""
-        if post.id in self._known:
+    def accept_post(self, post: Post) -> bool:
+        """Sort a post into the mailbox; return False if it is known already, or cannot be understood."""
+        if post.id in self._known_post_ids:
             return False
-        self._known.add(post.id)
+        self._known_post_ids.add(post.id)
         try:
-            return self._sort(post)
+            return self._sort_post(post)
         except (msgspec.ValidationError, KeyError, TypeError) as error:
             logger.warning(
-                "post %r of kind %r cannot be understood, and stays where it is: %s", post.id, post.kind, error
+                "post %r of kind %r cannot be decoded, and stays in the store: %s", post.id, post.kind, error
             )
             return False
 
-    def _sort(self, post: Post) -> bool:
-        if post.kind == STEER:
+    def _sort_post(self, post: Post) -> bool:
+        if post.kind == STEER_POST:
             self.steering.append((post.id, msgspec.convert(post.body, Message)))
-        elif post.kind == FOLLOW_UP:
+        elif post.kind == FOLLOW_UP_POST:
             self.follow_ups.append((post.id, msgspec.convert(post.body, Message)))
-        elif post.kind == INBOX:
+        elif post.kind == INBOX_POST:
             resolved = InboxResolved(str(post.body["item_id"]), post.body["response"], post.at)
-            self.inbox.append((post.id, resolved))
-        elif post.kind == SLOT:
-            self.notes.append((post.id, SlotClosed(str(post.body["slot_id"]), post.named("reason"))))
-        elif post.kind == REVOKE:
-            self.notes.append((post.id, GrantRevoked(str(post.body["grant_id"]))))
-        elif post.kind == ANSWER:
+            self.inbox_results.append((post.id, resolved))
+        elif post.kind == SLOT_POST:
+            self.log_only_events.append((post.id, SlotClosed(str(post.body["slot_id"]), post.text_field("reason"))))
+        elif post.kind == REVOKE_POST:
+            self.log_only_events.append((post.id, GrantRevoked(str(post.body["grant_id"]))))
+        elif post.kind == ANSWER_POST:
             ask_id = str(post.body["ask_id"])
-            _ = post.body["answer"]  # without one, it cannot be understood
+            _ = post.body["answer"]  # raises KeyError if there is none
             self.answers[ask_id] = post
-            self._ring(ask_id)
+            self._notify_waiter(ask_id)
         else:
             return False
         return True
 
-    def take_due(self, items: Mapping[str, InboxAdded]) -> Delivery:
-        """What the model is to be told now. `items` are those that it waits for."""
-        names, messages = _drained(self.steering, self.steering_mode) if self.steering else ([], [])
+    def take_due_messages(self, inbox_items: Mapping[str, InboxAdded]) -> Delivery:
+        """Remove and return the messages for the model's next turn. `inbox_items` are the results it waits for."""
+        names, messages = _drain_queue(self.steering, self.steering_mode) if self.steering else ([], [])
         events: list[Event] = [MessageAdded(each) for each in messages]
-        if self.inbox:
-            arrived, self.inbox = self.inbox, []
+        if self.inbox_results:
+            arrived, self.inbox_results = self.inbox_results, []
             names += [name for name, _ in arrived]
             events += [resolved for _, resolved in arrived]
-            events.append(MessageAdded(told(items, [resolved for _, resolved in arrived])))
+            events.append(MessageAdded(build_inbox_message(inbox_items, [resolved for _, resolved in arrived])))
         return events, names
 
-    def forget(self, post_id: str) -> None:
-        """Hand a post to nobody: what is in it is told in another way."""
-        self._known.add(post_id)
-        self.inbox = [each for each in self.inbox if each[0] != post_id]
+    def drop_post(self, post_id: str) -> None:
+        """Remove a post whose content reaches the model in another way."""
+        self._known_post_ids.add(post_id)
+        self.inbox_results = [each for each in self.inbox_results if each[0] != post_id]
 
     def take_follow_ups(self) -> Delivery:
-        """What the model is to be told instead of ending."""
-        names, messages = _drained(self.follow_ups, self.follow_up_mode)
+        """Remove and return the follow-ups: messages that the model gets instead of ending the run."""
+        names, messages = _drain_queue(self.follow_ups, self.follow_up_mode)
         return [MessageAdded(each) for each in messages], names
 
-    def take_notes(self) -> Delivery:
-        """What is stored now, and told to nobody."""
-        notes, self.notes = self.notes, []
+    def take_log_only_events(self) -> Delivery:
+        """Remove and return the events that are stored but not sent to the model, such as revoked grants."""
+        notes, self.log_only_events = self.log_only_events, []
         return [event for _, event in notes], [name for name, _ in notes]
 
-    def answered(self, ask_id: str) -> "asyncio.Future[None]":
-        """Done when the answer to that question is here."""
-        future = self._waiting.setdefault(ask_id, asyncio.get_running_loop().create_future())
+    def wait_for_answer(self, ask_id: str) -> "asyncio.Future[None]":
+        """Return a future that is done when the answer to a question has arrived."""
+        future = self._answer_futures.setdefault(ask_id, asyncio.get_running_loop().create_future())
         if ask_id in self.answers:
-            self._ring(ask_id)
+            self._notify_waiter(ask_id)
         return future
 
-    def leave(self) -> None:
-        """Wait for no answer any more. Whoever does is told, and suspends the run."""
-        self._root._left = True  # noqa: SLF001 - of its own kind
-        for ask_id in list(self._waiting):
-            self._ring(ask_id)
+    def stop_waiting(self) -> None:
+        """Stop waiting for answers from people. Waits in progress end, and their run ends as `waiting`."""
+        self._root._is_closing = True  # noqa: SLF001 - same class
+        for ask_id in list(self._answer_futures):
+            self._notify_waiter(ask_id)
 
-    def _ring(self, ask_id: str) -> None:
-        future = self._waiting.pop(ask_id, None)
+    def _notify_waiter(self, ask_id: str) -> None:
+        future = self._answer_futures.pop(ask_id, None)
         if future is not None and not future.done():
             future.set_result(None)
 
 
-def _drained(queue: deque[tuple[str, Message]], mode: DrainMode) -> tuple[list[str], list[Message]]:
+def _drain_queue(queue: deque[tuple[str, Message]], mode: DrainMode) -> tuple[list[str], list[Message]]:
     taken = [queue.popleft() for _ in range(len(queue) if mode == "all" else 1)]
     return [name for name, _ in taken], [message for _, message in taken]

@@ -1,10 +1,10 @@
-"""What is said: parts, messages, usage. Pure values; identity and order belong to the log.
+"""Messages and their parts: text, thinking, media, tool calls and results; token usage.
 
-Above: everything. Below: `error.py`. Everything here survives a round trip through JSON unchanged.
+Pure values that survive a round trip through JSON unchanged; ids and order belong to the log.
 
-A transcript is a list of messages. A `user` message holds text and media, an `assistant` message text, thinking
-and tool calls, and each assistant message with calls is followed by one `tool` message that holds exactly one
-result for each call, in the order of the calls.
+A transcript is a list of messages. A `user` message contains text and media, an `assistant` message text, thinking and
+tool calls, and each assistant message with calls is followed by one `tool` message that contains exactly one result for
+each call, in the order of the calls.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,88 +15,88 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from .error import ConfigError
-from .plain import clean
+from .jsonable import replace_surrogates
 
 
-# `gc=False`, here and for events: none of these can lie in a cycle, so the garbage collector need not look at them;
-# a long conversation costs it nothing.
+# `gc=False`, here and for events: none of these can be part of a cycle, so the garbage collector can skip them, and a
+# long conversation costs it nothing.
 class Text(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="text"):
-    """Words."""
+    """A part of a message that is text."""
 
     text: str
-    """What is said."""
+    """The text itself."""
     signature: str = ""
-    """An opaque token of the provider that wrote it; sent back to that provider alone."""
+    """Opaque token of the provider that wrote it; sent back to that provider only."""
 
 
 class Thinking(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="thinking"):
-    """What a model thought before it spoke. Sent back, byte for byte, only to the model that wrote it."""
+    """Reasoning of a model before its reply. Sent back, byte for byte, only to the model that wrote it."""
 
     text: str = ""
-    """The readable part; empty when the provider shows none."""
+    """Readable part; empty when the provider shows none."""
     signature: str = ""
     """The provider's proof that it wrote this."""
     data: str = ""
-    """The encrypted part, as the provider sent it."""
+    """Encrypted part, as the provider sent it."""
     provider: str = ""
-    """Who served the model."""
+    """Provider of the model."""
     model: str = ""
-    """Which model wrote it."""
+    """Model that wrote it."""
     details: dict[str, Any] = {}
-    """Whatever else has to come back exactly: ids, formats, positions."""
+    """Everything else that has to be sent back unchanged: ids, formats, positions."""
 
 
 class Media(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="media"):
-    """Bytes or an address of something that is not text. Use `Image`, `Audio`, `Video` or `Document`."""
+    """A part of a message that is not text, as bytes or a URL. Use `Image`, `Audio`, `Video` or `Document`."""
 
     data: bytes = b""
-    """The content itself (base64 in JSON); or empty, and then `url` or `file_id` says where it is."""
+    """The content itself (base64 in JSON); empty when `url` or `file_id` locates it."""
     url: str = ""
-    """Where it can be fetched."""
+    """Address from which it can be fetched."""
     file_id: str = ""
-    """The name under which a provider keeps it."""
+    """Id under which a provider stores it."""
     media_type: str = ""
     """For instance `image/png`."""
     name: str = ""
-    """A file name to show."""
+    """File name to display."""
 
 
 class Image(Media, frozen=True, tag="image"):
-    """A picture."""
+    """A picture in a message."""
 
     detail: str = ""
-    """How closely the model should look: `low`, `high` or `auto`."""
+    """Resolution that the model should use: `low`, `high` or `auto`."""
 
 
 class Audio(Media, frozen=True, tag="audio"):
-    """A recording."""
+    """An audio recording in a message."""
 
 
 class Video(Media, frozen=True, tag="video"):
-    """A film."""
+    """A video in a message."""
 
 
 class Document(Media, frozen=True, tag="document"):
-    """A file: PDF, text, anything that a provider takes."""
+    """A file in a message: PDF, text, any format that a provider accepts."""
 
 
 class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool_call"):
-    """The model asks for a tool."""
+    """A model's request to call a tool."""
 
     call_id: str
-    """Names this call; the result carries the same name. Unique in its session."""
+    """Id of the call, repeated by its result. Unique in its session."""
     name: str
-    """Which tool."""
+    """Name of the tool."""
     arguments: str = "{}"
-    """The arguments as the model wrote them: raw JSON text, perhaps not even valid."""
+    """Arguments as the model wrote them: raw JSON text, possibly invalid."""
     signature: str = ""
-    """An opaque token of the provider that wrote it."""
+    """Opaque token of the provider that wrote it."""
     provider_call_id: str = ""
-    """What the provider called it, when that could not serve as `call_id` (empty, malformed, or used before)."""
+    """The provider's own id, when it could not serve as `call_id` (empty, malformed, or used before)."""
 
 
 class Status(StrEnum):
-    """How a call ended. The last three may have had an effect; nobody knows."""
+    """Status of a finished tool call. After one of the last three, it is unknown if the call had an effect."""
 
     OK = "ok"
     ERROR = "error"
@@ -107,39 +107,39 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
 
 
-UNCERTAIN = frozenset({Status.TIMED_OUT, Status.CANCELLED, Status.UNKNOWN})
-"""The statuses of calls that may have taken effect."""
+UNCERTAIN_STATUSES = frozenset({Status.TIMED_OUT, Status.CANCELLED, Status.UNKNOWN})
+"""Statuses of calls that may have taken effect."""
 
 
 class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool_result"):
-    """What became of a call. Every call gets exactly one."""
+    """Result of a tool call. Every call gets exactly one."""
 
     call_id: str
     """The call that this answers."""
     name: str
     """The tool that was called."""
     content: tuple[Text | Image | Audio | Video | Document, ...] = ()
-    """What the model is shown."""
+    """Content for the model."""
     status: Status = Status.OK
-    """How it ended."""
+    """Status with which the call ended."""
     render: Any = None
-    """Data for a screen, which the model never sees."""
+    """Data for a user interface; never sent to the model."""
     summary: str = ""
-    """A short form that may stand for the content in later turns."""
+    """Short form that may replace the content in later turns."""
     terminate: bool = False
-    """The tool asks that the run end here."""
+    """True if the tool asks to end the run here."""
     preview: str = ""
-    """What the model is sent instead of a content that is too long for it; the log keeps the content."""
+    """Text sent to the model instead of a content that is too long; the log keeps the content."""
 
     @property
     def is_error(self) -> bool:
-        """Whether anything but success is to be told to the model."""
+        """True if the status is anything but success."""
         return self.status is not Status.OK
 
     @property
     def text(self) -> str:
-        """The content as plain text."""
-        return flatten(self.content)
+        """Content of the result as plain text."""
+        return parts_to_text(self.content)
 
 
 Part: TypeAlias = Text | Thinking | Image | Audio | Video | Document | ToolCall | ToolResult
@@ -148,7 +148,7 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
 class StopReason(StrEnum):
-    """Why the model stopped talking."""
+    """Reason why the model ended its reply."""
 
     STOP = "stop"
     TOOL_USE = "tool_use"
@@ -162,24 +162,24 @@ Precision: TypeAlias = Literal["exact", "estimated", "partial"]
 
 
 class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Tokens, counted by the provider (or estimated, and then it says so)."""
+    """Token counts of requests to a model: reported by the provider, or estimated, as `precision` says."""
 
     input_tokens: int = 0
-    """Everything that was read, cached or not."""
+    """All input tokens, cached or not."""
     output_tokens: int = 0
-    """Everything that was written, thinking included."""
+    """All output tokens, thinking included."""
     cache_read_tokens: int = 0
-    """Of the input: read from the provider's cache."""
+    """Input tokens read from the provider's cache."""
     cache_write_tokens: int = 0
-    """Of the input: written to the provider's cache."""
+    """Input tokens written to the provider's cache."""
     reasoning_tokens: int = 0
-    """Of the output: spent on thinking."""
+    """Output tokens spent on thinking."""
     precision: Precision = "exact"
-    """`partial` when a stream was cut off before it told, `estimated` when we counted ourselves."""
+    """`partial` when a stream was cut off before its final counts, `estimated` when the counts are our own."""
 
     @property
     def total_tokens(self) -> int:
-        """Input and output together."""
+        """Sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -189,14 +189,14 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
-            _coarser(self.precision, other.precision),
+            _coarser_precision(self.precision, other.precision),
         )
 
 
 _COARSENESS: dict[Precision, int] = {"exact": 0, "estimated": 1, "partial": 2}
 
 
-def _coarser(one: Precision, other: Precision) -> Precision:
+def _coarser_precision(one: Precision, other: Precision) -> Precision:
     return one if _COARSENESS[one] >= _COARSENESS[other] else other
 
 
@@ -204,30 +204,30 @@ NO_USAGE = Usage()
 
 
 class Message(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One thing that was said."""
+    """A message of a conversation."""
 
     role: Role
-    """Who said it. Instructions travel beside the messages; `system` is accepted from elsewhere."""
+    """Author of the message. Instructions are passed beside the messages; `system` is accepted in imported ones."""
     parts: tuple[Part, ...] = ()
-    """What was said, in order."""
+    """Parts of the message, in order."""
     origin: str = ""
-    """Where it came from when not from a person or a model: `steering`, `follow_up`, `guardrail`, `auto_continue`, …"""
+    """Origin when neither a person nor a model wrote it: `steering`, `follow_up`, `guardrail`, `auto_continue`, …"""
     provider: str = ""
-    """Who served the model that wrote it."""
+    """Provider of the model that wrote it."""
     model: str = ""
-    """Which model wrote it."""
+    """Model that wrote it."""
     stop: StopReason | None = None
-    """Why the model stopped; `None` on messages that no model wrote."""
+    """Stop reason of the model; `None` on messages that no model wrote."""
     usage: Usage | None = None
-    """What it cost in tokens; `None` when nobody told."""
+    """Token counts of the request; `None` when none were reported."""
     original_text: str = ""
-    """What the person typed, when a directive rewrote it."""
+    """Text as the user typed it, when a directive rewrote it."""
     metadata: dict[str, Any] = {}
-    """Anything a caller wants to keep beside it. Never sent to a model."""
+    """Any data that a caller keeps with the message. Never sent to a model."""
 
     @property
     def text(self) -> str:
-        """The words of it, without thinking, calls or results."""
+        """Text of the message, without thinking, calls or results."""
         parts = self.parts
         if len(parts) == 1 and type(parts[0]) is Text:
             return parts[0].text
@@ -235,44 +235,44 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def thinking(self) -> str:
-        """The readable part of the thinking."""
+        """Readable part of the thinking."""
         return "".join(part.text for part in self.parts if type(part) is Thinking)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls in it, in order."""
+        """Tool calls in the message, in order."""
         return tuple([part for part in self.parts if type(part) is ToolCall])
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
-        """The results in it, in order."""
+        """Tool results in the message, in order."""
         return tuple([part for part in self.parts if type(part) is ToolResult])
 
 
-PASSING = frozenset({"reminder", "budget"})
-"""Origins of messages that are added to the end of one request and never kept."""
+PASSING_ORIGINS = frozenset({"reminder", "budget"})
+"""Origins of messages that are added to the end of one request and never stored."""
 
 Content: TypeAlias = str | Part | Iterable[str | Part]
-"""What the constructors take: words, a part, or several of either."""
+"""Content accepted by the message constructors: text, a part, or several of either."""
 
 
 def user(content: Content, *, origin: str = "", metadata: dict[str, Any] | None = None) -> Message:
-    """A message from a person (or on behalf of one: then `origin` says from where)."""
-    return Message("user", parts_of(content), origin=origin, metadata=metadata or {})
+    """Build a message from a person (or on behalf of one: then `origin` names the sender)."""
+    return Message("user", to_parts(content), origin=origin, metadata=metadata or {})
 
 
 def assistant(content: Content, *, stop: StopReason | None = None, usage: Usage | None = None) -> Message:
-    """A message from a model."""
-    return Message("assistant", parts_of(content), stop=stop, usage=usage)
+    """Build a message from a model."""
+    return Message("assistant", to_parts(content), stop=stop, usage=usage)
 
 
 def tool_message(results: Sequence[ToolResult]) -> Message:
-    """The one message that answers all the calls of the message before it."""
+    """Build the message that answers all the tool calls of the message before it."""
     return Message("tool", tuple(results))
 
 
-def parts_of(content: Content) -> tuple[Part, ...]:
-    """Words and parts, mixed as people write them, as a tuple of parts."""
+def to_parts(content: Content) -> tuple[Part, ...]:
+    """Convert text, a part, or a mixed list of both to a tuple of parts. Raises `ConfigError` for anything else."""
     if isinstance(content, str):
         return (Text(content),)
     if isinstance(content, PART_TYPES):
@@ -289,23 +289,23 @@ PART_TYPES = (Text, Thinking, Image, Audio, Video, Document, ToolCall, ToolResul
 RESULT_TYPES = (Text, Image, Audio, Video, Document)
 
 
-def storable(part: ResultPart) -> ResultPart | None:
-    """The part, with text that can be encoded; nothing when a field holds what it should not.
+def sanitize_part(part: ResultPart) -> ResultPart | None:
+    """Return a message part whose text can be encoded; `None` when a field has a value of the wrong type.
 
-    Nobody looks at what is in a part when it is made: that would cost too much where parts are made by the thousand.
+    Parts are not validated when they are made: that would cost too much where thousands are made.
     """
     fields = asdict(part)
     if type(fields.pop("data", b"")) is not bytes or {*map(type, fields.values())} != {str}:
         return None
-    return replace(part, **{name: clean(text) for name, text in fields.items()})
+    return replace(part, **{name: replace_surrogates(text) for name, text in fields.items()})
 
 
-def flatten(parts: Iterable[Part]) -> str:
-    """Parts as plain text, with a bracketed note for whatever is not text."""
-    return "\n".join([line for line in map(_as_text, parts) if line])
+def parts_to_text(parts: Iterable[Part]) -> str:
+    """Convert parts to plain text, with a bracketed note for anything that is not text."""
+    return "\n".join([line for line in map(_part_to_text, parts) if line])
 
 
-def _as_text(part: Part) -> str:
+def _part_to_text(part: Part) -> str:
     match part:
         case Text(text=text):
             return text

@@ -1,7 +1,7 @@
-"""Who answers: the seam to a model. Above: the loop and every wrapper. Below: `event.py`, `message.py`.
+"""The interface to a model: request, settings, model information, and assembly of a reply from stream events.
 
-A model is anything with `stream(request)`. Streaming is the only path: an endpoint that cannot stream says the same
-events at once. Whatever differs between providers stays behind this seam.
+A model is any object with `stream(request)`. Streaming is the only path: an endpoint that cannot stream emits the same
+events at once. Differences between providers stay behind this interface.
 """
 
 import math
@@ -16,12 +16,12 @@ from msgspec import Struct
 from . import check
 from .error import ConfigError, ContextOverflow, ModelError
 from .event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from .jsonable import replace_surrogates, short_repr
 from .message import Message, Part, StopReason, Text, Thinking, ToolCall, Usage
-from .plain import clean, excerpt
 
 
 class ToolSpec(Struct, frozen=True):
-    """What a model is told about a tool."""
+    """The description of a tool that is sent to a model: its name, text and JSON Schema."""
 
     name: str
     description: str
@@ -30,15 +30,15 @@ class ToolSpec(Struct, frozen=True):
 
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high"]
-"""How hard to think."""
+"""The reasoning effort."""
 ThinkingMode: TypeAlias = Literal["on", "off", "auto"]
-"""Whether a model that can do either is to think; `auto` is what the model does by default."""
+"""Thinking on or off, for a model that can do either; `auto` is the model's default."""
 CacheLife: TypeAlias = Literal["off", "5m", "1h"]
-"""How long a provider that has to be asked keeps the prompt in its cache."""
+"""The lifetime of the prompt in the cache of a provider that needs to be asked for it."""
 
 
 class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """How to answer. `None` leaves it to the provider."""
+    """Settings of a request to a model, such as temperature. `None` leaves a setting to the provider."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -47,17 +47,17 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     seed: int | None = None
     reasoning_effort: Effort | None = None
     reasoning_tokens: int | None = None
-    """A budget for thinking, where a provider takes one."""
+    """A budget for thinking, where a provider accepts one."""
     thinking: ThinkingMode | None = None
-    """For open models that are told by their chat template whether to think."""
+    """For open models whose chat template turns thinking on or off."""
     chat_template_kwargs: Mapping[str, Any] = {}
-    """Handed to the chat template of an open model as they are; they win over what `thinking` would set."""
+    """Passed to the chat template of an open model as they are; they override the ones that `thinking` sets."""
     reasoning_in_text: bool | None = None
     """Show the thinking in front of the text as well, between `<think>` and `</think>`."""
     echo_reasoning: bool | None = None
-    """Whether a model gets its own thinking back in later requests. `None`: as its provider wants it."""
+    """True to send the model its own thinking back in later requests. `None`: as its provider requires."""
     cache: CacheLife | None = None
-    """How long the prompt is kept, where a provider has to be asked for it. `None`: five minutes."""
+    """The lifetime of the cached prompt, where a provider needs to be asked for it. `None`: five minutes."""
     tool_choice: str | None = None
     """`auto`, `none`, `required`, or the name of a tool."""
     parallel_tool_calls: bool | None = None
@@ -65,7 +65,7 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Sent to the provider as it is."""
 
     def __post_init__(self) -> None:
-        for name, allows in _SETTINGS.items():
+        for name, allows in _SETTING_CHECKS.items():
             value = getattr(self, name)
             if value is not None:
                 allows("Settings", name, value)
@@ -73,47 +73,52 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 def _check_sequences(call: str, name: str, value: Any) -> None:
     if not isinstance(value, (tuple, list)) or not all(isinstance(each, str) for each in cast("list[Any]", value)):
-        check.refuse(call, name, cast("Any", value), "give a list of texts, such as ('END',)")
+        check.raise_config_error(call, name, cast("Any", value), "give a list of texts, such as ('END',)")
 
 
 def _check_choice(call: str, name: str, value: object) -> None:
     if not isinstance(value, str):
-        check.refuse(call, name, value, "say 'auto', 'none', 'required', or the name of a tool")
+        check.raise_config_error(call, name, value, "give 'auto', 'none', 'required', or the name of a tool")
 
 
 def _check_body(call: str, name: str, value: object) -> None:
     try:
         msgspec.json.decode(msgspec.json.encode(value), type=dict[str, Any])
     except (TypeError, ValueError, RecursionError):
-        check.refuse(call, name, value, "give a dict of what JSON can hold")
+        check.raise_config_error(call, name, value, "give a dict of JSON values")
 
 
-_SETTINGS: Mapping[str, Callable[[str, str, object], None]] = {
-    "temperature": check.number,
-    "top_p": lambda call, name, value: check.number(call, name, value, 1),
-    "max_output_tokens": lambda call, name, value: check.whole_number(call, name, value, 1),
+_SETTING_CHECKS: Mapping[str, Callable[[str, str, object], None]] = {
+    "temperature": check.require_number,
+    "top_p": lambda call, name, value: check.require_number(call, name, value, 1),
+    "max_output_tokens": lambda call, name, value: check.require_int(call, name, value, 1),
     "stop_sequences": _check_sequences,
-    "seed": lambda call, name, value: check.whole_number(call, name, value, -(2**63)),
-    "reasoning_effort": lambda call, name, value: check.one_of(call, name, value, get_args(Effort)),
-    "reasoning_tokens": check.whole_number,
-    "thinking": lambda call, name, value: check.one_of(call, name, value, get_args(ThinkingMode)),
+    "seed": lambda call, name, value: check.require_int(call, name, value, -(2**63)),
+    "reasoning_effort": lambda call, name, value: check.require_one_of(call, name, value, get_args(Effort)),
+    "reasoning_tokens": check.require_int,
+    "thinking": lambda call, name, value: check.require_one_of(call, name, value, get_args(ThinkingMode)),
     "chat_template_kwargs": _check_body,
-    "reasoning_in_text": check.flag,
-    "echo_reasoning": check.flag,
-    "cache": lambda call, name, value: check.one_of(call, name, value, get_args(CacheLife)),
+    "reasoning_in_text": check.require_bool,
+    "echo_reasoning": check.require_bool,
+    "cache": lambda call, name, value: check.require_one_of(call, name, value, get_args(CacheLife)),
     "tool_choice": _check_choice,
-    "parallel_tool_calls": check.flag,
+    "parallel_tool_calls": check.require_bool,
     "extra_body": _check_body,
 }
-"""What each setting may be."""
+"""The check for each setting."""
 
 
 OutputMode: TypeAlias = Literal["native", "tool", "prompted"]
-"""How a model is held to a schema: by its provider; by a tool that takes the answer; or by asking, and checking."""
+"""The way to make a model follow a schema: by its provider; by a tool that receives the answer; or by prompting, and
+checking.
+"""
 
 
 class OutputSpec(Struct, frozen=True):
-    """What the text of a reply has to be: JSON of this schema. Asked only of models whose `ModelInfo` says `native`."""
+    """The JSON Schema that the text of a reply must follow, for models with the output mode `native`.
+
+    Not sent to other models.
+    """
 
     name: str
     schema: Mapping[str, Any]
@@ -122,26 +127,26 @@ class OutputSpec(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One question to a model."""
+    """A request to a model: messages, instructions, tools and settings."""
 
     messages: Sequence[Message]
     """The conversation. It never changes afterwards, however long the session gets."""
     instructions: str = ""
-    """What used to be called the system prompt."""
+    """The system prompt."""
     tools: Sequence[ToolSpec] = ()
     settings: Settings = Settings()
     output: OutputSpec | None = None
-    """What the text of the reply has to be, if it is not free."""
+    """The schema of the reply's text, if it is not free."""
     session_id: str = ""
     """For providers that cache by it."""
 
 
-Compact: TypeAlias = Callable[[Request, ContextOverflow], Awaitable[Request | None]]
-"""Makes a request shorter that was too long for its model, as the error tells; `None` when it cannot be."""
+ShortenRequest: TypeAlias = Callable[[Request, ContextOverflow], Awaitable[Request | None]]
+"""A function that shortens a request that was too long for its model; `None` when it cannot."""
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """What a model costs, in US dollars for a million tokens."""
+    """The price of a model, in US dollars for a million tokens."""
 
     input_usd: float
     output_usd: float
@@ -159,16 +164,16 @@ class Price(Struct, frozen=True, kw_only=True):
 
     @property
     def read_usd(self) -> float:
-        """For what is read from the provider's cache."""
+        """The price of a million tokens read from the provider's cache."""
         return self.input_usd if self.cache_read_usd is None else self.cache_read_usd
 
     @property
     def write_usd(self) -> float:
-        """For what is written to the provider's cache."""
+        """The price of a million tokens written to the provider's cache."""
         return self.input_usd if self.cache_write_usd is None else self.cache_write_usd
 
     def cost_usd(self, usage: Usage) -> float:
-        """The price of `usage`."""
+        """Return the cost of these token counts, in dollars."""
         fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
         return (
             fresh * self.input_usd
@@ -179,75 +184,77 @@ class Price(Struct, frozen=True, kw_only=True):
 
 
 class ModelInfo(Struct, frozen=True):
-    """Facts about a model."""
+    """Facts about a model: its name, provider, price, context window and kind of structured output."""
 
     name: str
     provider: str = ""
     price: Price | None = None
     """`None` when unknown; a limit in money then refuses to start."""
     context_tokens: int | None = None
-    """How much it can read at once."""
+    """The size of its context window."""
     max_output_tokens: int | None = None
-    """How much it can write at once."""
+    """The longest answer that it can write."""
     output: OutputMode = "tool"
-    """The best way to hold it to a schema."""
+    """The best way to make it follow a schema."""
 
     def __post_init__(self) -> None:
-        check.text("ModelInfo", "name", self.name)
-        check.text("ModelInfo", "provider", self.provider)
+        check.require_text("ModelInfo", "name", self.name)
+        check.require_text("ModelInfo", "provider", self.provider)
         if self.price is not None and not isinstance(self.price, Price):
-            check.refuse("ModelInfo", "price", self.price, "give a Price(…), or None when it is not known")
+            check.raise_config_error("ModelInfo", "price", self.price, "give a Price(…), or None when it is not known")
         for name in ("context_tokens", "max_output_tokens"):
             if getattr(self, name) is not None:
-                check.whole_number("ModelInfo", name, getattr(self, name), 1)
-        check.one_of("ModelInfo", "output", self.output, get_args(OutputMode))
+                check.require_int("ModelInfo", name, getattr(self, name), 1)
+        check.require_one_of("ModelInfo", "output", self.output, get_args(OutputMode))
 
 
 class Model(Protocol):
-    """Answers a request with a stream of events."""
+    """Protocol of a model: answers a request with a stream of events."""
 
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
-        """Deltas, then one `ReplyFinished`.
+        """Yield the events of the answer to a request: pieces of text and calls, then one `ReplyFinished`.
 
-        Raises a `ModelError`, classified, when the model cannot answer. Ends promptly when cancelled or closed.
-        Must not keep or change the request.
+        Raises a classified `ModelError` when the model cannot answer. Ends promptly when cancelled or closed. Must not
+        keep or change the request.
         """
         ...
 
 
 @runtime_checkable
-class Described(Protocol):
-    """A model that can say what it is."""
+class DescribedModel(Protocol):
+    """Protocol of a model that has facts about itself as a property, `info`."""
 
     @property
     def info(self) -> ModelInfo: ...
 
 
-def info_of(model: Model) -> ModelInfo:
-    """What is known about a model."""
+def model_info(model: Model) -> ModelInfo:
+    """Return the facts about a model; only its class name if it has no `info`."""
     info: object = getattr(model, "info", None)  # and not isinstance(model, Described), which takes microseconds
     if isinstance(info, ModelInfo):
         return info
     if info is not None:
-        check.refuse(type(model).__name__, "info", info, "what a model says about itself is a ModelInfo(…)")
+        check.raise_config_error(type(model).__name__, "info", info, "the info of a model is a ModelInfo(…)")
     return ModelInfo(type(model).__name__)
 
 
-def assemble(events: Sequence[ModelEvent], finished: ReplyFinished | None = None) -> Message:
-    """The message that a stream has told, or what there is of it when it was cut off."""
+def assemble_reply(events: Sequence[ModelEvent], finished: ReplyFinished | None = None) -> Message:
+    """Build the message from the events of a model's stream; incomplete if that was cut off (`finished` is None)."""
     if finished is None:
-        return Message("assistant", _parts(events, ReplyFinished()), stop=StopReason.CANCELLED, usage=_told(events))
+        return Message(
+            "assistant", _join_deltas(events, ReplyFinished()), stop=StopReason.CANCELLED, usage=_partial_usage(events)
+        )
     if finished.usage is not None:
         _check_usage(finished.usage)
     if finished.message is not None:
-        return _completed(finished.message, finished)
-    parts = _parts(events, finished)
-    stop = finished.stop or _suggested_stop(parts)
+        return _complete_message(finished.message, finished)
+    parts = _join_deltas(events, finished)
+    stop = finished.stop or _infer_stop_reason(parts)
     return Message("assistant", parts, "", finished.provider, finished.model, stop, finished.usage)
 
 
-def _told(events: Sequence[ModelEvent]) -> Usage | None:
-    """What a stream had told of its usage when it was cut off."""
+def _partial_usage(events: Sequence[ModelEvent]) -> Usage | None:
+    """Return the last usage reported by a stream that was cut off, marked as partial."""
     for event in reversed(events):
         if isinstance(event, UsageReported):
             return msgspec.structs.replace(event.usage, precision="partial")
@@ -255,31 +262,31 @@ def _told(events: Sequence[ModelEvent]) -> Usage | None:
 
 
 def _check_usage(usage: Usage) -> None:
-    """Refuse counts that cannot be added up. (Whatever else a model may get wrong is refused when it is stored.)"""
+    """Raise `ModelError` for token counts that are not valid numbers."""
     if type(usage) is not Usage or {type(usage.input_tokens), type(usage.output_tokens)} != {int}:
-        message = f"the model says that it has used {excerpt(usage)}: it has to tell whole numbers, as a Usage(…)"
+        message = f"the model reported the usage {short_repr(usage)}: it has to be a Usage(…) with whole numbers"
         raise ModelError(message)
 
 
-def _completed(message: Message, finished: ReplyFinished) -> Message:
-    """A message that was told whole, with what only the end of the stream says."""
+def _complete_message(message: Message, finished: ReplyFinished) -> Message:
+    """Add the fields to a message that only the end of the stream has, such as its stop reason."""
     return msgspec.structs.replace(
         message,
         provider=message.provider or finished.provider,
         model=message.model or finished.model,
-        stop=message.stop or finished.stop or _suggested_stop(message.parts),
+        stop=message.stop or finished.stop or _infer_stop_reason(message.parts),
         usage=message.usage or finished.usage,
     )
 
 
-def _suggested_stop(parts: Sequence[Part]) -> StopReason:
+def _infer_stop_reason(parts: Sequence[Part]) -> StopReason:
     return StopReason.TOOL_USE if any(type(each) is ToolCall for each in parts) else StopReason.STOP
 
 
-def _parts(events: Sequence[ModelEvent], finished: ReplyFinished) -> tuple[Part, ...]:
-    """Neighbouring deltas of a kind become one part. The pieces of a call may lie apart: its index tells them."""
+def _join_deltas(events: Sequence[ModelEvent], finished: ReplyFinished) -> tuple[Part, ...]:
+    """Join the pieces of a stream into message parts. Pieces of several tool calls may be interleaved."""
     if len(events) == 1:
-        return _only_part(events[0], finished)
+        return _parts_of_single_event(events[0], finished)
     blocks: list[list[Any]] = []
     calls: dict[int, list[Any]] = {}
     last: tuple[type, int] | None = None
@@ -287,7 +294,7 @@ def _parts(events: Sequence[ModelEvent], finished: ReplyFinished) -> tuple[Part,
         if type(event) is ToolCallDelta:
             last = None
             block = calls.get(event.index)
-            if block is None or not _goes_on(block[0], event):
+            if block is None or not _is_same_call(block[0], event):
                 block = calls[event.index] = []
                 blocks.append(block)
             block.append(event)
@@ -297,32 +304,32 @@ def _parts(events: Sequence[ModelEvent], finished: ReplyFinished) -> tuple[Part,
                 blocks.append([])
                 last = key
             blocks[-1].append(event)
-    return tuple([_part(block, finished) for block in blocks])
+    return tuple([_build_part(block, finished) for block in blocks])
 
 
-def _goes_on(first: ToolCallDelta, delta: ToolCallDelta) -> bool:
-    """Whether a delta belongs to the same call; there are providers that give every call the same index."""
+def _is_same_call(first: ToolCallDelta, delta: ToolCallDelta) -> bool:
+    """Return True if a piece belongs to the same tool call; some providers give every call the same index."""
     return not first.call_id or delta.call_id in {"", first.call_id}
 
 
-def _only_part(event: ModelEvent, finished: ReplyFinished) -> tuple[Part, ...]:
+def _parts_of_single_event(event: ModelEvent, finished: ReplyFinished) -> tuple[Part, ...]:
     if type(event) is ToolCallDelta:
         return (ToolCall(event.call_id, event.name, event.arguments, event.signature),)
     if type(event) is TextDelta or type(event) is ThinkingDelta:
-        return (_part([event], finished),)
+        return (_build_part([event], finished),)
     return ()
 
 
-def _part(block: list[Any], finished: ReplyFinished) -> Part:
+def _build_part(block: list[Any], finished: ReplyFinished) -> Part:
     match block[0]:
         case TextDelta():
             return Text("".join([delta.text for delta in block]))
         case ToolCallDelta():
             return ToolCall(
-                _first(block, "call_id"),
-                _first(block, "name"),
+                _first_value(block, "call_id"),
+                _first_value(block, "name"),
                 "".join([delta.arguments for delta in block]),
-                _first(block, "signature"),
+                _first_value(block, "signature"),
             )
         case _:
             details: dict[str, Any] = {}
@@ -338,7 +345,7 @@ def _part(block: list[Any], finished: ReplyFinished) -> Part:
             )
 
 
-def _first(block: list[Any], field: str) -> str:
+def _first_value(block: list[Any], field: str) -> str:
     for delta in block:
         if value := getattr(delta, field):
             return str(value)
@@ -348,43 +355,47 @@ def _first(block: list[Any], field: str) -> str:
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 
 
-def sound(reply: Message, taken: set[str]) -> Message:
-    """The reply as it may be kept: text that can be encoded, and calls whose ids are well formed and used once."""
+def sanitize_reply(reply: Message, used_call_ids: set[str]) -> Message:
+    """Make a reply safe to store: encodable text, and call ids that are well formed and unique."""
     seen: set[str] = set()
     for part in reply.parts:
-        if not _is_sound(part, taken, seen):
+        if not _is_storable(part, used_call_ids, seen):
             break
     else:
         return reply  # nearly always
     seen.clear()
-    return msgspec.structs.replace(reply, parts=tuple([_sound_part(part, taken, seen) for part in reply.parts]))
+    return msgspec.structs.replace(
+        reply, parts=tuple([_sanitize_part(part, used_call_ids, seen) for part in reply.parts])
+    )
 
 
-def _is_sound(part: Part, taken: set[str], seen: set[str]) -> bool:
+def _is_storable(part: Part, taken: set[str], seen: set[str]) -> bool:
     if type(part) is ToolCall:
         if part.call_id in taken or part.call_id in seen or not _CALL_ID(part.call_id):
             return False
         seen.add(part.call_id)
-        return clean(part.name) is part.name and clean(part.arguments) is part.arguments
-    return not isinstance(part, (Text, Thinking)) or clean(part.text) is part.text
+        return replace_surrogates(part.name) is part.name and replace_surrogates(part.arguments) is part.arguments
+    return not isinstance(part, (Text, Thinking)) or replace_surrogates(part.text) is part.text
 
 
-def _sound_part(part: Part, taken: set[str], seen: set[str]) -> Part:
+def _sanitize_part(part: Part, taken: set[str], seen: set[str]) -> Part:
     if isinstance(part, (Text, Thinking)):
-        return msgspec.structs.replace(part, text=clean(part.text))
+        return msgspec.structs.replace(part, text=replace_surrogates(part.text))
     if not isinstance(part, ToolCall):
         return part
     call_id, provider_call_id = part.call_id, part.provider_call_id
     if call_id in taken or call_id in seen or not _CALL_ID(call_id):
         numbers = count(len(taken) + len(seen) + 1)
         call_id = next(name for number in numbers if (name := f"call_{number}") not in taken and name not in seen)
-        provider_call_id = provider_call_id or clean(part.call_id)
+        provider_call_id = provider_call_id or replace_surrogates(part.call_id)
     seen.add(call_id)
-    return ToolCall(call_id, clean(part.name), clean(part.arguments), part.signature, provider_call_id)
+    return ToolCall(
+        call_id, replace_surrogates(part.name), replace_surrogates(part.arguments), part.signature, provider_call_id
+    )
 
 
 def is_empty(reply: Message) -> bool:
-    """Whether a reply has nothing in it but thoughts and blanks."""
+    """Return True if a reply contains nothing but thinking and whitespace."""
     for part in reply.parts:
         if type(part) is Text:
             if part.text.strip():

@@ -1,53 +1,58 @@
-"""How a run ended, with all its work. Above: everything that runs an agent. Below: `message.py`, `cache.py`."""
+"""Outcome of a run: status, messages, output, usage and cost."""
 
-from collections.abc import Sequence
-from typing import Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from .cache import CacheReport
 from .error import UsageError
 from .event import QuestionAsked
+from .jsonable import short_repr
 from .message import Message, Usage
+from .prompt_cache import CacheReport
 
 T = TypeVar("T")
 
 OutcomeStatus: TypeAlias = Literal["done", "stopped", "limit", "waiting", "cancelled", "failed", "parked"]
 
+SHOWN: Final = 200
+"""Characters of a text, an output or an error that `repr(outcome)` shows."""
+
 
 class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
-    """How a run ended, with all its work. A limit, a cancel or a failure is an outcome too, never a loss."""
+    """The result of a run: status, answer, messages, usage and cost. A run that failed or was cancelled has one too."""
 
     status: OutcomeStatus
     """`done`, or one of the other ways to end."""
     reason: str = ""
-    """Why it ended, when not simply done: `max_turns`, `token_budget`, `max_cost`, `budget`, `timeout`,
+    """Reason of a status other than plain `done`: `max_turns`, `token_budget`, `max_cost`, `budget`, `timeout`,
     `max_tool_calls`, `stop_condition`, `terminated`, `repeat`, `mistakes`, `length`, `content_filter`, the name of an
-    error, …"""
+    error, …
+    """
     text: str = ""
-    """The words of the last message of the model."""
+    """Text of the last message of the model."""
     message: Message | None = None
-    """The last message of the model; when it was cut off, what had come of it."""
+    """Last message of the model; the part received, when it was cut off."""
     new_messages: Sequence[Message] = ()
-    """What this run has added to the conversation, the prompt included."""
+    """Messages that this run added to the conversation, the prompt included."""
     messages: Sequence[Message] = ()
-    """The whole conversation."""
+    """All messages of the conversation."""
     output: T | None = None
-    """The validated output, when a type was asked for."""
+    """Validated output, when a type was requested."""
     usage: Usage = Usage()
-    """Tokens of this run."""
+    """Tokens used by this run."""
     cost_usd: float | None = None
-    """What they cost; `None` when the model's price is not known."""
+    """Cost of these tokens; `None` when the model's price is not known."""
     cache: CacheReport = CacheReport()
-    """How the provider's prompt cache was used, and what kept it from being used."""
-    steps: int = 0
-    """How many turns the model had."""
+    """Use of the provider's prompt cache, and what prevented it."""
+    turns: int = 0
+    """Number of turns that the model had."""
     run_id: str = ""
     session_id: str = ""
     error: Exception | None = None
-    """What went wrong, when the status is `failed`."""
+    """The error, when the status is `failed`."""
     questions: tuple[QuestionAsked, ...] = ()
-    """What has to be answered first, when the status is `waiting`: by `session.answer`, then `session.resume`."""
+    """Questions to answer first, when the status is `waiting`: with `session.answer`, then `session.resume`."""
 
     @property
     def value(self) -> T:
@@ -60,10 +65,46 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
         return self.output
 
     def unwrap(self) -> "Outcome[T]":
-        """This outcome if the run got to its end; raises the error of one that failed, and a `UsageError` otherwise."""
+        """Return this outcome if the run completed; raise its error if it failed, and a `UsageError` otherwise."""
         if self.error is not None:
             raise self.error
         if self.status not in {"done", "stopped"}:
             message = f"the run ended with status {self.status!r} ({self.reason or 'no reason given'})"
             raise UsageError(message)
         return self
+
+    def __repr__(self) -> str:
+        """The outcome on one line: the conversation is left out, and a long text is cut."""
+        return f"Outcome({', '.join([f'{name}={shown}' for name, shown in self._summary()])})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Return these fields for `rich`, which would otherwise print the whole conversation."""
+        return [(name, _Shown(shown)) for name, shown in self._summary()]
+
+    def _summary(self) -> Iterator[tuple[str, str]]:
+        """Yield the name and the text of each field that `repr` shows."""
+        yield "status", repr(self.status)
+        if self.reason:
+            yield "reason", short_repr(self.reason, SHOWN)
+        if self.output is not None:
+            yield "output", short_repr(self.output, SHOWN)
+        elif self.text:
+            yield "text", short_repr(self.text, SHOWN)
+        if self.error is not None:
+            yield "error", short_repr(self.error, SHOWN)
+        if self.questions:
+            yield "questions", f"<{len(self.questions)} open>"
+        yield "turns", str(self.turns)
+        yield "messages", f"<{len(self.new_messages)} new of {len(self.messages)}>"
+        yield "usage", f"<{self.usage.input_tokens} tokens in, {self.usage.output_tokens} out>"
+        if self.cost_usd is not None:
+            yield "cost_usd", f"{self.cost_usd:.6g}"
+        if self.session_id:
+            yield "session_id", short_repr(self.session_id, SHOWN)
+
+
+class _Shown(str):
+    """Text that `repr` shows without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__

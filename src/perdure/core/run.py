@@ -1,19 +1,18 @@
-"""One run: everything that the loop and an engine need, in one place. Above: `loop.py`, engines. Below: the rest.
+"""The `Run` object: the state, options and operations that the loop and an engine use.
 
-A `Run` is put together by the session, lives as long as one run, and is the face that authors of engines see. The
-loop reads from it and tells it what happened; when a run ends is decided by the functions that it was given.
+A `Run` is built by the session and lives as long as one run. It is the interface for authors of engines. The loop reads
+from it and emits events through it; the functions in its spec decide when the run ends.
 """
 
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
 
-from .cache import PrefixWatch, changed
-from .clock import Clock, Timer
+from .clock import Timer
 from .error import ContextOverflow, Fenced, OutOfBudget, PerdureError
 from .event import (
     CancelRequested,
@@ -27,327 +26,285 @@ from .event import (
     ToolProgress,
     ViewChanged,
 )
-from .fanout import Fanout
 from .fold import State
-from .inbox import reminder
-from .ledger import Ledger
-from .mailbox import Mailbox
+from .inbox import build_inbox_reminder
+from .jsonable import error_message, to_jsonable
 from .message import Message
-from .model import Model, OutputSpec, Request, Settings, ToolSpec, info_of
+from .model import Model, Request, ToolSpec, model_info
 from .outcome import Outcome, OutcomeStatus
 from .permission import Gate
-from .plain import to_jsonable, words_of
-from .reminding import reminded
-from .seam import Accept, Accepted, Again, CancelMode, CompactNow, Engine, Reminder, Shape, Upkeep
-from .secrecy import Secrecy
-from .stop import Guardrail, Limits, StopCondition
-from .store import Log
+from .prompt_cache import prefix_change_cause
+from .reminders import build_reminder_messages
+from .run_callbacks import (
+    Accepted,
+    BetweenTurns,
+    CancelMode,
+    CompactFunction,
+    Engine,
+    HistoryProcessor,
+    OutputValidator,
+    Reminder,
+    Retry,
+)
+from .run_spec import RunPlace, RunSpec
+from .stop_conditions import Limits
 from .tool import Tool
-from .toolbox import Toolbox
-from .view import View
+from .transcript import View
 
 __all__ = [
-    "Accept",
     "Accepted",
-    "Again",
+    "BetweenTurns",
     "CancelMode",
-    "CompactNow",
+    "CompactFunction",
     "Engine",
-    "Forgotten",
+    "HistoryProcessor",
+    "OutputValidator",
     "Reminder",
+    "Retry",
     "Run",
-    "Shape",
-    "Upkeep",
+    "SimulatedCrash",
     "logger",
 ]
 
 logger = logging.getLogger("perdure")
 
-PATIENCE_SECONDS = 5.0
-"""How long a cancelled run may take to end before it is left behind."""
+CANCEL_GRACE_SECONDS = 5.0
+"""Seconds a cancelled run may take to end before it is abandoned."""
 
-_NO_SETTINGS = Settings()
-_NO_LIMITS = Limits()
-
-
-_OF_THE_AGENT = (
-    *("_discreet", "_model", "_settings", "accept", "agent_name", "compaction", "deps", "gate", "guardrails", "info"),
-    *("instructions", "interactive", "ledgers", "limits", "output_spec", "patience_seconds", "reminders", "settings"),
-    *("shape", "stop", "toolbox", "upkeep", "wrap_tool"),
-)
-"""What a run has from its agent: the rest belongs to the session, or to what has happened in it."""
-
-_adding = threading.Lock()
-"""Tools on several threads may add tools at the same time."""
+_add_tools_lock = threading.Lock()
+"""Serializes `add_tools`: tools on several threads may call it at the same time."""
 
 
-class Forgotten(BaseException):
-    """Thrown into a loop to see whether another one can go on from the log (`PERDURE_ALWAYS_RESUME`, for tests)."""
+class SimulatedCrash(BaseException):
+    """Thrown into the agent loop by tests that runs can be resumed from the log (`PERDURE_ALWAYS_RESUME`)."""
 
 
 class Run:
-    """One run of an agent. What it can do is in its fields, what has happened is in `state`."""
+    """A run of an agent in progress: its fields are its inputs and services, `state` is what has happened so far."""
 
     __slots__ = (
-        "_discreet",
-        "_loop",
-        "_model",
-        "_prefix",
-        "_settings",
-        "_thread",
-        "_tool_changes",
-        "accept",
-        "agent_name",
-        "cancelling",
-        "children",
-        "clock",
-        "closing",
-        "compaction",
-        "deps",
-        "fanout",
-        "forgettable",
-        "gate",
-        "guardrails",
-        "info",
-        "instructions",
-        "interactive",
-        "interrupted_by",
-        "is_over",
-        "ledgers",
-        "left_behind",
-        "limits",
-        "log",
-        "mailbox",
-        "may_wait",
-        "output",
-        "output_spec",
-        "parent",
-        "partial",
-        "path",
-        "patience_seconds",
-        "prefixes",
-        "reminders",
-        "run_id",
-        "scratch",
-        "secrecy",
-        "session_id",
-        "settings",
-        "shape",
-        "state",
-        "stop",
-        "task",
-        "toolbox",
-        "unlogged",
-        "upkeep",
-        "wrap_tool",
+        *(
+            "_redacted_model",
+            "_loop",
+            "_prefix",
+            "_settings",
+            "_thread",
+            "_tool_changes",
+            "cancel_mode",
+            "children",
+            "clock",
+        ),
+        *(
+            "closing_events",
+            "fanout",
+            "simulates_crashes",
+            "info",
+            "instructions",
+            "interrupt_reason",
+            "is_abandoned",
+            "abandoned",
+            "log",
+        ),
+        *(
+            "mailbox",
+            "can_wait",
+            "options",
+            "output",
+            "parent",
+            "partial_reply",
+            "path",
+            "prefix_comparer",
+            "run_id",
+            "scratch",
+        ),
+        *("redaction", "session_id", "spec", "state", "task", "toolbox", "calls_without_intent"),
     )
 
-    def __init__(  # noqa: PLR0915 - a line for each thing that it holds
-        self,
-        *,
-        session_id: str,
-        run_id: str,
-        model: Model,
-        log: Log,
-        state: State,
-        fanout: Fanout[Entry],
-        clock: Clock,
-        toolbox: Toolbox,
-        mailbox: Mailbox,
-        agent_name: str = "",
-        instructions: str = "",
-        settings: Settings = _NO_SETTINGS,
-        limits: Limits = _NO_LIMITS,
-        gate: Gate | None = None,
-        stop: StopCondition | None = None,
-        guardrails: Sequence[Guardrail] = (),
-        accept: Sequence[Accept] = (),
-        shape: Shape | None = None,
-        output_spec: OutputSpec | None = None,
-        prefixes: PrefixWatch | None = None,
-        deps: Any = None,
-        patience_seconds: float = 0.0,
-        may_wait: bool = True,
-        interactive: bool = True,
-        upkeep: Sequence[Upkeep] = (),
-        reminders: Sequence[Reminder] = (),
-        compaction: CompactNow | None = None,
-        secrecy: Secrecy | None = None,
-        wrap_tool: Callable[[Tool[..., Any]], Tool[..., Any]] | None = None,
-        parent: "Run | None" = None,
-        ledgers: Sequence[Ledger] = (),
-    ) -> None:
-        self.session_id = session_id
-        self.run_id = run_id
+    def __init__(self, spec: RunSpec, place: RunPlace, state: State) -> None:
+        self.session_id = place.session_id
+        self.run_id = place.run_id
         self.path = state.path
-        self.parent = parent
-        """The run whose call this one carries out, if there is one."""
-        self.children: list[Run] = []
-        """The runs that carry out calls of this one now."""
-        self.ledgers = ledgers
-        """The budgets that it shares, and its children with it."""
-        self.unlogged: set[str] = set()
-        """The calls that go on without an intent: their tools ask first."""
-        self.agent_name = agent_name
-        self._model = model
-        self._discreet: Model | None = None
-        """The same model, once there are secrets that it must not be told."""
-        self.info = info_of(model)
-        self.log = log
+        self.parent = place.parent
+        """The run whose tool call this one carries out, if there is one."""
+        self.log = place.log
         self.state = state
-        self.fanout = fanout
-        self.clock = clock
-        self.toolbox = toolbox if limits.allowed_tools is None else toolbox.only(limits.allowed_tools)
-        self.mailbox = mailbox
-        self.instructions = instructions
-        self.settings = settings
-        self.limits = limits
-        self.gate = gate
-        self.stop = stop
-        self.guardrails = guardrails
-        self.accept = accept
-        self.shape = shape
-        self.output_spec = output_spec
-        """What the words of the model have to be, when its provider can hold it to that."""
-        self.prefixes = prefixes or PrefixWatch()
-        """Sees whether each request begins with the one before it."""
-        self.prefixes.begin()
-        self.deps = deps
-        self.patience_seconds = patience_seconds
-        """How long it waits for an answer that nobody here can give, before it ends as `waiting`."""
-        self.may_wait = may_wait
-        """Whether it may end as `waiting`, because it can be resumed."""
-        self.interactive = interactive
-        """Whether anybody can be asked at all."""
-        self.upkeep = upkeep
-        self.reminders = reminders
-        self.compaction = compaction
-        self.secrecy = secrecy or Secrecy()
-        """Takes secrets out of all that is stored and shown. It belongs to the whole family of runs."""
-        self.wrap_tool = wrap_tool
-        """Put around tools that come while it runs."""
+        self.fanout = place.fanout
+        self.mailbox = place.mailbox
+        self.prefix_comparer = place.prefix_comparer
+        """Detects requests that do not begin with the one before, which the provider's cache cannot serve."""
+        self.prefix_comparer.begin_run()
+        self.can_wait = place.can_wait
+        """True if the run may end as `waiting`, because it can be resumed."""
+        self.redaction = place.redaction
+        """Redacts secrets in everything that is stored and shown."""
+        self.switch_spec(spec)
+        self.children: list[Run] = []
+        """The runs that carry out tool calls of this one now."""
+        self.calls_without_intent: set[str] = set()
+        """Ids of the calls in progress without a stored intent: their tools have `asks_first`."""
         self.scratch: dict[str, Any] = {}
-        self.partial: Message | None = None
-        """What had come of a reply that was cut off."""
-        self.forgettable = False
-        """Whether to throw the loop away after each append (`PERDURE_ALWAYS_RESUME`, for tests)."""
-        self.closing: list[Event] = []
-        """What is stored together with the end of the run."""
+        """Values that functions of this run share; never stored."""
+        self.partial_reply: Message | None = None
+        """The part of a reply that arrived before it was cut off."""
+        self.simulates_crashes = False
+        """True if appends raise `SimulatedCrash` wherever a run can be resumed (`PERDURE_ALWAYS_RESUME`, for tests)."""
+        self.closing_events: list[Event] = []
+        """Events that are stored together with the end of the run."""
         self.output: Any = None
-        """What the run was asked to make, once it is there."""
-        self.cancelling: CancelMode | None = None
-        """How the run was asked to stop, if it was."""
+        """The validated output, once there is one."""
+        self.cancel_mode: CancelMode | None = None
+        """The mode of a requested cancel; `None` if there is none."""
         self.task: asyncio.Task[Any] | None = None
-        """The task in which the loop runs; cancelling the run is cancelling it."""
-        self.interrupted_by = ""
-        """Why it was told to end now, if it was: `cancelled` or `timeout`."""
+        """The task in which the loop runs; cancelling the run cancels it."""
+        self.interrupt_reason = ""
+        """The reason why the run has to end now: `cancelled` or `timeout`; empty if it need not."""
         self._loop = asyncio.get_running_loop()
-        self.left_behind: asyncio.Future[None] = self._loop.create_future()
-        """Done when the run was cancelled, did not end, and is not waited for any longer."""
-        self.is_over = False
-        """Whether nothing can be added by it any more, because it was left behind."""
+        self.abandoned: asyncio.Future[None] = self._loop.create_future()
+        """Done when the run was cancelled, did not end in time, and is no longer waited for."""
+        self.is_abandoned = False
+        """True once the run was abandoned: it can store nothing any more."""
         self._thread = threading.get_ident()
-        self._settings: dict[str, Any] = msgspec.to_builtins(settings)
         self._prefix: tuple[str, Sequence[ToolSpec], str] = ("", (), "")
         self._tool_changes: list[Tool[..., Any]] = []
 
+    def switch_spec(self, spec: RunSpec) -> None:
+        """Switch the run to another agent, whose model, instructions, tools and rules apply from the next turn on."""
+        self.spec = spec
+        self.options = options = spec.options
+        self.clock = options.clock
+        self.info = model_info(spec.model)
+        allowed = options.limits.allowed_tools
+        self.toolbox = spec.toolbox if allowed is None else spec.toolbox.with_only(allowed)
+        self.instructions = spec.instructions
+        self._settings: dict[str, Any] = msgspec.to_builtins(options.settings)
+        self._redacted_model: Model | None = None
+        """The model behind the redactor, once there are secrets to redact."""
+
+    @property
+    def agent_name(self) -> str:
+        """The name of the agent that is active in the conversation."""
+        return self.options.name
+
+    @property
+    def deps(self) -> Any:
+        """The dependencies given to the agent, which tools get as `ToolContext.deps`."""
+        return self.options.deps
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of this run."""
+        return self.options.limits
+
+    @property
+    def gate(self) -> Gate | None:
+        """The gate, which decides whether tool calls may run."""
+        return self.spec.gate
+
     @property
     def model(self) -> Model:
-        """Who answers. Secrets are taken out of what it is told, and out of what it says, once the family has any."""
-        redactor = self.secrecy.redactor
-        if redactor is None:
-            return self._model
-        if self._discreet is None:
-            self._discreet = redactor.model(self._model)
-        return self._discreet
+        """The model that replies, wrapped to redact secrets once the session or one of its subagents has any.
 
-    # -- what has happened ---------------------------------------------------------------------------------------------
+        The redactor removes secrets from requests and from replies.
+        """
+        redactor = self.redaction.redactor
+        if redactor is None:
+            return self.spec.model
+        if self._redacted_model is None:
+            self._redacted_model = redactor.model(self.spec.model)
+        return self._redacted_model
+
+    # -- events and state ----------------------------------------------------------------------------------------------
 
     @property
     def messages(self) -> View:
-        """The transcript so far."""
+        """The messages of the conversation so far."""
         return self.state.messages
 
     @property
     def cost_usd(self) -> float | None:
-        """What the run has cost; `None` when the price is not known."""
+        """The cost of the run and its subagents in US dollars; `None` if a price is not known."""
         price = self.info.price
-        below = [child.cost_usd for child in self.children if child.state.ended is None]  # the others are counted
+        # Children that have ended are counted in `state.children_usd`.
+        below = [child.cost_usd for child in self.children if child.state.run_ended_event is None]
         if price is None or None in below:
             return None
         own = price.cost_usd(self.state.own_usage)
         return own + self.state.children_usd + sum([each or 0.0 for each in below])
 
-    async def emit(self, *events: Event, sync: bool = False, names: Sequence[str] = ()) -> None:
-        """Store events, then show them. With `sync`, they survive the loss of power before this returns.
+    async def emit(self, *events: Event, sync: bool = False, entry_ids: Sequence[str] = ()) -> None:
+        """Store events, then publish them to watchers. With `sync`, they survive a power failure once this returns.
 
-        The first of them get the ids in `names`, which takes the posts of these ids. A cancel that arrives meanwhile
-        is raised only when they are stored and shown.
+        The first events get the ids in `entry_ids`, which takes the posts of these ids. A cancel that arrives meanwhile
+        is raised only when the events are stored and published.
         """
         cancelled = False
-        if self.is_over:
-            raise Fenced(f"run {self.run_id} did not end when it had to: nothing more can be added by it")
-        if (redactor := self.secrecy.redactor) is not None:
+        if self.is_abandoned:
+            raise Fenced(
+                f"run {self.run_id} did not end when it was cancelled, and was abandoned: it can store nothing more"
+            )
+        if (redactor := self.redaction.redactor) is not None:
             events = tuple(map(redactor.event, events))
-        entries = self.log.append_now(events, sync=sync, names=names)
+        entries = self.log.append_now(events, sync=sync, entry_ids=entry_ids)
         if entries is None:
-            cancelled = await self.log.append(events, sync=sync, stored=self._take_in, names=names)
+            cancelled = await self.log.append(events, sync=sync, on_stored=self._apply_and_publish, entry_ids=entry_ids)
         else:
-            self._take_in(entries)
-        if self.fanout.watched and self.fanout.congested:
-            await self.fanout.room()
+            self._apply_and_publish(entries)
+        if self.fanout.is_watched and self.fanout.is_congested:
+            await self.fanout.wait_for_room()
         if cancelled:
             raise asyncio.CancelledError
-        if self.forgettable and not self.interrupted and self._is_in_the_log():
-            raise Forgotten
+        if self.simulates_crashes and not self.is_interrupted and self._is_resumable_from_log():
+            raise SimulatedCrash
 
-    def _is_in_the_log(self) -> bool:
-        """Whether the log alone says how to go on: no effect and no request is under way, and the run is not over."""
+    def _is_resumable_from_log(self) -> bool:
+        """Return True if a run in progress could be resumed from the log now: no effect or request is open."""
         state = self.state
-        return state.interrupted and not (state.started or state.attempts or state.waiting or self.unlogged)
+        return state.is_interrupted and not (
+            state.started_calls or state.attempts or state.is_waiting or self.calls_without_intent
+        )
 
-    async def take_over(self, events: Sequence[Event]) -> None:
-        """Store events in the place of a loop that does not end; it cannot store anything any more."""
-        log = await self.log.taken_over()
-        await log.append(events, sync=True, stored=self._take_in)
+    async def store_for_stuck_loop(self, events: Sequence[Event]) -> None:
+        """Store events on behalf of an agent loop that does not end; that loop can no longer store anything."""
+        log = await self.log.hand_over()
+        await log.append(events, sync=True, on_stored=self._apply_and_publish)
         self.log.head = log.head
 
-    def _take_in(self, entries: Sequence[Entry]) -> None:
+    def _apply_and_publish(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self.state.apply(entry.event)
-        if self.fanout.watched:
+        if self.fanout.is_watched:
             for entry in entries:
                 self.fanout.publish(entry)
 
-    def show(self, event: Event) -> None:
-        """Show a passing event to whoever watches."""
-        if self.fanout.watched:
-            self.fanout.publish(Entry(0, self.clock.now(), self.secrecy.event(event)))
+    def publish(self, event: Event) -> None:
+        """Publish an event to watchers without storing it."""
+        if self.fanout.is_watched:
+            self.fanout.publish(Entry(0, self.clock.now(), self.redaction.redact_event(event)))
 
-    def relay(self, event: ModelEvent) -> None:
-        """Show something that the model said, as an event of this run."""
+    def publish_model_event(self, event: ModelEvent) -> None:
+        """Publish an event from the model's stream to watchers, with this run's id, without storing it."""
         if type(event) is TextDelta:
             shown: Event = TextDelta(event.text, run_id=self.run_id, path=self.path)
         else:
-            shown = self.stamped(event)
-        self.fanout.publish(Entry(0, self.clock.now(), self.secrecy.event(shown)))
+            shown = self.stamp_event(event)
+        self.fanout.publish(Entry(0, self.clock.now(), self.redaction.redact_event(shown)))
 
-    def stamped(self, event: Event) -> Event:
-        """The event as one of this run."""
+    def stamp_event(self, event: Event) -> Event:
+        """Return the event with this run's id and path."""
         return msgspec.structs.replace(event, run_id=self.run_id, path=self.path)
 
-    def progress(self, call_id: str, name: str, data: Any) -> None:
-        """Show how far a tool is. May be called from any thread."""
+    def publish_progress(self, call_id: str, name: str, data: Any) -> None:
+        """Publish the progress of a tool call. May be called from any thread."""
         event = ToolProgress(call_id, name, to_jsonable(data), run_id=self.run_id, path=self.path)
         if threading.get_ident() == self._thread:
-            self.show(event)
+            self.publish(event)
         else:
-            self._loop.call_soon_threadsafe(self.show, event)
+            self._loop.call_soon_threadsafe(self.publish, event)
 
-    def report(self, error: BaseException, where: str) -> None:
-        """Show an error that does not end the run, and log it."""
-        error = self.secrecy.error(error)
-        kind, text = type(error).__name__, words_of(error)
+    def report_error(self, error: BaseException, where: str) -> None:
+        """Log and publish an error that does not end the run."""
+        error = self.redaction.redact_error(error)
+        kind, text = type(error).__name__, error_message(error)
         logger.warning(
             "%s failed in run %s of session %s: %s: %s",
             where,
@@ -356,34 +313,37 @@ class Run:
             kind,
             text,
             exc_info=error,
-            extra=self.names,
+            extra=self.log_fields,
         )
-        self.show(ErrorRaised(kind, text, where, run_id=self.run_id, path=self.path))
+        self.publish(ErrorRaised(kind, text, where, run_id=self.run_id, path=self.path))
 
     @property
-    def names(self) -> dict[str, str]:
-        """What a record of the log carries, so that it can be found by session and by run."""
+    def log_fields(self) -> dict[str, str]:
+        """The session and run ids, as `extra` fields of log records."""
         return {"session_id": self.session_id, "run_id": self.run_id}
 
-    # -- what comes next -----------------------------------------------------------------------------------------------
+    # -- the next request ----------------------------------------------------------------------------------------------
 
-    def request(self, messages: Sequence[Message]) -> Request:
-        """What the model is asked now."""
-        if self.state.inbox and (waiting := reminder(self.state.inbox.values())) is not None:
+    def build_request(self, messages: Sequence[Message]) -> Request:
+        """Build the request for the next turn: messages, reminders, instructions, tools and settings."""
+        if self.state.inbox and (waiting := build_inbox_reminder(self.state.inbox.values())) is not None:
             messages = [*messages, waiting]
-        if self.reminders:
-            messages = [*messages, *reminded(self)]
+        if self.spec.reminders:
+            messages = [*messages, *build_reminder_messages(self)]
         return Request(
             messages=messages,
             instructions=self.instructions,
             tools=self.toolbox.specs,
-            settings=self.settings,
-            output=self.output_spec,
+            settings=self.options.settings,
+            output=self.spec.output_spec,
             session_id=self.session_id,
         )
 
-    def requested(self, request: Request) -> tuple[*tuple[Event, ...], ModelRequested]:
-        """The record of a request, made before it is sent; in front of it, whether it begins differently."""
+    def build_request_events(self, request: Request) -> tuple[*tuple[Event, ...], ModelRequested]:
+        """Build the events that record a request to the model, to be stored before it is sent.
+
+        A `ViewChanged` event precedes it if the request does not begin like the one before.
+        """
         state, info = self.state, self.info
         turn = state.turns if state.attempts else state.turns + 1
         requested = ModelRequested(
@@ -392,22 +352,22 @@ class Run:
             info.name,
             info.provider,
             self._settings,
-            self._prefix_hash(request),
+            self._hash_prefix(request),
             len(request.messages),
             run_id=self.run_id,
             path=self.path,
         )
-        segment, before = self.prefixes.look(request, info, turn), state.requested
-        if before is None or state.view_changed or not (cause := changed(before, requested, segment)):
+        segment, before = self.prefix_comparer.compare_request(request, info, turn), state.last_request
+        if before is None or state.view_changed or not (cause := prefix_change_cause(before, requested, segment)):
             return (requested,)
         return ViewChanged(cause, run_id=self.run_id, path=self.path), requested
 
-    def _prefix_hash(self, request: Request) -> str:
-        """Hashed again only when it is not the very same instructions and tools as before."""
+    def _hash_prefix(self, request: Request) -> str:
+        """Return the hash of instructions and tools, cached as long as both are the same objects."""
         instructions, tools, known = self._prefix
         if instructions is request.instructions and tools is request.tools and known:
             return known
-        import hashlib  # at first use: it loads OpenSSL's
+        import hashlib  # imported at first use: it loads OpenSSL
 
         halves = (request.instructions, request.tools)
         known = "-".join([hashlib.sha256(msgspec.json.encode(each)).hexdigest()[:16] for each in halves])
@@ -415,29 +375,25 @@ class Run:
         return known
 
     def idempotency_key(self, call_id: str) -> str:
-        """The same for every attempt at a call, also after a crash."""
+        """Return a key for a tool call that is identical for every attempt at it, also after a crash."""
         return f"{self.session_id}/{self.run_id}/{call_id}"
 
     def add_tools(self, tools: Iterable[Tool[..., Any]]) -> None:
-        """Offer more tools from the next turn on, unless the limits keep them out. May be called from any thread."""
+        """Offer more tools from the next turn on, if the limits allow them. May be called from any thread."""
         allowed = self.limits.allowed_tools
-        wrap = self.wrap_tool
+        wrap = self.spec.wrap_tool
         added = [each if wrap is None else wrap(each) for each in tools if allowed is None or each.name in allowed]
-        with _adding:
-            self.toolbox = self.toolbox.plus(added)
+        with _add_tools_lock:
+            self.toolbox = self.toolbox.with_tools(added)
             self._tool_changes.extend(added)
 
-    def become(self, other: "Run") -> None:
-        """Speak as another agent from the next turn on: with its model, its words and its tools, under its rules."""
-        for name in _OF_THE_AGENT:
-            setattr(self, name, getattr(other, name))
-
     async def compact(self, cause: str, error: ContextOverflow | None = None) -> bool:
-        """Have the conversation so far summed up for the model. Says whether what is sent is shorter now."""
-        return self.compaction is not None and await self.compaction(self, cause, error=error)
+        """Replace older messages by a summary for the model. Return True if what is sent is shorter now."""
+        compact = self.spec.compaction
+        return compact is not None and await compact(self, cause, error=error)
 
     def take_tool_changes(self) -> tuple[str, ...]:
-        """The names of the tools that came since this was last asked."""
+        """Return the names of the tools added since the last call of this method."""
         if not self._tool_changes:
             return ()
         changes, self._tool_changes = self._tool_changes, []
@@ -445,90 +401,96 @@ class Run:
 
     # -- how it ends ---------------------------------------------------------------------------------------------------
 
-    def exhausted(self) -> str:
-        """The limit that keeps the model from being asked again, or nothing. Those of its parents hold for it too."""
+    def find_reached_limit(self) -> str:
+        """Return the name of the limit that forbids another request to the model; empty if there is none.
+
+        The token and cost limits of parent runs apply too.
+        """
         limits, state = self.limits, self.state
         if limits.max_turns is not None and state.turns >= limits.max_turns and not state.attempts:
             return "max_turns"
-        # The last: the model asked for more calls than it may make; with those it had, it could still answer.
-        return self.overspent() or state.limit
+        # `state.limit` is set once the model requests more calls than allowed; at exactly that many it may still answer
+        return self.find_spent_limit() or state.reached_limit
 
-    def overspent(self) -> str:
-        """The limit on tokens or money that it has reached, together with its children, or one above it has."""
+    def find_spent_limit(self) -> str:
+        """Return the name of the token or cost limit that this run or a parent run has used up; empty if none."""
         limits = self.limits
         if limits.token_budget is not None and self.state.usage.total_tokens >= limits.token_budget:
             return "token_budget"
         if limits.max_cost_usd is not None and (self.cost_usd or 0.0) >= limits.max_cost_usd:
             return "max_cost"
-        return "" if self.parent is None else self.parent.overspent()
+        return "" if self.parent is None else self.parent.find_spent_limit()
 
     def start_timer(self) -> Timer | None:
-        """Begin to count the time that this run may take."""
+        """Start the timer that interrupts the run at its time limit, if it has one."""
         seconds = self.limits.timeout_seconds
         return None if seconds is None else self.clock.call_later(seconds, lambda: self.interrupt("timeout"))
 
     def cancel(self, mode: CancelMode = "now") -> None:
-        """Ask the run to stop. Finished results are kept, and every other call gets a result that says so."""
-        self.cancelling = mode
-        self.show(CancelRequested(mode, run_id=self.run_id, path=self.path))
-        if mode == "now" or (mode == "after_tools" and not (self.state.started or self.children)):
+        """Ask the run to stop. Finished results are kept, and every other tool call gets a result that says so."""
+        self.cancel_mode = mode
+        self.publish(CancelRequested(mode, run_id=self.run_id, path=self.path))
+        if mode == "now" or (mode == "after_tools" and not (self.state.started_calls or self.children)):
             self.interrupt("cancelled")
         else:
             for child in self.children:
                 child.cancel(mode)
 
     def interrupt(self, reason: str) -> None:
-        """End the run from outside, now."""
-        self.interrupted_by = self.interrupted_by or reason
+        """Cancel the asyncio task of the run now, for this reason."""
+        self.interrupt_reason = self.interrupt_reason or reason
         if self.task is not None and not self.task.done():
             self.task.cancel()
-            self.clock.call_later(PATIENCE_SECONDS, self._lose_patience)
+            self.clock.call_later(CANCEL_GRACE_SECONDS, self._abandon_when_safe)
 
     @property
-    def interrupted(self) -> bool:
-        """Whether it was told to end; perhaps before it had begun."""
-        return bool(self.interrupted_by) or (self.task is not None and self.task.cancelling() > 0)
+    def is_interrupted(self) -> bool:
+        """True if the run was cancelled or timed out, perhaps before it began."""
+        return bool(self.interrupt_reason) or (self.task is not None and self.task.cancelling() > 0)
 
-    def _lose_patience(self) -> None:
-        """Leave behind a run that ignores its cancel; but never while something runs that must not be aborted."""
-        if self._must_be_waited_for():
-            self.clock.call_later(PATIENCE_SECONDS, self._lose_patience)
+    def _abandon_when_safe(self) -> None:
+        """Abandon a run that ignores its cancel, but not while it executes a tool that must not be aborted."""
+        if self._has_unabortable_tool():
+            self.clock.call_later(CANCEL_GRACE_SECONDS, self._abandon_when_safe)
         else:
-            self.leave_behind()
+            self.abandon()
 
-    def leave_behind(self) -> bool:
-        """Wait no longer for it; nothing can be added by it any more. `False` when that was so before."""
-        if self.left_behind.done():
+    def abandon(self) -> bool:
+        """Stop waiting for the run, and forbid it to store anything more. Return False if it was abandoned before."""
+        if self.abandoned.done():
             return False
-        self.is_over = True
-        self.left_behind.set_result(None)
+        self.is_abandoned = True
+        self.abandoned.set_result(None)
         return True
 
-    def _must_be_waited_for(self) -> bool:
-        tools = [self.toolbox.get(start.name) for start in self.state.started.values()]
-        below = [child for child in self.children if child._must_be_waited_for()]  # noqa: SLF001 - of its own kind
+    def _has_unabortable_tool(self) -> bool:
+        """Return True if the run, or one of its subagents, executes a tool that must not be aborted."""
+        tools = [self.toolbox.get(start.name) for start in self.state.started_calls.values()]
+        below = [child for child in self.children if child._has_unabortable_tool()]  # noqa: SLF001 - another Run
         return bool(below) or any(tool is not None and not tool.abortable for tool in tools)
 
-    def interruption(self) -> Outcome[Any]:
-        """The outcome of a run whose task was cancelled."""
-        if self.interrupted_by == "timeout":
+    def interrupted_outcome(self) -> Outcome[Any]:
+        """Build the outcome of a run that was cancelled or timed out."""
+        if self.interrupt_reason == "timeout":
             return self.outcome("limit", "timeout")
-        return self.outcome("cancelled", self.interrupted_by or "cancelled")
+        return self.outcome("cancelled", self.interrupt_reason or "cancelled")
 
-    def failure(self, error: Exception) -> Outcome[Any]:
-        """The outcome of a run that something went wrong with."""
-        error = cast("Exception", self.secrecy.error(error))
+    def failed_outcome(self, error: Exception) -> Outcome[Any]:
+        """Build the outcome of a run that raised an error, with secrets redacted."""
+        error = cast("Exception", self.redaction.redact_error(error))
         if isinstance(error, OutOfBudget):
             return self.outcome("limit", "budget")
         if not isinstance(error, PerdureError):
-            logger.error("run %s of session %s failed", self.run_id, self.session_id, exc_info=error, extra=self.names)
+            logger.error(
+                "run %s of session %s failed", self.run_id, self.session_id, exc_info=error, extra=self.log_fields
+            )
         return self.outcome("failed", type(error).__name__, error)
 
     def outcome(self, status: OutcomeStatus, reason: str = "", error: Exception | None = None) -> Outcome[Any]:
-        """How it stands now."""
+        """Build an outcome with this status from the current state of the run."""
         messages = self.state.messages
-        new = messages[self.state.first :]
-        last = self.partial or next((each for each in reversed(new) if each.role == "assistant"), None)
+        new = messages[self.state.first_message_index :]
+        last = self.partial_reply or next((each for each in reversed(new) if each.role == "assistant"), None)
         return Outcome(
             status=status,
             reason=reason,
@@ -539,8 +501,8 @@ class Run:
             output=self.output,
             usage=self.state.usage,
             cost_usd=self.cost_usd,
-            cache=self.prefixes.report(self.state.usage),
-            steps=self.state.turns,
+            cache=self.prefix_comparer.build_report(self.state.usage),
+            turns=self.state.turns,
             run_id=self.run_id,
             session_id=self.session_id,
             error=error,
@@ -548,6 +510,6 @@ class Run:
         )
 
     def _open_questions(self) -> list[QuestionAsked]:
-        """Its own, and those of the runs below it."""
+        """Return the unanswered questions of this run and of its subagents."""
         below = f"{self.path}/" if self.path else ""
-        return [each for each in self.state.questions if each.path == self.path or each.path.startswith(below)]
+        return [each for each in self.state.open_questions if each.path == self.path or each.path.startswith(below)]

@@ -1,8 +1,9 @@
-"""Type hints to JSON Schema, and values back through them: the one module that knows the validators.
+"""JSON Schemas from type hints, and validation of JSON values against them. The only module that calls the validators.
 
-Above: `tool.py`, structured output. Below: msgspec for what it can express, pydantic for the rest if it is installed,
-jsonschema-rs (at first use) for raw schemas and for telling a model all that is wrong, since msgspec stops at the first
-thing. `signature.py` looks at functions, `problem.py` finds the words, `arguments.py` reads the text of a call.
+msgspec handles the types that it can express, pydantic (if installed) the others. jsonschema-rs, imported at first use,
+checks raw schemas, and finds every problem of a value for the model, since msgspec stops at the first. `signature.py`
+inspects functions, `validation_problems.py` writes the messages, `arguments.py` parses the text of a tool call's
+arguments.
 """
 
 import functools
@@ -16,31 +17,31 @@ from typing import Any, Optional, Protocol
 import msgspec
 from msgspec.structs import asdict
 
-from .arguments import arguments_hash, parse_object
-from .definitions import (
+from .arguments import arguments_hash, parse_arguments
+from .error import ConfigError
+from .jsonable import short_repr
+from .schema_definitions import (
     REF,
     JsonSchema,
-    hoisted,
+    add_definitions,
+    add_enum_types,
+    hoist_definitions,
+    inline_root_reference,
     is_array,
     is_object,
-    with_definitions,
-    with_type_at_root,
-    with_typed_enums,
-)
-from .error import ConfigError
-from .hint import Survey, split_description, translated
-from .plain import excerpt
-from .problem import (
-    Invalid,
-    Problem,
-    from_msgspec_error,
-    from_pydantic_error,
-    from_schema_error,
-    missing,
-    under,
-    unexpected,
 )
 from .signature import NO_DEFAULT, Parameter, Signature, read_signature
+from .type_hints import HintInspector, split_description, translate_for_msgspec
+from .validation_problems import (
+    Invalid,
+    Problem,
+    missing_key_problem,
+    prefix_problem_paths,
+    problem_from_msgspec_error,
+    problems_from_pydantic_error,
+    problems_from_schema_error,
+    unexpected_key_problems,
+)
 
 __all__ = [
     "Invalid",
@@ -48,93 +49,96 @@ __all__ = [
     "Problem",
     "arguments_hash",
     "check_value",
-    "convert",
-    "for_type",
-    "from_function",
-    "from_json_schema",
-    "parse_object",
+    "convert_value",
+    "json_schema_for_type",
+    "parameters_from_function",
+    "parameters_from_json_schema",
+    "parse_arguments",
 ]
 
 _PathLike: Any = os.PathLike
 _fspath: Callable[[Any], Any] = os.fspath
-_LARGE = 2_000  # values within a value, from which on not everything is told that is wrong with it
-_MAYBE_MORE = Problem("", "there may be more; of so large a value only the first problem is told")
-_BACKTRACKS = 100_000  # a pattern that needs more is not matched at all; patterns may come from strangers
+_LARGE_VALUE_COUNT = 2_000  # a value with more values inside it is reported with its first problem only
+_MAYBE_MORE = Problem("", "there may be more problems; only the first one of so large a value is reported")
+_BACKTRACK_LIMIT = 100_000  # a pattern that needs more is not matched at all; patterns may be untrusted
 
 
 class Parameters(ABC):
-    """What a tool takes: described for the model, and checked when it is called."""
+    """The parameters of a tool: their JSON Schema for the model, and the validation of a call's arguments."""
 
     __slots__ = ("json_schema",)
 
     def __init__(self, json_schema: JsonSchema) -> None:
         self.json_schema = json_schema
-        """An object schema, as it is sent to the model."""
+        """The schema of an object, as it is sent to the model."""
 
     @abstractmethod
     def parse(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments that were given, checked and converted. Raises `Invalid` with every problem."""
+        """Validate and convert a call's arguments; absent ones stay absent. Raises `Invalid` with every problem."""
 
 
-def from_function(
+def parameters_from_function(
     function: Callable[..., Any], *, skip: Collection[str] = (), context_type: type | None = None
 ) -> tuple[Parameters, str | None]:
-    """What a function takes, from its type hints, `Annotated` and docstring; and the parameter that wants the context.
+    """Read a function's parameters from its type hints; also return the name of its context parameter, or `None`.
 
-    `skip` are parameters to leave out, `context_type` annotates the one that is not the model's to fill in.
+    They are read from type hints, `Annotated` and the docstring. `skip` names parameters to leave out; a parameter
+    annotated with `context_type` is the context, which the model does not see.
     """
     signature = read_signature(function, skip=skip, context_type=context_type)
-    return _Typed(signature), signature.context
+    return _FunctionParameters(signature), signature.context
 
 
-def from_json_schema(schema: JsonSchema) -> Parameters:
-    """What a tool takes, from a raw JSON Schema. References to other documents are refused, never fetched."""
+def parameters_from_json_schema(schema: JsonSchema) -> Parameters:
+    """Return the parameters described by a raw JSON Schema. References to other documents are refused, not fetched."""
     try:
         own: JsonSchema = msgspec.json.decode(msgspec.json.encode(schema), type=dict[str, Any])
     except Exception as error:
-        message = f"a schema that is no JSON object cannot be sent to a model ({error}): {excerpt(schema)}"
+        message = f"a schema that is no JSON object cannot be sent to a model ({error}): {short_repr(schema)}"
         raise ConfigError(message) from error
     if own.setdefault("type", "object") != "object":
-        message = f'the parameters of a tool are an object, so their schema needs "type": "object": {excerpt(schema)}'
+        message = (
+            f'the parameters of a tool are an object, so their schema needs "type": "object": {short_repr(schema)}'
+        )
         raise ConfigError(message)
     try:
-        return _Raw(own, _validator(own, validate_formats=False))
+        return _SchemaParameters(own, _make_validator(own, validate_formats=False))
     except ValueError as error:
-        raise ConfigError(_schema_message(error)) from error
+        raise ConfigError(_format_schema_error(error)) from error
 
 
-def for_type(type_: Any) -> JsonSchema:
-    """The JSON Schema of a type, with the type itself at the root and what it refers to under `$defs`."""
-    schema: JsonSchema = msgspec.json.decode(msgspec.json.encode(_reader_for(type_).schema))
-    return with_type_at_root(schema)
+def json_schema_for_type(type_: Any) -> JsonSchema:
+    """Return the JSON Schema of a type, with the type itself at the root and the types it refers to under `$defs`."""
+    schema: JsonSchema = msgspec.json.decode(msgspec.json.encode(_converter_for(type_).schema))
+    return inline_root_reference(schema)
 
 
-def convert(value: Any, type_: Any) -> Any:
-    """A value out of JSON as an instance of a type: strictly if that works, else leniently (`"5"` for 5).
+def convert_value(value: Any, type_: Any) -> Any:
+    """Convert a JSON value to an instance of a type: strictly if possible, else leniently (`"5"` for 5).
 
     Raises `Invalid` with every problem.
     """
-    return _reader_for(type_).read(value)
+    return _converter_for(type_).read(value)
 
 
 def check_value(value: Any, schema: JsonSchema) -> None:
-    """Raise `Invalid`, with every problem, when a JSON value is not what a raw JSON Schema says."""
+    """Raise `Invalid`, with every problem, unless a JSON value conforms to a raw JSON Schema."""
     try:
-        validator = _validator(schema, validate_formats=False)
+        validator = _make_validator(schema, validate_formats=False)
     except ValueError as error:
-        raise ConfigError(_schema_message(error)) from error
-    problems = _schema_problems(validator, value, schema)
+        raise ConfigError(_format_schema_error(error)) from error
+    problems = _find_problems(validator, value, schema)
     if problems:
         raise Invalid(problems)
 
 
 class _Field(msgspec.Struct, frozen=True):
-    reader: "_Reader"
+    reader: "_TypeConverter"
     required: bool
 
 
-class _Typed(Parameters):
-    """The parameters of a function."""
+class _FunctionParameters(Parameters):
+    """Parameters read from the signature of a function."""
 
     __slots__ = ("_fields", "_hooked", "_size", "_struct")
 
@@ -145,38 +149,46 @@ class _Typed(Parameters):
         for parameter in signature.parameters:
             where = f"parameter {parameter.name!r} of {signature.name}"
             annotation, text = split_description(parameter.annotation)
-            if parameter.default is None and translated(annotation) is not Any:
+            if parameter.default is None and translate_for_msgspec(annotation) is not Any:
                 annotation = Optional[annotation]  # noqa: UP045 - it is a value here
-            reader = _reader(annotation, where)
+            reader = _make_converter(annotation, where)
             self._fields[parameter.name] = _Field(reader, parameter.default is NO_DEFAULT)
-            properties[parameter.name] = _property(parameter, text, hoisted(reader.schema, definitions), where)
+            properties[parameter.name] = _property_schema(
+                parameter, text, hoist_definitions(reader.schema, definitions), where
+            )
         self._size = len(self._fields)
-        self._hooked = any(isinstance(field.reader, _Native) and field.reader.hooked for field in self._fields.values())
-        self._struct = _struct(self._fields)
+        self._hooked = any(
+            isinstance(field.reader, _MsgspecConverter) and field.reader.needs_hook for field in self._fields.values()
+        )
+        self._struct = _make_arguments_struct(self._fields)
         required = [name for name, field in self._fields.items() if field.required]
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-        super().__init__(with_definitions(schema, definitions))
+        super().__init__(add_definitions(schema, definitions))
 
     def parse(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._struct is None:
             return self._parse_each(arguments)
         try:
-            # Without the hook where it is not needed: to hand it over takes longer than to convert two arguments.
+            # Without the hook where it is not needed: passing it takes longer than converting two arguments.
             if self._hooked:
-                parsed = msgspec.convert(arguments, self._struct, dec_hook=_path)
+                parsed = msgspec.convert(arguments, self._struct, dec_hook=_decode_path)
             else:
                 parsed = msgspec.convert(arguments, self._struct)
-        except Exception:  # noqa: BLE001 - the classes of callers are run here too
+        except Exception:  # noqa: BLE001 - the callers' classes run here too
             return self._parse_each(arguments)
         if len(arguments) == self._size:
             return asdict(parsed)
         return {name: getattr(parsed, name) for name in arguments}
 
     def _parse_each(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """One by one, so that lenience towards one argument does not change the others, and all problems are found."""
+        """Validate each argument separately, so that every problem is found."""
         parsed: dict[str, Any] = {}
-        problems = [missing(name) for name, field in self._fields.items() if field.required and name not in arguments]
-        problems += unexpected("", [name for name in arguments if name not in self._fields], self._fields)
+        problems = [
+            missing_key_problem(name)
+            for name, field in self._fields.items()
+            if field.required and name not in arguments
+        ]
+        problems += unexpected_key_problems("", [name for name in arguments if name not in self._fields], self._fields)
         for name, field in self._fields.items():
             if name not in arguments:
                 continue
@@ -184,16 +196,16 @@ class _Typed(Parameters):
             try:
                 parsed[name] = field.reader.read(value)
             except Invalid as invalid:
-                # Many models write null for "not given".
+                # Many models write null for an argument that is not given.
                 if value is not None or field.required:
-                    problems += under(name, invalid.problems)
+                    problems += prefix_problem_paths(name, invalid.problems)
         if problems:
             raise Invalid(problems)
         return parsed
 
 
-class _Raw(Parameters):
-    """The parameters that a raw JSON Schema describes."""
+class _SchemaParameters(Parameters):
+    """Parameters described by a raw JSON Schema."""
 
     __slots__ = ("_validator",)
 
@@ -205,68 +217,68 @@ class _Raw(Parameters):
         try:
             if self._validator.is_valid(arguments):
                 return arguments
-            problems = _schema_problems(self._validator, arguments, self.json_schema)
-        except ValueError as error:  # a lone surrogate, or more levels than the validator goes down
+            problems = _find_problems(self._validator, arguments, self.json_schema)
+        except ValueError as error:  # a lone surrogate, or nested deeper than the validator accepts
             problems = [Problem("", f"cannot be checked: {error}")]
         raise Invalid(problems)
 
 
-class _Reader(Protocol):
-    """The way in for one type."""
+class _TypeConverter(Protocol):
+    """Base class of the JSON Schema and the converter of one type."""
 
     schema: JsonSchema
 
     def read(self, value: Any) -> Any:
-        """The value as that type. Raises `Invalid`."""
+        """Convert a JSON value to the type. Raises `Invalid`."""
 
 
-class _Native:
-    """The way in for a type that msgspec can express."""
+class _MsgspecConverter:
+    """Schema and converter of a type that msgspec can express."""
 
-    __slots__ = ("_validator", "hooked", "native", "schema")
+    __slots__ = ("_validator", "native", "needs_hook", "schema")
 
-    def __init__(self, annotation: Any, survey: Survey) -> None:
-        self.hooked = False
-        """Whether something in it is not msgspec's, but ours."""
-        self.native = translated(annotation)
+    def __init__(self, annotation: Any, survey: HintInspector) -> None:
+        self.needs_hook = False
+        """True if msgspec needs our hook to convert some part of it."""
+        self.native = translate_for_msgspec(annotation)
         self._validator: Any = None
-        types = [self.native, *(each.annotation for each in survey.described)]
+        types = [self.native, *(each.annotation for each in survey.class_descriptions)]
         schemas, definitions = msgspec.json.schema_components(types, schema_hook=self._custom_schema)
-        for reference, described in zip(schemas[1:], survey.described, strict=True):
-            described.add_to(definitions[reference["$ref"].removeprefix(REF)])
-        self.schema = with_typed_enums(with_definitions(schemas[0], definitions))
+        for reference, described in zip(schemas[1:], survey.class_descriptions, strict=True):
+            described.add_to_schema(definitions[reference["$ref"].removeprefix(REF)])
+        self.schema = add_enum_types(add_definitions(schemas[0], definitions))
 
     def _custom_schema(self, kind: Any) -> JsonSchema:
         if not issubclass(kind, _PathLike) or inspect.isabstract(kind):
-            message = f"{kind.__qualname__} is a class of its own"
+            message = f"{kind.__qualname__} is a custom class"
             raise TypeError(message)
-        self.hooked = True
+        self.needs_hook = True
         return {"type": "string", "format": "path"}
 
     def read(self, value: Any) -> Any:
         try:
-            return msgspec.convert(value, self.native, dec_hook=_path, str_keys=True)
-        except Exception:  # noqa: BLE001, S110 - the classes of callers are run here too; it is tried again below
+            return msgspec.convert(value, self.native, dec_hook=_decode_path, str_keys=True)
+        except Exception:  # noqa: BLE001, S110 - the callers' classes run here too; it is tried again below
             pass
         try:
-            found = msgspec.convert(value, self.native, strict=False, dec_hook=_path, str_keys=True)
+            found = msgspec.convert(value, self.native, strict=False, dec_hook=_decode_path, str_keys=True)
         except Exception as error:  # noqa: BLE001 - as above
             raise Invalid(self._problems(value, error)) from None
         if type(found) is float and not math.isfinite(found):
-            raise Invalid([Problem("", f"expected a finite number, got {excerpt(value)}")])
+            raise Invalid([Problem("", f"expected a finite number, got {short_repr(value)}")])
         return found
 
     def _problems(self, value: Any, error: Exception) -> list[Problem]:
         try:
             if self._validator is None:
-                self._validator = _validator(self.schema, validate_formats=True)
-            return _schema_problems(self._validator, value, self.schema) or [from_msgspec_error(error)]
+                self._validator = _make_validator(self.schema, validate_formats=True)
+            return _find_problems(self._validator, value, self.schema) or [problem_from_msgspec_error(error)]
         except Exception:  # noqa: BLE001 - a value or a schema that jsonschema-rs does not take
-            return [from_msgspec_error(error)]
+            return [problem_from_msgspec_error(error)]
 
 
-class _Pydantic:
-    """The way in for a type that pydantic can express, by pydantic's own rules."""
+class _PydanticConverter:
+    """Schema and converter of a type that needs pydantic, by pydantic's own rules."""
 
     __slots__ = ("_adapter", "schema")
 
@@ -280,25 +292,25 @@ class _Pydantic:
         import json
 
         try:
-            # As JSON, which pydantic reads as it should: a date, in a strict model too, is text there.
+            # As JSON, where pydantic accepts text for a date even in a strict model.
             return self._adapter.validate_json(json.dumps(value))
-        except Exception as error:  # noqa: BLE001 - the validators of callers are run here
-            raise Invalid(from_pydantic_error(error)) from None
+        except Exception as error:  # noqa: BLE001 - the callers' validators run here
+            raise Invalid(problems_from_pydantic_error(error)) from None
 
 
-def _reader(annotation: Any, where: str) -> _Reader:
-    """The way in for a type; `where` says in an error what has that type."""
+def _make_converter(annotation: Any, where: str) -> _TypeConverter:
+    """Return the converter of a type. `where` names in an error the parameter or output that has the type."""
     try:
-        survey = Survey(annotation)
+        survey = HintInspector(annotation)
         if not survey.needs_pydantic:
-            return _Native(annotation, survey)
+            return _MsgspecConverter(annotation, survey)
         reason = "it is made with pydantic"
-    except Exception as error:  # noqa: BLE001 - as many kinds as there are types
+    except Exception as error:  # noqa: BLE001 - a type may raise anything
         reason = str(error)
     problem = f"{where} has the type {annotation!r}, which msgspec cannot express ({reason})"
     advice = "use a msgspec.Struct, a dataclass or a TypedDict"
     try:
-        return _Pydantic(annotation)
+        return _PydanticConverter(annotation)
     except ImportError as error:
         message = f"{problem}: install pydantic, or {advice}"
         raise ConfigError(message) from error
@@ -309,36 +321,36 @@ def _reader(annotation: Any, where: str) -> _Reader:
 
 
 @functools.lru_cache(maxsize=256, typed=True)
-def _cached_reader(type_: Any) -> _Reader:
-    return _reader(type_, "the output")
+def _cached_converter(type_: Any) -> _TypeConverter:
+    return _make_converter(type_, "the output")
 
 
-def _reader_for(type_: Any) -> _Reader:
+def _converter_for(type_: Any) -> _TypeConverter:
     try:
-        return _cached_reader(type_)
-    except TypeError:  # an annotation may hold what cannot be hashed
-        return _reader(type_, "the output")
+        return _cached_converter(type_)
+    except TypeError:  # an annotation may contain an unhashable value
+        return _make_converter(type_, "the output")
 
 
-def _path(kind: type, value: Any) -> Any:
+def _decode_path(kind: type, value: Any) -> Any:
     if not isinstance(value, str):
-        message = f"expected a path as a string, got {excerpt(value)}"
+        message = f"expected a path as a string, got {short_repr(value)}"
         raise TypeError(message)
     return kind(value)
 
 
-def _struct(fields: dict[str, _Field]) -> type[msgspec.Struct] | None:
-    """All fields at once, which is fast, if msgspec can read all of them."""
+def _make_arguments_struct(fields: dict[str, _Field]) -> type[msgspec.Struct] | None:
+    """Return a msgspec struct that converts all fields in one fast call; `None` if msgspec cannot convert one."""
     members: list[Any] = []
     for name, field in fields.items():
-        if not isinstance(field.reader, _Native):
+        if not isinstance(field.reader, _MsgspecConverter):
             return None
         members.append((name, field.reader.native) if field.required else (name, field.reader.native, msgspec.UNSET))
     return msgspec.defstruct("Arguments", members, kw_only=True, forbid_unknown_fields=True)
 
 
-def _property(parameter: Parameter, text: str, schema: JsonSchema, where: str) -> JsonSchema:
-    """The schema of one parameter, with its description and its default."""
+def _property_schema(parameter: Parameter, text: str, schema: JsonSchema, where: str) -> JsonSchema:
+    """Return the schema of one parameter, with its description and its default."""
     description = text or schema.get("description") or parameter.description
     if description:
         schema = {**schema, "description": description}
@@ -349,43 +361,43 @@ def _property(parameter: Parameter, text: str, schema: JsonSchema, where: str) -
         message = f"{where} has {default!r} as its default, which Python would pass on: use Annotated[…, Field(…)]"
         raise ConfigError(message)
     try:
-        plain = msgspec.json.decode(msgspec.json.encode(default, enc_hook=_plain_default))
-    except Exception:  # noqa: BLE001 - a default that JSON cannot hold is left to Python
+        plain = msgspec.json.decode(msgspec.json.encode(default, enc_hook=_encode_default))
+    except Exception:  # noqa: BLE001 - a default that JSON cannot express is left to Python
         return schema
     return {**schema, "default": plain}
 
 
-def _plain_default(value: Any) -> Any:
+def _encode_default(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     return _fspath(value)
 
 
-def _validator(schema: JsonSchema, *, validate_formats: bool) -> Any:
+def _make_validator(schema: JsonSchema, *, validate_formats: bool) -> Any:
     import jsonschema_rs
 
     return jsonschema_rs.validator_for(
         schema,
         validate_formats=validate_formats,
-        retriever=_refuse,
-        pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS),
+        retriever=_refuse_reference,
+        pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT),
     )
 
 
-def _refuse(address: str) -> Any:
-    message = f"it refers to {address!r}, and nothing is fetched: copy what is there into $defs"
+def _refuse_reference(address: str) -> Any:
+    message = f"it refers to {address!r}, and references are not fetched: copy that schema into $defs"
     raise ValueError(message)
 
 
-def _schema_problems(validator: Any, value: Any, schema: JsonSchema) -> list[Problem]:
-    """All that jsonschema-rs finds; in a very large value only the first thing, since all could take minutes."""
+def _find_problems(validator: Any, value: Any, schema: JsonSchema) -> list[Problem]:
+    """Return every problem that jsonschema-rs finds in a value; only the first in a very large one, to save time."""
     is_large = _is_large(value)
-    errors = _first_error(validator, value) if is_large else validator.iter_errors(value)
-    found = list(dict.fromkeys(problem for error in errors for problem in from_schema_error(error, schema)))
+    errors = _find_first_error(validator, value) if is_large else validator.iter_errors(value)
+    found = list(dict.fromkeys(problem for error in errors for problem in problems_from_schema_error(error, schema)))
     return [*found, _MAYBE_MORE] if found and is_large else found
 
 
-def _first_error(validator: Any, value: Any) -> list[Exception]:
+def _find_first_error(validator: Any, value: Any) -> list[Exception]:
     try:
         validator.validate(value)
     except ValueError as error:
@@ -396,7 +408,7 @@ def _first_error(validator: Any, value: Any) -> list[Exception]:
 
 
 def _is_large(value: Any) -> bool:
-    left = _LARGE
+    left = _LARGE_VALUE_COUNT
     pending: list[Any] = [value]
     while pending and left >= 0:
         each = pending.pop()
@@ -406,7 +418,7 @@ def _is_large(value: Any) -> bool:
     return left < 0
 
 
-def _schema_message(error: Exception) -> str:
+def _format_schema_error(error: Exception) -> str:
     path = "/".join(map(str, getattr(error, "instance_path", ())))
     place = f" at {path!r}" if path else ""
     return f"this is not a JSON Schema that can be used{place}: {getattr(error, 'message', error)}"

@@ -1,6 +1,7 @@
-"""What a function wants to be given: names, resolved annotations, defaults, descriptions. Above: `schema.py`.
+"""The signature of a tool's function: parameter names, resolved annotations, defaults and descriptions.
 
-Knows no validator. What cannot be offered to a model is a `ConfigError` that names the function and the parameter.
+No validator is involved. A parameter that cannot be offered to a model is a `ConfigError` that names the function and
+the parameter.
 """
 
 import contextlib
@@ -23,39 +24,39 @@ NO_DEFAULT = inspect.Parameter.empty
 
 
 class Parameter(Struct, frozen=True):
-    """One parameter that a model is to fill in."""
+    """A parameter of a tool's function that the model fills in."""
 
     name: str
     annotation: Any
     """Its type, with strings resolved; `Any` when there is no annotation."""
     default: Any = NO_DEFAULT
-    """What Python fills in when it is not given."""
+    """The value that Python uses when the argument is not given."""
     description: str = ""
-    """What the docstring says of it."""
+    """Its description in the docstring."""
 
 
 class Signature(Struct, frozen=True):
-    """What a function wants to be given."""
+    """The parameters of a tool's function."""
 
     name: str
-    """The function, as messages call it."""
+    """The function's name, for messages."""
     parameters: tuple[Parameter, ...]
-    """For the model to fill in."""
+    """The parameters that the model fills in."""
     context: str | None
-    """The parameter that wants the context of the call, if one does."""
+    """The name of the parameter that receives the context of the call, or `None`."""
 
 
 def read_signature(
     function: Callable[..., Any], *, skip: Collection[str] = (), context_type: type | None = None
 ) -> Signature:
-    """Look at a function. `skip` are names to leave out, `context_type` marks the parameter that is not the model's."""
+    """Read the parameters of a tool's function, without those in `skip` and the one annotated with `context_type`."""
     name = getattr(function, "__qualname__", None) or repr(function)
-    inner = _innermost(function)
+    inner = _unwrap_function(function)
     descriptions = parse_docstring(inspect.getdoc(inner)).parameters
-    names = _Names(inner, context_type)
+    names = _AnnotationScope(inner, context_type)
     parameters: list[Parameter] = []
     contexts: list[str] = []
-    for parameter in _own_parameters(function, name):
+    for parameter in _inspect_parameters(function, name):
         if parameter.name in skip:
             continue
         where = f"parameter {parameter.name!r} of {name}"
@@ -63,25 +64,25 @@ def read_signature(
         if context_type is not None and _is_context(annotation, context_type):
             contexts.append(parameter.name)
             continue
-        _check_kind(parameter, where)
+        _check_parameter_kind(parameter, where)
         description = descriptions.get(parameter.name, "")
         parameters.append(Parameter(parameter.name, annotation, parameter.default, description))
     if len(contexts) > 1:
-        message = f"{name} asks for its context twice, as {' and '.join(map(repr, contexts))}: keep one of them"
+        message = f"{name} has two context parameters, {' and '.join(map(repr, contexts))}: keep one of them"
         raise ConfigError(message)
     return Signature(name, tuple(parameters), contexts[0] if contexts else None)
 
 
-def _own_parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+def _inspect_parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError, NameError) as error:
-        message = f"the parameters of {name} cannot be found out ({error}): wrap it in a function of your own"
+        message = f"the parameters of {name} cannot be inspected ({error}): wrap it in your own function"
         raise ConfigError(message) from error
 
 
-def _innermost(function: Any) -> Any:
-    """The function whose annotations, docstring and names count, below partials, wrappers and callable objects."""
+def _unwrap_function(function: Any) -> Any:
+    """Return the function inside partials, wrappers and callable objects, which has annotations and docstring."""
     while True:
         if isinstance(function, functools.partial):
             function = function.func
@@ -95,33 +96,33 @@ def _innermost(function: Any) -> Any:
             return function
 
 
-_REFUSED = {
+_UNSUPPORTED_KINDS = {
     "VAR_POSITIONAL": "takes any number of values: use a list, such as `values: list[str]`",
     "VAR_KEYWORD": "takes any keyword: name each parameter, or take a `dict[str, Any]`",
     "POSITIONAL_ONLY": "is positional only, and tools are called by keyword: remove the `/`",
 }
-"""Kinds of parameters that a model cannot fill in, and what to do instead."""
+"""Kinds of parameters that a model cannot fill in, and the advice in the error."""
 
 
-def _check_kind(parameter: inspect.Parameter, where: str) -> None:
-    advice = _REFUSED.get(parameter.kind.name)
+def _check_parameter_kind(parameter: inspect.Parameter, where: str) -> None:
+    advice = _UNSUPPORTED_KINDS.get(parameter.kind.name)
     if advice:
         message = f"{where} {advice}"
         raise ConfigError(message)
 
 
-class _Names:
-    """The names that the annotations of a function may use."""
+class _AnnotationScope:
+    """The names by which the string annotations of a function are evaluated."""
 
     def __init__(self, function: Any, context_type: type | None) -> None:
         self.context_type = context_type
         context = {} if context_type is None else {context_type.__name__: context_type}
-        # The context type counts as imported: people import it for the type checker alone.
+        # The context type counts as imported: many import it under TYPE_CHECKING only.
         self.globals = {**context, **getattr(function, "__globals__", {})}
-        self.locals = _local_names(function)
+        self.locals = _collect_local_names(function)
 
     def resolve(self, annotation: Any, where: str) -> Any:
-        """The annotation without strings in it."""
+        """Return the annotation with its strings evaluated."""
         if annotation is NO_DEFAULT:
             return Any
 
@@ -134,28 +135,28 @@ class _Names:
             if self._names_context(annotation):
                 return self.context_type
             message = (
-                f"{where} is annotated {annotation!r}, in which the name {error.name!r} cannot be found: "
-                "import it for real, not only for the type checker, or define it at the top of the module"
+                f"{where} is annotated {annotation!r}, in which the name {error.name!r} is not defined: "
+                "import it at run time, not only under TYPE_CHECKING, or define it at the top of the module"
             )
         except Exception as error:  # noqa: BLE001 - whatever evaluating an annotation may raise
             message = f"{where} is annotated {annotation!r}, which cannot be evaluated: {error}"
         raise ConfigError(message)
 
     def _names_context(self, annotation: Any) -> bool:
-        """Whether it is `ToolContext[Deps]` as a string, with a `Deps` that only the type checker knows."""
+        """Return True if the annotation is the text `ToolContext[Deps]` with a `Deps` that only type checkers know."""
         if self.context_type is None or not isinstance(annotation, str):
             return False
         name = rf"(?:\w+\.)*{self.context_type.__name__}(?:\[.*\])?(?: \| None)?"
         return re.fullmatch(name, annotation.strip("'\"")) is not None
 
 
-def _local_names(function: Any) -> dict[str, Any]:
-    """Names of the functions that this one is defined in, as far as they are running or it holds on to them."""
+def _collect_local_names(function: Any) -> dict[str, Any]:
+    """Return the local names of the enclosing functions, as far as they can still be found."""
     names: dict[str, Any] = {}
     if not isinstance(function, types.FunctionType):
         return names
     code = function.__code__
-    frame = sys._getframe().f_back  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no other way to see where it is defined
+    frame = sys._getframe().f_back  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the only way to find where it is defined
     while frame is not None:
         if any(constant is code for constant in frame.f_code.co_consts):
             names = {**frame.f_locals, **names}

@@ -1,10 +1,10 @@
-"""Where the log is kept: the seam to a store, and the driver's end of it. Above: sessions. Below: `event.py`.
+"""Protocols of stores, which persist the logs of sessions, and `Log`, by which a running session appends to its log.
 
-One driver grows a log. Each append is one compare-and-set: it names the entry it follows and the fence of its lease,
-and is refused when either is stale, so that a driver which was paused and replaced stops at its next append.
+One driver appends to a log. Each append is one compare-and-set: it names the entry it follows and the fence of its
+lease, and is refused when either is stale, so that a driver which was paused and replaced stops at its next append.
 
-Everybody else posts. A post is kept until the driver writes an entry of the same id into the log: that entry *is* the
-proof that it was taken, so it is taken once, in one transaction, whatever dies in between.
+Every other process posts. A post is kept until the driver writes an entry with the same id into the log: that entry
+*is* the proof that it was consumed, so it is consumed once, in one transaction, whatever crashes in between.
 """
 
 import asyncio
@@ -19,249 +19,250 @@ from .event import Entry, Event
 
 T = TypeVar("T")
 
-_MOST_CANCELS = 10
-"""Work that has been cancelled as often as this cancels itself."""
+_MAX_CANCELS = 10
+"""Number of cancellations after which `run_to_completion_repeatedly` gives up: work that fails so often cancels itself.
+"""
 
 
 class Lease(Struct, frozen=True):
-    """The right to drive a session."""
+    """The exclusive right of one process to run a session and append to its log."""
 
     session_id: str
     fence: int
-    """Grows each time the session changes hands."""
+    """Fencing token: increases each time the session changes drivers."""
 
 
 class SessionInfo(Struct, frozen=True):
-    """A line in the list of sessions."""
+    """A session in a list of sessions: its id, title, number of entries and times."""
 
     session_id: str
     entries: int
     created_at: float
     updated_at: float
     title: str = ""
-    """What it was called, or else the beginning of the first message."""
+    """Title given to the session, or else the beginning of its first message."""
     parent: str = ""
-    """The session it was forked from; empty when it was not, or when that one has been deleted."""
+    """Session it was forked from; empty when it was not, or when that one has been deleted."""
     at: int = 0
-    """How many entries it shares with the session it was forked from."""
+    """Number of entries it shares with the session it was forked from."""
 
 
 class Post(Struct, frozen=True):
-    """Something for whoever drives a session, from anybody, at any time."""
+    """A stored message to a session (steering, an answer, a cancel) that any process may leave at any time."""
 
     id: str
-    """Names it: the same id posted twice is one post, also after it was taken."""
+    """Id of the post: the same id posted twice is one post, also after it was consumed."""
     kind: str
     """`steer`, `follow_up`, `cancel`, `answer`, `inbox`, …"""
     body: Any = None
-    """What it says, as JSON values."""
+    """Content, as JSON values."""
     at: float = 0.0
-    """When, in seconds since 1970."""
+    """Time in seconds since 1970."""
 
-    def named(self, field: str) -> str:
-        """The name that it gives there. Nothing, if it gives none: anybody can post anything."""
+    def text_field(self, field: str) -> str:
+        """Return a field of the post's body as text; empty if it is missing or not text."""
         name = cast("dict[str, Any]", self.body).get(field) if isinstance(self.body, dict) else None
         return name if isinstance(name, str) else ""
 
 
 class Store(Protocol):
-    """Keeps the logs of sessions."""
+    """Protocol of a store, which persists the logs of sessions."""
 
     async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
-        """The lease of a session, which is made if it is new. Raises `SessionBusy` naming who holds it.
+        """Return the lease of a session, which is created if it is new. Raises `SessionBusy` if another process has it.
 
-        With `take_over` it is taken from whoever holds it, who is fenced from then on. A store that cannot do that
-        (because the holder has a lock of the kernel, say) raises `Unsupported`.
+        With `take_over` the lease is taken from its present owner, which is fenced from then on. A store that cannot do
+        that (because the owner has a kernel lock, say) raises `Unsupported`.
         """
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back; one that was lost already is not an error."""
+        """Release the lease; it is not an error if it was lost already."""
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
-        """Add entries, numbered from the log's end, all or none.
+        """Append entries to the log of the leased session, all or none; their numbers must follow its last entry.
 
         When this returns they survive the death of this process, and with `sync` the loss of power, together with
-        everything before them. Entries whose ids are there already are not added again. A post whose id is that of an
-        entry has been taken. Raises `Conflict` or `Fenced`, and nothing has been written then.
+        everything before them. Entries whose ids are in the log already are not added again. A post with the id of an
+        entry counts as consumed. Raises `Conflict` or `Fenced`, and nothing has been written then.
         """
 
     async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
-        """The entries numbered above `after`, in order; none for a session that is not there."""
+        """Return the entries numbered above `after`, in order; none for a session that does not exist."""
         ...
 
     async def info(self, session_id: str) -> SessionInfo | None:
-        """The line of one session in the list; `None` when there is none, or it holds nothing."""
+        """Return the list entry of one session; `None` when it does not exist or is empty."""
         ...
 
     async def delete(self, session_id: str) -> None:
-        """Forget a session, and leave no byte of it; one that is not there is not an error.
+        """Delete a session so that no byte of it remains; it is not an error if it does not exist.
 
-        What its forks share with it stays, for them. Raises `SessionBusy` while it is being driven.
+        Entries shared with forks stay, for them. Raises `SessionBusy` while it is being driven.
         """
 
     async def post(self, session_id: str, post: Post) -> bool:
-        """Keep a post until the session's driver takes it; the session need not exist yet.
+        """Store a post (a message to a session) until a run of the session consumes it; the session need not exist yet.
 
-        It survives the loss of power when this returns. `False` when a post of this id was there already, be it
-        waiting or taken: then nothing has changed.
+        It survives the loss of power when this returns. Return `False` when a post of this id existed already, waiting
+        or consumed: then nothing has changed.
         """
         ...
 
     async def posts(self, session_id: str) -> list[Post]:
-        """The posts that nobody has taken, in the order in which they came."""
+        """Return the posts to a session that no run has consumed, in order of arrival."""
         ...
 
     async def fork(self, session_id: str, new_id: str, *, at: int | None = None) -> None:
-        """Make a session that begins with the first `at` entries of another (all of them, when it is not said).
+        """Create a session that begins with the first `at` entries of another (by default all of them).
 
-        Nothing is copied that can be shared. Posts stay with the original. Raises `SessionNotFound`, `SessionExists`
-        when `new_id` holds something, and `ConfigError` when there are not that many entries.
+        Entries are shared rather than copied where possible. Posts stay with the original. Raises `SessionNotFound`,
+        `SessionExists` when `new_id` is not empty, and `ConfigError` when there are not that many entries.
         """
 
     async def redact(self, lease: Lease, entry: Entry) -> None:
-        """Put `entry` in the place of the one with its number, and leave no byte of that one, nor in forks.
+        """Replace the entry with the number of `entry`; no byte of the old content remains, not even in forks.
 
         Raises `Fenced`, and `Conflict` when there is no entry of this number.
         """
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
-        """Sessions whose id begins with `prefix` and that hold something, the most recently used first."""
+        """Return sessions that are not empty and whose id begins with `prefix`, the most recently used first."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
 
 
-Syntax: TypeAlias = Literal["words", "query"]
-"""How a search is written: plain words, all of which must occur; or the query language of the store."""
+SearchSyntax: TypeAlias = Literal["words", "query"]
+"""Syntax of a search: plain words, all of which must occur; or the query language of the store."""
 
 
-class Narrowed(TypedDict, total=False):
-    """What a search can be narrowed to, and which of its hits are wanted."""
+class SearchOptions(TypedDict, total=False):
+    """Filters and paging of a search."""
 
-    syntax: Syntax
-    """`words`, unless it is said."""
+    syntax: SearchSyntax
+    """Syntax of the query; `words` by default."""
     session_id: str
-    """One session."""
+    """Search this session only."""
     prefix: str
-    """Sessions whose id begins so."""
+    """Search sessions whose id begins with this."""
     role: str
-    """What one of `user`, `assistant` and `tool` has said."""
+    """Search messages of one role: `user`, `assistant` or `tool`."""
     since: float | None
-    """In seconds since 1970, as is `until`."""
+    """Time in seconds since 1970, as is `until`."""
     until: float | None
     limit: int
-    """How many hits; 20, unless it is said, and 100 at most."""
+    """Number of hits; 20 by default, and 100 at most."""
     offset: int
-    """How many of the best are left out."""
+    """Number of best hits to skip."""
 
 
 class Hit(Struct, frozen=True):
-    """A place that a search has found."""
+    """A log entry found by a search."""
 
     session_id: str
     seq: int
-    """The entry."""
+    """Number of the entry."""
     role: str
-    """Who said it: `user`, `assistant` or `tool`."""
+    """Role of its author: `user`, `assistant` or `tool`."""
     snippet: str
-    """The words around it; what matched stands between « and »."""
+    """Text around the match; the match is between « and »."""
     score: float
-    """Higher is better. For ordering only: it means nothing across stores."""
+    """Rank: higher is better. Not comparable across stores."""
     at: float
-    """When it was said, in seconds since 1970."""
+    """Time of the entry, in seconds since 1970."""
 
 
 @runtime_checkable
-class Searchable(Protocol):
-    """A store that can be searched."""
+class SearchableStore(Protocol):
+    """Protocol of a store with full-text search."""
 
-    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
-        """What people, models and tools have said, the best hits first; everything that was appended is found.
+    async def search(self, query: str, **narrowed: Unpack[SearchOptions]) -> list[Hit]:
+        """Search messages and tool results for text, the best hits first; even the latest entries are found.
 
-        Raises `ConfigError` for a query that makes no sense.
+        Raises `ConfigError` for an invalid query.
         """
         ...
 
 
 class StoreSize(Struct, frozen=True):
-    """What a store takes."""
+    """Disk space used by a store."""
 
     total_bytes: int
-    """On disk, with everything."""
+    """Total size on disk."""
     free_bytes: int
-    """Of these, what `vacuum` would give back."""
+    """Bytes of these that `vacuum` would free."""
     search_bytes: int
-    """Of these, what the search index takes."""
+    """Bytes of these used by the search index."""
     sessions: dict[str, int]
-    """The bytes of each session's own entries, without what it shares with others."""
+    """Bytes of each session's entries, without those it shares with others."""
 
 
 @runtime_checkable
-class Maintained(Protocol):
-    """A store that is looked after by hand."""
+class MaintainableStore(Protocol):
+    """Protocol of a store with maintenance operations: size, vacuum and backup."""
 
     async def size(self) -> StoreSize:
-        """What it takes."""
+        """Return the disk space that the store uses."""
         ...
 
     async def vacuum(self) -> None:
-        """Give back what is not used."""
+        """Free unused disk space."""
 
     async def backup(self, path: str) -> None:
-        """Write all of it to a new place, while it may be in use; it appears there whole or not at all."""
+        """Write a copy of the store to a new path, while it may be in use; it appears there whole or not at all."""
 
 
 @runtime_checkable
-class Immediate(Protocol):
-    """A store that can often append without waiting. Saves the runtime from protecting a write against a cancel."""
+class ImmediateStore(Protocol):
+    """Protocol of a store that can often append without waiting, which is faster."""
 
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
-        """As `append`, at once; or `False`, and nothing was done: this one has to wait."""
+        """Append like `append`, but without waiting; return `False`, with nothing stored, if it would have to wait."""
         ...
 
 
 @runtime_checkable
-class Grouped(Protocol):
-    """A store that stores together what comes at the same time, from any session. Saves the runtime two tasks."""
+class GroupCommitStore(Protocol):
+    """Protocol of a store that writes the appends of many sessions in one commit, which is faster."""
 
     def append_soon(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> "asyncio.Future[None]":
-        """As `append`, which has begun when this returns, and goes on when nobody waits for it any more."""
+        """Start an `append`, and return its future; it is completed even if the caller stops waiting."""
         ...
 
 
 @runtime_checkable
-class Foldable(Protocol):
-    """A store that can give the events of a log alone, in less time than with their numbers, ids and times."""
+class EventStore(Protocol):
+    """Protocol of a store that can read events without their numbers, ids and times, which is faster."""
 
     async def events(self, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
-        """The events of the entries numbered above `after`, in order, and the number of the last of them."""
+        """Return the events of the entries numbered above `after`, in order, and the number of the last of them."""
         ...
 
 
-async def events_of(store: Store, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
-    """The events of a log after some entry, for whoever folds them, and the number of the last entry.
+async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
+    """Return the events of a log after entry number `after`, and the number of the last entry.
 
-    They are counted by nobody: after a damage, a log may have gaps.
+    The number is read, not counted: a damaged log may have gaps.
     """
-    if isinstance(store, Foldable):
+    if isinstance(store, EventStore):
         return await store.events(session_id, after=after)
     entries = await store.read(session_id, after=after)
     return [entry.event for entry in entries], entries[-1].seq if entries else after
 
 
 class Log:
-    """The driver's end of a session's log: numbers the entries and knows where it ends."""
+    """The log of one session, for the process that runs it: appends events as numbered entries."""
 
     __slots__ = (
+        "_append_grouped",
+        "_append_immediately",
+        "_append_lock",
         "_clock",
-        "_immediate",
-        "_made",
-        "_queued",
-        "_retired",
-        "_soon",
-        "_turn",
+        "_entries_made",
+        "_is_retired",
+        "_queued_appends",
         "_writer",
         "head",
         "lease",
@@ -272,31 +273,32 @@ class Log:
         self.store = store
         self.lease = lease
         self.head = head
-        """The number of the last entry."""
+        """Number of the last entry."""
         self._clock = clock
-        self._immediate = store.append_now if isinstance(store, Immediate) else None
-        self._soon = store.append_soon if isinstance(store, Grouped) else None
+        self._append_immediately = store.append_now if isinstance(store, ImmediateStore) else None
+        self._append_grouped = store.append_soon if isinstance(store, GroupCommitStore) else None
         self._writer = new_id()[-16:]
-        self._made = 0
-        self._queued = 0
-        self._turn = asyncio.Lock()
-        self._retired = False
+        self._entries_made = 0
+        self._queued_appends = 0
+        self._append_lock = asyncio.Lock()
+        self._is_retired = False
 
-    async def taken_over(self) -> "Log":
-        """The same log in other hands. Whoever still holds this one finds itself fenced."""
-        async with self._turn:
-            self._retired = True
+    async def hand_over(self) -> "Log":
+        """Return a new object for the same log, and disable this one: its next append raises `Fenced`."""
+        async with self._append_lock:
+            self._is_retired = True
             return Log(self.store, self.lease, self.head, self._clock)
 
-    def append_now(self, events: Sequence[Event], *, sync: bool, names: Sequence[str] = ()) -> list[Entry] | None:
-        """Store events without waiting; `None` when that is not possible, and then nothing was done.
+    def append_now(self, events: Sequence[Event], *, sync: bool, entry_ids: Sequence[str] = ()) -> list[Entry] | None:
+        """Append events without waiting; return `None`, with nothing stored, when that is not possible.
 
-        The first entries are called by `names`, if there are any: an entry that takes a post has the id of the post.
+        The first entries get the ids in `entry_ids`, if there are any: an entry that consumes a post has the id of the
+        post.
         """
-        if self._immediate is None or self._queued:
+        if self._append_immediately is None or self._queued_appends:
             return None
-        entries = self._numbered(events, names)
-        if not self._immediate(self.lease, entries, sync=sync):
+        entries = self._make_entries(events, entry_ids)
+        if not self._append_immediately(self.lease, entries, sync=sync):
             return None
         self.head += len(entries)
         return entries
@@ -306,79 +308,79 @@ class Log:
         events: Sequence[Event],
         *,
         sync: bool,
-        stored: Callable[[Sequence[Entry]], None],
-        names: Sequence[str] = (),
+        on_stored: Callable[[Sequence[Entry]], None],
+        entry_ids: Sequence[str] = (),
     ) -> bool:
-        """Store events when it is their turn, and call `stored` with the entries before the next ones are stored.
+        """Append events after all earlier appends, and call `on_stored` with the entries before the next append.
 
-        Says whether a cancel came meanwhile; all that is done in either case.
+        Return True if the caller was cancelled meanwhile; the append is complete in either case.
         """
-        self._queued += 1
+        self._queued_appends += 1
         try:
-            if self._soon is not None and not self._turn.locked():
-                return await self._append_soon(self._soon, events, sync, stored, names)
-            _, cancelled = await insisted(lambda: self._append(events, sync, stored, names))
+            if self._append_grouped is not None and not self._append_lock.locked():
+                return await self._append_soon(self._append_grouped, events, sync, on_stored, entry_ids)
+            _, cancelled = await run_to_completion_repeatedly(lambda: self._append(events, sync, on_stored, entry_ids))
         finally:
-            self._queued -= 1
+            self._queued_appends -= 1
         return cancelled
 
     async def _append_soon(
         self,
-        soon: Callable[..., "asyncio.Future[None]"],
+        append_soon: Callable[..., "asyncio.Future[None]"],
         events: Sequence[Event],
         sync: bool,  # noqa: FBT001 - handed through
-        stored: Callable[[Sequence[Entry]], None],
-        names: Sequence[str],
+        on_stored: Callable[[Sequence[Entry]], None],
+        entry_ids: Sequence[str],
     ) -> bool:
-        """As `_append`, without a task to protect it: nothing here can be cancelled but the waiting."""
-        async with self._turn:  # it is free: this does not wait
-            entries = self._numbered(events, names)
+        """Append like `_append`, for a store that completes an append even if its caller is cancelled."""
+        async with self._append_lock:  # it is free: this does not block
+            entries = self._make_entries(events, entry_ids)
             cancelled = False
             try:
-                await soon(self.lease, entries, sync=sync)
+                await append_soon(self.lease, entries, sync=sync)
             except asyncio.CancelledError:
-                # It goes on without us. Asked for once more, it adds nothing, and tells how it went.
-                await insisted(lambda: self.store.append(self.lease, entries, sync=sync))
+                # The append goes on without this task. Repeated, it adds nothing, and raises what the first one raised.
+                await run_to_completion_repeatedly(lambda: self.store.append(self.lease, entries, sync=sync))
                 cancelled = True
             self.head += len(entries)
-            stored(entries)
+            on_stored(entries)
             return cancelled
 
     async def _append(
         self,
         events: Sequence[Event],
         sync: bool,  # noqa: FBT001 - handed through
-        stored: Callable[[Sequence[Entry]], None],
-        names: Sequence[str],
+        on_stored: Callable[[Sequence[Entry]], None],
+        entry_ids: Sequence[str],
     ) -> None:
-        async with self._turn:
-            entries = self._numbered(events, names)
-            await insisted(lambda: self.store.append(self.lease, entries, sync=sync))
+        async with self._append_lock:
+            entries = self._make_entries(events, entry_ids)
+            await run_to_completion_repeatedly(lambda: self.store.append(self.lease, entries, sync=sync))
             self.head += len(entries)
-            stored(entries)
+            on_stored(entries)
 
-    def _numbered(self, events: Sequence[Event], names: Sequence[str]) -> list[Entry]:
-        if self._retired:
-            message = f"this run of session {self.lease.session_id!r} was ended from outside: nothing more can be added"
+    def _make_entries(self, events: Sequence[Event], entry_ids: Sequence[str]) -> list[Entry]:
+        if self._is_retired:
+            message = f"this run of session {self.lease.session_id!r} was taken over: no more entries can be appended"
             raise Fenced(message)
-        # A name is never used for two entries, also when an append has failed: it may have been stored after all.
-        at, head, writer, made = self._clock.now(), self.head, self._writer, self._made
-        self._made = made + len(events)
-        if len(events) == 1 and not names:
+        # An id is never used for two entries, even after a failed append: it may have been stored after all.
+        at, head, writer, made = self._clock.now(), self.head, self._writer, self._entries_made
+        self._entries_made = made + len(events)
+        if len(events) == 1 and not entry_ids:
             return [Entry(head + 1, at, events[0], f"{writer}-{made + 1}")]
-        called = [*names, *[f"{writer}-{made + place}" for place in range(len(names) + 1, len(events) + 1)]]
+        called = [*entry_ids, *[f"{writer}-{made + place}" for place in range(len(entry_ids) + 1, len(events) + 1)]]
         return [Entry(head + place, at, event, called[place - 1]) for place, event in enumerate(events, 1)]
 
 
-async def insisted(work: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
-    """As `uninterrupted`, for work that may be done twice: when it is itself cancelled, it is done again.
+async def run_to_completion_repeatedly(work: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+    """Await repeatable work to its end like `run_to_completion`; start it again if the work itself is cancelled.
 
     That happens when an event loop is closed, for then each of its tasks is cancelled.
     """
     cancelled = False
-    for _ in range(_MOST_CANCELS):
+    for _ in range(_MAX_CANCELS):
         try:
-            result, interrupted = await uninterrupted(work())
+            result, interrupted = await run_to_completion(work())
         except asyncio.CancelledError:
             cancelled = True
             continue
@@ -386,18 +388,18 @@ async def insisted(work: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
     raise asyncio.CancelledError
 
 
-async def uninterrupted(work: Awaitable[T]) -> tuple[T, bool]:
-    """Await `work` to its end, however often we are cancelled meanwhile; says whether we were.
+async def run_to_completion(work: Awaitable[T]) -> tuple[T, bool]:
+    """Await `work` to its end even if the caller is cancelled; return its result, and True if that happened.
 
-    The caller puts its own affairs in order first, and then raises the `CancelledError` that it owes.
+    The caller finishes its own bookkeeping first, and then raises the `CancelledError` that it owes.
     """
     task = asyncio.ensure_future(work)
-    cancelled = await wait_through((task,))
+    cancelled = await wait_despite_cancel((task,))
     return task.result(), cancelled
 
 
-async def wait_through(futures: Collection["asyncio.Future[Any]"]) -> bool:
-    """Wait until all of them are done, however often we are cancelled meanwhile; says whether we were."""
+async def wait_despite_cancel(futures: Collection["asyncio.Future[Any]"]) -> bool:
+    """Wait until all futures are done even if the caller is cancelled meanwhile; return True if it was cancelled."""
     cancelled = False
     while waiting := [each for each in futures if not each.done()]:
         try:

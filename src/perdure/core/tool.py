@@ -1,7 +1,7 @@
-"""What can be done: tools. Above: `toolbox.py` and the loop. Below: `schema.py`, `tool_context.py`.
+"""Tools: a function, its description and its parameters, as one immutable value.
 
-A tool is a value: a description for the model, how to parse its arguments, and one async function to call. Wrappers
-(`wrap.py`) make a new tool from an old one.
+A tool has a description for the model, a parser for its arguments, and one async function to call. Wrappers
+(`wrappers.py`) make a new tool from an old one.
 """
 
 import functools
@@ -30,7 +30,7 @@ from .docstring import parse_docstring
 from .error import ConfigError
 from .message import ToolCall, ToolResult
 from .model import ToolSpec
-from .thread import THREADS
+from .thread_pool import THREAD_POOL
 from .tool_context import D, ToolContext
 
 __all__ = [
@@ -55,83 +55,88 @@ R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S")
 
 Effect: TypeAlias = Literal["read", "idempotent", "at_most_once", "ask"]
-"""What running a call twice would mean. `read`: nothing changes. `idempotent`: the receiver knows our key, and twice is
-once. `at_most_once`: never run again, and after a crash the result is *unknown*. `ask`: as before, and a person settles
-it."""
+"""The effect of running a call twice. `read`: nothing changes. `idempotent`: the service knows our key, and twice is
+once. `at_most_once`: never run again; after a crash the result is *unknown*. `ask`: like `at_most_once`, and a person
+settles the result after a crash.
+"""
 
 _EFFECTS = get_args(Effect)
-_NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
-_LONGEST_NAME = 64  # which is what providers take
+_NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+_MAX_NAME_LENGTH = 64  # the limit of providers
 
 
 class ToolOutput(Struct, frozen=True):
-    """What a tool returns when text alone will not do."""
+    """Return value for a tool that returns more than text."""
 
     content: Any = ""
-    """For the model: text, parts, or any value that JSON can hold."""
+    """For the model: text, parts, or any JSON value."""
     render: Any = None
     """For a screen; the model never sees it."""
     summary: str = ""
-    """A short form that may stand for the content in later turns."""
+    """A short form that may replace the content in later turns."""
     terminate: bool = False
-    """End the run after this turn, if every call of the turn says so."""
+    """End the run after this turn, if every call of the turn sets this."""
     is_error: bool = False
-    """The call failed, and the content says how."""
+    """The call failed, and the content is the error message."""
 
 
 class Skip(Struct, frozen=True):
-    """Returned by a *prepare* hook: do not make this call, and tell the model this instead."""
+    """Returned by a *prepare* hook: do not make this call, and send the model this reason as its result."""
 
     reason: str = "skipped by a hook"
 
     def __post_init__(self) -> None:
-        check.text("Skip", "reason", self.reason)
+        check.require_text("Skip", "reason", self.reason)
 
 
 Arguments: TypeAlias = dict[str, Any]
 Prepare: TypeAlias = Callable[[ToolCall, Arguments], "Arguments | Skip | Awaitable[Arguments | Skip | None] | None"]
-"""Sees a call before it is validated and gated. Returns other arguments, a `Skip`, or nothing to leave it as it is."""
+"""A hook that receives a call before it is validated and gated. Returns other arguments, a `Skip`, or `None` to change
+nothing.
+"""
 Finish: TypeAlias = Callable[[ToolCall, ToolResult], "ToolResult | Awaitable[ToolResult | None] | None"]
-"""Sees the result before it is stored. Returns another, or nothing to leave it as it is."""
+"""A hook that receives the result before it is stored. Returns another result, or `None` to change nothing."""
 
 
 class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
-    """Something that a model can ask for."""
+    """A tool that a model can call: a function with its name, description, parameters and options."""
 
     name: str
     """Letters, digits, `_` and `-`; at most 64."""
     description: str
-    """What the model is told."""
+    """The description sent to the model."""
     parameters: schema.Parameters
-    """How arguments are described and validated."""
+    """The schema and the validation of its arguments."""
     call: Callable[[Arguments, ToolContext[Any]], Awaitable[Any]]
-    """Carries it out, given validated arguments. The one function that wrappers wrap."""
+    """Carries out a call, given validated arguments. The one function that wrappers wrap."""
     function: Callable[..., Any] | None = None
-    """The function that it was made from."""
+    """The function that the tool was made from."""
     effect: Effect = "at_most_once"
-    """What running a call twice would mean."""
+    """The effect of running a call twice."""
     permission: bool | Callable[[Arguments], bool] = False
-    """Whether somebody has to agree first; or a function of the arguments that says so."""
+    """True if a call needs permission; or a function of the arguments that decides."""
     action: str = ""
-    """What kind of thing it does, for permission rules; its name when empty."""
+    """The kind of action, for permission rules; the tool's name when empty."""
     target: Callable[[Arguments], str] | None = None
-    """To what it does it, for permission rules; the arguments as JSON when `None`."""
+    """Returns the target of a call, for permission rules; `None` for the arguments as JSON."""
     parallel: bool = True
-    """`False`: nothing else runs while this does."""
+    """`False`: no other call runs at the same time."""
     abortable: bool = True
-    """`False`: once started, a cancel waits for it."""
+    """`False`: a cancel waits until a call that has started is done."""
     timeout_seconds: float | None = None
-    """Give up waiting after this long."""
+    """Stop waiting for the call after this long."""
     retries: int = 0
-    """Try again after an error. Only for tools that may run twice, or when the tool raises `NotStarted`."""
+    """Number of retries after an error. Only for tools that may run twice, or when the tool raises `NotStarted`."""
     terminate: bool = False
-    """End the run after a turn in which only such tools ran, and well."""
+    """End the run after a turn in which only such tools ran, and succeeded."""
     asks_first: bool = False
-    """It has no effect before it says `await context.begin()`: up to there it may be run again, with the answers that
-    it got, after a restart or when the answer comes days later."""
+    """The call has no effect before `await context.begin()`: until then it may run again, with the answers that it was
+    given, after a restart or when the answer arrives days later.
+    """
     credentials: bool = True
-    """Whether `{{name}}` in its arguments may stand for a secret of the agent's vault; `False` for tools whose
-    arguments are words: for another model, for the log, for a file."""
+    """`{{name}}` in its arguments may refer to a secret of the agent's vault; `False` for tools whose arguments are
+    prose: for another model, for the log, for a file.
+    """
     summary: Callable[[ToolResult], str] | None = None
     """Makes the short form of a result."""
     prompt: str = ""
@@ -141,9 +146,9 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     finish: tuple[Finish, ...] = ()
     """Hooks after the effect, in order."""
     context_parameter: str | None = None
-    """The parameter of the function that wants the `ToolContext`."""
+    """The name of the function's parameter that receives the `ToolContext`, or `None`."""
     receiver: str | None = None
-    """The parameter of a method that stands for its object; `None` for functions, and for methods that are bound."""
+    """The `self` or `cls` parameter of a method that is not bound yet; `None` for functions and bound methods."""
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -151,11 +156,11 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
+        """The name, description and schema sent to the model."""
         return ToolSpec(self.name, self.description, self.parameters.json_schema)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """The function itself, called as if it were not a tool."""
+        """Call the tool's function directly, without validation, permission or log."""
         if self.function is None:
             message = f"tool {self.name!r} was not made from a function: call it through an agent or `session.call`"
             raise ConfigError(message)
@@ -168,7 +173,7 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> "Tool[P, R_co]": ...
     def __get__(self, instance: object, owner: type | None = None) -> "Tool[..., R_co]":
-        """A method marked with `@tool` becomes a tool bound to its object, or to the class if it is a class method."""
+        """Bind the tool to an object or class when `@tool` marks a method."""
         receiver, function, inner = self.receiver, self.function, self.call
         bound_to = owner if receiver == "cls" else instance
         if receiver is None or function is None or bound_to is None:
@@ -184,7 +189,7 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool(...)` takes; each is a field of `Tool`."""
+    """The options of `@tool(...)`; each is a field of `Tool`."""
 
     effect: Effect
     permission: bool | Callable[[Arguments], bool]
@@ -212,11 +217,11 @@ def tool(
 def tool(
     function: Callable[P, R] | None = None, /, *, name: str = "", description: str = "", **options: Unpack[ToolOptions]
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
-    """Make a tool of a function: its name, description and parameters come from the function itself.
+    """Make a tool from a function, with the function's name, docstring and parameters.
 
     Works on `async def` (runs on the event loop), on plain functions (run on a thread) and on methods (bound to their
     object). The docstring describes the tool and, in Google, NumPy or Sphinx style, its parameters; so does
-    `Annotated[int, "how many"]`. A parameter annotated with `ToolContext` is given the context of the call.
+    `Annotated[int, "how many"]`. A parameter annotated with `ToolContext` receives the context of the call.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
@@ -232,82 +237,86 @@ def tool_from_schema(
     function: Callable[[Arguments], Any] | Callable[[Arguments, ToolContext[Any]], Any],
     **options: Unpack[ToolOptions],
 ) -> Tool[..., Any]:
-    """A tool from a raw JSON Schema.
+    """Make a tool from a raw JSON Schema.
 
-    `function` is given the validated arguments as one dict, and the `ToolContext` if it takes a second parameter.
+    `function` receives the validated arguments as one dict, and the `ToolContext` if it takes a second parameter.
     """
     _check_function(function)
-    takes_context = _takes_two(function)
+    takes_context = _takes_context(function)
     is_async = _is_async(function)
     carry_out = cast("Callable[..., Any]", function)
 
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
         given = (arguments, context) if takes_context else (arguments,)
-        return carry_out(*given) if is_async else _on_thread(carry_out, given, {})
+        return carry_out(*given) if is_async else _run_on_thread(carry_out, given, {})
 
     if not isinstance(parameters, Mapping):
-        check.refuse("tool_from_schema", "parameters", parameters, "give a JSON Schema as a dict")
-    checked = schema.from_json_schema(dict(parameters))
-    return Tool(name=name, description=description, parameters=checked, call=call, **_fields(options, checked))
+        check.raise_config_error("tool_from_schema", "parameters", parameters, "give a JSON Schema as a dict")
+    checked = schema.parameters_from_json_schema(dict(parameters))
+    return Tool(
+        name=name, description=description, parameters=checked, call=call, **_options_to_fields(options, checked)
+    )
 
 
 def _from_function(function: Callable[P, R], name: str, description: str, options: ToolOptions) -> Tool[P, R]:
     if isinstance(function, (classmethod, staticmethod)):
         function = cast("Callable[P, R]", function.__func__)
     _check_function(function)
-    receiver = _receiver_of(function)
-    parameters, context = schema.from_function(function, skip=(receiver,) if receiver else (), context_type=ToolContext)
-    named = _innermost(function)
+    receiver = _unbound_receiver_name(function)
+    parameters, context = schema.parameters_from_function(
+        function, skip=(receiver,) if receiver else (), context_type=ToolContext
+    )
+    named = _unwrap_partial(function)
     return Tool(
         name=name or getattr(named, "__name__", ""),
         description=description or parse_docstring(inspect.getdoc(named) or "").description,
         parameters=parameters,
-        call=_caller(function, context),
+        call=_make_call(function, context),
         function=function,
         context_parameter=context,
         receiver=receiver,
-        **_fields(options, parameters),
+        **_options_to_fields(options, parameters),
     )
 
 
-def _takes_two(function: Callable[..., Any]) -> bool:
+def _takes_context(function: Callable[..., Any]) -> bool:
     try:
         return len(inspect.signature(function).parameters) > 1
-    except ValueError:  # of some functions that are not written in Python
+    except ValueError:  # raised for some functions that are not written in Python
         return False
 
 
-def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     return function.func if isinstance(function, functools.partial) else function
 
 
-def _receiver_of(function: Callable[..., Any]) -> str | None:
-    """The first parameter of a method that is not bound yet."""
+def _unbound_receiver_name(function: Callable[..., Any]) -> str | None:
+    """Return the name of the first parameter (`self`) of a method that is not bound yet, or `None`."""
     code = getattr(function, "__code__", None)
     first = code.co_varnames[0] if code is not None and code.co_argcount else None
     return first if first in {"self", "cls"} else None
 
 
-def _caller(function: Callable[..., Any], context_parameter: str | None) -> Callable[..., Awaitable[Any]]:
-    """The one async function of a tool, with as few layers as the function allows."""
+def _make_call(function: Callable[..., Any], context_parameter: str | None) -> Callable[..., Awaitable[Any]]:
+    """Return the tool's function as an async function of arguments and context."""
     is_async = _is_async(function)
 
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
         if context_parameter is not None:
             arguments = {**arguments, context_parameter: context}
-        return function(**arguments) if is_async else _on_thread(function, (), arguments)
+        return function(**arguments) if is_async else _run_on_thread(function, (), arguments)
 
     return call
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    inner = _innermost(function)
+    inner = _unwrap_partial(function)
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
 
 
-async def _on_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments) -> Any:
-    value = await THREADS.run(function, args, kwargs)
-    return await value if inspect.isawaitable(value) else value  # as of a lambda around an async function
+async def _run_on_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments) -> Any:
+    value = await THREAD_POOL.run(function, args, kwargs)
+    return await value if inspect.isawaitable(value) else value  # as for a lambda around an async function
 
 
 def _check_function(function: object) -> None:
@@ -318,20 +327,18 @@ def _check_function(function: object) -> None:
         message = f"{function!r} cannot be a tool: give a function or a method, plain or async"
         raise ConfigError(message)
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        message = (
-            f"{function!r} yields, and a tool returns: return the whole result, and tell progress with ToolContext.emit"
-        )
+        message = f"{function!r} yields, and a tool returns: return it all, and report progress with ToolContext.emit"
         raise ConfigError(message)
 
 
 def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or name.strip(_NAME):
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME_LENGTH or name.strip(_NAME_CHARACTERS):
         message = f"a tool cannot be called {name!r}: use 1 to 64 letters, digits, '_' or '-', as in @tool(name='add')"
         raise ConfigError(message)
 
 
 def _check_options(tool: Tool[..., Any]) -> None:
-    """Say where a tool is described what cannot work when it is called."""
+    """Raise `ConfigError` for options of a tool that could not work when it is called."""
     seconds, retries, permission = tool.timeout_seconds, tool.retries, tool.permission
     if tool.effect not in _EFFECTS:
         problem = f"effect={tool.effect!r}: use {', '.join(map(repr, _EFFECTS))}"
@@ -342,7 +349,7 @@ def _check_options(tool: Tool[..., Any]) -> None:
     elif not isinstance(permission, bool) and not callable(permission):
         problem = f"permission={permission!r}: give True, False, or a function of the arguments"
     else:
-        for name, allows in _KINDS.items():
+        for name, allows in _OPTION_CHECKS.items():
             allows(f"tool {tool.name!r}: Tool", name, getattr(tool, name))
         return
     message = f"tool {tool.name!r} cannot have {problem}"
@@ -351,28 +358,28 @@ def _check_options(tool: Tool[..., Any]) -> None:
 
 def _check_parameters(call: str, name: str, value: object) -> None:
     if not isinstance(value, schema.Parameters):
-        check.refuse(call, name, value, "use tool_from_schema(…) to make a tool from a JSON Schema")
+        check.raise_config_error(call, name, value, "use tool_from_schema(…) to make a tool from a JSON Schema")
 
 
-_KINDS: Mapping[str, Callable[[str, str, object], None]] = {
-    **dict.fromkeys(("description", "action", "prompt"), check.text),
-    **dict.fromkeys(("parallel", "abortable", "terminate", "asks_first", "credentials"), check.flag),
-    **dict.fromkeys(("target", "summary"), check.function_or_none),
-    **dict.fromkeys(("prepare", "finish"), check.functions),
-    "call": check.function,
+_OPTION_CHECKS: Mapping[str, Callable[[str, str, object], None]] = {
+    **dict.fromkeys(("description", "action", "prompt"), check.require_text),
+    **dict.fromkeys(("parallel", "abortable", "terminate", "asks_first", "credentials"), check.require_bool),
+    **dict.fromkeys(("target", "summary"), check.require_callable_or_none),
+    **dict.fromkeys(("prepare", "finish"), check.require_callables),
+    "call": check.require_callable,
     "parameters": _check_parameters,
 }
-"""What the options may be that have no range of their own."""
+"""The check for each option that has no range."""
 
 
-def _fields(options: ToolOptions, parameters: schema.Parameters) -> dict[str, Any]:
-    """Options as fields; `target="path"` is short for the argument of that name."""
+def _options_to_fields(options: ToolOptions, parameters: schema.Parameters) -> dict[str, Any]:
+    """Convert the options of `@tool` to fields of `Tool`; `target="path"` is short for the argument `path`."""
     target = options.get("target")
-    return {**options, "target": _argument(target, parameters)} if isinstance(target, str) else dict(options)
+    return {**options, "target": _make_target(target, parameters)} if isinstance(target, str) else dict(options)
 
 
-def _argument(name: str, parameters: schema.Parameters) -> Callable[[Arguments], str]:
-    """A function that tells one argument as text, or the default of one that was not given."""
+def _make_target(name: str, parameters: schema.Parameters) -> Callable[[Arguments], str]:
+    """Return a function that extracts one argument (or its default) as text: the target that permission rules match."""
     known: dict[str, Any] = parameters.json_schema.get("properties", {})
     if known and name not in known:
         message = f"target={name!r} is not a parameter of the tool; there is {', '.join(map(repr, known))}"

@@ -1,4 +1,4 @@
-"""The tools of an agent, by name. Above: the loop and the assembly. Below: `tool.py`."""
+"""The tools of an agent, by name."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from .tool import Tool
 
 
 class Toolbox:
-    """Tools by name. A name is there once."""
+    """Tools by unique name, in the order of listing."""
 
     __slots__ = ("_specs", "_tools")
 
@@ -21,9 +21,9 @@ class Toolbox:
             raise ConfigError(message)
         for each in tools:
             if not isinstance(each, Tool):
-                raise ConfigError(_not_a_tool(each))
+                raise ConfigError(_not_a_tool_message(each))
             if each.receiver is not None:
-                message = f"tool {each.name!r} is a method: take it from its object, as in `thing.{each.name}`"
+                message = f"tool {each.name!r} is an unbound method: get it from an object, as in `thing.{each.name}`"
                 raise ConfigError(message)
             if each.name in self._tools:
                 message = f"two tools are called {each.name!r}: give one of them another name with @tool(name=…)"
@@ -32,35 +32,35 @@ class Toolbox:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is told, in the order of listing; the same object until the tools change."""
+        """The tool descriptions sent to the model, in the order of listing; the same object until the tools change."""
         if self._specs is None:
             self._specs = tuple([each.spec for each in self._tools.values()])
         return self._specs
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What they are called, in the order of listing."""
+        """The names of the tools, in the order of listing."""
         return tuple(self._tools)
 
     def get(self, name: str) -> Tool[..., Any] | None:
-        """The tool of that name."""
+        """Return the tool of that name, or `None`."""
         return self._tools.get(name)
 
-    def plus(self, tools: Iterable[Tool[..., Any]]) -> "Toolbox":
-        """A box with more tools."""
+    def with_tools(self, tools: Iterable[Tool[..., Any]]) -> "Toolbox":
+        """Return a toolbox with more tools."""
         return Toolbox([*self, *tools])
 
-    def only(self, names: Iterable[str]) -> "Toolbox":
-        """A box with only these; a name that is not there is an error that lists what is."""
+    def with_only(self, names: Iterable[str]) -> "Toolbox":
+        """Return a toolbox with only these tools. Raises `ConfigError` for a name that is not there."""
         chosen = tuple(names)
         for name in chosen:
             if name not in self._tools:
-                message = f"there is no tool {name!r}; {self.advice(name)}"
+                message = f"there is no tool {name!r}; {self.suggest_names(name)}"
                 raise ConfigError(message)
         return Toolbox([each for each in self if each.name in chosen])
 
-    def advice(self, name: str) -> str:
-        """What to call instead of a tool that does not exist."""
+    def suggest_names(self, name: str) -> str:
+        """Return advice for a tool name that does not exist: similar names, and all names."""
         if not self._tools:
             return "there are no tools"
         import difflib
@@ -85,7 +85,7 @@ class Toolbox:
         return f"Toolbox({', '.join(self._tools)})"
 
 
-def _not_a_tool(value: object) -> str:
+def _not_a_tool_message(value: object) -> str:
     if isinstance(getattr(value, "__func__", None), Tool):
         return f"{value!r} is not a tool: write @tool above @classmethod, not below it"
     if callable(value):

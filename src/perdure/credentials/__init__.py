@@ -1,37 +1,36 @@
-"""Credentials: a vault that knows values, placeholders that stand for them, and a scrubber that takes them out again.
+"""Credentials: vaults with secrets, `{{name}}` placeholders for them in tool arguments, and redaction of secrets in
+all output.
 
-Above: assembly and callers. Below: core. The model writes `{{name}}`; the tool is given the value; nothing that is
-stored, shown or logged has it.
+The model writes `{{name}}`; the tool gets the value; nothing that is stored, shown or logged contains the value.
 """
 
-from .family import FamilyRedactor
+from .credentialed_tool import credentialed
 from .file_vault import FileVault
-from .forms import forms_of
-from .listing import listed
-from .model import scrubbed_model
+from .model_redaction import redacted_model
+from .placeholders import find_placeholder_names, substitute_placeholders
+from .redaction_filter import RedactingStream, RedactionFilter
 from .redactor import Redactor
-from .scrub import ScrubbedStream, Scrubber
 from .secret import Secret
-from .substitute import names_in, substituted
-from .vault import EnvironmentVault, KeyringVault, MemoryVault, Vault, first_of
-from .wrapper import credentialed
+from .secret_forms import list_secret_forms
+from .shared_redactor import SharedRedactor
+from .vault import EnvironmentVault, KeyringVault, MemoryVault, Vault, first_of, list_local_names
 
 __all__ = [
     "EnvironmentVault",
-    "FamilyRedactor",
     "FileVault",
     "KeyringVault",
     "MemoryVault",
+    "RedactingStream",
+    "RedactionFilter",
     "Redactor",
-    "ScrubbedStream",
-    "Scrubber",
     "Secret",
+    "SharedRedactor",
     "Vault",
     "credentialed",
+    "find_placeholder_names",
     "first_of",
-    "forms_of",
-    "listed",
-    "names_in",
-    "scrubbed_model",
-    "substituted",
+    "list_local_names",
+    "list_secret_forms",
+    "redacted_model",
+    "substitute_placeholders",
 ]

@@ -1,8 +1,8 @@
-"""Credentials in a file of your own that nobody else can read. Above: callers. Below: `secret.py`.
+"""A vault that reads secrets from a file which only its owner can read.
 
-The file is a JSON object of texts, or lines of `NAME=value`. It is read again when it has changed. One that others can
-read, that is a link, or that is no ordinary file is refused. It is never changed in place: what is written is a new
-file with the mode 0600, which takes the place of the old one.
+The file is a JSON object of texts, or lines of `NAME=value`. It is read again when it has changed. A file that others
+can read, a link, or a special file is refused. It is never changed in place: a new file with the mode 0600 replaces the
+old one.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ import msgspec
 from perdure.core import check
 from perdure.core.error import ConfigError
 
-from .look import is_a
-from .secret import Secret, check_name, checked
+from .secret import Secret, check_name, check_value
+from .untyped_builtins import is_a
 
 _LARGEST = 2**20
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z0-9_.-]+)\s*=(.*)")
@@ -29,13 +29,13 @@ _IS_POSIX = os.name == "posix"
 
 
 class FileVault:
-    """Credentials in a file with the mode 0600. A file that is not there holds none."""
+    """A vault with the secrets in a file that only its owner can read (mode 0600). A missing file is an empty vault."""
 
     __slots__ = ("_path", "_read", "_version")
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         if not is_a(path, (str, os.PathLike)) or not os.fspath(path):
-            check.refuse("FileVault", "path", path, "give the path of a file")
+            check.raise_config_error("FileVault", "path", path, "give the path of a file")
         self._path: str = os.path.expanduser(os.fspath(path))  # noqa: PTH111 - pathlib is slow to load
         self._version: tuple[int, ...] | None = None
         self._read: dict[str, Secret] = {}
@@ -44,90 +44,90 @@ class FileVault:
         return f"FileVault({self._path!r})"
 
     def resolve(self, name: str) -> str | None:
-        """The value of that name, as the file has it now."""
-        secret = self._secrets().get(name)
+        """Return the secret of that name from the file as it is now; `None` if there is none."""
+        secret = self._read_secrets().get(name)
         return None if secret is None else secret.reveal()
 
     def names(self) -> list[str]:
-        """The names that the file has."""
-        return list(self._secrets())
+        """Return the names of all secrets in the file."""
+        return list(self._read_secrets())
 
     def set(self, name: str, value: str | Secret) -> None:
-        """Add a credential to the file, or give it another value. Makes the file if there is none."""
+        """Write a secret to the file, or change it. Creates the file if there is none."""
         check_name("FileVault.set", name)
-        plain = checked(name, value)
-        with self._alone():
-            text = self._text()
+        plain = check_value(name, value)
+        with self._lock_folder():
+            text = self._read_text()
             if _is_json(text, self._path):
-                document = {**_parsed_json(text, self._path), name: plain}
-                self._replace(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+                document = {**_parse_json(text, self._path), name: plain}
+                self._replace_file(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
             else:
-                lines = _without(text, name)
-                self._replace("".join([*lines, f"{name}={_quoted(plain)}\n"]))
+                lines = _remove_entry(text, name)
+                self._replace_file("".join([*lines, f"{name}={_quote_value(plain)}\n"]))
 
     def remove(self, name: str) -> bool:
-        """Take a credential out of the file; says whether there was one."""
-        with self._alone():
+        """Remove a secret from the file; return True if there was one."""
+        with self._lock_folder():
             if name not in self.names():
                 return False
-            text = self._text()
+            text = self._read_text()
             if _is_json(text, self._path):
-                document = _parsed_json(text, self._path)
+                document = _parse_json(text, self._path)
                 document.pop(name)
-                self._replace(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+                self._replace_file(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
             else:
-                self._replace("".join(_without(text, name)))
+                self._replace_file("".join(_remove_entry(text, name)))
             return True
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def _secrets(self) -> dict[str, Secret]:
-        with self._opened() as file:
-            version = None if file is None else _version_of(os.fstat(file))
+    def _read_secrets(self) -> dict[str, Secret]:
+        with self._open_checked() as file:
+            version = None if file is None else _get_file_version(os.fstat(file))
             if version is None or version != self._version:
-                text = "" if file is None else _content(file, self._path)
-                values = _parsed_json(text, self._path) if _is_json(text, self._path) else _parsed_lines(text)
+                text = "" if file is None else _read_content(file, self._path)
+                values = _parse_json(text, self._path) if _is_json(text, self._path) else _parse_lines(text)
                 self._read = {name: Secret(value) for name, value in values.items()}
                 self._version = version
         return self._read
 
-    def _text(self) -> str:
-        with self._opened() as file:
-            return "" if file is None else _content(file, self._path)
+    def _read_text(self) -> str:
+        with self._open_checked() as file:
+            return "" if file is None else _read_content(file, self._path)
 
     @contextlib.contextmanager
-    def _opened(self) -> Generator[int | None]:
-        """The file, checked after it was opened, so that nobody can put another one in its place in between."""
+    def _open_checked(self) -> Generator[int | None]:
+        """Open the file, and check it afterwards, so that it cannot be swapped in between."""
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
         if os.path.islink(self._path):  # noqa: PTH114 - as above
-            self._refuse("is a link", "give the path of the file that it leads to")
+            self._raise_bad_file("is a link", "give the path of the file that it leads to")
         try:
             file = os.open(self._path, flags)
         except FileNotFoundError:
             yield None
             return
         except OSError as error:
-            self._refuse(f"cannot be opened ({error.strerror})", "make it a file of yours that you can read")
+            self._raise_bad_file(f"cannot be opened ({error.strerror})", "make it a file of yours that you can read")
         try:
-            self._check(os.fstat(file))
+            self._check_file(os.fstat(file))
             yield file
         finally:
             os.close(file)
 
-    def _check(self, found: os.stat_result) -> None:
+    def _check_file(self, found: os.stat_result) -> None:
         if not stat.S_ISREG(found.st_mode):
-            self._refuse("is no ordinary file", "give the path of a file")
+            self._raise_bad_file("is no ordinary file", "give the path of a file")
         if _IS_POSIX and found.st_mode & _OTHERS:
             mode = stat.S_IMODE(found.st_mode)
-            self._refuse(f"can be used by others (mode {mode:04o})", f"run: chmod 600 {self._path}")
+            self._raise_bad_file(f"can be used by others (mode {mode:04o})", f"run: chmod 600 {self._path}")
         if _IS_POSIX and found.st_uid not in {os.geteuid(), 0}:
-            self._refuse(f"belongs to another user (uid {found.st_uid})", "make it yours with chown")
+            self._raise_bad_file(f"belongs to another user (uid {found.st_uid})", "make it yours with chown")
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _alone(self) -> Generator[None]:
-        """One writer at a time, also of several processes: the folder is locked, which needs no file beside it."""
+    def _lock_folder(self) -> Generator[None]:
+        """Lock the folder against other writers, also of other processes; that needs no lock file."""
         if not _IS_POSIX:
             yield
             return
@@ -144,8 +144,8 @@ class FileVault:
     def _folder(self) -> str:
         return os.path.dirname(self._path) or "."  # noqa: PTH120 - as above
 
-    def _replace(self, text: str) -> None:
-        """Write another file beside the old one, and put it in its place when all of it is on the disk."""
+    def _replace_file(self, text: str) -> None:
+        """Replace the file atomically: write a new one beside it, sync it to the disk, and rename it."""
         import secrets
 
         beside = f"{self._path}.{secrets.token_hex(8)}.new"
@@ -161,16 +161,16 @@ class FileVault:
                 os.unlink(beside)  # noqa: PTH108 - as above
             raise
 
-    def _refuse(self, problem: str, advice: str) -> NoReturn:
+    def _raise_bad_file(self, problem: str, advice: str) -> NoReturn:
         message = f"the vault {self._path!r} {problem}; {advice}"
         raise ConfigError(message)
 
 
-def _version_of(found: os.stat_result) -> tuple[int, ...]:
+def _get_file_version(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _content(file: int, path: str) -> str:
+def _read_content(file: int, path: str) -> str:
     data = b""
     while len(data) <= _LARGEST and (more := os.read(file, _LARGEST + 1)):
         data += more
@@ -188,7 +188,7 @@ def _is_json(text: str, path: str) -> bool:
     return text.lstrip().startswith("{") or (not text.strip() and path.endswith(".json"))
 
 
-def _parsed_json(text: str, path: str) -> dict[str, str]:
+def _parse_json(text: str, path: str) -> dict[str, str]:
     if not text.strip():
         return {}
     problem = "is no JSON object of texts"
@@ -198,22 +198,22 @@ def _parsed_json(text: str, path: str) -> dict[str, str]:
         raise ConfigError(f'the vault {path!r} {problem}; write {{"name": "value", …}}') from None
 
 
-def _parsed_lines(text: str) -> dict[str, str]:
-    return {found[1]: _unquoted(found[2].strip()) for line in text.splitlines() if (found := _entry(line))}
+def _parse_lines(text: str) -> dict[str, str]:
+    return {found[1]: _unquote_value(found[2].strip()) for line in text.splitlines() if (found := _match_entry(line))}
 
 
-def _entry(line: str) -> re.Match[str] | None:
-    """A line that says a value; others are comments."""
+def _match_entry(line: str) -> re.Match[str] | None:
+    """Match a line with a value; others are comments."""
     return None if line.lstrip().startswith("#") else _LINE.fullmatch(line)
 
 
-def _without(text: str, name: str) -> list[str]:
-    """The lines of the file, comments included, without the one of that name."""
+def _remove_entry(text: str, name: str) -> list[str]:
+    """Return the lines of the file, with comments, without the line of that name."""
     lines = [f"{line}\n" for line in text.splitlines()]
-    return [line for line in lines if (found := _entry(line[:-1])) is None or found[1] != name]
+    return [line for line in lines if (found := _match_entry(line[:-1])) is None or found[1] != name]
 
 
-def _unquoted(written: str) -> str:
+def _unquote_value(written: str) -> str:
     if len(written) > 1 and written[0] == written[-1] == '"':
         with contextlib.suppress(msgspec.DecodeError):
             decoded: Any = msgspec.json.decode(written)
@@ -223,6 +223,6 @@ def _unquoted(written: str) -> str:
     return written
 
 
-def _quoted(value: str) -> str:
-    """On one line, whatever is in it."""
+def _quote_value(value: str) -> str:
+    """Quote a value so that it fits on one line."""
     return value if _NEEDS_NO_QUOTES.fullmatch(value) else msgspec.json.encode(value).decode()

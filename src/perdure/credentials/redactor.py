@@ -1,8 +1,8 @@
-"""One memory of every value that was handed out, and the choke point in front of whatever is shown or kept.
+"""Remember all secrets that were passed to tools, and redact them from everything that is shown or stored.
 
-Above: `wrapper.py`, `model.py`, assembly. Below: `scrub.py`. A value that one tool was given may turn up in what
-another one returns, in what the model says, in an error of the provider: so an agent has one redactor, and asks it
-everywhere. As long as nothing was handed out, it hands on whatever it is given.
+A value that one tool was given may appear in the result of another one, in a reply of the model, or in an error of the
+provider: so an agent has one redactor, and uses it everywhere. Until a value is handed out, it returns its input
+unchanged.
 """
 
 import inspect
@@ -14,142 +14,148 @@ from weakref import WeakSet
 from perdure.core.error import ToolError
 from perdure.core.event import Event
 
-from .scrub import ScrubbedStream, Scrubber
-from .secret import Secret, checked
-from .vault import Vault, known_names
+from .redaction_filter import RedactingStream, RedactionFilter
+from .secret import Secret, check_value
+from .vault import Vault, list_vault_names
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 
 logger = logging.getLogger("perdure")
 
-MOST_VALUES = 32
-"""Of one name: a credential that is renewed all the time would fill the memory; the oldest values are forgotten."""
+MAX_VALUES = 32
+"""Maximum number of values per name, the oldest are dropped: a credential may be renewed again and again."""
 
 
 class Redactor:
-    """Remembers values, and takes them out of things."""
+    """Remembers the secrets that were passed to tools, and redacts them from texts, events and errors."""
 
     __slots__ = ("__weakref__", "_confidants", "_scrubber", "_values")
 
     def __init__(self) -> None:
         self._values: dict[str, list[str]] = {}
-        self._scrubber: Scrubber | None = None
+        self._scrubber: RedactionFilter | None = None
         self._confidants: WeakSet[Redactor] = WeakSet()
-        """Who is told whatever this one learns."""
+        """Redactors that get each value that this one learns."""
 
     def __repr__(self) -> str:
         return f"Redactor({', '.join(self._values)})"
 
     @property
-    def scrubber(self) -> Scrubber | None:
-        """What takes the values out that are known by now; `None` when there are none."""
+    def redaction_filter(self) -> RedactionFilter | None:
+        """Filter that redacts the secrets known by now; `None` if there are none yet."""
         if self._scrubber is None and self._values:  # made at first use: it takes some milliseconds
-            self._scrubber = Scrubber([(name, value) for name, values in self._values.items() for value in values])
+            self._scrubber = RedactionFilter(
+                [(name, value) for name, values in self._values.items() for value in values]
+            )
         return self._scrubber
 
-    def learn(self, name: str, value: str) -> None:
-        """Remember a value, and take it out of everything from now on."""
+    def learn_value(self, name: str, value: str) -> None:
+        """Remember a secret and its name, and redact it from now on."""
         known = self._values.get(name, [])
         if value not in known:
-            self._values[name] = [*known, checked(name, value)][-MOST_VALUES:]
+            self._values[name] = [*known, check_value(name, value)][-MAX_VALUES:]
             self._scrubber = None
             for each in list(self._confidants):
-                each.learn(name, value)
+                each.learn_value(name, value)
 
     def share_with(self, other: "Redactor") -> None:
-        """Tell another one what this one knows, and whatever it will learn, for as long as there is that other one."""
+        """Pass all secrets that this redactor knows, and will learn, on to another redactor, as long as that one
+        exists.
+        """
         self._confidants.add(other)
         for name, values in self._values.items():
             for value in values:
-                other.learn(name, value)
+                other.learn_value(name, value)
 
-    async def resolve(self, vault: Vault, names: Iterable[str]) -> dict[str, str]:
-        """The values of these names, remembered. Raises `ToolError` for a name that the vault does not know."""
+    async def resolve_values(self, vault: Vault, names: Iterable[str]) -> dict[str, str]:
+        """Get the secrets of these names from a vault, remember and return them. Raises `ToolError` for an unknown
+        name.
+        """
         values: dict[str, str] = {}
         for name in names:
-            value = await _value_of(vault, name)
+            value = await _resolve_value(vault, name)
             if value is None:
-                raise ToolError(await _unknown(vault, name))
-            values[name] = checked(name, value)
-            self.learn(name, values[name])
+                raise ToolError(await _describe_unknown_name(vault, name))
+            values[name] = check_value(name, value)
+            self.learn_value(name, values[name])
         return values
 
-    async def recall(self, vault: Vault, names: Iterable[str]) -> None:
-        """Remember the values of names that may have been handed out before, by a process that is gone perhaps.
+    async def recall_values(self, vault: Vault, names: Iterable[str]) -> None:
+        """Get the secrets of these names from a vault to redact them, because an earlier process may have used them.
 
-        A name for which there is no value any more is left out, whatever the vault says about it.
+        A name without a value is skipped, and so is one for which the vault fails.
         """
         for name in names:
             try:
-                value = await _value_of(vault, name)
+                value = await _resolve_value(vault, name)
                 if value is not None:
-                    self.learn(name, checked(name, value))
-            except Exception as error:  # noqa: BLE001 - of whatever vault: a run that does not need it must not fail
-                logger.warning("credential %r cannot be looked up: %s", name, type(error).__name__)  # no words of it
+                    self.learn_value(name, check_value(name, value))
+            except Exception as error:  # noqa: BLE001 - any vault: a run that does not need it must not fail
+                logger.warning("credential %r cannot be looked up: %s", name, type(error).__name__)  # not its text
 
     def text(self, text: str) -> str:
-        """A text without the values."""
-        scrubber = self.scrubber
-        return text if scrubber is None else scrubber.text(text)
+        """Return the text with all known secrets replaced by placeholders."""
+        scrubber = self.redaction_filter
+        return text if scrubber is None else scrubber.redact_text(text)
 
     def value(self, value: T) -> T:
-        """Anything without the values; see `Scrubber.value`."""
-        scrubber = self.scrubber
-        return value if scrubber is None else cast("T", scrubber.value(value))
+        """Return any object with the known secrets in its texts redacted; see `RedactionFilter.redact_value`."""
+        scrubber = self.redaction_filter
+        return value if scrubber is None else cast("T", scrubber.redact_value(value))
 
     def event(self, event: E) -> E:
-        """An event without the values, before it is stored or shown.
+        """Return the event with the known secrets redacted, before it is stored or shown.
 
-        Deltas are looked at one by one: a value that lies across several is taken out by `scrubbed_model`, which can
-        hold back what is not clear yet.
+        Deltas are redacted one by one: a value that is split across several is redacted by `redacted_model`, which can
+        delay ambiguous text.
         """
-        scrubber = self.scrubber
-        return event if scrubber is None else cast("E", scrubber.value(event))
+        scrubber = self.redaction_filter
+        return event if scrubber is None else cast("E", scrubber.redact_value(event))
 
-    def stream(self) -> "KnowingStream":
-        """For one text that comes in pieces: a value may begin in one and end in another."""
-        return KnowingStream(self)
+    def stream(self) -> "LiveRedactingStream":
+        """Return a redactor for one text that arrives in pieces, since a secret may be split across them."""
+        return LiveRedactingStream(self)
 
     def error(self, error: BaseException) -> BaseException:
-        """An error without the values, its chain and its frames."""
-        scrubber = self.scrubber
+        """Return the exception with the known secrets redacted, without its causes and traceback frames."""
+        scrubber = self.redaction_filter
         if scrubber is None:
             return error
-        from .scrub_error import scrubbed_error
+        from .error_redaction import redact_error
 
-        return scrubbed_error(error, scrubber)
+        return redact_error(error, scrubber)
 
 
-class KnowingStream:
-    """Takes values out of a text that comes in pieces, also values that its redactor learns meanwhile."""
+class LiveRedactingStream:
+    """Redacts a text that arrives in pieces, also secrets that its redactor learns in the meantime."""
 
     __slots__ = ("_redactor", "_stream")
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._stream: ScrubbedStream | None = None
+        self._stream: RedactingStream | None = None
 
     def feed(self, chunk: str) -> str:
-        """What is clear by now: all of it, as long as no value is known."""
-        scrubber = self._redactor.scrubber
+        """Add a piece of the text; return the redacted text that can be shown by now."""
+        scrubber = self._redactor.redaction_filter
         if scrubber is None:
             return chunk
-        self._stream = self._stream or ScrubbedStream(scrubber)
+        self._stream = self._stream or RedactingStream(scrubber)
         self._stream.scrubber = scrubber
         return self._stream.feed(chunk)
 
     def end(self) -> str:
-        """The rest, when nothing more comes."""
+        """End the text; return the rest of it, redacted."""
         return "" if self._stream is None else self._stream.end()
 
 
-async def _value_of(vault: Vault, name: str) -> str | Secret | None:
+async def _resolve_value(vault: Vault, name: str) -> str | Secret | None:
     found = vault.resolve(name)
     return await found if inspect.isawaitable(found) else found
 
 
-async def _unknown(vault: Vault, name: str) -> str:
-    names = await known_names(vault)
+async def _describe_unknown_name(vault: Vault, name: str) -> str:
+    names = await list_vault_names(vault)
     known = f"known names are {', '.join(map(repr, names))}" if names else "no names are known"
     return f"unknown credential {name!r}, {known}"

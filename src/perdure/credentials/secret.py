@@ -1,16 +1,16 @@
-"""A value that nobody gets to see by accident, and what is too short to be one. Above: vaults. Below: core."""
+"""The `Secret` class, a value that is not shown by accident, and checks of the names and values of secrets."""
 
 from typing import NoReturn
 
 from perdure.core import check
 from perdure.core.error import ConfigError
 
-SHORTEST = 4
-"""A value with fewer characters than this is refused: it stands in ordinary text, and could not be told from it."""
+MIN_SECRET_LENGTH = 4
+"""Minimum length of a value: shorter ones occur in ordinary text, and could not be redacted."""
 
 
 class Secret:
-    """A value that shows itself to those alone who call `reveal`: not in a `repr`, a format, JSON or a pickle."""
+    """A secret text that only `reveal` returns: `repr`, formatting, JSON and pickling do not show it."""
 
     __slots__ = ("_value",)
 
@@ -21,7 +21,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The value. Hand it to whoever needs it, and to nobody else."""
+        """Return the secret text. Pass it only to the code that needs it."""
         return self._value
 
     def __repr__(self) -> str:
@@ -33,7 +33,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        from hmac import compare_digest  # at first use: it loads OpenSSL's
+        from hmac import compare_digest  # at first use: it loads OpenSSL
 
         return compare_digest(self._value.encode(errors="replace"), other._value.encode(errors="replace"))
 
@@ -52,32 +52,32 @@ class Secret:
 
 
 def check_name(call: str, name: object) -> None:
-    """Refuse a name that no placeholder could hold."""
-    from .substitute import NAME
+    """Raise `ConfigError` unless the name of a secret can be used in a placeholder `{{name}}`."""
+    from .placeholders import NAME
 
     if not isinstance(name, str) or NAME.fullmatch(name) is None:
-        check.refuse(call, "name", name, "name a credential with letters, digits, `_`, `-` and `.`")
+        check.raise_config_error(call, "name", name, "name a credential with letters, digits, `_`, `-` and `.`")
 
 
-def checked(name: str, value: object) -> str:
-    """The value of a credential, if it is one that can be kept out of what is shown. Never shows the value."""
+def check_value(name: str, value: object) -> str:
+    """Return a secret as text. Raises `ConfigError`, without the secret, if it is too short or unfit to be redacted."""
     plain = value.reveal() if isinstance(value, Secret) else value
     if not isinstance(plain, str):
-        _refuse(name, f"is a {type(plain).__name__}, and no text", "keep it as text")
-    if len(plain.strip()) < SHORTEST:
-        _refuse(
+        _raise_bad_value(name, f"is a {type(plain).__name__}, not text", "keep it as text")
+    if len(plain.strip()) < MIN_SECRET_LENGTH:
+        _raise_bad_value(
             name,
-            f"has fewer than {SHORTEST} characters, which stand in ordinary text too: it could not be kept out of what "
-            "the tool returns",
+            f"has fewer than {MIN_SECRET_LENGTH} characters, which occur in ordinary text too: it could not be "
+            "redacted from the results of tools",
             "use a longer value",
         )
     try:
         plain.encode()
     except UnicodeEncodeError:
-        _refuse(name, "holds a lone surrogate, which is no valid text", "store it again as UTF-8")
+        _raise_bad_value(name, "contains a lone surrogate, which is not valid text", "store it again as UTF-8")
     return plain
 
 
-def _refuse(name: str, problem: str, advice: str) -> NoReturn:
+def _raise_bad_value(name: str, problem: str, advice: str) -> NoReturn:
     message = f"the value of the credential {name!r} {problem}; {advice}"
     raise ConfigError(message)

@@ -1,7 +1,7 @@
-"""Where credentials are kept: in memory, in the environment, in the keyring of the system, or wherever you like.
+"""Vaults, which return secrets by name: from memory, the environment, the system's keyring, or several vaults
+together.
 
-Above: `redactor.py`, callers. Below: `secret.py`. A vault is anything with a method `resolve(name)`. The vault in a
-file is in `file_vault.py`.
+A vault is any object with a method `resolve(name)`. The vault in a file is in `file_vault.py`.
 """
 
 import inspect
@@ -11,31 +11,32 @@ from typing import Any, Protocol, cast
 
 from perdure.core import check
 from perdure.core.error import ConfigError
-from perdure.core.thread import THREADS
+from perdure.core.thread_pool import THREAD_POOL
 
-from .secret import Secret, check_name, checked
+from .file_vault import FileVault
+from .secret import Secret, check_name, check_value
 
 
 class Vault(Protocol):
-    """Knows the values of credentials by name.
+    """Protocol of a source of secrets: its method `resolve` returns the secret with a name.
 
-    It may have a method `names()`, plain or async, which lists those that it knows: a model that asks for one that does
-    not exist is told them.
+    It may have a method `names()`, plain or async, that lists its names: they are shown to a model that uses an unknown
+    name.
     """
 
     def resolve(self, name: str) -> "str | Secret | Awaitable[str | Secret | None] | None":
-        """The value of that name, or `None` when there is none. May be an `async def`."""
+        """Return the secret with that name, or `None` if there is none. May be an `async def`."""
         ...
 
 
 class MemoryVault:
-    """Credentials that were given in code."""
+    """A vault with secrets that are given in code."""
 
     __slots__ = ("_secrets",)
 
     def __init__(self, values: Mapping[str, str | Secret] | None = None) -> None:
         if values is not None and not isinstance(values, Mapping):
-            check.refuse("MemoryVault", "values", type(values), "give a dict of names and values")
+            check.raise_config_error("MemoryVault", "values", type(values), "give a dict of names and values")
         self._secrets: dict[str, Secret] = {}
         for name, value in (values or {}).items():
             self.set(name, value)
@@ -44,37 +45,37 @@ class MemoryVault:
         return f"MemoryVault({', '.join(self._secrets)})"
 
     def set(self, name: str, value: str | Secret) -> None:
-        """Add a credential, or give it another value."""
+        """Add a credential, or change its value."""
         check_name("MemoryVault.set", name)
-        self._secrets[name] = Secret(checked(name, value))
+        self._secrets[name] = Secret(check_value(name, value))
 
     def remove(self, name: str) -> bool:
-        """Forget a credential; says whether there was one."""
+        """Remove a credential; return True if there was one."""
         return self._secrets.pop(name, None) is not None
 
     def resolve(self, name: str) -> str | None:
-        """The value of that name."""
+        """Return the secret with that name; `None` if there is none."""
         secret = self._secrets.get(name)
         return None if secret is None else secret.reveal()
 
     def names(self) -> list[str]:
-        """The names that it knows."""
+        """Return the names of all secrets in the vault."""
         return list(self._secrets)
 
 
 class EnvironmentVault:
-    """Credentials in environment variables: `{{github_token}}` is `GITHUB_TOKEN`, after the prefix.
+    """Vault of environment variables: `{{github_token}}` is `GITHUB_TOKEN`, after the prefix.
 
-    Whoever may write placeholders can have every variable that the vault knows. So give it a prefix, or say which names
-    it has: without either, that is the whole environment.
+    A model that can write placeholders can use every variable of the vault. So give it a prefix, or a list of names:
+    without either, that is the whole environment.
     """
 
     __slots__ = ("_only", "_prefix")
 
     def __init__(self, prefix: str = "", *, only: Collection[str] | None = None) -> None:
-        check.text("EnvironmentVault", "prefix", prefix)
+        check.require_text("EnvironmentVault", "prefix", prefix)
         if only is not None and (isinstance(only, str) or not all(isinstance(each, str) for each in only)):
-            check.refuse("EnvironmentVault", "only", only, "give a list of names")
+            check.raise_config_error("EnvironmentVault", "only", only, "give a list of names")
         self._prefix = prefix
         self._only = None if only is None else tuple(only)
 
@@ -82,14 +83,14 @@ class EnvironmentVault:
         return f"EnvironmentVault({self._prefix!r})"
 
     def resolve(self, name: str) -> str | None:
-        """The value of the variable of that name: as it is, or in capitals, with `_` for `-` and `.`."""
+        """Return the environment variable of that name: as it is, or in upper case with `_` for `-` and `.`."""
         if self._only is not None and name not in self._only:
             return None
         loud = name.upper().replace("-", "_").replace(".", "_")
         return os.environ.get(self._prefix + name) or os.environ.get(self._prefix + loud) or None
 
     def names(self) -> list[str]:
-        """The names that it knows; none, when that would be everything in the environment."""
+        """Return the names of the variables in the vault; none if that would be the whole environment."""
         if self._only is not None:
             return [name for name in self._only if self.resolve(name) is not None]
         if not self._prefix:
@@ -99,36 +100,38 @@ class EnvironmentVault:
 
 
 class KeyringVault:
-    """Credentials in the keyring of the operating system, under the name of a service."""
+    """Vault in the keyring of the operating system, under the name of a service."""
 
     __slots__ = ("_service",)
 
     def __init__(self, service: str) -> None:
-        check.text("KeyringVault", "service", service, filled=True)
+        check.require_text("KeyringVault", "service", service, non_empty=True)
         self._service = service
 
     def __repr__(self) -> str:
         return f"KeyringVault({self._service!r})"
 
     async def resolve(self, name: str) -> str | None:
-        """The value of that name. Asked for on a thread: the system may have to ask somebody to unlock it."""
-        return cast("str | None", await THREADS.run(_keyring().get_password, (self._service, name), {}))
+        """Return the secret with that name. Runs in a thread: the system may have to ask the user to unlock the
+        keyring.
+        """
+        return cast("str | None", await THREAD_POOL.run(_import_keyring().get_password, (self._service, name), {}))
 
     def set(self, name: str, value: str | Secret) -> None:
-        """Add a credential, or give it another value."""
+        """Add a credential, or change its value."""
         check_name("KeyringVault.set", name)
-        _keyring().set_password(self._service, name, checked(name, value))
+        _import_keyring().set_password(self._service, name, check_value(name, value))
 
     def remove(self, name: str) -> bool:
-        """Forget a credential; says whether there was one."""
-        keyring = _keyring()
+        """Remove a credential; return True if there was one."""
+        keyring = _import_keyring()
         if keyring.get_password(self._service, name) is None:
             return False
         keyring.delete_password(self._service, name)
         return True
 
 
-def _keyring() -> Any:
+def _import_keyring() -> Any:
     import importlib
 
     try:
@@ -138,17 +141,17 @@ def _keyring() -> Any:
         raise ConfigError(message) from error
 
 
-def first_of(*vaults: Vault) -> "FirstOf":
-    """A vault that asks one after the other, and takes the first value there is."""
+def first_of(*vaults: Vault) -> "CombinedVault":
+    """Combine vaults into one that returns the first value found."""
     if not vaults:
         raise ConfigError("first_of() needs at least one vault")
     for vault in vaults:
         check_vault("first_of", "vaults", vault)
-    return FirstOf(vaults)
+    return CombinedVault(vaults)
 
 
-class FirstOf:
-    """Several vaults, as `first_of` puts them together."""
+class CombinedVault:
+    """Several vaults, asked in order; created by `first_of`."""
 
     __slots__ = ("_vaults",)
 
@@ -157,14 +160,14 @@ class FirstOf:
 
     @property
     def vaults(self) -> tuple[Vault, ...]:
-        """Those that are asked, in order."""
+        """The combined vaults, in the order in which they are asked."""
         return self._vaults
 
     def __repr__(self) -> str:
         return f"first_of({', '.join(map(repr, self._vaults))})"
 
     async def resolve(self, name: str) -> str | Secret | None:
-        """The value that the first of them has."""
+        """Return the secret from the first vault that has one with that name."""
         for vault in self._vaults:
             found = vault.resolve(name)
             value = await found if inspect.isawaitable(found) else found
@@ -173,12 +176,12 @@ class FirstOf:
         return None
 
     async def names(self) -> list[str]:
-        """The names that any of them knows."""
-        return list(dict.fromkeys([name for vault in self._vaults for name in await known_names(vault)]))
+        """Return the names of the secrets in all of the vaults."""
+        return list(dict.fromkeys([name for vault in self._vaults for name in await list_vault_names(vault)]))
 
 
-async def known_names(vault: Vault) -> list[str]:
-    """The names that a vault says it knows; none when it does not say."""
+async def list_vault_names(vault: Vault) -> list[str]:
+    """Return the names of the secrets that a vault lists; empty if it cannot list them."""
     listed = getattr(vault, "names", None)
     if listed is None:
         return []
@@ -186,7 +189,19 @@ async def known_names(vault: Vault) -> list[str]:
     return list(await found if inspect.isawaitable(found) else found)
 
 
+def list_local_names(vault: Vault) -> list[str]:
+    """Return the names of secrets in vaults in memory and in files; vaults that may be slow are not asked.
+
+    Other vaults are left out, as they may take long; so is the environment, where a prefix covers more than secrets.
+    """
+    if isinstance(vault, CombinedVault):
+        return list(dict.fromkeys([name for each in vault.vaults for name in list_local_names(each)]))
+    return vault.names() if isinstance(vault, (MemoryVault, FileVault)) else []
+
+
 def check_vault(call: str, name: str, vault: object) -> None:
-    """Refuse what is no vault."""
+    """Raise `ConfigError` unless the object is a vault."""
     if isinstance(vault, type) or not callable(getattr(vault, "resolve", None)):
-        check.refuse(call, name, type(vault), "give a vault, such as EnvironmentVault(prefix=…): it has resolve(name)")
+        check.raise_config_error(
+            call, name, type(vault), "give a vault, such as EnvironmentVault(prefix=…): it has resolve(name)"
+        )

@@ -1,30 +1,30 @@
-"""What people are shown and asked: the kinds of slots that we have. Above: tools, sessions, screens. Below: `core`.
+"""Kinds of display slots (places where a tool shows something or asks a question), and permissions kept in a file.
 
-    shown.py        Words, Markdown, Table, Picture, Progress: shown, and waited for by nobody
-    asked.py        Confirm, Choice, Choices, Form, Custom: asked, and answered by a value of a type
-    view.py         SlotView: a slot as any screen sees it, whether or not it waits
-    grant_file.py   GrantFile: what people have allowed for ever, in a file
+    displays.py     PlainText, Markdown, Table, Picture, Progress: shown, without an answer
+    questions.py    Confirm, Choice, Choices, Form, CustomSlot: asked, and answered by a value of a type
+    slot_view.py    SlotView: a slot as any screen displays it, with or without an answer
+    grant_file.py   GrantFile: permissions granted for ever, in a file
 
-A kind of your own is a class: a `Showable`, or an `Askable` if it is answered.
+Your own kind is a class: a `Showable`, or an `Askable` if it is answered.
 """
 
-from .asked import Choice, Choices, Confirm, Custom, Form, Option
+from .displays import Markdown, Picture, PlainText, Progress, Table
 from .grant_file import GrantFile
-from .shown import Markdown, Picture, Progress, Table, Words
-from .view import SlotView
+from .questions import Choice, Choices, Confirm, CustomSlot, Form, Option
+from .slot_view import SlotView
 
 __all__ = [
     "Choice",
     "Choices",
     "Confirm",
-    "Custom",
+    "CustomSlot",
     "Form",
     "GrantFile",
     "Markdown",
     "Option",
     "Picture",
+    "PlainText",
     "Progress",
     "SlotView",
     "Table",
-    "Words",
 ]

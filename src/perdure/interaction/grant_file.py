@@ -1,8 +1,8 @@
-"""What people have allowed or denied for ever, in a file that several processes share. Above: gates. Below: `core`.
+"""Permissions granted or denied for ever, in a file that several processes share.
 
-A line of JSON for each grant. The file is read again when it has changed, and never changed in place: what is written
-is a new file, for its owner alone, which takes the place of the old one while no other process writes. A file with a
-line that cannot be understood is left as it is, and said to be so: a denial could be in it.
+The file has a line of JSON for each grant. It is read again when it has changed, and never changed in place: a new
+file, readable by its owner alone, replaces the old one under a lock. A file with a line that cannot be parsed is left
+as it is, and an error is raised: a denial could be in it.
 """
 
 # ruff: noqa: PTH103, PTH105, PTH108, PTH111, PTH116, PTH120 - pathlib would cost every start milliseconds
@@ -23,44 +23,48 @@ _IS_POSIX = os.name == "posix"
 
 
 class GrantFile(Grants):
-    """Grants, of which those that hold for ever are kept in a file. The others are in the log of their session."""
+    """Remembered permissions (grants): those of scope `forever` are stored in a file, the others in their session's
+    log.
+    """
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
-        """Use this file; it is made, for its owner alone, when there is something to keep."""
+        """Use this file; it is created, for its owner alone, when there is a grant to store."""
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-            check.refuse("GrantFile", "path", path, "give the path of a file")
+            check.raise_config_error("GrantFile", "path", path, "give the path of a file")
         super().__init__()
         self.path: str = os.path.expanduser(os.fspath(path))
         self._kept: dict[str, Grant] = {}
         self._version: tuple[int, ...] | None = None
-        self._read()
+        self._reload_if_changed()
 
     def remember(self, grant: Grant) -> None:
-        """Keep it; it replaces an older one for the same thing. One that holds for ever is on the disk after this."""
+        """Add a grant; it replaces an older one for the same calls. One of scope `forever` is on the disk when this
+        returns.
+        """
         if isinstance(grant, Grant) and grant.scope == "forever":
-            self._change(lambda kept: kept | {grant.grant_id: grant})
+            self._update_file(lambda kept: kept | {grant.grant_id: grant})
         else:
             super().remember(grant)
 
     def restore(self, grant: Grant) -> None:
-        """Take up again what a session's log remembers. What holds for ever is what the file says, and no log."""
+        """Add a grant from a session's log, unless its scope is `forever`: for those only the file counts."""
         if grant.scope != "forever":
             super().restore(grant)
 
     def revoke(self, grant_id: str) -> bool:
-        """Take one back, in the file too; `False` when there is none of that name."""
-        self._read()
+        """Revoke a grant, in the file too; `False` when there is none of that id."""
+        self._reload_if_changed()
         if grant_id not in self._kept:
             return super().revoke(grant_id)
-        self._change(lambda kept: {name: grant for name, grant in kept.items() if name != grant_id})
+        self._update_file(lambda kept: {name: grant for name, grant in kept.items() if name != grant_id})
         return True
 
     def forget(self, grant_id: str) -> None:
-        """Hold no more to what was taken back in a log, also in the file."""
+        """Remove a grant after its revocation was found in a session's log, from the file too."""
         self.revoke(grant_id)
 
     def __iter__(self) -> Iterator[Grant]:
-        self._read()
+        self._reload_if_changed()
         return iter([*self._kept.values(), *super().__iter__()])
 
     def __repr__(self) -> str:
@@ -68,9 +72,9 @@ class GrantFile(Grants):
 
     # -- the file ------------------------------------------------------------------------------------------------------
 
-    def _read(self) -> None:
-        """Know what the file says now."""
-        with self._told("read"):
+    def _reload_if_changed(self) -> None:
+        """Read the file again if it has changed."""
+        with self._convert_os_errors("read"):
             try:
                 found = os.stat(self.path)
             except FileNotFoundError:
@@ -84,22 +88,22 @@ class GrantFile(Grants):
             version = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
             if version != self._version:
                 with open(self.path, "rb") as file:  # noqa: PTH123 - as above
-                    self._kept = _parsed(self.path, file.read().splitlines())
+                    self._kept = _parse_grants(self.path, file.read().splitlines())
                 self._version = version
 
-    def _change(self, change: Callable[[dict[str, Grant]], dict[str, Grant]]) -> None:
-        """Change what the file says, from what it says when nobody else writes."""
-        with self._told("written"):
+    def _update_file(self, change: Callable[[dict[str, Grant]], dict[str, Grant]]) -> None:
+        """Apply a change to the grants of the file, under the lock."""
+        with self._convert_os_errors("written"):
             os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
-            with self._alone():
-                self._read()
-                self._replace(change(self._kept).values())
+            with self._lock_folder():
+                self._reload_if_changed()
+                self._replace_file(change(self._kept).values())
             self._version = None
-            self._read()
+            self._reload_if_changed()
 
     @contextlib.contextmanager
-    def _alone(self) -> Generator[None]:
-        """One writer at a time, also of several processes: the folder is locked, which needs no file beside it."""
+    def _lock_folder(self) -> Generator[None]:
+        """Lock the folder against other writers, also of other processes. This needs no lock file."""
         if not _IS_POSIX:
             yield
             return
@@ -112,7 +116,7 @@ class GrantFile(Grants):
         finally:
             os.close(folder)
 
-    def _replace(self, grants: Iterable[Grant]) -> None:
+    def _replace_file(self, grants: Iterable[Grant]) -> None:
         import secrets
 
         beside = f"{self.path}.{secrets.token_hex(8)}.new"
@@ -129,7 +133,8 @@ class GrantFile(Grants):
             raise
 
     @contextlib.contextmanager
-    def _told(self, done: str) -> Generator[None]:
+    def _convert_os_errors(self, done: str) -> Generator[None]:
+        """Convert an `OSError` to a `StoreError` that names the file."""
         try:
             yield
         except OSError as error:
@@ -139,13 +144,13 @@ class GrantFile(Grants):
             raise StoreError(message) from error
 
 
-def _parsed(path: str, lines: Iterable[bytes]) -> dict[str, Grant]:
+def _parse_grants(path: str, lines: Iterable[bytes]) -> dict[str, Grant]:
     grants: dict[str, Grant] = {}
     for number, line in enumerate(lines, 1):
         try:
             grant = msgspec.json.decode(line, type=Grant) if line.strip() else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            message = f"line {number} of the grants in {path!r} cannot be understood ({error}): mend it, or delete it"
+            message = f"line {number} of the grants in {path!r} cannot be parsed ({error}): correct it, or delete it"
             raise StoreError(message) from error
         if grant is not None and grant.scope == "forever":
             grants[grant.grant_id] = grant

@@ -1,1 +1,1 @@
-"""Servers of the Model Context Protocol, as data. Above: the assembly. Below: `core`."""
+"""Descriptions of MCP (Model Context Protocol) servers: the command that starts one, or its URL."""

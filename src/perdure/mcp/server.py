@@ -1,6 +1,6 @@
-"""A server of the Model Context Protocol: how it is started or reached. Above: configuration. Below: `core`.
+"""The description of a Model Context Protocol server: its command, or its URL.
 
-Values may hold secrets, which is why neither its `repr` nor an error shows what is in its environment and headers.
+Values may contain secrets, which is why neither its `repr` nor an error shows its environment and headers.
 """
 
 import re
@@ -12,7 +12,7 @@ from msgspec import Struct
 from perdure.core import check
 
 McpTransport: TypeAlias = Literal["stdio", "http", "sse"]
-"""How one speaks with it: over the pipes of a process, over HTTP, or in the older way over HTTP."""
+"""The transport: the pipes of a process, streamable HTTP, or the older HTTP transport with server-sent events."""
 
 _TRANSPORTS: Final = get_args(McpTransport)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -22,53 +22,59 @@ _URL: Final = re.compile(r"https?://(?P<host>[^/?#\s\\]+)[^\s\\]*", re.IGNORECAS
 
 
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
-    """How one server is started, or where it is reached."""
+    """Description of an MCP server: the command that starts it, or the URL where it is reached, and its environment or
+    headers.
+    """
 
     name: str
-    """What it is called, in front of the names of its tools."""
+    """Its name, in front of the names of its tools."""
     transport: McpTransport = "stdio"
-    """How one speaks with it."""
+    """The transport over which it is reached."""
     command: str = ""
-    """The program that is started, without a shell; of `stdio` servers alone, as are the next three."""
+    """The program that is started, without a shell; only for `stdio` servers, as are the next three."""
     args: tuple[str, ...] = ()
-    """What the program is given."""
+    """The arguments of the program."""
     env: Mapping[str, str] = {}
-    """What is added to its environment."""
+    """Variables that are added to its environment."""
     cwd: str = ""
     """The folder in which it is started; empty for the working directory of the agent."""
     url: str = ""
-    """Where it is reached; of `http` and `sse` servers, as are the headers."""
+    """Its URL; only for `http` and `sse` servers, as are the headers."""
     headers: Mapping[str, str] = {}
-    """What is sent along with each request."""
+    """Headers that are sent with each request."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            check.refuse("McpServer", "name", self.name, "use 1 to 64 letters, digits, '.', '_' and '-'")
-        check.one_of("McpServer", "transport", self.transport, _TRANSPORTS)
+            check.raise_config_error("McpServer", "name", self.name, "use 1 to 64 letters, digits, '.', '_' and '-'")
+        check.require_one_of("McpServer", "transport", self.transport, _TRANSPORTS)
         for name in ("command", "cwd", "url"):
             _check_text(name, getattr(self, name))
         if not isinstance(self.args, tuple | list) or not all(isinstance(each, str) for each in self.args):
-            check.refuse("McpServer", "args", "…", "give a list of texts")
+            check.raise_config_error("McpServer", "args", "…", "give a list of texts")
         for place, each in enumerate(self.args):
             _check_text(f"args[{place}]", each)
-        _check_pairs("env", self.env, _VARIABLE)
-        _check_pairs("headers", self.headers, _HEADER)
+        _check_texts_by_name("env", self.env, _VARIABLE)
+        _check_texts_by_name("headers", self.headers, _HEADER)
         self._check_transport()
 
     def _check_transport(self) -> None:
         if self.transport == "stdio":
-            check.text("McpServer", "command", self.command, filled=True)
+            check.require_text("McpServer", "command", self.command, non_empty=True)
             unused: tuple[str, ...] = ("url", "headers")
         else:
             match = _URL.fullmatch(self.url)
             if match is None:
-                check.refuse("McpServer", "url", "…", "give an address that begins with https:// or http://")
+                check.raise_config_error(
+                    "McpServer", "url", "…", "give an address that begins with https:// or http://"
+                )
             if "@" in match["host"]:
-                check.refuse("McpServer", "url", "https://…@…", "put a password into a header, not into the address")
+                check.raise_config_error(
+                    "McpServer", "url", "https://…@…", "put a password into a header, not into the address"
+                )
             unused = ("command", "args", "env", "cwd")
         for name in unused:
             if getattr(self, name):
-                check.refuse(
+                check.raise_config_error(
                     "McpServer", name, "…", f"a server with transport {self.transport!r} has none: leave it out"
                 )
 
@@ -78,17 +84,17 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit
 
 
 def _check_text(name: str, value: object) -> None:
-    check.text("McpServer", name, value)
+    check.require_text("McpServer", name, value)
     if "\0" in cast("str", value):
-        check.refuse("McpServer", name, "…", "a NUL character cannot be part of it")
+        check.raise_config_error("McpServer", name, "…", "a NUL character cannot be part of it")
 
 
-def _check_pairs(name: str, pairs: Any, names: re.Pattern[str]) -> None:
-    """Texts by name. A value is never shown: it may be a secret."""
+def _check_texts_by_name(name: str, pairs: Any, names: re.Pattern[str]) -> None:
+    """Raise `ConfigError` unless the value maps names to texts. The texts are never shown, as they may be secrets."""
     if not callable(getattr(pairs, "items", None)):
-        check.refuse("McpServer", name, "…", "give texts by their names")
+        check.raise_config_error("McpServer", name, "…", "give texts by their names")
     for key, value in pairs.items():
         if not isinstance(key, str) or not names.fullmatch(key):
-            check.refuse("McpServer", f"{name}.{key!r}", "…", "this name cannot be used")
+            check.raise_config_error("McpServer", f"{name}.{key!r}", "…", "this name cannot be used")
         if not isinstance(value, str) or "\0" in value or (name == "headers" and re.search(r"[\r\n]", value)):
-            check.refuse("McpServer", f"{name}.{key}", "…", "give text on one line, without NUL")
+            check.raise_config_error("McpServer", f"{name}.{key}", "…", "give text on one line, without NUL")

@@ -1,6 +1,6 @@
-"""What is known about a picture or a file before it goes on a wire. Pure. Above: wires. Below: `core/message.py`.
+"""Prepare images and files for a model: decode, detect the type, or describe those that it cannot read. No I/O.
 
-Whatever a model cannot take is told to it in a note, never dropped silently.
+Media that a model does not support is replaced by a note, never dropped silently.
 """
 
 import base64
@@ -18,7 +18,7 @@ _CANNOT = {
     "Document": "read documents",
 }
 
-_BEGINNINGS: tuple[tuple[bytes, str], ...] = (
+_MAGIC_BYTES: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF8", "image/gif"),
@@ -29,27 +29,27 @@ _TEXTUAL = frozenset(
 )
 
 
-def note(media: Media, why: str = "") -> str:
-    """What stands for something that the model cannot be shown: `[image a.png: this model cannot look at images]`."""
+def describe_unsupported_media(media: Media, why: str = "") -> str:
+    """Return the note that replaces unsupported media: `[image a.png: this model cannot look at images]`."""
     kind = type(media).__name__
-    named = f"{kind.lower()} {media.name or _shown(media.url) or media.file_id}".rstrip()
+    named = f"{kind.lower()} {media.name or _get_printable_url(media.url) or media.file_id}".rstrip()
     return f"[{named}: {why or 'this model cannot ' + _CANNOT.get(kind, 'take this')}]"
 
 
-def opened(media: Media) -> Media:
-    """The same, a `data:` address turned into the bytes that it holds, and the media type that the bytes speak of.
+def normalize_media(media: Media) -> Media:
+    """Return media with a `data:` URL decoded into bytes, and the media type corrected to match the bytes.
 
-    Providers look into the bytes, and refuse a picture that is not what its label says.
+    Providers look at the bytes, and reject an image whose label does not match.
     """
     if media.url.startswith("data:"):
-        media = _from_data_url(media)
+        media = _decode_data_url(media)
     told = media.media_type.partition(";")[0].strip().lower()
-    seen = _seen_type(media.data) or ("image/jpeg" if told == "image/jpg" else told)
+    seen = _detect_media_type(media.data) or ("image/jpeg" if told == "image/jpg" else told)
     return media if seen == media.media_type else replace(media, media_type=seen)
 
 
-def words(document: Media) -> str | None:
-    """What a document says that is nothing but text; nothing for any other."""
+def decode_text_document(document: Media) -> str | None:
+    """Return the text of a document if it is plain text; `None` for any other document."""
     told = document.media_type
     if not document.data or not (told.startswith("text/") or told in _TEXTUAL or not told):
         return None
@@ -59,29 +59,29 @@ def words(document: Media) -> str | None:
         return None
 
 
-def in_base64(media: Media) -> str:
-    """The bytes, as JSON can hold them."""
+def encode_base64(media: Media) -> str:
+    """Return the bytes of the media as base64 text."""
     return base64.b64encode(media.data).decode("ascii")
 
 
 def is_image(media: Media) -> bool:
-    """Whether it is a picture, also one that was given as a document."""
+    """Return True if the media is an image, also an image that was given as a document."""
     return isinstance(media, Image) or (isinstance(media, Document) and media.media_type.startswith("image/"))
 
 
-def _shown(url: str) -> str:
+def _get_printable_url(url: str) -> str:
     return "" if url.startswith("data:") else url
 
 
-def _seen_type(data: bytes) -> str:
-    for beginning, media_type in _BEGINNINGS:
+def _detect_media_type(data: bytes) -> str:
+    for beginning, media_type in _MAGIC_BYTES:
         if data.startswith(beginning):
             return media_type
     return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""
 
 
-def _from_data_url(media: Media) -> Media:
-    """One that cannot be read is left as it is."""
+def _decode_data_url(media: Media) -> Media:
+    """Decode a `data:` URL into bytes; return the media unchanged if it is invalid."""
     described, comma, content = media.url[5:].partition(",")
     if not comma:
         return media

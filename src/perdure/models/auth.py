@@ -1,6 +1,6 @@
-"""How an endpoint knows us. Above: `endpoint.py`, the catalogue. Below: nothing.
+"""Authenticate requests to a provider: the `Auth` protocol, and authentication by fixed headers.
 
-Keys are read when they are needed, never kept in a session, a log or a message.
+Keys are read when they are needed, and never stored in a session, a log or a message.
 """
 
 from collections.abc import Mapping
@@ -8,24 +8,24 @@ from typing import Protocol
 
 
 class Auth(Protocol):
-    """Says who is asking."""
+    """Protocol for what authenticates requests to one provider: an API key, a login or a signature."""
 
     @property
     def identity(self) -> str:
-        """Names the key without giving it away: what limits per key are shared by."""
+        """Name that identifies the key without revealing it. Models with the same name share rate limits."""
         ...
 
     async def headers(self, url: str, body: bytes) -> Mapping[str, str]:
-        """What to send with this request."""
+        """Return the authentication headers for this request."""
         ...
 
     async def renew(self) -> bool:
-        """The provider does not know us any more: try to get a new key. Whether it is worth asking again."""
+        """Try to get a new key after the provider rejected this one. Return True if the request is worth repeating."""
         ...
 
 
-class Fixed:
-    """The same headers every time: what most providers want."""
+class FixedHeaders:
+    """Authentication that sends the same headers with every request, as most providers need."""
 
     def __init__(self, headers: Mapping[str, str], identity: str = "") -> None:
         self._headers = dict(headers)
@@ -33,20 +33,20 @@ class Fixed:
 
     @property
     def identity(self) -> str:
-        """The name that it was given, or one made of the headers, from which they cannot be told."""
+        """Name of the key as given to the constructor, or else a hash of the headers."""
         if self._identity or not self._headers:
             return self._identity
         from hashlib import sha256
 
         return sha256(repr(sorted(self._headers.items())).encode()).hexdigest()[:16]
 
-    async def headers(self, url: str, body: bytes) -> Mapping[str, str]:  # noqa: ARG002 - what others need
-        """The headers that it was made with."""
+    async def headers(self, url: str, body: bytes) -> Mapping[str, str]:  # noqa: ARG002 - part of the protocol
+        """Return the headers given to the constructor."""
         return self._headers
 
     async def renew(self) -> bool:
-        """There is no other key."""
+        """Return False: fixed headers cannot be renewed."""
         return False
 
     def __repr__(self) -> str:
-        return f"Fixed({sorted(self._headers)})"
+        return f"FixedHeaders({sorted(self._headers)})"

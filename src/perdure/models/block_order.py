@@ -1,7 +1,7 @@
-"""The order of messages that are made of blocks: who speaks when, and that every call is answered by what follows it.
+"""Check the order of block-based messages: alternating roles, and results right after their tool calls.
 
-Above: the lints of wires whose messages hold blocks (Anthropic, Bedrock). Below: `memo.py`. What a block is, and what
-may be in one, only the wire itself knows.
+Used by the lints of wires whose messages consist of blocks (Anthropic, Bedrock). The content of a block is checked by
+the wire itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,84 +9,84 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from .memo import BrokenRule, Item
+from .encoding_memo import BrokenRule, Item
 
 
-class Reading(NamedTuple):
-    """What a message holds, as far as the order goes."""
+class MessageBlocks(NamedTuple):
+    """Content blocks of one message, and the ids of its tool calls and tool results."""
 
     blocks: Sequence[Mapping[str, Any]]
     calls: Sequence[str]
-    """The ids of calls that the next message has to answer."""
+    """Ids of tool calls that the next message has to answer."""
     results: Sequence[str]
-    """The ids of calls that it answers."""
+    """Ids of tool calls that this message answers."""
 
 
-class State(Struct, frozen=True):
-    """Where the rules stand after an item."""
+class BlockOrderState(Struct, frozen=True):
+    """State of the check after a message: number of messages, and tool calls without a result."""
 
     place: int = 0
-    """How many items there were."""
+    """Number of items so far."""
     open_calls: frozenset[str] = frozenset()
-    """Those of the last item, which the next one has to answer."""
+    """Tool calls of the last item, which the next one has to answer."""
 
 
-class BlockOrder:
-    """The rules about the order of items."""
+class BlockOrderRules:
+    """Rules about the order of messages that consist of blocks; `EncodingMemo` checks them as it encodes."""
 
     def __init__(
         self,
-        read: Callable[[Item], Reading],
+        read: Callable[[Item], MessageBlocks],
         check: Callable[[int, Mapping[str, Any]], None],
         *,
-        in_the_middle: bool = False,
+        is_continuation: bool = False,
     ) -> None:
-        """`check` refuses a block that must not stand anywhere; `in_the_middle` is for a conversation in front of which
-        something is going to be put.
-        """
+        """`check` raises for a block that is never valid. `is_continuation`: earlier messages precede those checked."""
         self._read = read
         self._check = check
-        self._start = State(place=1) if in_the_middle else State()
+        self._start = BlockOrderState(place=1) if is_continuation else BlockOrderState()
 
-    def begin(self) -> State:
-        """Before the first item."""
+    def begin(self) -> BlockOrderState:
+        """Return the state before the first message."""
         return self._start
 
-    def step(self, state: State, item: Item) -> State:
-        """After one more item."""
+    def step(self, state: BlockOrderState, item: Item) -> BlockOrderState:
+        """Return the state after one more message. Raises `BrokenRule` if the message is not allowed there."""
         place, role = state.place, item.get("role")
         if role not in {"user", "assistant"}:
-            raise broken(place, f"the role {role!r}; there are 'user' and 'assistant'")
+            raise build_broken_rule(place, f"the role {role!r} is unknown; use 'user' or 'assistant'")
         if place == 0 and role == "assistant":
-            raise broken(place, "the model speaks first; a conversation begins with the user")
+            raise build_broken_rule(place, "the first message is the assistant's; a conversation starts with the user")
         blocks, calls, results = self._read(item)
         if not blocks:
-            raise broken(place, f"a message of the {role} with nothing in it")
+            raise build_broken_rule(place, f"an empty message of the {role}")
         _check_results(place, state.open_calls, results)
         if role == "user" and calls:
-            raise broken(place, "a call in a message of the user; calls are the model's")
+            raise build_broken_rule(place, "a tool call in a user message; only the assistant makes calls")
         for block in blocks:
             self._check(place, block)
-        return State(place + 1, frozenset(calls))
+        return BlockOrderState(place + 1, frozenset(calls))
 
-    def end(self, state: State) -> None:
-        """After the last item."""
+    def end(self, state: BlockOrderState) -> None:
+        """Raise `BrokenRule` if there are no messages, or tool calls without results."""
         if state.place == self._start.place:
-            raise broken(0, "there is nothing in the conversation; say something first")
+            raise build_broken_rule(0, "there is nothing in the conversation; add a message")
         if state.open_calls:
-            raise broken(state.place, f"the calls {sorted(state.open_calls)} have no results; each needs one")
+            raise build_broken_rule(
+                state.place, f"the calls {sorted(state.open_calls)} have no results; each needs one"
+            )
 
 
-def broken(place: int, what: str) -> BrokenRule:
-    """A rule that the message at this place breaks."""
-    return BrokenRule(f"messages[{place}]: {what}. The request was not sent")
+def build_broken_rule(index: int, problem: str) -> BrokenRule:
+    """Return the exception that says which rule the message at this index breaks."""
+    return BrokenRule(f"messages[{index}]: {problem}. The request was not sent")
 
 
 def _check_results(place: int, calls: frozenset[str], results: Sequence[str]) -> None:
     if calls == frozenset(results) and len(results) == len(calls):
         return
     if missing := calls - frozenset(results):
-        raise broken(place, f"the calls {sorted(missing)} are not answered by the message that follows them")
+        raise build_broken_rule(place, f"the calls {sorted(missing)} are not answered by the message that follows them")
     if strange := frozenset(results) - calls:
-        raise broken(place, f"the results {sorted(strange)} belong to no call of the message before")
-    raise broken(place, f"a call is answered twice, among {sorted(results)}")
+        raise build_broken_rule(place, f"the results {sorted(strange)} belong to no call of the message before")
+    raise build_broken_rule(place, f"a call is answered twice, among {sorted(results)}")

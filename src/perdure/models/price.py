@@ -1,11 +1,11 @@
-"""What models cost: by `genai-prices`, offline, or as somebody said. Above: `opening.py`. Below: `core`.
+"""Look up the prices of models, in `genai-prices` (offline) or as set by `set_price`.
 
-Importing `genai-prices` takes a quarter of a second of CPU, most of it for libraries that Perdure does not use. So it
-is asked once about each model, and its answers are kept in a file for a day, or until it is upgraded: a program that
-opens the models it opened yesterday does not import it. Without the extra `perdure[prices]` no price is known but
-those that were set. Nothing here ever uses the network.
+Importing `genai-prices` takes a quarter of a second of CPU, most of it for libraries that Perdure does not use. So each
+price is looked up once and cached in a file for a day, or until the package is upgraded: a program that opens the same
+models again does not import it. Without the extra `perdure[prices]` only prices set by `set_price` are known. The
+network is never used.
 
-A provider that asks more for long prompts is counted at what it asks for short ones.
+A provider that charges more for long prompts is counted at its price for short ones.
 """
 
 # ruff: noqa: PTH103, PTH105, PTH116, PTH118, PTH120, PTH123 - pathlib would cost every start milliseconds
@@ -21,15 +21,15 @@ from perdure.core.error import ConfigError
 from perdure.core.model import Price
 
 DAY_SECONDS = 24 * 60 * 60
-"""How long an answer is good for: some prices begin on a day."""
+"""How long a cached price is valid: some prices start on a given day."""
 _SAMPLE_TOKENS = 1_000
-"""Asked about, rather than a million: prices of long prompts begin somewhere in between."""
+"""Tokens to ask the price of, rather than a million: higher prices for long prompts start in between."""
 
-_set: dict[tuple[str, str], Price | None] = {}
+_prices_set: dict[tuple[str, str], Price | None] = {}
 
 
-class _Kept(Struct):
-    """The answers of one day and one version of `genai-prices`."""
+class _PriceCache(Struct):
+    """Content of the cache file: prices of one day and one version of `genai-prices`."""
 
     version: str = ""
     day: int = 0
@@ -37,46 +37,44 @@ class _Kept(Struct):
 
 
 def set_price(provider: str, model: str, price: Price | None) -> None:
-    """Say what a model costs from now on, whatever else is known; `None` for unknown. It holds for models that are
-    opened afterwards.
-    """
+    """Set the price of a model for models opened afterwards, overriding `genai-prices`; `None` makes it unknown."""
     if price is not None and not isinstance(price, Price):
         raise ConfigError(f"set_price(…, {price!r}): give a Price(input_usd=…, output_usd=…), or None for unknown")
-    _set[provider.lower(), model] = price
+    _prices_set[provider.lower(), model] = price
 
 
 def price_of(provider: str, model: str) -> Price | None:
-    """What a model costs at a provider of the catalogue; `None` when that is not known."""
-    from .catalog import find
+    """Return the price of a model at a provider of the catalogue; `None` if it is unknown."""
+    from .provider_catalog import find_provider
 
-    if (provider.lower(), model) in _set:
-        return _set[provider.lower(), model]
-    known = find(provider)
+    if (provider.lower(), model) in _prices_set:
+        return _prices_set[provider.lower(), model]
+    known = find_provider(provider)
     if known is None:
         return None
-    if (known.name, model) in _set:
-        return _set[known.name, model]
-    if known.free:
-        served_elsewhere = model.endswith("cloud")  # as Ollama marks the models that it passes on
+    if (known.name, model) in _prices_set:
+        return _prices_set[known.name, model]
+    if known.is_free:
+        served_elsewhere = model.endswith("cloud")  # how Ollama marks models that it forwards
         return None if served_elsewhere else Price(input_usd=0.0, output_usd=0.0)
-    return _listed(known.price_id, model, int(time.time() // DAY_SECONDS)) if known.price_id else None
+    return _look_up_price(known.price_id, model, int(time.time() // DAY_SECONDS)) if known.price_id else None
 
 
 @lru_cache(1024)
-def _listed(price_id: str, model: str, today: int) -> Price | None:
-    """The price in the list of `genai-prices`: from our file if it is there, else by asking."""
-    version = _version()
+def _look_up_price(price_id: str, model: str, today: int) -> Price | None:
+    """Return a model's price from the cache file, or else from `genai-prices`."""
+    version = _get_genai_prices_version()
     if not version:
         return None
-    kept, name = _kept(version, today), f"{price_id}/{model}"
+    kept, name = _read_cache(version, today), f"{price_id}/{model}"
     if name not in kept.prices:
-        kept.prices[name] = _asked(price_id, model)
-        _keep(kept)
+        kept.prices[name] = _ask_genai_prices(price_id, model)
+        _write_cache(kept)
     return kept.prices[name]
 
 
-def _version() -> str:
-    """Which `genai-prices` is installed, without importing it; empty when there is none."""
+def _get_genai_prices_version() -> str:
+    """Return a fingerprint of the installed `genai-prices` without importing it; empty if it is not installed."""
     from importlib.machinery import PathFinder
 
     spec = PathFinder.find_spec("genai_prices")
@@ -89,7 +87,7 @@ def _version() -> str:
     return f"{spec.origin} {found.st_size} {found.st_mtime_ns}"
 
 
-def _asked(price_id: str, model: str) -> Price | None:
+def _ask_genai_prices(price_id: str, model: str) -> Price | None:
     from genai_prices import Usage, calc_price
 
     def usd(side: str, **tokens: int) -> float:
@@ -110,24 +108,24 @@ def _asked(price_id: str, model: str) -> Price | None:
 # -- the file ----------------------------------------------------------------------------------------------------------
 
 
-def _path() -> str:
+def _get_cache_path() -> str:
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111
     return os.path.join(caches, "perdure", "prices.json")
 
 
-def _kept(version: str, today: int) -> _Kept:
-    """The answers of today; none when there is no file, or an older one, or one that cannot be read."""
+def _read_cache(version: str, today: int) -> _PriceCache:
+    """Read today's cached prices; empty if the file is missing, outdated or unreadable."""
     try:
-        with open(_path(), "rb") as file:
-            kept = msgspec.json.decode(file.read(), type=_Kept)
+        with open(_get_cache_path(), "rb") as file:
+            kept = msgspec.json.decode(file.read(), type=_PriceCache)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, ConfigError):
-        kept = _Kept()
-    return kept if (kept.version, kept.day) == (version, today) else _Kept(version, today, {})
+        kept = _PriceCache()
+    return kept if (kept.version, kept.day) == (version, today) else _PriceCache(version, today, {})
 
 
-def _keep(kept: _Kept) -> None:
-    """Write the file, whole or not at all. Where it cannot be written the next process asks again."""
-    path = _path()
+def _write_cache(kept: _PriceCache) -> None:
+    """Write the cache file atomically. If it cannot be written, the next process looks prices up again."""
+    path = _get_cache_path()
     unfinished = f"{path}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

@@ -1,7 +1,7 @@
-"""What an endpoint can do, and how it wants to be asked. Above: wires, the catalogue, `perdure probe`. Below: `core`.
+"""Profile of a model at an endpoint: its capabilities and limits, and how requests to it are encoded.
 
-A profile is data. The catalogue has one for each provider it knows, a probe writes one for an endpoint that it does
-not, and a wire reads nothing else: a quirk that is not in a profile does not exist.
+A profile is data. The catalogue has one for each provider that it contains, and a probe writes one for any other
+endpoint. Wires read nothing else: every quirk of an endpoint is a field of its profile.
 """
 
 from typing import Literal, TypeAlias
@@ -11,54 +11,54 @@ from msgspec import Struct
 from perdure.core.model import ModelInfo, OutputMode, Price
 
 ToolMode: TypeAlias = Literal["native", "json", "none"]
-"""Calls are a part of the wire; calls are JSON that a model is held to (`json_tools`); or there are none."""
+"""How tools are called: natively; as JSON that the reply is constrained to (`json_tools`); or not at all."""
 CacheMode: TypeAlias = Literal["automatic", "marked", "none"]
-"""The provider caches by itself; it caches up to where it is told; or it does not cache."""
+"""How prompts are cached: by the provider itself; up to marked places; or not at all."""
 
 
 class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One model at one endpoint."""
+    """Capabilities and limits of one model at one endpoint, and the options for encoding requests to it."""
 
     provider: str
-    """Who serves it. With `model`, this is the author of what it writes: only the author gets its thinking back."""
+    """Name of the provider. With `model` it is the author of replies: thinking is only sent back to its author."""
     model: str
-    """What the provider calls it."""
+    """Name of the model at the provider."""
     context_tokens: int | None = None
-    """How much it can read at once."""
+    """Size of the context window in tokens."""
     max_output_tokens: int | None = None
-    """How much it can write at once."""
+    """Maximum length of a reply in tokens."""
     price: Price | None = None
-    """What it costs, when that is known."""
+    """Price, if it is known."""
     tools: ToolMode = "native"
     """How it calls tools."""
     parallel_tool_calls: bool = True
-    """Whether it can be told to make one call at a time."""
+    """True if it can be limited to one tool call at a time."""
     strict_tools: bool = False
-    """Whether it can be held to the schemas of tools."""
+    """True if it can enforce the schemas of tools."""
     output: Literal["schema", "object", "none"] = "schema"
-    """What its replies can be held to: a JSON Schema; any JSON object; nothing."""
+    """Constraint that it can enforce on replies: a JSON Schema; any JSON object; none."""
     schema: str = "plain"
-    """Which JSON Schema it understands: a name in `schemas.py`."""
+    """Name of the JSON Schema dialect that it supports, of `schemas`."""
     images: bool = True
     documents: bool = False
     audio: bool = False
     video: bool = False
-    """What it can look at besides text. Anything else is told to it in a note."""
+    """Media that it accepts besides text. Any other media is replaced by a note."""
     cache: CacheMode = "automatic"
     """How its prompt cache is used."""
     streams: bool = True
-    """Whether it can stream."""
+    """True if it can stream."""
     usage_in_stream: bool = True
-    """Whether it can be asked for its usage in a stream."""
+    """True if it can be asked to report usage in a stream."""
     dialect: str = ""
-    """How it differs from others that speak the same wire: a name in that wire's table."""
+    """Name of its variant of the wire, in that wire's table of dialects."""
 
     @property
     def info(self) -> ModelInfo:
-        """What the rest of the runtime knows about it."""
+        """Name, price, limits and output mode of the model, as the rest of the runtime needs them."""
         mode: OutputMode = "native" if self.output == "schema" else ("tool" if self.tools == "native" else "prompted")
         return ModelInfo(self.model, self.provider, self.price, self.context_tokens, self.max_output_tokens, mode)
 
-    def wrote(self, provider: str, model: str) -> bool:
-        """Whether a message of this author is its own."""
+    def is_author(self, provider: str, model: str) -> bool:
+        """Return True if a message recorded with this provider and model was written by this model."""
         return model == self.model and provider == self.provider

@@ -1,9 +1,8 @@
-"""How often a key may be used: limits that all sessions of a process share. Above: `endpoint.py`, callers. Below:
-`flow.py`, which does the sums.
+"""Rate limits of one API key, shared by all sessions of a process.
 
-A request takes a slot before it is sent and gives it back when its answer is over. Whoever finds none stands in a line,
-first come, first served, whatever event loop or thread it comes from. When the provider asks for a pause, all of the
-line waits, and goes on little by little: however many were refused, they do not come back all at once.
+A request takes a slot before it is sent, and releases it when its response is over. If no slot is free it waits in a
+queue, first in, first out, across all event loops and threads. When the provider asks for a pause, the whole queue
+waits and is then admitted gradually, so that refused requests are not all repeated at once.
 """
 
 import asyncio
@@ -17,14 +16,16 @@ from weakref import WeakValueDictionary
 from perdure.core import check
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 
-from .flow import Bucket, Flow, Obstacle, Slot
+from .throttle_state import RequestSlot, ThrottleState, TokenBucket, WaitReason
 
 _SPREAD = 0.1
-"""How much a pause is lengthened by chance, so that processes with the same key do not come back together."""
+"""Maximum random extension of a pause, as a fraction, so that processes with the same key do not resume at the same
+time.
+"""
 
 
-class Place:
-    """A place in the line."""
+class QueuedRequest:
+    """Request that waits in the queue of a `Throttle`."""
 
     __slots__ = ("awaited", "loop", "obstacle", "tokens", "woken")
 
@@ -32,21 +33,23 @@ class Place:
         self.tokens = tokens
         self.loop = asyncio.get_running_loop()
         self.awaited = False
-        """Whether somebody is waiting here now. A place that nobody waits at is kept, and holds nobody up."""
+        """True while a task waits at this place. One that no task waits at keeps its position, but does not block the
+        others.
+        """
         self.woken = self.loop.create_future()
-        self.obstacle = Obstacle(None, "")
-        """What it was waiting for when it last looked."""
+        self.obstacle = WaitReason(None, "")
+        """Reason for waiting, as of the last check."""
 
     def wake(self) -> None:
-        """Look again. To be called in its own loop."""
+        """Make the waiting task check again if it may be sent. Must be called in its own event loop."""
         if not self.woken.done():
             self.woken.set_result(None)
 
 
 class Throttle:
-    """The limits of one key. Without any it costs next to nothing, and only keeps the pauses.
+    """Rate limiter for one API key, shared by all models with this key; without limits it only applies pauses.
 
-    The limits per minute are buckets: after a quiet minute, as much as a minute allows may be sent at once.
+    The limits per minute are token buckets: after a quiet minute, a minute's allowance may be sent at once.
     """
 
     def __init__(
@@ -61,74 +64,77 @@ class Throttle:
         self._clock = clock
         self._jitter = jitter
         self._lock = threading.Lock()
-        self._flow = Flow()
-        self._line: deque[Place] = deque()
-        self._open = False
-        """Whether there is nothing to look at: no limits, no pause, nobody in the line."""
-        self.limit(
+        self._flow = ThrottleState()
+        self._queue: deque[QueuedRequest] = deque()
+        self._is_open = False
+        """True if no check is needed: no limits, no pause, and an empty queue."""
+        self.set_limits(
             concurrency=concurrency, requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute
         )
 
-    def limit(
+    def set_limits(
         self,
         *,
         concurrency: int | None = None,
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
     ) -> None:
-        """Its limits from now on. `None` is no limit."""
+        """Set the limits from now on. `None` is no limit."""
         if concurrency is not None:
-            check.whole_number("Throttle", "concurrency", concurrency, 1)
-        requests = self._bucket("requests_per_minute", requests_per_minute)
-        tokens = self._bucket("tokens_per_minute", tokens_per_minute)
+            check.require_int("Throttle", "concurrency", concurrency, 1)
+        requests = self._build_bucket("requests_per_minute", requests_per_minute)
+        tokens = self._build_bucket("tokens_per_minute", tokens_per_minute)
         with self._lock:
             self._flow.concurrency, self._flow.requests, self._flow.tokens = concurrency, requests, tokens
-            self._changed()
+            self._wake_first()
 
-    def _bucket(self, name: str, per_minute: float | None) -> Bucket | None:
+    def _build_bucket(self, name: str, per_minute: float | None) -> TokenBucket | None:
         if per_minute is None:
             return None
-        check.number("Throttle", name, per_minute)
+        check.require_number("Throttle", name, per_minute)
         if not per_minute:
-            check.refuse("Throttle", name, per_minute, "give a number above 0, or None for no limit")
-        return Bucket(per_minute, self._clock.monotonic())
+            check.raise_config_error("Throttle", name, per_minute, "give a number above 0, or None for no limit")
+        return TokenBucket(per_minute, self._clock.monotonic())
 
     # -- slots ---------------------------------------------------------------------------------------------------------
 
-    def enter(self, tokens: int = 0) -> Slot | None:
-        """A slot for a request of about so many tokens; `None` when it has to be waited for, in the `line`."""
-        if self._open:
-            return Slot(self._flow.epoch)
+    def try_take_slot(self, tokens: int = 0) -> RequestSlot | None:
+        """Take a slot (permission to send a request of about `tokens` tokens); `None` if it has to `join_queue`."""
+        if self._is_open:
+            return RequestSlot(self._flow.epoch)
         with self._lock:
             now = self._clock.monotonic()
-            if self._line or self._flow.obstacle(tokens, now) is not None:
+            if self._queue or self._flow.find_wait_reason(tokens, now) is not None:
                 return None
-            return self._flow.taken(tokens, now)
+            return self._flow.take_slot(tokens, now)
 
-    def accepted(self, slot: Slot) -> None:
-        """The provider has begun to answer."""
+    def record_accepted(self, slot: RequestSlot) -> None:
+        """Record that the provider has started to respond, so that more requests may be sent after a pause."""
         slot.accepted = True
-        if self._flow.recovering:
+        if self._flow.is_recovering:
             with self._lock:
-                self._flow.accepted(slot, others_wait=bool(self._line))
-                self._changed()
+                self._flow.record_accepted(slot, has_queue=bool(self._queue))
+                self._wake_first()
 
-    def refused(self, slot: Slot, seconds: float | None = None) -> None:
-        """The provider asked to slow down, and perhaps for how long. Refusals of what was sent together count once."""
+    def record_refused(self, slot: RequestSlot, seconds: float | None = None) -> None:
+        """Record that the provider asked to slow down, and pause all requests.
+
+        Refusals of requests sent together count once.
+        """
         with self._lock:
             is_late = slot.epoch != self._flow.epoch
             if not is_late or seconds is not None:
                 self._pause(seconds, is_late=is_late)
 
-    def leave(self, slot: Slot, tokens: int | None = None) -> None:
-        """The answer is over, however it went, and has used so many tokens, if anybody said."""
+    def release_slot(self, slot: RequestSlot, tokens: int | None = None) -> None:
+        """Give a slot back when the response is over, and account for the tokens that it used, if known."""
         if slot.counted:
             with self._lock:
-                self._flow.left(slot, tokens, self._clock.monotonic())
-                self._changed()
+                self._flow.release_slot(slot, tokens, self._clock.monotonic())
+                self._wake_first()
 
     def pause(self, seconds: float | None = None) -> None:
-        """Send nothing more for so long; `None` when nobody said how long."""
+        """Pause all requests for `seconds`; with `None`, for a duration that doubles each time."""
         with self._lock:
             self._pause(seconds)
 
@@ -139,64 +145,68 @@ class Throttle:
         limits += [f"tokens_per_minute={flow.tokens.most:g}"] if flow.tokens is not None else []
         return f"Throttle({', '.join(limits)})"
 
-    # -- the line ------------------------------------------------------------------------------------------------------
+    # -- the queue -----------------------------------------------------------------------------------------------------
 
-    def line(self, tokens: int = 0) -> Place:
-        """A place at the end of the line, for a request of about so many tokens. It has to be given up in the end."""
-        place = Place(tokens)
+    def join_queue(self, tokens: int = 0) -> QueuedRequest:
+        """Join the end of the queue with a request of about `tokens` tokens. It must be removed with `leave_queue` in
+        the end.
+        """
+        place = QueuedRequest(tokens)
         with self._lock:
-            self._line.append(place)
-            self._changed()
+            self._queue.append(place)
+            self._wake_first()
         return place
 
     @overload
-    async def reached(self, place: Place) -> Slot: ...
+    async def wait_for_slot(self, place: QueuedRequest) -> RequestSlot: ...
 
     @overload
-    async def reached(self, place: Place, within_seconds: float) -> Slot | None: ...
+    async def wait_for_slot(self, place: QueuedRequest, within_seconds: float) -> RequestSlot | None: ...
 
-    async def reached(self, place: Place, within_seconds: float | None = None) -> Slot | None:
-        """Wait until it is this place's turn; `None` when it is not within so many seconds."""
+    async def wait_for_slot(self, place: QueuedRequest, within_seconds: float | None = None) -> RequestSlot | None:
+        """Wait until the queued request `place` may be sent, and return its slot; `None` after `within_seconds`."""
         ends = None if within_seconds is None else self._clock.monotonic() + within_seconds
         place.awaited = True
         try:
-            while (slot := self._looked(place)) is None:
+            while (slot := self._take_slot_if_first(place)) is None:
                 seconds = place.obstacle.seconds
                 if ends is not None:
                     left = ends - self._clock.monotonic()
                     if left <= 0:
                         return None
                     seconds = left if seconds is None else min(left, seconds)
-                await self._woken(place, seconds)
+                await self._wait_until_woken(place, seconds)
             return slot
         finally:
             place.awaited = False
             with self._lock:
-                self._changed()
+                self._wake_first()
 
-    def give_up(self, place: Place) -> None:
-        """Leave the line, if it is still there."""
+    def leave_queue(self, place: QueuedRequest) -> None:
+        """Remove a request from the queue, if it is still there."""
         with self._lock:
-            if place in self._line:
-                self._line.remove(place)
-                self._changed()
+            if place in self._queue:
+                self._queue.remove(place)
+                self._wake_first()
 
-    def _looked(self, place: Place) -> Slot | None:
-        """The slot, when it is this place's turn; else why not is written down there."""
+    def _take_slot_if_first(self, place: QueuedRequest) -> RequestSlot | None:
+        """Take a slot if this request is first in the queue and no limit blocks it; otherwise record the reason."""
         with self._lock:
             now = self._clock.monotonic()
             place.woken = place.loop.create_future()
-            if self._first() is not place:
-                place.obstacle = Obstacle(None, f"{self._line.index(place)} requests with the same key come first")
+            if self._find_first_awaited() is not place:
+                place.obstacle = WaitReason(
+                    None, f"{self._queue.index(place)} requests with the same key are ahead of it"
+                )
                 return None
-            obstacle = self._flow.obstacle(place.tokens, now)
+            obstacle = self._flow.find_wait_reason(place.tokens, now)
             if obstacle is not None:
                 place.obstacle = obstacle
                 return None
-            self._line.remove(place)
-            return self._flow.taken(place.tokens, now)
+            self._queue.remove(place)
+            return self._flow.take_slot(place.tokens, now)
 
-    async def _woken(self, place: Place, seconds: float | None) -> None:
+    async def _wait_until_woken(self, place: QueuedRequest, seconds: float | None) -> None:
         timer = None if seconds is None else self._clock.call_later(seconds, place.wake)
         try:
             await place.woken
@@ -208,21 +218,21 @@ class Throttle:
 
     def _pause(self, seconds: float | None, *, is_late: bool = False) -> None:
         stretch = 1 + _SPREAD * self._jitter()
-        self._flow.paused(seconds, self._clock.monotonic(), stretch=stretch, is_late=is_late)
-        self._changed()
+        self._flow.start_pause(seconds, self._clock.monotonic(), jitter_factor=stretch, is_late=is_late)
+        self._wake_first()
 
-    def _changed(self) -> None:
-        """See whether it is simple again, and let the first in the line look."""
-        self._open = not self._line and self._flow.unlimited
-        while (first := self._first()) is not None:
+    def _wake_first(self) -> None:
+        """Recompute `_is_open`, and wake the first request in the queue."""
+        self._is_open = not self._queue and self._flow.is_unlimited
+        while (first := self._find_first_awaited()) is not None:
             try:
                 first.loop.call_soon_threadsafe(first.wake)
                 return
-            except RuntimeError:  # its loop is closed, and whoever waited there is gone
-                self._line.remove(first)
+            except RuntimeError:  # its loop is closed, and the task that waited there is gone
+                self._queue.remove(first)
 
-    def _first(self) -> Place | None:
-        return next((place for place in self._line if place.awaited), None)
+    def _find_first_awaited(self) -> QueuedRequest | None:
+        return next((place for place in self._queue if place.awaited), None)
 
 
 # -- one for each key --------------------------------------------------------------------------------------------------
@@ -237,11 +247,11 @@ class _Limits(NamedTuple):
 _lock = threading.Lock()
 _throttles: WeakValueDictionary[tuple[str, str], Throttle] = WeakValueDictionary()
 _limits: dict[tuple[str, str], _Limits] = {}
-"""What was asked for, by address and key; by address alone for all of its keys."""
+"""Configured limits by base URL and key; by base URL alone for all of its keys."""
 
 
-def throttle_for(base_url: str, identity: str = "") -> Throttle:
-    """The throttle of this key at this address, the same one for everybody. `identity` names the key (`Auth`)."""
+def get_shared_throttle(base_url: str, identity: str = "") -> Throttle:
+    """Return the `Throttle` that all models with this key and base URL share. `identity` names the key (`Auth`)."""
     name = (base_url.rstrip("/"), identity)
     with _lock:
         throttle = _throttles.get(name)
@@ -259,12 +269,12 @@ def limit_key(
     requests_per_minute: float | None = None,
     tokens_per_minute: float | None = None,
 ) -> None:
-    """Limit what this process asks with one key, or with each key of this address when none is named.
+    """Limit the requests of this process with one API key; if `identity` is empty, with each key of this base URL.
 
-    It holds from now on for every model at that address, also for those that are in use. `None` is no limit.
+    The limits apply at once to every model at that base URL, also to those in use. `None` is no limit.
     """
     limits = _Limits(concurrency, requests_per_minute, tokens_per_minute)
-    Throttle(**limits._asdict())  # refuses what cannot be
+    Throttle(**limits._asdict())  # validates them
     address = base_url.rstrip("/")
     with _lock:
         _limits[address, identity] = limits
@@ -274,4 +284,4 @@ def limit_key(
             if where == address and (whose == identity or not (identity or (where, whose) in _limits))
         ]
     for throttle in concerned:
-        throttle.limit(**limits._asdict())
+        throttle.set_limits(**limits._asdict())

@@ -1,10 +1,10 @@
-"""A wire: how one family of providers is spoken to. Pure: no network, no clock. Above: `endpoint.py`. Below: `core`.
+"""Wire: the API format of a group of providers (encodes requests, decodes responses). No I/O.
 
     encode      a request -> the bytes to be posted
-    decoder     the bytes of the answer, as they come -> events
-    lint        the rules of the provider, checked offline: nothing that breaks one is ever sent
+    decoder     the bytes of the response, as they arrive -> events
+    lint        the rules of the provider, checked offline: a request that breaks one is never sent
 
-Each wire is a package beside this module. What differs between providers of one wire is in their `Profile`.
+Each wire is a package beside this module. Differences between providers of one wire are in their `Profile`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,53 +15,54 @@ from msgspec import Struct
 from perdure.core.event import ModelEvent
 from perdure.core.model import Request
 
-from .memo import Memo
+from .encoding_memo import EncodingMemo
 from .profile import Profile
 
 
-class Sending(Struct, frozen=True):
-    """What is to be posted."""
+class EncodedRequest(Struct, frozen=True):
+    """HTTP request to post: path, body and headers."""
 
     path: str
-    """Where, below the base address; it begins with a slash, and may hold a query."""
+    """Path below the base URL; it begins with a slash, and may have a query."""
     body: bytes
     headers: Mapping[str, str] = {}
-    """What the wire itself wants to say there; keys are added by `auth`."""
+    """Headers that the wire needs; those with keys are added by `auth`."""
 
 
 class Decoder(Protocol):
-    """One answer. It is given the bytes as they come, in pieces of any size."""
+    """Protocol for the decoder of one response, which is fed the bytes as they arrive, in pieces of any size."""
 
     @property
     def done(self) -> bool:
-        """Whether the provider has said its last word: what may still come says nothing. Not all of them have one."""
+        """True once the provider has sent its end marker, which ends the content. Not all providers send one."""
         ...
 
     def feed(self, data: bytes) -> Iterable[ModelEvent]:
-        """More bytes: what they say. Raises a classified `ModelError` for an error that is told in the stream."""
+        """Decode more bytes into events. Raises a classified `ModelError` for an error inside the stream."""
         ...
 
     def end(self) -> Iterable[ModelEvent]:
-        """The bytes are over: what is left to say, a `ReplyFinished` last. Raises `ReplyCutOff` when there is more to
-        come, so that nothing unfinished ever counts as an answer.
+        """Finish decoding after the last byte: return the remaining events, a `ReplyFinished` last.
+
+        Raises `ReplyCutOff` if the reply is incomplete, so that no partial reply counts as an answer.
         """
         ...
 
 
 class Wire(Protocol):
-    """How one family of providers is spoken to."""
+    """Protocol for the API format of a group of providers: encodes requests, decodes responses, checks bodies."""
 
     @property
     def name(self) -> str: ...
 
-    def encode(self, request: Request, profile: Profile, memo: Memo) -> Sending:
-        """The request as this wire says it. Raises `BadRequest` when it breaks a rule of the provider."""
+    def encode(self, request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
+        """Encode a request as an HTTP request. Raises `BadRequest` if it breaks a rule of the provider."""
         ...
 
     def decoder(self, profile: Profile, media_type: str) -> Decoder:
-        """For one answer of this media type, streamed or whole."""
+        """Return a decoder for one response of this media type, streamed or whole."""
         ...
 
     def lint(self, body: Mapping[str, Any], profile: Profile) -> Sequence[str]:
-        """Which rules of the provider a whole body breaks, each in a sentence. Nothing when it would be accepted."""
+        """Return a sentence for each rule of the provider that a request body breaks; empty if it would be accepted."""
         ...

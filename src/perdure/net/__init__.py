@@ -1,1 +1,1 @@
-"""The one way to the network. Above: the parts. Below: `core`."""
+"""HTTP transport and server-sent events: the only code that uses the network."""

@@ -1,43 +1,43 @@
-"""What can go wrong between here and there. Above: whoever speaks to the network. Below: `core/error.py`.
+"""Exceptions of the network layer: unreachable, cut off, too slow, too large, malformed.
 
 NetError
-├ Unreachable    nobody answered: nothing was received
-├ BrokenOff      the answer ended before its end
-├ TooSlow        a deadline passed: which one is in the message
-├ TooLarge       an answer, or a line of it, is larger than we take
-└ Unreadable     what came is not what it says it is
+├ Unreachable    no response: nothing was received
+├ BrokenOff      the response ended before it was complete
+├ TooSlow        a deadline passed; the message names it
+├ TooLarge       a response, or an event in it, exceeds the size limit
+└ Unreadable     the response is malformed, or the connection is not trusted
 """
 
 from perdure.core.error import PerdureError
 
 
 class NetError(PerdureError):
-    """Something went wrong between here and there."""
+    """Base class of the exceptions of the network layer."""
 
     exit_code = 69
 
 
-class Unreachable(NetError):
-    """Nobody answered; nothing was received."""
+class HostUnreachable(NetError):
+    """Raised when the host sent no response."""
 
     retryable = True
 
 
-class BrokenOff(NetError):
-    """The answer ended before its end."""
+class ResponseCutOff(NetError):
+    """Raised when the response ended before it was complete."""
 
     retryable = True
 
 
-class TooSlow(NetError):
-    """A deadline passed."""
+class DeadlineExceeded(NetError):
+    """Raised when a timeout passed: no connection, no response, or no content for too long."""
 
     retryable = True
 
 
-class TooLarge(NetError):
-    """An answer, or a line of it, is larger than we take."""
+class ResponseTooLarge(NetError):
+    """Raised when a response, or an event in it, exceeds the size limit."""
 
 
-class Unreadable(NetError):
-    """What came is not what it says it is: a broken compression, say."""
+class InvalidResponse(NetError):
+    """Raised when the response is malformed, or the TLS certificate is not trusted."""

@@ -1,8 +1,7 @@
-"""The real transport: HTTP, with connections that are kept and used again. Above: whoever speaks to the network.
-Below: `pool.py`, which is imported at the first request.
+"""HTTP transport with connections that are kept alive and reused.
 
-Connections belong to an event loop. Each loop gets a pool of its own, which is closed with the loop: nobody has to
-remember it, and nobody is warned of it.
+Connections belong to an event loop. Each loop gets its own pool, which is closed together with the loop, so callers do
+not have to close it and get no warnings.
 """
 
 import asyncio
@@ -11,48 +10,48 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from .transport import Answer, Deadlines
+from .transport import Deadlines, Response
 
 if TYPE_CHECKING:
-    from .pool import Pool, Received
+    from .pool import HttpConnectionPool, ReceivedResponse
 
-MOST_ANSWER_BYTES = 64 * 1024 * 1024
-"""How large one answer may be, decompressed."""
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+"""Maximum size of a response, decompressed."""
 
 
-class Http:
-    """Posts over HTTP. One object serves any number of event loops and threads.
+class HttpTransport:
+    """Transport that sends requests over HTTP. One object serves any number of event loops and threads.
 
     Proxies are taken from the environment (`HTTPS_PROXY`, `NO_PROXY`, …), and so are certificates (`SSL_CERT_FILE`,
-    `SSL_CERT_DIR`). Redirects are answers, and are not followed. A request that finds its old connection dropped is
-    sent once more on a new one, so it must be one that may be sent twice.
+    `SSL_CERT_DIR`). Redirects are returned as responses and not followed. A request whose reused connection turns out
+    to be closed is sent again on a new one, so it must be safe to send twice.
     """
 
-    def __init__(self, *, deadlines: Deadlines | None = None, most_bytes: int = MOST_ANSWER_BYTES) -> None:
+    def __init__(self, *, deadlines: Deadlines | None = None, max_bytes: int = MAX_RESPONSE_BYTES) -> None:
         self._deadlines = deadlines or Deadlines()
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
         self._lock = threading.Lock()
-        self._pools: dict[asyncio.AbstractEventLoop, tuple[Pool, AsyncGenerator[None, None]]] = {}
-        """For each loop its pool, and what closes it."""
+        self._pools: dict[asyncio.AbstractEventLoop, tuple[HttpConnectionPool, AsyncGenerator[None, None]]] = {}
+        """For each loop its pool, and the generator that closes it."""
 
-    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AbstractAsyncContextManager[Answer]:
-        """Send this, and wait for the beginning of the answer, whatever its status. Raises a `NetError`."""
-        return _Post(self, url, headers, body)
+    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AbstractAsyncContextManager[Response]:
+        """Send a POST request and wait until the response starts, with any status. Raise a `NetError` if none does."""
+        return _HttpRequest(self, url, headers, body)
 
-    def get(self, url: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Answer]:
-        """Ask for what is there, and wait for the beginning of the answer, whatever its status. Raises a `NetError`."""
-        return _Post(self, url, headers, None)
+    def get(self, url: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Response]:
+        """Send a GET request and wait until the response starts, with any status. Raise a `NetError` if none does."""
+        return _HttpRequest(self, url, headers, None)
 
-    async def pool(self) -> "Pool":
-        """The pool of the running loop."""
+    async def get_pool(self) -> "HttpConnectionPool":
+        """Return the connection pool of the running event loop, created if needed."""
         loop = asyncio.get_running_loop()
         kept = self._pools.get(loop)
-        if kept is not None and not kept[0].closed:
+        if kept is not None and not kept[0].is_closed:
             return kept[0]
-        from .pool import Pool
+        from .pool import HttpConnectionPool
 
-        pool = Pool(self._deadlines, self._most_bytes)
-        lifespan = _lifespan(pool)
+        pool = HttpConnectionPool(self._deadlines, self._most_bytes)
+        lifespan = _close_with_loop(pool)
         await anext(lifespan)
         with self._lock:
             self._forget_closed_loops()
@@ -60,7 +59,9 @@ class Http:
         return pool
 
     async def aclose(self) -> None:
-        """Close all connections of this loop, and those of loops that run in other threads. Can be used again."""
+        """Close all connections of this loop, and those of loops running in other threads. The transport can be used
+        again.
+        """
         with self._lock:
             self._forget_closed_loops()
             pools, self._pools = self._pools, {}
@@ -77,34 +78,32 @@ class Http:
             del self._pools[loop]
 
     def __repr__(self) -> str:
-        return f"Http({self._deadlines!r}, most_bytes={self._most_bytes})"
+        return f"HttpTransport({self._deadlines!r}, most_bytes={self._most_bytes})"
 
 
-async def _lifespan(pool: "Pool") -> AsyncGenerator[None, None]:
-    """A generator that is never finished: its loop closes it when the loop itself ends (as `asyncio.run` does it), or
-    when nobody has it any more. So the pool is closed in time, whoever forgets it.
-    """
+async def _close_with_loop(pool: "HttpConnectionPool") -> AsyncGenerator[None, None]:
+    """Close the pool when its event loop ends, even if the caller forgets it: a generator that its loop closes."""
     try:
         yield
     finally:
         await pool.aclose()
 
 
-class _Post(AbstractAsyncContextManager["Answer"]):
-    """One exchange."""
+class _HttpRequest(AbstractAsyncContextManager["Response"]):
+    """Context manager of one request, which gives its response."""
 
     __slots__ = ("_body", "_headers", "_http", "_received", "_url")
 
-    def __init__(self, http: Http, url: str, headers: Mapping[str, str], body: bytes | None) -> None:
+    def __init__(self, http: HttpTransport, url: str, headers: Mapping[str, str], body: bytes | None) -> None:
         self._http = http
         self._url = url
         self._headers = headers
         self._body = body
-        self._received: Received | None = None
+        self._received: ReceivedResponse | None = None
 
-    async def __aenter__(self) -> Answer:
-        pool = await self._http.pool()
-        self._received = await pool.post(self._url, self._headers, self._body)
+    async def __aenter__(self) -> Response:
+        pool = await self._http.get_pool()
+        self._received = await pool.send(self._url, self._headers, self._body)
         return self._received
 
     async def __aexit__(self, *_: object) -> None:
@@ -112,12 +111,12 @@ class _Post(AbstractAsyncContextManager["Answer"]):
             self._received.close()
 
 
-_shared: Http | None = None
+_shared: HttpTransport | None = None
 
 
-def shared() -> Http:
-    """The transport of everybody who does not bring one: its connections are shared by all of a process."""
-    global _shared  # noqa: PLW0603 - one per process, made when it is first asked for
+def get_shared_transport() -> HttpTransport:
+    """Return the transport that all models of the process share unless they are given another."""
+    global _shared  # noqa: PLW0603 - one per process, created on first use
     if _shared is None:
-        _shared = Http()
+        _shared = HttpTransport()
     return _shared

@@ -1,8 +1,8 @@
-"""Raw traffic, shown to whoever wants to see it. Above: tracing, debugging. Below: `transport.py`.
+"""Show raw HTTP traffic to observers (taps), for tracing and debugging.
 
-    transport = tapped(Http(), tap)
+    transport = tapped(HttpTransport(), tap)
 
-Keys are masked before a tap sees them. A transport that is not tapped pays nothing.
+Keys are masked before a tap sees them. A transport without taps has no overhead.
 """
 
 import itertools
@@ -13,27 +13,27 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from .sse import MOST_EVENT_BYTES
-from .transport import Answer, Transport
+from .sse import MAX_EVENT_BYTES
+from .transport import Response, Transport
 
 MASK = "***"
-"""What is shown instead of a secret."""
+"""Text shown instead of a secret."""
 
-_SECRET = re.compile(
+_is_secret_name = re.compile(
     r"auth|api-?key|secret|cookie|password|credential|(?:^|[-_])(?:key|token|sig|signature)$", re.IGNORECASE
 )
-"""Names of headers and query parameters whose values nobody gets to see."""
+"""Match names of headers and query parameters whose values are masked."""
 _PARAMETER = re.compile(r"(?<=[?&])([^=&#]+)=([^&#]*)")
 _SHORTEST_SECRET = 8
-"""What is shorter is a word that stands for a key where none is needed."""
+"""Minimum length of a secret: a shorter value is a placeholder for a key that is not needed."""
 _LOGIN = re.compile(r"(?<=://)[^/@?#]*@")
 
 
-class Exchange(Struct, frozen=True):
-    """A request, as a tap gets to see it."""
+class TappedRequest(Struct, frozen=True):
+    """HTTP request as shown to a tap, with secrets masked."""
 
     number: int
-    """Tells the exchanges of a process apart: several may go on at once."""
+    """Number of the request in this process: several may run at once."""
     method: str
     url: str
     headers: Mapping[str, str]
@@ -41,86 +41,88 @@ class Exchange(Struct, frozen=True):
 
 
 class Tap(Protocol):
-    """Sees the raw traffic. It is called where the traffic is, so it must be quick; an error of it ends the answer."""
+    """Observer of raw HTTP traffic. It must be quick, and an exception in it ends the response."""
 
-    def on_request(self, exchange: Exchange) -> None:
-        """A request is about to be sent."""
+    def on_request(self, exchange: TappedRequest) -> None:
+        """Handle a request that is about to be sent."""
 
-    def on_answer(self, exchange: Exchange, status: int, headers: Mapping[str, str]) -> None:
-        """Its answer begins."""
+    def on_answer(self, exchange: TappedRequest, status: int, headers: Mapping[str, str]) -> None:
+        """Handle the start of a response."""
 
-    def on_line(self, exchange: Exchange, line: bytes) -> None:
-        """A line of the answer with its end, as it came; a body without line ends comes in one or a few pieces."""
+    def on_line(self, exchange: TappedRequest, line: bytes) -> None:
+        """Handle a line of the response, with its line end; a body without line ends is passed in a few pieces."""
 
 
 def tapped(transport: Transport, *taps: Tap) -> Transport:
-    """The same transport, all of whose traffic is shown to the taps."""
-    return _Tapped(transport, taps)
+    """Wrap a transport so that its requests and responses are shown to these observers (taps)."""
+    return _TappedTransport(transport, taps)
 
 
-def masked(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers as they may be shown."""
-    return {name: MASK if _SECRET.search(name) else text for name, text in headers.items()}
+def mask_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers with the values of secret ones, such as keys and cookies, masked."""
+    return {name: MASK if _is_secret_name.search(name) else text for name, text in headers.items()}
 
 
-def without_secrets(text: str, headers: Mapping[str, str]) -> str:
-    """Words that came back, without the secrets that were sent in these headers: some repeat the key in an error."""
+def mask_sent_secrets(text: str, headers: Mapping[str, str]) -> str:
+    """Mask the secret values of these request headers in a text: some providers repeat the key in an error."""
     for name, value in headers.items():
-        if _SECRET.search(name):
+        if _is_secret_name.search(name):
             for secret in (value, value.rpartition(" ")[2]):  # `Bearer …`
                 if len(secret) >= _SHORTEST_SECRET:
                     text = text.replace(secret, MASK)
     return text
 
 
-def masked_url(url: str) -> str:
-    """An address as it may be shown: some providers take their key in it."""
-    return _PARAMETER.sub(_masked_parameter, _LOGIN.sub(f"{MASK}@", url))
+def mask_url(url: str) -> str:
+    """Return a URL with its login and secret query parameters masked: some providers take their key there."""
+    return _PARAMETER.sub(_mask_parameter, _LOGIN.sub(f"{MASK}@", url))
 
 
-def _masked_parameter(match: re.Match[str]) -> str:
-    return f"{match[1]}={MASK}" if _SECRET.search(match[1]) else match[0]
+def _mask_parameter(match: re.Match[str]) -> str:
+    return f"{match[1]}={MASK}" if _is_secret_name.search(match[1]) else match[0]
 
 
 _numbers = itertools.count(1)
 
 
-class _Tapped:
+class _TappedTransport:
     def __init__(self, transport: Transport, taps: tuple[Tap, ...]) -> None:
         self._transport = transport
         self._taps = taps
 
-    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AbstractAsyncContextManager[Answer]:
-        exchange = Exchange(next(_numbers), "POST", masked_url(url), masked(headers), body)
+    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AbstractAsyncContextManager[Response]:
+        exchange = TappedRequest(next(_numbers), "POST", mask_url(url), mask_headers(headers), body)
         return _TappedPost(self._transport.post(url, headers, body), exchange, self._taps)
 
 
-class _TappedPost(AbstractAsyncContextManager["Answer"]):
-    def __init__(self, post: AbstractAsyncContextManager[Answer], exchange: Exchange, taps: tuple[Tap, ...]) -> None:
+class _TappedPost(AbstractAsyncContextManager["Response"]):
+    def __init__(
+        self, post: AbstractAsyncContextManager[Response], exchange: TappedRequest, taps: tuple[Tap, ...]
+    ) -> None:
         self._post = post
         self._exchange = exchange
         self._taps = taps
 
-    async def __aenter__(self) -> Answer:
+    async def __aenter__(self) -> Response:
         for tap in self._taps:
             tap.on_request(self._exchange)
         answer = await self._post.__aenter__()
         try:
             for tap in self._taps:
-                tap.on_answer(self._exchange, answer.status, masked(answer.headers))
+                tap.on_answer(self._exchange, answer.status, mask_headers(answer.headers))
         except BaseException as error:
             await self._post.__aexit__(type(error), error, error.__traceback__)
             raise
-        return _TappedAnswer(answer, self._exchange, self._taps)
+        return _TappedResponse(answer, self._exchange, self._taps)
 
     async def __aexit__(self, *details: object) -> bool | None:
-        return await self._post.__aexit__(*details)  # type: ignore[arg-type]  # passed on as they came
+        return await self._post.__aexit__(*details)  # type: ignore[arg-type]  # passed on unchanged
 
 
-class _TappedAnswer:
-    """An answer that is looked at while it is read. It is its own iterator, so that nothing has to be closed."""
+class _TappedResponse:
+    """HTTP response that is shown to taps while it is read; also the iterator over its body."""
 
-    def __init__(self, answer: Answer, exchange: Exchange, taps: tuple[Tap, ...]) -> None:
+    def __init__(self, answer: Response, exchange: TappedRequest, taps: tuple[Tap, ...]) -> None:
         self.status = answer.status
         self.headers = answer.headers
         self._answer = answer
@@ -128,13 +130,13 @@ class _TappedAnswer:
         self._taps = taps
         self._pieces: AsyncIterator[bytes] | None = None
         self._line = b""
-        """The beginning of a line that has not ended yet."""
+        """Start of a line that is not complete yet."""
 
     def chunks(self) -> AsyncIterator[bytes]:
         self._pieces = self._answer.chunks()
         return self
 
-    def __aiter__(self) -> "_TappedAnswer":
+    def __aiter__(self) -> "_TappedResponse":
         return self
 
     async def __anext__(self) -> bytes:
@@ -142,26 +144,26 @@ class _TappedAnswer:
             raise StopAsyncIteration
         try:
             data = await anext(self._pieces)
-        except BaseException:  # also the end: what is left is a line that nothing has ended
-            self._show([self._line])
+        except BaseException:  # at the end too: the rest is a line without its end
+            self._show_lines([self._line])
             self._line = b""
             raise
-        self._look_at(data)
+        self._collect_lines(data)
         return data
 
     async def read(self, most_bytes: int) -> bytes:
         body = await self._answer.read(most_bytes)
-        self._show(body.splitlines(keepends=True))
+        self._show_lines(body.splitlines(keepends=True))
         return body
 
-    def _look_at(self, data: bytes) -> None:
+    def _collect_lines(self, data: bytes) -> None:
         *lines, self._line = (self._line + data).split(b"\n")
-        self._show([line + b"\n" for line in lines])
-        if len(self._line) > MOST_EVENT_BYTES:
-            self._show([self._line])
+        self._show_lines([line + b"\n" for line in lines])
+        if len(self._line) > MAX_EVENT_BYTES:
+            self._show_lines([self._line])
             self._line = b""
 
-    def _show(self, lines: list[bytes]) -> None:
+    def _show_lines(self, lines: list[bytes]) -> None:
         for line in lines:
             if line:
                 for tap in self._taps:

@@ -1,6 +1,4 @@
-"""The seam to the network: something that posts a body and gives the answer as it comes. Above: whoever speaks to the
-network. Below: nothing. `http.py` is the real one; a test may give its own.
-"""
+"""Protocol of a transport, which posts a request and streams the response; `HttpTransport` is the default."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -9,40 +7,43 @@ from typing import Protocol
 from msgspec import Struct
 
 
-class Answer(Protocol):
-    """What came back. It can be read once, by `chunks` or by `read`."""
+class Response(Protocol):
+    """Protocol for a response. Its body can be read once, with `chunks` or with `read`."""
 
     @property
     def status(self) -> int: ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """By their names in lower case."""
+        """Headers of the response by lower-case name."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body, decompressed, in pieces as they come; none of them is empty. Raises a `NetError`."""
+        """Return an iterator over the decompressed body, in pieces as they arrive. Raise a `NetError` if it fails.
+
+        No piece is empty.
+        """
         ...
 
     async def read(self, most_bytes: int) -> bytes:
-        """The body, or as much of its beginning. Raises a `NetError`."""
+        """Read the body, up to this many bytes. Raise a `NetError` if it fails."""
         ...
 
 
 class Transport(Protocol):
-    """Posts. Leaving the block lets the connection go: back to the others when all was read, closed when not."""
+    """Protocol for sending POST requests. Leaving the context frees the connection, for reuse if the body was read."""
 
-    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AbstractAsyncContextManager[Answer]:
-        """Send this, and wait for the beginning of the answer, whatever its status. Raises a `NetError`."""
+    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AbstractAsyncContextManager[Response]:
+        """Send a POST request and wait until the response starts, with any status. Raise a `NetError` if none does."""
         ...
 
 
 class Deadlines(Struct, frozen=True, kw_only=True):
-    """How long to wait. Some models think for minutes without a word: these are for the dead, not for the slow."""
+    """Timeouts of a request, meant for dead connections: a model may think for minutes without sending anything."""
 
     connect_seconds: float = 10.0
-    """Until there is a connection."""
+    """Maximum time to connect."""
     first_byte_seconds: float = 300.0
-    """Until the answer begins."""
+    """Maximum time until the response starts."""
     idle_seconds: float = 300.0
-    """From one piece of the answer to the next."""
+    """Maximum time between two pieces of the response."""

@@ -1,5 +1,5 @@
-"""A kept session as a recording: run again offline, and compared with what happened.
+"""Replay a stored session offline, and compare it with its log.
 
-`replay.py` is the face. It reads the record (`record.py`), plays it to the agent as it is now (`tape.py`,
-`doubles.py`), and tells the first place where the two differ (`check.py`, `diff.py`).
+`replay.py` is the entry point. It reads the log (`recording.py`), plays it to the agent as it is now (`playback.py`,
+`doubles.py`), and reports the first difference (`compare.py`, `diff.py`).
 """

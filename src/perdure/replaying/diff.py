@@ -1,7 +1,4 @@
-"""Where a replay leaves the record: what was recorded, what happens now, and the difference in words.
-
-Above: `replay.py`. Below: `core`. Pure: events in, text out.
-"""
+"""Describe the difference between a recorded event and the one that happens in a replay, as text. No I/O."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -25,34 +22,35 @@ from perdure.core.event import (
     ToolStarted,
     ViewChanged,
 )
-from perdure.core.message import Message, Text, Thinking, ToolCall, ToolResult, flatten
+from perdure.core.message import Message, Text, Thinking, ToolCall, ToolResult, parts_to_text
 from perdure.core.model import Request
-from perdure.transfer import Prefix
+from perdure.session_transfer import PromptPrefix
 
-About: TypeAlias = Literal["request", "message", "view", "call", "permission", "reply", "ending"]
-"""What differs: what a model is asked; what it is told beside; how much of the conversation it is sent; a call or its
-result; who allows it; what a model has said; how a run ends."""
+DifferenceKind: TypeAlias = Literal["request", "message", "view", "call", "permission", "reply", "ending"]
+"""Kind of a difference: the model request, an added message, how much of the conversation is sent, a call or its
+result, a permission, the model's reply, the end of the run.
+"""
 
 NOTHING = "(nothing)"
-"""Stands for an end: of the record, or of what happens now."""
+"""Text for a missing event, at the end of the log or of the replay."""
 
 
 class Divergence(Struct, frozen=True):
-    """The first place where what happens now is not what was recorded."""
+    """The first difference between a replay and the recorded log: where it is, and both sides as text."""
 
     seq: int
-    """The entry of the recorded log; the one after its last when the record was over."""
-    about: About
+    """Entry number in the log; one past the last when the log had ended."""
+    about: DifferenceKind
     what: str
-    """The difference in a sentence."""
+    """The difference in one sentence."""
     recorded: str
-    """What the log has, in words."""
+    """The recorded event, as text."""
     now: str
-    """What happens today, in words."""
+    """The current event, as text."""
 
     @property
     def diff(self) -> str:
-        """Both, line by line: `-` was recorded, `+` happens now."""
+        """Unified diff: `-` was recorded, `+` happens now."""
         import difflib
 
         lines = difflib.unified_diff(self.recorded.splitlines(), self.now.splitlines(), "recorded", "now", lineterm="")
@@ -62,8 +60,8 @@ class Divergence(Struct, frozen=True):
         return f"entry {self.seq}: {self.what}\n{self.diff}"
 
 
-def about(event: Event) -> About:
-    """What an event is about."""
+def kind_of(event: Event) -> DifferenceKind:
+    """Return the kind of difference that is reported when this event is not as recorded."""
     match event:
         case ModelRequested() | ToolsChanged():
             return "request"
@@ -83,8 +81,8 @@ def about(event: Event) -> About:
             return "message"
 
 
-def told(event: Event | None, arguments: Mapping[str, str]) -> str:
-    """An event in words, a line for each thing that can differ. `arguments` are those of the calls, by id."""
+def describe_event(event: Event | None, arguments: Mapping[str, str]) -> str:
+    """Return an event as text, one line per thing that can differ. `arguments` are those of tool calls, by call id."""
     return NOTHING if event is None else "\n".join(_lines(event, arguments))
 
 
@@ -102,10 +100,10 @@ def _lines(event: Event, arguments: Mapping[str, str]) -> Iterator[str]:
         case PermissionDecided():
             verdict = "allowed" if event.allow else "denied"
             yield f"call of {event.tool} on {event.target}: {verdict}"
-            yield from _indented(event.reason)
+            yield from _indent(event.reason)
         case RunEnded():
-            yield f"the run ends: {event.status}{_in_brackets(event.reason)}"
-            yield from _indented(event.error)
+            yield f"the run ends: {event.status}{_parenthesise(event.reason)}"
+            yield from _indent(event.error)
         case ReplyDiscarded():
             yield f"the reply is discarded: {event.reason}"
         case GuardrailTripped():
@@ -117,108 +115,108 @@ def _lines(event: Event, arguments: Mapping[str, str]) -> Iterator[str]:
 
 
 def _view_lines(event: Event) -> Iterator[str]:
-    """How much of the conversation the model is sent from here on."""
+    """Yield lines about which part of the conversation the model is sent."""
     match event:
         case CompactionStarted():
-            yield f"the conversation is summed up{_in_brackets(event.cause)}"
+            yield f"the conversation is summed up{_parenthesise(event.cause)}"
         case Compacted():
             yield f"a summary stands for the first {event.upto} messages:"
-            yield from _indented(event.summary.text)
+            yield from _indent(event.summary.text)
         case ViewChanged(upto=upto) if upto:
             yield f"results in the first {upto} messages are sent in their short form"
         case _:
             yield encode_event(event).decode()
 
 
-def difference(then: Event | None, now: Event) -> tuple[About, str]:
-    """What differs, and the difference in a sentence."""
-    for kind, lost in _LOST.items():
+def describe_difference(then: Event | None, now: Event) -> tuple[DifferenceKind, str]:
+    """Return the kind of the difference between a recorded event and the current one, and a sentence about it."""
+    for kind, lost in _MISSING_NOW.items():
         if isinstance(then, kind) and not isinstance(now, kind):
-            return about(then), lost
+            return kind_of(then), lost
     if isinstance(then, PermissionDecided):
         return "permission", f"the call of {then.tool!r} is not denied any more"
     if isinstance(now, PermissionDecided):
         return "permission", f"the call of {now.tool!r} is denied now"
     if isinstance(now, ToolStarted | ToolFinished):
-        return "call", f"the call of {now.name!r} {_HOW.get((type(then), type(now)), 'was another one')}"
+        return "call", f"the call of {now.name!r} {_CALL_DIFFERENCES.get((type(then), type(now)), 'was another one')}"
     if isinstance(now, ModelRequested) and (then is None or isinstance(then, RunEnded)):
         return "request", "the model is asked once more than recorded"
     if isinstance(now, RunEnded):
         return "ending", "the run ends otherwise" if isinstance(then, RunEnded) else "the run ends here now"
     if isinstance(then, MessageAdded) and isinstance(now, MessageAdded):
-        return about(now), "another message is added to the conversation"
-    return about(now), "something else happens"
+        return kind_of(now), "another message is added to the conversation"
+    return kind_of(now), "something else happens"
 
 
-_LOST: Mapping[type[Event], str] = {
+_MISSING_NOW: Mapping[type[Event], str] = {
     CompactionStarted: "the conversation is not summed up here any more",
     Compacted: "the conversation is not summed up here any more",
     ViewChanged: "older results are not sent in their short form any more",
     ToolsChanged: "tools that were added are not added any more",
 }
-"""What is missing now, by what was recorded."""
+"""Sentences for events that were recorded and are missing now."""
 
-_HOW: Mapping[tuple[type, type], str] = {
+_CALL_DIFFERENCES: Mapping[tuple[type, type], str] = {
     (ToolStarted, ToolFinished): "is not made any more",
     (ToolFinished, ToolStarted): "is made now",
     (ToolFinished, ToolFinished): "ends otherwise",
 }
-"""How a call differs, by what was recorded and what happens now."""
+"""Sentences about a call that differs, by the types of the recorded and the current event."""
 
 
-def prefix_lines(prefix: Prefix) -> Iterator[str]:
-    """Instructions and tools, as they are told to a model."""
+def prefix_lines(prefix: PromptPrefix) -> Iterator[str]:
+    """Yield the instructions and tools of a model request as lines of text, for a diff."""
     yield "instructions:"
-    yield from _indented(prefix.instructions)
+    yield from _indent(prefix.instructions)
     for tool in prefix.tools:
         yield f"tool {tool.name}:"
-        yield from _indented(tool.description)
-        yield from _indented(msgspec.json.format(msgspec.json.encode(tool.parameters, order="sorted")).decode())
+        yield from _indent(tool.description)
+        yield from _indent(msgspec.json.format(msgspec.json.encode(tool.parameters, order="sorted")).decode())
 
 
-def prefix_of(request: Request) -> Prefix:
-    """What a request tells before the conversation."""
-    return Prefix(request.instructions, tuple(request.tools))
+def get_prefix(request: Request) -> PromptPrefix:
+    """Return the instructions and tools of a model request: the part that providers cache."""
+    return PromptPrefix(request.instructions, tuple(request.tools))
 
 
 def conversation_lines(messages: Sequence[Message]) -> Iterator[str]:
-    """Messages, one after the other."""
+    """Yield the messages of a conversation as lines of text, for a diff."""
     for message in messages:
         yield from message_lines(message)
 
 
 def message_lines(message: Message) -> Iterator[str]:
-    """A message, part by part."""
+    """Yield a message as lines of text, part by part, for a diff."""
     if message.role != "tool":
-        yield f"{message.role}{_in_brackets(message.origin)}:"
+        yield f"{message.role}{_parenthesise(message.origin)}:"
     for part in message.parts:
         match part:
             case Text(text=text):
-                yield from _indented(text)
+                yield from _indent(text)
             case Thinking(text=text):
-                yield from _indented(f"[thinking] {text}")
+                yield from _indent(f"[thinking] {text}")
             case ToolCall(name=name, arguments=arguments):
                 yield f"  call {name} {arguments}"
             case ToolResult():
                 yield from result_lines(part)
             case _:
-                yield from _indented(flatten((part,)))
+                yield from _indent(parts_to_text((part,)))
 
 
 def result_lines(result: ToolResult) -> Iterator[str]:
-    """What became of a call."""
+    """Yield a tool result as lines of text, for a diff."""
     yield f"result of {result.name}: {result.status}"
-    yield from _indented(result.text)
+    yield from _indent(result.text)
 
 
-def as_json(value: Any) -> str:
-    """A value on one line, its keys in order."""
+def to_sorted_json(value: Any) -> str:
+    """Return a value as JSON on one line, with sorted keys."""
     return msgspec.json.encode(value, order="sorted").decode()
 
 
-def _indented(text: str) -> list[str]:
+def _indent(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
 
 
-def _in_brackets(text: str) -> str:
+def _parenthesise(text: str) -> str:
     return f" ({text})" if text else ""

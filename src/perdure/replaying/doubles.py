@@ -1,6 +1,4 @@
-"""What a replay runs with instead of the world: a clock and a store that know the record, and words that came to
-nothing. Above: `tape.py`. Below: `check.py`, which compares.
-"""
+"""Replacements used in a replay: a clock that shows recorded times, a store that compares, recorded model events."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -27,34 +25,34 @@ from perdure.core.message import Text, Thinking, ToolCall
 from perdure.core.store import Lease
 from perdure.stores.memory import MemoryStore
 
-from .check import Check
+from .compare import LogComparison
 
 
 class RecordedClock:
-    """Shows the time at which what happens now was recorded. Nobody waits by it."""
+    """Clock of a replay: it shows the recorded time of the current event, and never waits."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: LogComparison) -> None:
         self._check = check
         self._timers: dict[Timer, Callable[[], object]] = {}
 
     def now(self) -> float:
-        """When this was recorded."""
+        """Return the recorded time of the current event."""
         return self._check.at
 
     monotonic = now
 
     async def sleep(self, seconds: float) -> None:  # noqa: ARG002 - as of every clock
-        """Let others run."""
+        """Return at once, after other tasks had a chance to run."""
         await asyncio.sleep(0)
 
     def call_later(self, seconds: float, action: Callable[[], object]) -> Timer:
-        """Call `action` when that time has really passed, or the record says that it had."""
+        """Call `action` after `seconds` of real time, or when `fire_timers` is called."""
         timer = asyncio.get_running_loop().call_later(seconds, action)
         self._timers[timer] = action
         return timer
 
-    def ring(self) -> None:
-        """The time of everybody who waits is up."""
+    def fire_timers(self) -> None:
+        """Call the actions of all pending timers now, to repeat a recorded timeout."""
         timers, self._timers = self._timers, {}
         for timer, action in timers.items():
             if not timer.cancelled():  # type: ignore[attr-defined] # it is a timer of asyncio
@@ -63,24 +61,24 @@ class RecordedClock:
 
 
 class ComparingStore(MemoryStore):
-    """Takes what happens now, as long as it is what was recorded."""
+    """Store of a replay: it accepts entries as long as they match the recorded log, and then stops the replay."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: LogComparison) -> None:
         super().__init__()
         self._check = check
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
-        """Add entries that are as recorded; raises `Stopped` for others."""
+        """Append entries that match the log; raise `ReplayStopped` otherwise."""
         self.append_now(lease, entries, sync=sync)
 
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
-        """As `append`, at once."""
+        """Append synchronously, with the same comparison as `append`."""
         for entry in entries:
-            self._check.meet(entry.event)
+            self._check.compare_event(entry.event)
         return super().append_now(lease, entries, sync=sync)
 
-    async def hold(self, session_id: str, entries: Sequence[Entry]) -> None:
-        """Begin a session with what was recorded; the record answers, whichever model it was told to ask."""
+    async def load_entries(self, session_id: str, entries: Sequence[Entry]) -> None:
+        """Create a session from recorded entries, leaving out changes of the model."""
         lease = await self.acquire(session_id)
         super().append_now(lease, [_without_model(entry) for entry in entries], sync=False)
         await self.release(lease)
@@ -94,8 +92,8 @@ def _without_model(entry: Entry) -> Entry:
     return replace(entry, event=replace(event, changes=changes))
 
 
-def deltas(discarded: ReplyDiscarded) -> list[ModelEvent]:
-    """What had come of a reply."""
+def build_discarded_deltas(discarded: ReplyDiscarded) -> list[ModelEvent]:
+    """Return the model events that streamed a reply which was later discarded (by a retry or failover)."""
     told: list[ModelEvent] = []
     for place, part in enumerate(discarded.partial.parts if discarded.partial else ()):
         match part:
@@ -112,15 +110,15 @@ def deltas(discarded: ReplyDiscarded) -> list[ModelEvent]:
     return told
 
 
-def begins_anew(discarded: ReplyDiscarded) -> ModelEvent:
-    """What a model says that begins anew."""
+def build_retry_event(discarded: ReplyDiscarded) -> ModelEvent:
+    """Return the model event that announces a new attempt, after which the text streamed so far is discarded."""
     if discarded.reason == "FailedOver":
         return FailedOver("", "", "", "as recorded")
     return RetryScheduled(1, 1, 0.0, "", "as recorded")
 
 
-def error_like(kind: str, text: str) -> ModelError:
-    """An error like the one that ended the run."""
+def build_recorded_error(kind: str, text: str) -> ModelError:
+    """Return a `ModelError` of the recorded kind and text, to end the replayed run as the recorded one ended."""
     known: Any = getattr(errors, kind, None)
     ours = isinstance(known, type) and issubclass(known, ModelError) and known is not AllModelsFailed
     made: type[ModelError] = cast("Any", known) if ours else type(kind, (ModelError,), {})

@@ -1,70 +1,75 @@
-"""An agent as it is, with stand-ins for whatever reaches outside. Above: `drive.py`. Below: `tape.py` and its kin.
+"""Make a copy of an agent that runs from a recorded log: it calls no model, tool, user or store.
 
-Instructions, the words and names of tools, hooks before a call, stop conditions, guardrails, reminders, limits and
-engines are the agent's own. Its models, tools, summaries, people, watchers, budget, clock and store are not; what its
-extensions would open stays closed.
+The agent keeps its instructions, tool descriptions, hooks before a call, stop conditions, guardrails, reminders, limits
+and engines. Its models, tools, summaries, users, watchers, budget, clock and store are replaced; its extensions open
+nothing.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from perdure.agent import Agent
-from perdure.core.model import ModelInfo, info_of
+from perdure.core.model import ModelInfo, model_info
 from perdure.core.tool import Tool
-from perdure.extension import Extension
+from perdure.runtime.extension import Extension
+from perdure.runtime.spec import AgentSpec
 
-from .calls import Calls
-from .gate import recorded_gate
-from .tape import RecordedModel, Tape
-from .upkeep import RecordedCompaction, notes, recorded_upkeep
+from .playback import Playback, RecordedModel
+from .recorded_compaction import RecordedCompaction, build_note_storing, replace_with_recorded
+from .recorded_permissions import build_recorded_gate
+from .recorded_tools import RecordedTools
+
+A = TypeVar("A", bound=AgentSpec[Any])
 
 
-def offline(agent: Agent[Any], tape: Tape, calls: Calls) -> Agent[Any]:
-    """The agent, and those that it can hand over to, in the world of the record."""
-    stand_ins = Extension(name="replay", wrap_tool=calls.served, upkeep=[notes(tape)])  # the last one is outermost
+def make_offline(agent: A, tape: Playback, calls: RecordedTools) -> A:
+    """Return a copy of the agent, and of the agents it can hand off to, that gets replies and results from the log."""
+    stand_ins = Extension(
+        name="replay", wrap_tool=calls.wrap_tool, between_turns=[build_note_storing(tape)]
+    )  # the last one is outermost
     return agent.replace(
-        model=RecordedModel(tape, _info(agent)),
-        permission=recorded_gate(tape, agent.permission),
+        model=RecordedModel(tape, _get_model_info(agent)),
+        permission=build_recorded_gate(tape, agent.permission),
         compaction=None if agent.compaction is None else RecordedCompaction(tape),
-        extensions=[*[_quiet(each, tape) for each in agent.extensions], stand_ins],
+        extensions=[*[_make_extension_offline(each, tape) for each in agent.extensions], stand_ins],
         roles=[replace(each, model="") for each in agent.roles],
-        handoffs=[offline(each, tape, calls) for each in agent.handoffs],
+        handoffs=[make_offline(each, tape, calls) for each in agent.handoffs],
         clock=tape.clock,
-        ledger=None,
+        budget=None,
         vault=None,  # what is in the record has no secrets
         watchers=(),
         store="memory:",
-        steering_mode="all",  # what came together then comes together now
+        steering_mode="all",  # messages that arrived together do so again
         follow_up_mode="all",
-        patience_seconds=0.0,
+        answer_timeout_seconds=0.0,
     )
 
 
-def _info(agent: Agent[Any]) -> ModelInfo:
-    """What is known about the model that would answer."""
+def _get_model_info(agent: AgentSpec[Any]) -> ModelInfo:
+    """Return the `ModelInfo` of the model that the agent would use without a replay."""
     model = agent.model
     for extension in agent.extensions:
         if extension.wrap_model is not None:
             model = extension.wrap_model(model)
-    return info_of(model)
+    return model_info(model)
 
 
-def _quiet(extension: Extension, tape: Tape) -> Extension:
-    """An extension that opens nothing, is told nothing, and leaves the model alone."""
+def _make_extension_offline(extension: Extension, tape: Playback) -> Extension:
+    """Return a copy of an extension that opens nothing, has no watchers, and does not wrap the model."""
     return replace(
         extension,
-        upkeep=[recorded_upkeep(tape, each) for each in extension.upkeep],
+        between_turns=[replace_with_recorded(tape, each) for each in extension.between_turns],
         roles=[replace(each, model="") for each in extension.roles],
         wrap_model=None,
         watchers=(),
         lifespan=None,
+        background=None,
     )
 
 
-def tools_of_skills(agent: Agent[Any]) -> Iterator[Tool[..., Any]]:
-    """What skills bring along when they are loaded, whoever speaks then."""
+def list_skill_tools(agent: AgentSpec[Any]) -> Iterator[Tool[..., Any]]:
+    """Yield the tools that skills can add, for this agent and every agent it can hand off to."""
     for each in agent.reachable:
         for skill in each.all_skills() or ():
             yield from skill.tools

@@ -1,13 +1,14 @@
-"""Where sessions are kept, chosen by a string or an object. Above: the assembly. Below: `core/store.py`, the seam.
+"""Stores that keep the logs of sessions: in memory, files, SQLite or PostgreSQL; `open_store` opens one by its name.
 
-- `open_store("memory:")`: gone with the process.
+- `open_store("memory:")`: lost when the process ends.
 - `open_store("file:~/.perdure/sessions")`: a folder with one file per session, which several processes may share.
 - `open_store("sqlite:~/.perdure/sessions.db")`: one file for all, which several processes may share.
 - `open_store("postgresql://user:password@host/database")`: a database, which several machines may share.
-- `open_store(MyStore())`: anything that keeps the contract, which is `perdure.testing.contracts.check_store`.
+- `open_store(MyStore())`: any object that fulfils the contract, which `perdure.testing.store_contract.check_store`
+  tests.
 
-Stores can be wrapped: `namespaced` makes a part of one a store of its own, `derived` gives a subagent its place in its
-parent's, and `listened` tells somebody of each entry.
+Stores can be wrapped: `namespaced` makes a part of a store a store, `derived` gives a subagent its place in its
+parent's store, and `listened` calls a function for each entry.
 """
 
 import os
@@ -35,34 +36,36 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     value: object = getattr(import_module(module, __name__), name)
-    globals()[name] = value  # so that the next use does not come here
+    globals()[name] = value  # so that the next use does not call this
     return value
 
 
 def open_store(spec: str | Store) -> Store:
-    """The store that a string names; an object is taken as it is. Opens nothing yet: that happens at first use."""
+    """Return the store that a string such as `sqlite:PATH` names; a store object is returned as it is. No file or
+    connection is opened before the first use.
+    """
     if not isinstance(spec, str):
-        return _checked(spec)
+        return _check_store_object(spec)
     scheme, colon, rest = spec.partition(":")
     if colon and scheme == "memory":
-        return _memory(rest)
+        return _open_memory(rest)
     if colon and scheme == "file":
-        return _file(rest)
+        return _open_file(rest)
     if colon and scheme == "sqlite":
-        return _sqlite(rest)
+        return _open_sqlite(rest)
     if spec.startswith("postgres"):
-        return _postgres(spec)
+        return _open_postgres(spec)
     raise ConfigError(f"there is no store called {spec!r}: use one of {_KNOWN}, or an object that is a store")
 
 
-def _checked(store: Store) -> Store:
+def _check_store_object(store: Store) -> Store:
     methods = ("acquire", "append", "read", "list")
     if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in methods):
         raise ConfigError(f"{store!r} is no store: use one of {_KNOWN}, or an object that is a store")
     return store
 
 
-def _memory(rest: str) -> Store:
+def _open_memory(rest: str) -> Store:
     if rest:
         raise ConfigError(f"a store in memory has no name, but 'memory:{rest}' gives it one: write 'memory:'")
     from .memory import MemoryStore
@@ -70,8 +73,8 @@ def _memory(rest: str) -> Store:
     return MemoryStore()
 
 
-def _file(rest: str) -> Store:
-    path = _path("file", rest, "DIR")
+def _open_file(rest: str) -> Store:
+    path = _parse_path("file", rest, "DIR")
     if sys.platform == "win32":
         raise ConfigError("a store of files needs file locks that Windows does not have: use 'sqlite:PATH'")
     from .file.store import FileStore
@@ -79,21 +82,21 @@ def _file(rest: str) -> Store:
     return FileStore(path)
 
 
-def _sqlite(rest: str) -> Store:
-    path = _path("sqlite", rest, "PATH")
+def _open_sqlite(rest: str) -> Store:
+    path = _parse_path("sqlite", rest, "PATH")
     from .sqlite.store import SqliteStore
 
     return SqliteStore(path)
 
 
-def _postgres(address: str) -> Store:
+def _open_postgres(address: str) -> Store:
     from .postgres.store import PostgresStore
 
     return PostgresStore(address)
 
 
-def _path(scheme: str, rest: str, what: str) -> str:
-    """The path in a name, which may be in the form of an address: three slashes and an absolute path."""
+def _parse_path(scheme: str, rest: str, what: str) -> str:
+    """Return the path in a store's name, which may have the form of a URL: three slashes and an absolute path."""
     if rest.startswith("//"):
         if not rest.startswith("///"):
             raise ConfigError(f"'{scheme}:{rest}' names a host, and the store is on this one: write '{scheme}:{what}'")

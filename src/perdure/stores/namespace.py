@@ -1,11 +1,11 @@
-"""A part of a store as a store of its own. Above: whoever shares one store. Below: any store.
+"""Use a part of a store as a store: the sessions whose ids begin with one prefix, such as those of one tenant.
 
     store = open_store("sqlite:sessions.db")
     acme = namespaced(store, "acme")            # its session "s" is the session "acme/s" of the other
     inside = namespaced(acme, "support")        # and here "acme/support/s"
 
-Whoever has only the part reads, lists, searches, posts to and forks nothing outside of it. It is closed without the
-store around it, which others may be using: its leases are given back, and that is all.
+Code that has only the part reads, lists, searches, posts to and forks nothing outside of it. Closing it releases its
+leases, and does not close the underlying store, which others may be using.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -18,161 +18,162 @@ from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
-    Foldable,
+    EventStore,
     Hit,
-    Immediate,
+    ImmediateStore,
     Lease,
-    Maintained,
-    Narrowed,
+    MaintainableStore,
     Post,
-    Searchable,
+    SearchableStore,
+    SearchOptions,
     SessionInfo,
     Store,
     StoreSize,
 )
 
-from .capability import matching
-from .listing import check_page, check_session_id
+from .argument_checks import check_page, check_session_id
+from .wrapper_protocols import choose_wrapper_class
 
 _SEPARATOR: Final = "/"
 
 
 def namespaced(store: Store, prefix: str) -> Store:
-    """The sessions of `store` whose ids begin with `prefix` and a slash, which here they do without.
+    """Return a store that has only the sessions of `store` whose ids begin with `prefix` and a slash; its ids omit
+    that prefix.
 
-    It is `Immediate`, `Searchable` and `Maintained` exactly when `store` is. `size` counts the sessions of the part in
-    a store whose other numbers are those of the whole; `vacuum` and `backup` are of the whole.
+    It is `ImmediateStore`, `SearchableStore` and `MaintainableStore` exactly when `store` is. `size` lists the sessions
+    of the part; its other numbers, `vacuum` and `backup` are those of the whole store.
     """
     check_session_id(prefix, what="a prefix")
     if not prefix.strip(_SEPARATOR):
         raise ConfigError(f"a namespace must have a name, and {prefix!r} is none: pass one, such as 'acme'")
-    return matching(Namespaced, store, _EXTRAS)(store, prefix.rstrip(_SEPARATOR) + _SEPARATOR)
+    return choose_wrapper_class(NamespacedStore, store, _EXTRAS)(store, prefix.rstrip(_SEPARATOR) + _SEPARATOR)
 
 
-class Derived(NamedTuple):
-    """Where the session of a subagent is kept."""
+class DerivedSession(NamedTuple):
+    """Store and id for the session of a subagent, below the session of its parent."""
 
     store: Store
     """The part of the parent's store that is under the parent's id."""
     session_id: str
-    """The session in there."""
+    """The session's id in that part."""
 
 
-def derived(store: Store, parent_id: str, name: str, *, durable: bool) -> Derived:
-    """A place for the session of the subagent `name` of a session: that of `parent_id` and a slash before its own id.
+def derived(store: Store, parent_id: str, name: str, *, durable: bool) -> DerivedSession:
+    """Return the store and id for the session of the subagent `name`, under the id of its parent session.
 
-    With `durable` it is the same each time, and the subagent goes on where it was; else it is a new one each time.
+    With `durable` it is the same each time, and the subagent continues its session; else it is a new one each time.
     """
     check_session_id(parent_id)
     check_session_id(name, what="the name of a subagent")
     if not name or _SEPARATOR in name:
         raise ConfigError(f"{name!r} is no name of a subagent: pass one without slashes, such as 'reviewer'")
-    return Derived(namespaced(store, parent_id), name if durable else f"{name}-{new_id()}")
+    return DerivedSession(namespaced(store, parent_id), name if durable else f"{name}-{new_id()}")
 
 
-class Namespaced:
-    """A part of a store. `namespaced` makes one that can do what the store can."""
+class NamespacedStore:
+    """A store that has only the sessions of another store under one id prefix. Create it with `namespaced`."""
 
     def __init__(self, store: Store, prefix: str) -> None:
         self._store: Any = store
         self._prefix = prefix
         self._leases: dict[str, Lease] = {}
-        """Those that are out: the leases of the store around, by our own ids."""
+        """The leases of the underlying store that were acquired here, by session id in this part."""
 
     def __repr__(self) -> str:
         return f"namespaced({self._store!r}, {self._prefix.removesuffix(_SEPARATOR)!r})"
 
     async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
-        """The lease of a session of this part."""
-        with self._speaking_of(session_id) as outer:
+        """Acquire the lease of a session of this part: the exclusive right to append to its log."""
+        with self._outer_id(session_id) as outer:
             lease = await self._store.acquire(outer, take_over=take_over)
         self._leases[session_id] = lease
         return Lease(session_id, lease.fence)
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back; one that was lost already is not an error."""
-        outer = self._outer(lease)
+        """Release a lease; one that was lost already is not an error."""
+        outer = self._outer_lease(lease)
         if self._leases.get(lease.session_id) == outer:
             del self._leases[lease.session_id]
         await self._store.release(outer)
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
-        """Add entries, numbered from the log's end, all or none."""
+        """Append entries to a session's log, all or none; their numbers must follow its last entry."""
         try:
-            await self._store.append(self._outer(lease), entries, sync=sync)
+            await self._store.append(self._outer_lease(lease), entries, sync=sync)
         except PerdureError as error:
-            self._speak_of(lease.session_id, error)
+            self._restore_inner_id(lease.session_id, error)
             raise
 
     async def redact(self, lease: Lease, entry: Entry) -> None:
-        """Put `entry` in the place of the one with its number."""
-        with self._speaking_of(lease.session_id):
-            await self._store.redact(self._outer(lease), entry)
+        """Replace a stored entry: the one that has the same number as `entry`."""
+        with self._outer_id(lease.session_id):
+            await self._store.redact(self._outer_lease(lease), entry)
 
     async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
-        """The entries numbered above `after`, in order."""
-        with self._speaking_of(session_id) as outer:
+        """Return the entries numbered above `after`, in order."""
+        with self._outer_id(session_id) as outer:
             entries: list[Entry] = await self._store.read(outer, after=after)
         return entries
 
     async def post(self, session_id: str, post: Post) -> bool:
-        """Keep a post until the session's driver takes it."""
-        with self._speaking_of(session_id) as outer:
+        """Store a post: a message to a session, kept until the process that runs the session takes it."""
+        with self._outer_id(session_id) as outer:
             is_new: bool = await self._store.post(outer, post)
         return is_new
 
     async def posts(self, session_id: str) -> list[Post]:
-        """The posts that nobody has taken."""
-        with self._speaking_of(session_id) as outer:
+        """Return the posts (messages to a session) that the process running it has not taken yet."""
+        with self._outer_id(session_id) as outer:
             posts: list[Post] = await self._store.posts(outer)
         return posts
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
-        """The sessions of this part, the most recently used first."""
+        """Return a page of the sessions of this part, the most recently used first."""
         check_page(prefix, limit, offset)
         found = await self._store.list(prefix=self._prefix + prefix, limit=limit, offset=offset)
-        return [self._inner_info(info) for info in found]
+        return [self._to_inner_info(info) for info in found]
 
     async def info(self, session_id: str) -> SessionInfo | None:
-        """The line of one session in the list."""
-        with self._speaking_of(session_id) as outer:
+        """Return title, times and entry count of one session of this part."""
+        with self._outer_id(session_id) as outer:
             info = await self._store.info(outer)
-        return None if info is None else self._inner_info(info)
+        return None if info is None else self._to_inner_info(info)
 
     async def delete(self, session_id: str) -> None:
-        """Forget a session of this part."""
-        with self._speaking_of(session_id) as outer:
+        """Delete a session of this part."""
+        with self._outer_id(session_id) as outer:
             await self._store.delete(outer)
 
     async def fork(self, session_id: str, new_id: str, *, at: int | None = None) -> None:
-        """Make a session of this part that begins with entries of another one in it."""
-        with self._speaking_of(new_id) as new, self._speaking_of(session_id) as outer:
+        """Create a session of this part that starts with entries of another session in it."""
+        with self._outer_id(new_id) as new, self._outer_id(session_id) as outer:
             await self._store.fork(outer, new, at=at)
 
     async def aclose(self) -> None:
-        """Give back the leases that were taken here. The store around stays open, for others."""
+        """Release the leases that were acquired here. The underlying store stays open."""
         leases, self._leases = self._leases, {}
         for lease in leases.values():
             await self._store.release(lease)
 
-    def _outer(self, lease: Lease) -> Lease:
+    def _outer_lease(self, lease: Lease) -> Lease:
         return Lease(self._prefix + lease.session_id, lease.fence)
 
     @contextmanager
-    def _speaking_of(self, session_id: str) -> Generator[str, None, None]:
-        """The id in the store around. What goes wrong there is told with the id that the caller knows."""
+    def _outer_id(self, session_id: str) -> Generator[str, None, None]:
+        """Yield the id in the underlying store; errors raised there get the id that the caller knows."""
         check_session_id(session_id)
         try:
             yield self._prefix + session_id
         except PerdureError as error:
-            self._speak_of(session_id, error)
+            self._restore_inner_id(session_id, error)
             raise
 
-    def _speak_of(self, session_id: str, error: PerdureError) -> None:
+    def _restore_inner_id(self, session_id: str, error: PerdureError) -> None:
         outer, known = repr(self._prefix + session_id), repr(session_id)
         error.args = tuple(arg.replace(outer, known) if isinstance(arg, str) else arg for arg in error.args)
 
-    def _inner_info(self, info: SessionInfo) -> SessionInfo:
+    def _to_inner_info(self, info: SessionInfo) -> SessionInfo:
         is_ours = info.parent.startswith(self._prefix)
         return msgspec.structs.replace(
             info,
@@ -181,30 +182,30 @@ class Namespaced:
         )
 
 
-class _Immediate(Namespaced):
+class _Immediate(NamespacedStore):
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
-        """As `append`, at once; or `False`, and nothing was done."""
+        """Append entries without waiting. If that is not possible, store nothing and return False."""
         try:
-            done: bool = self._store.append_now(self._outer(lease), entries, sync=sync)
+            done: bool = self._store.append_now(self._outer_lease(lease), entries, sync=sync)
         except PerdureError as error:
-            self._speak_of(lease.session_id, error)
+            self._restore_inner_id(lease.session_id, error)
             raise
         return done
 
 
-class _Foldable(Namespaced):
+class _Foldable(NamespacedStore):
     async def events(self, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
-        """The events of the entries numbered above `after`, and the number of the last of them."""
-        with self._speaking_of(session_id) as outer:
+        """Return the events numbered above `after`, and the number of the last entry."""
+        with self._outer_id(session_id) as outer:
             events: tuple[list[Event], int] = await self._store.events(outer, after=after)
         return events
 
 
-class _Searchable(Namespaced):
-    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
-        """What was said in the sessions of this part, the best hits first."""
+class _Searchable(NamespacedStore):
+    async def search(self, query: str, **narrowed: Unpack[SearchOptions]) -> list[Hit]:
+        """Search the text in the sessions of this part, the best hits first."""
         session_id, prefix = narrowed.get("session_id", ""), narrowed.get("prefix", "")
-        here: Narrowed = {
+        here: SearchOptions = {
             **narrowed,
             "session_id": self._prefix + session_id if session_id else "",
             "prefix": self._prefix + prefix,
@@ -213,9 +214,9 @@ class _Searchable(Namespaced):
         return [msgspec.structs.replace(hit, session_id=hit.session_id.removeprefix(self._prefix)) for hit in hits]
 
 
-class _Maintained(Namespaced):
+class _Maintained(NamespacedStore):
     async def size(self) -> StoreSize:
-        """What the whole store takes, and each session of this part."""
+        """Return the bytes that the whole store takes, and the size of each session of this part."""
         size: StoreSize = await self._store.size()
         sessions = {
             session_id.removeprefix(self._prefix): count
@@ -225,17 +226,17 @@ class _Maintained(Namespaced):
         return msgspec.structs.replace(size, sessions=sessions)
 
     async def vacuum(self) -> None:
-        """Give back what is not used in the whole store."""
+        """Free unused space of the whole store."""
         await self._store.vacuum()
 
     async def backup(self, path: str) -> None:
-        """Write the whole store to a new place, with the parts of others."""
+        """Write a copy of the whole store to a new path; it also contains the sessions outside this part."""
         await self._store.backup(path)
 
 
-_EXTRAS: Final[Mapping[type, type[Namespaced]]] = {
-    Foldable: _Foldable,
-    Immediate: _Immediate,
-    Searchable: _Searchable,
-    Maintained: _Maintained,
+_EXTRAS: Final[Mapping[type, type[NamespacedStore]]] = {
+    EventStore: _Foldable,
+    ImmediateStore: _Immediate,
+    SearchableStore: _Searchable,
+    MaintainableStore: _Maintained,
 }

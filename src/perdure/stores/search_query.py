@@ -1,6 +1,6 @@
-"""What may be asked of a search, the same in every store. Above: the stores that can search. Below: `listing.py`.
+"""Validate search requests, in the same way for every store.
 
-Plain words are data, whatever is in them: they are looked for, and never obeyed.
+A query with `syntax="words"` is data, whatever is in it: no character of it is an operator.
 """
 
 import math
@@ -9,25 +9,25 @@ from typing import Final
 from msgspec import Struct
 
 from perdure.core.error import ConfigError
-from perdure.core.plain import clean, excerpt
-from perdure.core.store import Narrowed, Syntax
+from perdure.core.jsonable import replace_surrogates, short_repr
+from perdure.core.store import SearchOptions, SearchSyntax
 
-from .listing import check_page, check_session_id
+from .argument_checks import check_page, check_session_id
 
-MOST_HITS: Final = 100
-"""On one page."""
-LONGEST_QUERY: Final = 4096
-"""In characters."""
-MOST_WORDS: Final = 64
-"""In one query; each of them must occur, so more would hardly find anything."""
+MAX_HITS: Final = 100
+"""The maximum number of hits on one page."""
+MAX_QUERY_LENGTH: Final = 4096
+"""The maximum length of a query in characters."""
+MAX_QUERY_TERMS: Final = 64
+"""The maximum number of terms in a query; each must occur, so more would hardly find anything."""
 ROLES: Final = ("user", "assistant", "tool")
 
 
-class Asked(Struct, frozen=True):
-    """A search that makes sense so far; what is in the query is for the store to judge."""
+class SearchRequest(Struct, frozen=True):
+    """A search query with its filters and page, validated. Each store parses the text of the query by itself."""
 
     query: str
-    syntax: Syntax = "words"
+    syntax: SearchSyntax = "words"
     session_id: str = ""
     prefix: str = ""
     role: str = ""
@@ -37,42 +37,44 @@ class Asked(Struct, frozen=True):
     offset: int = 0
 
 
-def asked(query: str, narrowed: Narrowed) -> Asked:
-    """Check what was asked. Raises `ConfigError`."""
+def validate_search(query: str, options: SearchOptions) -> SearchRequest:
+    """Check a query and its filters, and return them as a `SearchRequest`. Raises `ConfigError` for invalid ones."""
     if type(query) is not str or not query.strip():
         raise ConfigError(f"there is nothing to look for in {query!r}: pass a word or several")
-    if len(query) > LONGEST_QUERY:
-        raise ConfigError(f"a query has {LONGEST_QUERY} characters at most, and {excerpt(query, 40)} has {len(query)}")
-    if unknown := narrowed.keys() - Narrowed.__annotations__.keys():
-        known = ", ".join(Narrowed.__annotations__)
+    if len(query) > MAX_QUERY_LENGTH:
+        raise ConfigError(
+            f"a query has {MAX_QUERY_LENGTH} characters at most, and {short_repr(query, 40)} has {len(query)}"
+        )
+    if unknown := options.keys() - SearchOptions.__annotations__.keys():
+        known = ", ".join(SearchOptions.__annotations__)
         raise ConfigError(f"a search cannot be narrowed by {', '.join(sorted(unknown))}: use {known}")
-    question = Asked(clean(query).replace("\0", " "), **narrowed)
-    _check_narrowed(question)
+    question = SearchRequest(replace_surrogates(query).replace("\0", " "), **options)
+    _check_filters(question)
     return question
 
 
-def _check_narrowed(question: Asked) -> None:
-    if question.syntax not in ("words", "query"):
-        raise ConfigError(f"syntax={question.syntax!r} is not known: pass 'words' or 'query'")
-    if question.role not in ("", *ROLES):
+def _check_filters(request: SearchRequest) -> None:
+    if request.syntax not in ("words", "query"):
+        raise ConfigError(f"syntax={request.syntax!r} is not known: pass 'words' or 'query'")
+    if request.role not in ("", *ROLES):
         known = ", ".join(ROLES)
-        raise ConfigError(f"role={question.role!r} says nothing that is kept: pass one of {known}, or leave it out")
-    if question.session_id:
-        check_session_id(question.session_id)
-    check_page(question.prefix, question.limit, question.offset)
-    if not 1 <= question.limit <= MOST_HITS:
+        raise ConfigError(f"role={request.role!r} says nothing that is kept: pass one of {known}, or leave it out")
+    if request.session_id:
+        check_session_id(request.session_id)
+    check_page(request.prefix, request.limit, request.offset)
+    if not 1 <= request.limit <= MAX_HITS:
         raise ConfigError(
-            f"limit={question.limit!r} is not possible: pass 1 to {MOST_HITS}, and use offset for further pages"
+            f"limit={request.limit!r} is not possible: pass 1 to {MAX_HITS}, and use offset for further pages"
         )
-    _check_time("since", question.since)
-    _check_time("until", question.until)
+    _check_time("since", request.since)
+    _check_time("until", request.until)
 
 
-def words_of(query: str) -> list[str]:
-    """The words of a plain query, each once. Raises `ConfigError` when there are too many."""
+def split_query(query: str) -> list[str]:
+    """Split a plain query into its terms, without duplicates. Raises `ConfigError` if there are too many."""
     words = list(dict.fromkeys(query.split()))
-    if len(words) > MOST_WORDS:
-        raise ConfigError(f"a query has {MOST_WORDS} words at most, and this one has {len(words)}: leave some out")
+    if len(words) > MAX_QUERY_TERMS:
+        raise ConfigError(f"a query has {MAX_QUERY_TERMS} words at most, and this one has {len(words)}: leave some out")
     return words
 
 

@@ -1,4 +1,4 @@
-"""For tests of agents, tools, models and stores: doubles of every seam, and the contracts that each seam keeps.
+"""Test doubles for agents, tools, models and stores, and contract tests for your own models and stores.
 
 Nothing else in the package imports this one. Names are imported when they are first used.
 """
@@ -6,13 +6,13 @@ Nothing else in the package imports this one. Names are imported when they are f
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .cache import assert_cache_stable
-    from .clock import FakeClock
-    from .contracts import check_store
-    from .contracts_model import check_model
+    from .cache_stability import assert_cache_stable
+    from .fake_clock import FakeClock
+    from .model_contract import check_model
     from .recorder import Recorder
-    from .reply import Pause, Reply, call, calls, pause, thinking
-    from .scripted import ScriptedModel, ScriptEnded
+    from .scripted_model import ScriptedModel, ScriptEnded
+    from .scripted_reply import Pause, Reply, call, calls, pause, thinking
+    from .store_contract import check_store
 
 __all__ = [
     "FakeClock",
@@ -31,21 +31,21 @@ __all__ = [
 ]
 
 _PLACES = {
-    "FakeClock": "clock",
-    "Pause": "reply",
+    "FakeClock": "fake_clock",
+    "Pause": "scripted_reply",
     "Recorder": "recorder",
-    "Reply": "reply",
-    "ScriptEnded": "scripted",
-    "ScriptedModel": "scripted",
-    "assert_cache_stable": "cache",
-    "call": "reply",
-    "calls": "reply",
-    "check_model": "contracts_model",
-    "check_store": "contracts",
-    "pause": "reply",
-    "thinking": "reply",
+    "Reply": "scripted_reply",
+    "ScriptEnded": "scripted_model",
+    "ScriptedModel": "scripted_model",
+    "assert_cache_stable": "cache_stability",
+    "call": "scripted_reply",
+    "calls": "scripted_reply",
+    "check_model": "model_contract",
+    "check_store": "store_contract",
+    "pause": "scripted_reply",
+    "thinking": "scripted_reply",
 }
-"""The module of each name."""
+"""Module of each name."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""A watcher that remembers. Above: tests, and whoever wants to see a run. Below: `tree.py`, which draws it.
+"""A watcher that collects the events of runs, for assertions in tests.
 
 recorder = Recorder()
 agent = Agent(model, watchers=[recorder])
@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 from perdure.core.error import ConfigError
 from perdure.core.event import Entry, Event, TextDelta
 
-from .tree import draw
+from .event_tree import draw_tree
 
 E = TypeVar("E", bound=Event)
 
 
 class Recorder:
-    """Collects what it is called with; give it wherever a watcher is taken."""
+    """Watcher (a callback for events) that collects every entry of an agent's runs, for assertions in tests."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        """Everything that was seen, in order."""
+        """All recorded entries, in order."""
 
     def __call__(self, entry: Entry) -> None:
-        """Remember an entry."""
+        """Record an entry."""
         given: Any = entry
         if not isinstance(given, Entry):
             raise ConfigError(f"a Recorder is called with an Entry, not with {given!r}")
@@ -38,31 +38,31 @@ class Recorder:
 
     @property
     def events(self) -> list[Event]:
-        """The events without their places."""
+        """The events of the recorded entries."""
         return [entry.event for entry in self.entries]
 
     @property
     def kinds(self) -> list[str]:
-        """The wire name of each event: `["run_started", "turn_started", ...]`."""
+        """Name of each recorded event, as in the log: `["run_started", "turn_started", ...]`."""
         return [str(entry.event.__struct_config__.tag) for entry in self.entries]
 
     @property
     def text(self) -> str:
-        """The words of the session's own agent as they were streamed, without those of agents below it."""
+        """Streamed text of the session's own agent, without that of subagents."""
         return "".join([event.text for event in self.of(TextDelta) if not event.path])
 
     def of(self, kind: type[E]) -> list[E]:
-        """The events of one kind: `recorder.of(ToolFinished)`."""
+        """Return the events of one type: `recorder.of(ToolFinished)`."""
         return [entry.event for entry in self.entries if isinstance(entry.event, kind)]
 
     def tree(self, *, counts: bool = False, durations: bool = False) -> str:
-        """What happened, as an indented tree that is the same each time the same happens.
+        """Draw the recorded events as an indented tree that is stable between equal runs.
 
-        Durations depend on the machine, and counts of deltas on how quickly a watcher follows (one that falls behind
-        gets several as one), so both are left out unless asked for.
+        Durations depend on the machine, and counts of deltas on how quickly a watcher follows (a slow one gets several
+        merged into one), so both are left out by default.
         """
-        return draw(self.entries, counts=counts, durations=durations)
+        return draw_tree(self.entries, counts=counts, durations=durations)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all recorded entries."""
         self.entries.clear()

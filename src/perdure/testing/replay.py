@@ -1,6 +1,6 @@
-"""Kept sessions as regression tests. Above: tests of agents. Below: `perdure.replaying.replay`.
+"""Use stored sessions as regression tests.
 
-Any test can call `check_replay`. As a plugin of pytest this module brings a fixture that does the same; say so in a
+Any test can call `check_replay`. As a pytest plugin, this module provides a fixture that does the same; enable it in a
 `conftest.py`:
 
     pytest_plugins = ["perdure.testing.replay"]
@@ -14,21 +14,21 @@ from typing import Any, TypeAlias, Unpack
 import msgspec
 import pytest
 
-from perdure.agent import Agent
 from perdure.core.error import ConfigError
 from perdure.core.store import Store
 from perdure.core.tool import Tool
-from perdure.override import Overrides
 from perdure.replaying.replay import Divergence, Replayed, Source, replay
+from perdure.runtime.agent import Agent
+from perdure.runtime.overrides import Overrides
+from perdure.session_transfer import export_session, read_document
 from perdure.stores import open_store
-from perdure.transfer import export_session, read_document
 
-Recorded: TypeAlias = "str | os.PathLike[str] | Source"
-"""A recording: the file that `record` has written, or what `replay` takes beside the id of a session."""
+RecordedSource: TypeAlias = "str | os.PathLike[str] | Source"
+"""A recorded session: a file written by `record`, a document from `export_session`, or the entries of a log."""
 
 
 class Diverged(AssertionError):
-    """An agent does something else than was recorded; the message shows what."""
+    """An agent does not do what was recorded; the message shows the first difference."""
 
     def __init__(self, session_id: str, divergence: Divergence) -> None:
         super().__init__(f"session {session_id!r} does something else than recorded at {divergence}")
@@ -36,15 +36,15 @@ class Diverged(AssertionError):
 
 
 async def check_replay(
-    agent: Agent[Any], recorded: Recorded, *, added: Sequence[Tool[..., Any]] = (), **code: Unpack[Overrides]
+    agent: Agent[Any], recorded: RecordedSource, *, added: Sequence[Tool[..., Any]] = (), **code: Unpack[Overrides]
 ) -> Replayed:
-    """Replay a recording with this agent; raises `Diverged` when it does something else.
+    """Replay a recorded session with this agent, offline, and raise `Diverged` if it does anything other than recorded.
 
     Args:
-        agent: Who is to do it now.
+        agent: The agent to test.
         recorded: A file, as a path; or a document, or entries.
-        added: Tools that were added by other tools while a run was going.
-        code: What recorded runs were given of their own and no log can keep.
+        added: Tools that other tools added during a run.
+        code: Options of recorded runs that no log can keep, such as `tools` and `permission`.
     """
     source = _read(recorded) if isinstance(recorded, str | os.PathLike) else recorded
     replayed = await replay(agent, source, added=added, **code)
@@ -62,10 +62,10 @@ async def record(
     added: Sequence[Tool[..., Any]] = (),
     **code: Unpack[Overrides],
 ) -> Replayed:
-    """Write a kept session to a file that `check_replay` can read, once this agent has been seen to do the same.
+    """Write a stored session to a file for `check_replay`, after checking that this agent replays it.
 
-    The file holds the instructions and the tools as well, so that a change of them can be shown. Look for secrets in it
-    before you hand it on: it holds all that was said.
+    The file contains the instructions and tools as well, so that changes in them can be shown. It contains the whole
+    conversation: check it for secrets before you share it.
     """
     kept = agent.store if store is None else open_store(store)
     replayed = await replay(agent, session_id, store=kept, added=added, **code)
@@ -76,7 +76,7 @@ async def record(
 
 
 def _write(path: str | os.PathLike[str], document: dict[str, Any]) -> None:
-    """One value on a line, so that a change of the file can be read."""
+    """Write the document with one value per line, so that changes of the file can be reviewed."""
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
@@ -96,10 +96,10 @@ Replaying: TypeAlias = Callable[..., Awaitable[Replayed]]
 
 @pytest.fixture
 def replayed(request: pytest.FixtureRequest) -> Replaying:
-    """Checks a recording, as `check_replay` does; a path begins in the folder of the test."""
+    """Pytest fixture: a function like `check_replay` that takes paths relative to the folder of the test file."""
     folder = request.path.parent
 
-    async def check(agent: Agent[Any], recorded: Recorded, **given: Any) -> Replayed:
+    async def check(agent: Agent[Any], recorded: RecordedSource, **given: Any) -> Replayed:
         found = folder / recorded if isinstance(recorded, str | os.PathLike) else recorded
         return await check_replay(agent, found, **given)
 

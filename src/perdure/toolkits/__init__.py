@@ -1,1 +1,1 @@
-"""What an agent can do: tools that are ready to be given to one. Above: the assembly. Below: `core`."""
+"""Ready-made tools for agents."""

@@ -1,7 +1,7 @@
-"""Arithmetic from text, without running it as code. Above: `basics.py`. Below: the standard library.
+"""Evaluation of arithmetic expressions from text, without running them as code.
 
-The text is parsed, and only numbers, operators and a few functions are followed. Every number on the way is bounded, so
-that no short text costs more than a moment.
+The text is parsed, and only numbers, operators and a few functions are evaluated. Every intermediate number is bounded,
+so that no short text costs more than a moment.
 """
 
 import ast
@@ -15,13 +15,13 @@ from perdure.core.error import ToolError
 Number: TypeAlias = int | float
 
 MOST_CHARACTERS: Final = 500
-"""Of an expression."""
+"""The longest expression, in characters."""
 MOST_BITS: Final = 4096
-"""Of a whole number: a little over 1,200 digits."""
+"""The largest whole number, in bits: a little over 1,200 digits."""
 
 
-def _to_whole(number: Number) -> int:
-    """`round` without its second argument, which could ask for a billion digits."""
+def _round_to_int(number: Number) -> int:
+    """Round to a whole number. Unlike `round`, it takes no second argument, which could request a billion digits."""
     return round(number)
 
 
@@ -32,7 +32,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "floor": math.floor,
     "max": max,
     "min": min,
-    "round": _to_whole,
+    "round": _round_to_int,
     "sqrt": math.sqrt,
 }
 
@@ -44,7 +44,7 @@ _KNOWN: Final = f"numbers, + - * / // % **, parentheses, {', '.join([*_FUNCTIONS
 
 
 def evaluate(expression: str) -> Number:
-    """The value of an expression such as `(17 + 4) * 2`. Raises `ToolError` saying what cannot be worked out."""
+    """Evaluate an expression such as `(17 + 4) * 2`. Raises `ToolError` with the reason when it cannot."""
     if len(expression) > MOST_CHARACTERS:
         problem = f"it has {len(expression)} characters, and {MOST_CHARACTERS} are the most: split it"
         raise ToolError(f"{expression[:20]!r}… cannot be calculated: {problem}")
@@ -54,7 +54,7 @@ def evaluate(expression: str) -> Number:
     if rest:
         raise ToolError(f"{expression!r} is not arithmetic from {rest[:20]!r} on: use {_KNOWN}")
     try:
-        return _value(ast.parse(text, mode="eval").body)
+        return _evaluate_node(ast.parse(text, mode="eval").body)
     except ZeroDivisionError:
         problem = "it divides by zero"
     except OverflowError:
@@ -66,32 +66,32 @@ def evaluate(expression: str) -> Number:
     raise ToolError(f"{expression!r} cannot be calculated: {problem}")
 
 
-def written(number: Number) -> str:
-    """A number as people write it: `5` for 5.0, and no trace of binary fractions."""
+def format_number(number: Number) -> str:
+    """Format a number as people write it: `5` for 5.0, and no trace of binary fractions."""
     if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:  # noqa: PLR2004 - exact up to there
         number = int(number)
     return str(number) if isinstance(number, int) else f"{number:.15g}"
 
 
-def _value(node: ast.expr) -> Number:
+def _evaluate_node(node: ast.expr) -> Number:
     match node:
         case ast.Constant(value=int() | float() as number):
-            return _bounded(number)
+            return _check_bounds(number)
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _value(operand)
+            return _evaluate_node(operand)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand)
+            return -_evaluate_node(operand)
         case ast.BinOp(left=left, op=sign, right=right):
-            return _bounded(_combined(_value(left), sign, _value(right)))
+            return _check_bounds(_apply_operator(_evaluate_node(left), sign, _evaluate_node(right)))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            return _bounded(_FUNCTIONS[name](*[_value(each) for each in arguments]))
+            return _check_bounds(_FUNCTIONS[name](*[_evaluate_node(each) for each in arguments]))
         case _:
             raise ValueError(f"{ast.unparse(node)!r} is no number")
 
 
-def _combined(left: Number, sign: ast.operator, right: Number) -> Any:
+def _apply_operator(left: Number, sign: ast.operator, right: Number) -> Any:
     match sign:
         case ast.Add():
             return left + right
@@ -105,22 +105,22 @@ def _combined(left: Number, sign: ast.operator, right: Number) -> Any:
             return left // right
         case ast.Mod():
             return left % right
-        case _:  # the pattern of tokens leaves only this one
-            return _power(left, right)
+        case _:  # the only other operator that the tokens allow
+            return _compute_power(left, right)
 
 
-def _power(number: Number, exponent: Number) -> Any:
-    """A power, unless it can be seen beforehand that it is too large."""
+def _compute_power(number: Number, exponent: Number) -> Any:
+    """Compute a power. Raises `OverflowError` beforehand if it would be too large."""
     bits = number.bit_length() if isinstance(number, int) and abs(number) > 1 else 0
     if isinstance(exponent, int) and bits * exponent > MOST_BITS:
         raise OverflowError
     return number**exponent
 
 
-def _bounded(number: Any) -> Number:
-    """The number, if it is one that can be gone on with."""
+def _check_bounds(number: Any) -> Number:
+    """Return the number. Raises an error if it is complex, too large or not finite."""
     if isinstance(number, complex):
-        raise ValueError("it has no real result")  # noqa: TRY004 - its type only shows it
+        raise ValueError("it has no real result")  # noqa: TRY004 - it is the value that is wrong
     too_large = number.bit_length() > MOST_BITS if isinstance(number, int) else not math.isfinite(number)
     if too_large:
         raise OverflowError

@@ -1,8 +1,6 @@
 """Four small tools that need no key and no network: the time, arithmetic, reading and writing text.
 
-Above: the assembly. Below: `core`, `folder.py`, `arithmetic.py`.
-
-They are what `perdure run` offers. Writing needs permission; nothing outside one folder is read or written.
+`perdure run` offers them. Writing needs permission; only files below one folder are read or written.
 """
 
 import os
@@ -13,26 +11,26 @@ from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import ToolError
 from perdure.core.tool import Tool, tool
 
-from .arithmetic import evaluate, written
-from .folder import Folder
+from .arithmetic import evaluate, format_number
+from .text_folder import TextFolder
 
 
-def basics(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_CLOCK) -> list[Tool[..., Any]]:
-    """The tools, for the files below `folder`."""
-    files = Folder(folder)
+def basic_tools(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_CLOCK) -> list[Tool[..., Any]]:
+    """Return four tools: the current time, arithmetic, and reading and creating text files below `folder`."""
+    files = TextFolder(folder)
 
     def target(arguments: dict[str, Any]) -> str:
-        return files.named(arguments["path"])
+        return files.full_path(arguments["path"])
 
     @tool(effect="read")
     def now(zone: Annotated[str, "A time zone such as 'Europe/Oslo'"] = "UTC") -> str:
-        """Tell the current date and time."""
-        return time_in(zone, clock.now())
+        """Return the current date and time."""
+        return format_time_in_zone(zone, clock.now())
 
     @tool(effect="read")
     async def calculate(expression: Annotated[str, "For instance '(17 + 4) * 2'"]) -> str:
         """Calculate the result of an arithmetic expression."""
-        return written(evaluate(expression))
+        return format_number(evaluate(expression))
 
     @tool(effect="read", target=target)
     def read_text(path: Annotated[str, "Where it lies below the working folder"]) -> str:
@@ -47,8 +45,8 @@ def basics(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_CLOCK)
     return [now, calculate, read_text, write_text]
 
 
-def time_in(zone: str, at: float) -> str:
-    """A point in time as it is written in a time zone."""
+def format_time_in_zone(zone: str, at: float) -> str:
+    """Format a point in time for a time zone. Raises `ToolError` if there is no such zone."""
     import zoneinfo
 
     try:

@@ -1,4 +1,4 @@
-"""A tool by which the model asks the outside world, and hears of the answer later. Above: agents. Below: `core`."""
+"""A tool with which the model asks the outside world (a job, a person, a mail) for a result that arrives later."""
 
 from typing import Annotated
 
@@ -7,12 +7,14 @@ from perdure.core.tool import ToolContext, tool
 
 @tool(credentials=False)
 async def post_to_inbox(
-    tag: Annotated[str, "What kind of thing it is: a short word that whoever answers knows."],
+    tag: Annotated[str, "What kind of thing it is: a short word that the one who answers knows."],
     request: Annotated[str, "What is asked for, so that it can be understood without this conversation."],
     context: ToolContext[None],
     blocking: Annotated[bool, "Whether the work cannot go on without the answer."] = False,  # noqa: FBT002 - a model gives it by name
 ) -> str:
-    """Ask for something from outside that takes a while: a job, a mail, somebody's decision. The answer comes later."""
+    """Ask for something from outside that takes a while: a job, a mail, a person's decision. The answer arrives
+    later.
+    """
     item_id = await context.add_to_inbox(tag, request, blocking=blocking, wake=True)
     wait = "Do not go on with what depends on it." if blocking else "You need not wait for it."
-    return f"Asked for, as item {item_id}. You will be told the answer when it has come. {wait}"
+    return f"Asked for, as item {item_id}. You will receive the answer when it arrives. {wait}"

@@ -1,7 +1,7 @@
-"""A page of notes that an agent keeps for itself. Above: agents. Below: `core`.
+"""A page of notes that an agent keeps for itself.
 
-It is in the log, under the name `scratchpad`: it is there after a restart and when the conversation was summed up, and
-screens see it change as `value_kept`.
+It is stored in the log, under the name `scratchpad`: it survives a restart and a compaction, and screens see it change
+as `value_kept`.
 """
 
 from typing import Annotated, Any, Final
@@ -10,12 +10,12 @@ from perdure.core.error import ToolError
 from perdure.core.tool import Tool, ToolContext, tool
 
 SCRATCHPAD: Final = "scratchpad"
-"""The name under which the page is kept."""
+"""The name under which the page is stored."""
 MOST_CHARACTERS: Final = 20_000
 
 
 def scratchpad_tools() -> list[Tool[..., Any]]:
-    """`read_scratchpad` and `write_scratchpad`."""
+    """Return the tools `read_scratchpad` and `write_scratchpad`, with which an agent keeps a page of notes."""
     return [read_scratchpad, write_scratchpad]
 
 
@@ -27,7 +27,7 @@ async def read_scratchpad(context: ToolContext[Any]) -> str:
 
 @tool(effect="idempotent", parallel=False, credentials=False)
 async def write_scratchpad(
-    content: Annotated[str, "All that the page is to say. It replaces what is there."], context: ToolContext[Any]
+    content: Annotated[str, "The whole text of the page. It replaces the old text."], context: ToolContext[Any]
 ) -> str:
     """Write your page of notes: facts, plans and findings that you will need later."""
     page = content.strip()

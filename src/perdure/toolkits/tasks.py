@@ -1,6 +1,6 @@
-"""What an agent has set out to do, as one list that it writes anew each time. Above: agents. Below: `core`.
+"""A task list that the agent rewrites as a whole each time.
 
-The list is in the log, under the name `tasks`: it is there after a restart, and screens see it change as `value_kept`.
+The list is stored in the log, under the name `tasks`: it survives a restart, and screens see it change as `value_kept`.
 """
 
 from collections.abc import Sequence
@@ -10,62 +10,62 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.error import ConfigError, ToolError
-from perdure.core.plain import excerpt
+from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
 TASKS: Final = "tasks"
-"""The name under which the list is kept."""
+"""The name under which the list is stored."""
 MOST_TASKS: Final = 100
 MOST_CHARACTERS: Final = 500
-"""Of what a task says."""
+"""The longest content of a task, in characters."""
 
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 _SIGNS: Final[dict[str, str]] = dict(zip(get_args(TaskStatus), (" ", "~", "x"), strict=True))
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """One thing that an agent has set out to do."""
+    """An entry of the agent's task list, as it is stored in the log."""
 
     id: str
     """Stays the same as long as the content does."""
     content: str
-    """What is to be done, such as "Splice the rope"."""
+    """The task, such as "Splice the rope"."""
     active_form: str = ""
-    """The same while it is being done, such as "Splicing the rope"; for screens."""
+    """The task while it is being done, such as "Splicing the rope"; for screens."""
     status: TaskStatus = "pending"
 
     @property
-    def shown(self) -> str:
-        """What a screen says of it now."""
+    def display_text(self) -> str:
+        """The text that a user interface displays for the task, depending on its status."""
         return self.active_form if self.status == "in_progress" and self.active_form else self.content
 
 
 class StatedTask(Struct, frozen=True):
-    """One task of the list."""
+    """A task of the list, as the model writes it."""
 
     content: Annotated[str, "What is to be done, as an order: 'Splice the rope'."]
     active_form: Annotated[str, "The same while it is being done: 'Splicing the rope'."] = ""
     status: TaskStatus = "pending"
 
 
-def tasks_of(kept: Any) -> list[Task]:
-    """The tasks in what `session.kept("tasks")` returns, in order; none when nothing was kept."""
+def parse_tasks(kept: Any) -> list[Task]:
+    """Convert the value of `session.kept("tasks")` to a list of tasks; `None` gives an empty list."""
     try:
         return [] if kept is None else msgspec.convert(kept, list[Task])
     except msgspec.ValidationError as error:
         raise ConfigError(
-            f"{excerpt(kept)} is no list of tasks ({error}): was something else kept as 'tasks'?"
+            f"{short_repr(kept)} is no list of tasks ({error}): was another value stored as 'tasks'?"
         ) from error
 
 
 def task_tools() -> list[Tool[..., Any]]:
-    """`update_tasks`, by which an agent tells what it has set out to do, and how far it is."""
+    """Return the tool `update_tasks`, with which an agent keeps its task list."""
     return [update_tasks]
 
 
 @tool(effect="idempotent", parallel=False, credentials=False)
 async def update_tasks(
-    tasks: Annotated[list[StatedTask], "All tasks, done ones included, in order. It replaces the list that there is."],
+    tasks: Annotated[list[StatedTask], "All tasks, done ones included, in order. It replaces the old list."],
     context: ToolContext[Any],
 ) -> ToolOutput:
     """Write down the tasks of a longer piece of work, and keep the list up to date while working.
@@ -73,13 +73,13 @@ async def update_tasks(
     Give the whole list each time. Mark a task as in_progress before beginning it, one at a time, and as completed as
     soon as it is done.
     """
-    _check(tasks)
-    named = _named(tasks, tasks_of(context.kept(TASKS)))
+    _check_tasks(tasks)
+    named = _assign_ids(tasks, parse_tasks(context.kept(TASKS)))
     await context.keep(TASKS, named)
-    return ToolOutput(_told(named), render=named)
+    return ToolOutput(_format_tasks(named), render=named)
 
 
-def _check(tasks: Sequence[StatedTask]) -> None:
+def _check_tasks(tasks: Sequence[StatedTask]) -> None:
     if len(tasks) > MOST_TASKS:
         raise ToolError(f"{len(tasks)} tasks are too many, {MOST_TASKS} are the most: put several into one")
     for number, each in enumerate(tasks, 1):
@@ -89,8 +89,8 @@ def _check(tasks: Sequence[StatedTask]) -> None:
             raise ToolError(f"task {number} has more than {MOST_CHARACTERS} characters: say it in a sentence")
 
 
-def _named(stated: Sequence[StatedTask], known: Sequence[Task]) -> list[Task]:
-    """The tasks with their ids: one that says the very same as before has the id that it had."""
+def _assign_ids(stated: Sequence[StatedTask], known: Sequence[Task]) -> list[Task]:
+    """Return the model's tasks with ids: one whose content is unchanged keeps its id."""
     ids: dict[str, list[str]] = {}
     for task in known:
         ids.setdefault(task.content, []).append(task.id)
@@ -107,7 +107,7 @@ def _named(stated: Sequence[StatedTask], known: Sequence[Task]) -> list[Task]:
     return named
 
 
-def _told(tasks: Sequence[Task]) -> str:
+def _format_tasks(tasks: Sequence[Task]) -> str:
     if not tasks:
         return "The list is empty."
     done = sum(task.status == "completed" for task in tasks)

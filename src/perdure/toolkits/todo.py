@@ -1,7 +1,6 @@
-"""Things to do, one by one, with ids that the model chooses, and an end to retrying. Above: agents. Below: `core`.
+"""A todo list whose items the model adds and updates one by one, under ids that it chooses, with a limit of retries.
 
-They are in the log, under the name `todos`: they are there after a restart, and screens see them change as
-`value_kept`.
+It is stored in the log, under the name `todos`: it survives a restart, and screens see it change as `value_kept`.
 """
 
 from collections.abc import Sequence
@@ -12,17 +11,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core.error import ConfigError, ToolError
-from perdure.core.plain import excerpt
+from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool, ToolContext, tool
 
 TODOS: Final = "todos"
-"""The name under which they are kept."""
+"""The name under which the list is stored."""
 MOST_TODOS: Final = 200
 MOST_CHARACTERS: Final = 2_000
-"""Of what a todo says."""
+"""The longest content of a todo, in characters."""
 LONGEST_ID: Final = 64
 RETRY_LIMIT: Final = 3
-"""From so many retries on, the model is told to stop, and to escalate."""
+"""From this many retries on, the model is asked to stop, and to escalate."""
 
 TodoStatus: TypeAlias = Literal["pending", "in_progress", "done", "cancelled", "failed"]
 _STATUSES: Final[tuple[TodoStatus, ...]] = get_args(TodoStatus)
@@ -30,29 +29,29 @@ _OVER: Final = frozenset({"done", "cancelled"})
 
 
 class Todo(Struct, frozen=True, kw_only=True):
-    """One thing to do."""
+    """An item of the todo list, as it is stored in the log."""
 
     id: str
-    """What the model calls it."""
+    """The id that the model has chosen."""
     content: str
-    """What is to be done."""
+    """The text of the item."""
     status: TodoStatus = "pending"
     retries: int = 0
-    """How often it was begun again after it had failed."""
+    """The number of times it was begun again after it had failed."""
 
 
-def todos_of(kept: Any) -> list[Todo]:
-    """The todos in what `session.kept("todos")` returns, in order; none when nothing was kept."""
+def parse_todos(kept: Any) -> list[Todo]:
+    """Convert the value of `session.kept("todos")` to a list of items; `None` gives an empty list."""
     try:
         return [] if kept is None else msgspec.convert(kept, list[Todo])
     except msgspec.ValidationError as error:
         raise ConfigError(
-            f"{excerpt(kept)} is no list of todos ({error}): was something else kept as 'todos'?"
+            f"{short_repr(kept)} is no list of todos ({error}): was another value stored as 'todos'?"
         ) from error
 
 
 def todo_tools() -> list[Tool[..., Any]]:
-    """`todo_append`, `todo_list` and `todo_update`."""
+    """Return the tools `todo_append`, `todo_list` and `todo_update`, with which an agent keeps a todo list."""
     return [todo_append, todo_list, todo_update]
 
 
@@ -64,8 +63,8 @@ async def todo_append(
     status: TodoStatus = "pending",
 ) -> str:
     """Add something to the list of things to do."""
-    todos = todos_of(context.kept(TODOS))
-    added = Todo(id=_checked_id(id), content=_checked_content(content), status=status)
+    todos = parse_todos(context.kept(TODOS))
+    added = Todo(id=_check_id(id), content=_check_content(content), status=status)
     if added in todos:
         return f"{added.id!r} is on the list already, just like that."
     if any(each.id == added.id for each in todos):
@@ -73,7 +72,7 @@ async def todo_append(
     if len(todos) >= MOST_TODOS:
         raise ToolError(f"there are {len(todos)} todos, and {MOST_TODOS} are the most: finish some of them")
     await context.keep(TODOS, [*todos, added])
-    return f"Added {added.id!r}. {_counted([*todos, added])}"
+    return f"Added {added.id!r}. {_format_counts([*todos, added])}"
 
 
 @tool(effect="read", parallel=False, credentials=False)
@@ -82,9 +81,9 @@ async def todo_list(
     include_completed: Annotated[bool, "Whether to show those that are done or cancelled, too."] = False,  # noqa: FBT002 - a model gives it by name
 ) -> str:
     """Show the list of things to do."""
-    todos = todos_of(context.kept(TODOS))
+    todos = parse_todos(context.kept(TODOS))
     shown = [each for each in todos if include_completed or each.status not in _OVER]
-    return "\n".join([_counted(todos), *[_line(each) for each in shown]])
+    return "\n".join([_format_counts(todos), *[_format_todo(each) for each in shown]])
 
 
 @tool(effect="idempotent", parallel=False, credentials=False)
@@ -94,52 +93,52 @@ async def todo_update(
     content: Annotated[str | None, "What is to be done instead."] = None,
     status: TodoStatus | None = None,
 ) -> str:
-    """Change what is to be done, or say how it stands. After something failed, in_progress begins it again."""
-    todos = todos_of(context.kept(TODOS))
+    """Change a todo or its status. After it has failed, in_progress begins it again."""
+    todos = parse_todos(context.kept(TODOS))
     place = next((place for place, each in enumerate(todos) if each.id == id), None)
     if place is None:
         known = ", ".join([repr(each.id) for each in todos]) or "none"
         raise ToolError(f"there is no todo {id[:LONGEST_ID]!r}: there are {known}")
     if content is None and status is None:
         return f"Nothing to change for {id!r}: give a content or a status."
-    changed = _changed(todos[place], content, status)
+    changed = _update_todo(todos[place], content, status)
     if changed != todos[place]:
         todos[place] = changed
         await context.keep(TODOS, todos)
-    return f"{_line(changed)}\n{_counted(todos)}"
+    return f"{_format_todo(changed)}\n{_format_counts(todos)}"
 
 
-def _changed(todo: Todo, content: str | None, status: TodoStatus | None) -> Todo:
+def _update_todo(todo: Todo, content: str | None, status: TodoStatus | None) -> Todo:
     is_retry = todo.status == "failed" and status == "in_progress"
     return replace(
         todo,
-        content=todo.content if content is None else _checked_content(content),
+        content=todo.content if content is None else _check_content(content),
         status=status or todo.status,
         retries=todo.retries + is_retry,
     )
 
 
-def _checked_id(name: str) -> str:
+def _check_id(name: str) -> str:
     if not name.strip() or len(name) > LONGEST_ID or "\n" in name:
         raise ToolError(f"{name[:LONGEST_ID]!r} cannot be an id: use 1 to {LONGEST_ID} characters on one line")
     return name
 
 
-def _checked_content(content: str) -> str:
+def _check_content(content: str) -> str:
     if not content.strip() or len(content) > MOST_CHARACTERS:
         raise ToolError(
-            f"a content of {len(content)} characters is not taken: say in 1 to {MOST_CHARACTERS} what to do"
+            f"a content of {len(content)} characters is not accepted: use 1 to {MOST_CHARACTERS} characters"
         )
     return content
 
 
-def _counted(todos: Sequence[Todo]) -> str:
+def _format_counts(todos: Sequence[Todo]) -> str:
     counts = [(sum(each.status == status for each in todos), status) for status in _STATUSES]
-    told = ", ".join([f"{count} {status}" for count, status in counts if count])
-    return f"{len(todos)} on the list: {told}." if todos else "The list is empty."
+    listed = ", ".join([f"{count} {status}" for count, status in counts if count])
+    return f"{len(todos)} on the list: {listed}." if todos else "The list is empty."
 
 
-def _line(todo: Todo) -> str:
+def _format_todo(todo: Todo) -> str:
     line = f"- [{todo.status}] {todo.id}: {todo.content}"
     if not todo.retries:
         return line

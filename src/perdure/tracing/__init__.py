@@ -1,1 +1,1 @@
-"""Those who watch: ready-made watchers. Each is a function of an entry, to be given to an agent as a watcher."""
+"""Ready-made watchers: functions that are called with each event of an agent, given as `Agent(watchers=…)`."""

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.context.skills.files import MAX_FILE
 from perdure.context.skills.loading import read_skill
+from perdure.context.skills.skill_files import MAX_FILE_BYTES
 from perdure.core.error import ConfigError
 
 
@@ -71,7 +71,7 @@ LEFT_OUT: dict[str, bytes] = {
     "an escape beyond Unicode": described('license: "\\UFFFFFFFF"'),
     "a directive": with_fields(f"%YAML {'9' * 5000}.0"),
     "two documents": b"---\nname: broken\ndescription: x\n--- {a: b}\n---\nText.\n",
-    "too long": described("") + b"x" * (MAX_FILE + 1),
+    "too long": described("") + b"x" * (MAX_FILE_BYTES + 1),
 }
 """Skills that cannot be used, by what is wrong with them."""
 
@@ -229,7 +229,7 @@ def test_what_is_no_small_file_is_left_out_unread(ground, make, monkeypatch):
     assert skills.names == ("good",)
     (problem,) = skills.problems
     assert "broken" in problem
-    assert largest[0] <= MAX_FILE
+    assert largest[0] <= MAX_FILE_BYTES
 
 
 @pytest.mark.parametrize("make", SHAPES, ids=lambda make: make.__name__)
@@ -240,7 +240,7 @@ def test_a_projects_skill_that_is_no_small_file_is_left_out_unread_too(ground, m
     skills = ground.load()
     assert [each.name for each in skills.untrusted] == ["good"]
     assert len(skills.problems) == 1
-    assert largest[0] <= MAX_FILE
+    assert largest[0] <= MAX_FILE_BYTES
 
 
 def test_what_lies_beside_a_projects_skill_cannot_keep_the_loader(ground, monkeypatch):
@@ -252,7 +252,7 @@ def test_what_lies_beside_a_projects_skill_cannot_keep_the_loader(ground, monkey
     skills = ground.load()
     assert [each.name for each in skills.untrusted] == ["with-a-device", "with-a-pipe"]
     assert "with-a-terabyte" in skills.problems[0]
-    assert largest[0] <= MAX_FILE
+    assert largest[0] <= MAX_FILE_BYTES
 
 
 def largest_read(monkeypatch):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from perdure.context.skills import Trust, load_skills, skills_in
+from perdure.context.skills import Trust, load_skills, load_skills_from
 from perdure.context.skills.discovery import MAX_DEPTH, MAX_DIRECTORIES
 from perdure.core.error import ConfigError
 
@@ -169,11 +169,11 @@ def test_what_is_found_does_not_depend_on_the_order_of_the_disk(ground, monkeypa
 
 def test_a_directory_that_is_named_is_vouched_for(ground):
     ground.skill("rope", below=ground.outside)
-    skills = skills_in(os.fspath(ground.outside))
+    skills = load_skills_from(os.fspath(ground.outside))
     assert [(each.name, each.source) for each in skills] == [("rope", "user")]
 
 
-@pytest.mark.parametrize("load", [load_skills, skills_in])
+@pytest.mark.parametrize("load", [load_skills, load_skills_from])
 @pytest.mark.parametrize("given", ["", None, 5, "no such directory"])
 def test_a_directory_has_to_be_there(load, given):
     with pytest.raises(ConfigError):

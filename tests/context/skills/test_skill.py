@@ -6,7 +6,7 @@ import os
 import pytest
 
 from perdure import tool
-from perdure.context.skills import Resource, Skill, Skills, prompt_of
+from perdure.context.skills import Resource, Skill, Skills, build_skill_prompt
 from perdure.context.skills.loading import read_skill
 from perdure.core.error import ConfigError
 
@@ -83,12 +83,12 @@ async def test_a_section_may_be_called_by_its_file():
     ],
 )
 def test_arguments_come_after_the_body(arguments, text):
-    assert prompt_of(rope(), arguments) == text
+    assert build_skill_prompt(rope(), arguments) == text
 
 
 def test_arguments_that_json_cannot_hold_are_refused():
     with pytest.raises(ConfigError, match="give text, or a value that JSON can hold"):
-        prompt_of(rope(), object())
+        build_skill_prompt(rope(), object())
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ async def test_a_resource_is_read_when_it_is_asked_for_and_within_the_directory(
     assert await skill.read("references/alias.md") == "new"
     (directory / "references/a.md").unlink()
     (directory / "references/a.md").symlink_to(ground.outside / "secret.md")
-    with pytest.raises(ConfigError, match="lies outside of"):
+    with pytest.raises(ConfigError, match="is outside of"):
         await skill.read("references/a.md")
     for name in ("../../../outside/secret.md", "/etc/passwd", "references/link.md"):
         with pytest.raises(ConfigError, match="has no section or resource"):
@@ -194,7 +194,7 @@ async def test_a_link_inside_a_trusted_directory_is_followed(ground):
 
 
 def test_very_many_files_are_told_and_the_skill_is_used(ground, monkeypatch):
-    monkeypatch.setattr("perdure.context.skills.files.MAX_FILES", 3)
+    monkeypatch.setattr("perdure.context.skills.skill_files.MAX_FILES", 3)
     ground.user_skill("rope", a_md="", b_md="", c_md="", d_md="")
     skills = ground.load()
     assert skills.names == ("rope",)

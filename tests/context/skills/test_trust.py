@@ -74,7 +74,7 @@ def test_any_change_of_content_asks_again(ground, trust, change):
     assert ground.load(trust).names == ("rope",)
     change(directory)
     (skill,) = ground.load(trust).untrusted
-    assert trust.standing(skill) == "changed"
+    assert trust.get_status(skill) == "changed"
 
 
 def test_the_same_content_is_trusted_wherever_it_lies_and_however_it_was_written(ground, trust):
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_understood_trusts_nothing(ground, trust, content)
     skills = ground.load(trust)
     assert len(skills) == 0
     (problem,) = skills.problems
-    assert "cannot be understood" in problem
+    assert "cannot be parsed" in problem
     assert trust.problem == problem
     with pytest.raises(ConfigError, match="delete it"):
         trust.trust(skills.untrusted[0])
@@ -169,7 +169,7 @@ def test_a_disk_that_is_full_leaves_the_old_file(ground, trust, monkeypatch):
 
 
 def test_a_skill_that_is_too_large_to_be_hashed_cannot_be_trusted(ground, trust, monkeypatch):
-    monkeypatch.setattr("perdure.context.skills.files.MAX_TOTAL", 1000)
+    monkeypatch.setattr("perdure.context.skills.skill_files.MAX_TOTAL_BYTES", 1000)
     ground.skill("large", assets__data_md="x" * 1000)
     ground.skill("good")
     skills = ground.load(trust)

@@ -20,9 +20,9 @@ from perdure.core.message import (
     ToolResult,
     Usage,
 )
-from perdure.core.model import Request, Settings, ToolSpec, assemble
+from perdure.core.model import Request, Settings, ToolSpec, assemble_reply
 from perdure.models.anthropic import WIRE
-from perdure.models.memo import Memo
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.profile import Profile
 from tests.wire.recordings import Exchange, Recording
 
@@ -60,7 +60,7 @@ def sent(messages: Sequence[Message], recorded: Mapping[str, Any]) -> Any:
     request = Request(
         messages=messages, instructions=text_of(recorded.get("system")), tools=specs, settings=settings, session_id="s"
     )
-    memo = Memo()
+    memo = EncodingMemo()
     WIRE.encode(msgspec.structs.replace(request, messages=messages[:1]), PROFILE, memo)
     return msgspec.json.decode(WIRE.encode(request, PROFILE, memo).body)
 
@@ -255,4 +255,4 @@ def decoded(pieces: Sequence[bytes]) -> Message:
 def finished(events: Sequence[ModelEvent]) -> Message:
     last = events[-1]
     assert isinstance(last, ReplyFinished)
-    return assemble(events[:-1], last)
+    return assemble_reply(events[:-1], last)

@@ -11,7 +11,7 @@ import pytest
 from perdure.core.error import BadRequest, ModelError, ProviderDown, RateLimited, ReplyCutOff
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
-from perdure.models.anthropic.decode import MessagesDecoder
+from perdure.models.anthropic.decode import AnthropicDecoder
 from perdure.models.profile import Profile
 from tests.models.anthropic.reading import decoded, finished
 from tests.wire.recordings import chunked
@@ -80,7 +80,7 @@ def test_a_turn_with_other_line_ends_is_the_same() -> None:
 
 
 def test_a_turn_that_is_cut_after_any_byte_is_finished_only_when_all_of_it_has_come() -> None:
-    decoder, events = MessagesDecoder(PROFILE), list[ModelEvent]()
+    decoder, events = AnthropicDecoder(PROFILE), list[ModelEvent]()
     ended = TURN.index(b'"thinking_tokens":9}}}') + len(b'"thinking_tokens":9}}}')
     for place in range(len(TURN)):
         try:
@@ -99,7 +99,7 @@ def test_an_answer_may_begin_with_nothing() -> None:
 
 
 def test_words_thoughts_and_calls_are_passed_on_as_they_come() -> None:
-    events = MessagesDecoder(PROFILE).feed(TURN)
+    events = AnthropicDecoder(PROFILE).feed(TURN)
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["Grüße, ", "I look."]
     assert [event.text for event in events if isinstance(event, ThinkingDelta)][:2] == ["Two towns", ""]
     assert [event.arguments for event in events if isinstance(event, ToolCallDelta)] == [
@@ -112,7 +112,7 @@ def test_words_thoughts_and_calls_are_passed_on_as_they_come() -> None:
 
 
 def test_usage_is_reported_at_the_beginning_and_corrected_at_the_end() -> None:
-    reported = [event.usage for event in MessagesDecoder(PROFILE).feed(TURN) if isinstance(event, UsageReported)]
+    reported = [event.usage for event in AnthropicDecoder(PROFILE).feed(TURN) if isinstance(event, UsageReported)]
     assert reported == [Usage(417, 1, 417, precision="partial"), Usage(417, 27, 114, 0, 9)]
 
 
@@ -234,7 +234,7 @@ def test_an_event_without_what_it_should_hold_says_nothing() -> None:
 
 def test_a_stream_with_garbage_in_it_is_cut_off() -> None:
     with pytest.raises(ReplyCutOff, match="<html>"):
-        MessagesDecoder(PROFILE).feed(b"data: <html>\n\n")
+        AnthropicDecoder(PROFILE).feed(b"data: <html>\n\n")
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_a_stream_with_garbage_in_it_is_cut_off() -> None:
 def test_an_error_in_a_stream_is_classified(kind: str, error: type[ModelError]) -> None:
     told = {"type": "error", "error": {"details": None, "type": kind, "message": "x"}}
     with pytest.raises(error):
-        MessagesDecoder(PROFILE).feed(stream(*HELLO, told))
+        AnthropicDecoder(PROFILE).feed(stream(*HELLO, told))
     with pytest.raises(error):
         decoded([msgspec.json.encode(told)])
 
@@ -283,7 +283,7 @@ def test_an_answer_with_nothing_whole_in_it_is_cut_off(body: bytes) -> None:
     ],
 )
 def test_usage_is_exact_only_when_all_of_it_was_told(told: Any, usage: Usage | None) -> None:
-    last = MessagesDecoder(PROFILE)
+    last = AnthropicDecoder(PROFILE)
     last.feed(stream(*HELLO, over(**told), DONE))
     end = last.end()[-1]
     assert isinstance(end, ReplyFinished)

@@ -26,7 +26,7 @@ from perdure.core.message import (
 )
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
 from perdure.models.anthropic import WIRE
-from perdure.models.memo import BrokenRule, Memo
+from perdure.models.encoding_memo import BrokenRule, EncodingMemo
 from perdure.models.profile import Profile
 
 CLAUDE = Profile(provider="anthropic", model="claude-haiku-4-5", documents=True, cache="marked")
@@ -44,10 +44,14 @@ def own(*parts: Part) -> Message:
 
 
 def body_of(
-    messages: Sequence[Message], profile: Profile = PLAIN, memo: Memo | None = None, settings: Any = None, **more: Any
+    messages: Sequence[Message],
+    profile: Profile = PLAIN,
+    memo: EncodingMemo | None = None,
+    settings: Any = None,
+    **more: Any,
 ) -> Any:
     request = Request(messages=messages, settings=Settings(**(settings or {})), **more)
-    body = msgspec.json.decode(WIRE.encode(request, profile, memo or Memo()).body)
+    body = msgspec.json.decode(WIRE.encode(request, profile, memo or EncodingMemo()).body)
     assert WIRE.lint(body, profile) == []
     return body
 
@@ -107,10 +111,10 @@ def test_a_request_is_said_as_the_golden_file_has_it() -> None:
 
 
 def test_the_version_is_said_in_a_header_and_a_file_by_its_id_needs_another() -> None:
-    sending = WIRE.encode(Request(messages=[user("Hello")]), PLAIN, Memo())
+    sending = WIRE.encode(Request(messages=[user("Hello")]), PLAIN, EncodingMemo())
     assert (sending.path, sending.headers["anthropic-version"]) == ("/v1/messages", "2023-06-01")
     assert "anthropic-beta" not in sending.headers
-    sending = WIRE.encode(Request(messages=[user(Image(file_id="file_1"))]), PLAIN, Memo())
+    sending = WIRE.encode(Request(messages=[user(Image(file_id="file_1"))]), PLAIN, EncodingMemo())
     assert sending.headers["anthropic-beta"] == "files-api-2025-04-14"
     assert b'"source":{"type":"file","file_id":"file_1"}' in sending.body
 
@@ -205,7 +209,7 @@ def test_a_conversation_that_the_model_began_gets_a_beginning() -> None:
 
 
 def test_what_the_model_is_to_go_on_from_does_not_end_in_blanks() -> None:
-    memo, messages = Memo(), [user("Hello"), assistant("The answer is \n")]
+    memo, messages = EncodingMemo(), [user("Hello"), assistant("The answer is \n")]
     for _ in range(2):
         body = body_of(messages, CLAUDE, memo, session_id="s")
         assert body["messages"][1]["content"] == [
@@ -241,7 +245,7 @@ def test_calls_of_tools_that_are_gone_keep_a_tool_beside_them() -> None:
 
 
 def test_each_message_is_encoded_once_and_marks_move_with_the_end() -> None:
-    memo, messages = Memo(), [user("one")]
+    memo, messages = EncodingMemo(), [user("one")]
     marked = {"type": "ephemeral"}
     for turn in range(4):
         body = body_of(messages, CLAUDE, memo, session_id="s")

@@ -43,9 +43,9 @@ def test_what_would_be_accepted_breaks_no_rule() -> None:
 @pytest.mark.parametrize(
     ("messages", "problem"),
     [
-        ([said(text("Hi"))], "the model speaks first"),
+        ([said(text("Hi"))], "the first message is the assistant's"),
         ([{"role": "system", "content": "x"}], "the role 'system'"),
-        ([{"role": "user", "content": []}], "nothing in it"),
+        ([{"role": "user", "content": []}], "an empty message"),
         ([said(text(" "), role="user")], "a text that is blank"),
         ([said({"text": "x"}, role="user")], "without a type"),
         ([HELLO, said(text("x "))], "ends in blanks"),
@@ -56,10 +56,10 @@ def test_what_would_be_accepted_breaks_no_rule() -> None:
         ([HELLO, call("c 1"), result("c 1")], "the call id 'c 1'"),
         ([HELLO, call("c1", "no tool"), result("c1")], "the tool name 'no tool'"),
         ([HELLO, call(), result("c1"), call(), result("c1")], "used more than once"),
-        ([HELLO, call(), result("c1", is_error=True)], "an error that says nothing"),
-        ([said(*call()["content"], role="user")], "calls are the model's"),
-        ([HELLO, said({"type": "thinking", "cache_control": {}}, text("x"))], "a thought is marked"),
-        ([said(*[text("x", cache_control={})] * 5, role="user")], "5 blocks are marked"),
+        ([HELLO, call(), result("c1", is_error=True)], "an error without content"),
+        ([said(*call()["content"], role="user")], "only the assistant makes calls"),
+        ([HELLO, said({"type": "thinking", "cache_control": {}}, text("x"))], "a thinking block has a cache marker"),
+        ([said(*[text("x", cache_control={})] * 5, role="user")], "5 blocks have a cache marker"),
     ],
 )
 def test_a_rule_about_the_conversation_is_kept(messages: list[Any], problem: str) -> None:

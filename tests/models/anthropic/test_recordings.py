@@ -15,7 +15,7 @@ from perdure.core.error import (
 )
 from perdure.core.event import ModelEvent
 from perdure.models.anthropic import WIRE
-from perdure.models.refusal import classified
+from perdure.models.provider_errors import classify_error
 from tests.models.anthropic.reading import (
     PROFILE,
     Oracle,
@@ -95,7 +95,7 @@ def test_an_error_in_a_recorded_stream_is_raised(exchange: Exchange) -> None:
 
 @each_exchange(API, where=lambda exchange: not exchange.ok)
 def test_a_recorded_refusal_is_classified(exchange: Exchange) -> None:
-    error = classified(exchange.status, exchange.headers, exchange.data, exchange.provider)
+    error = classify_error(exchange.status, exchange.headers, exchange.data, exchange.provider)
     by_status = {401: AuthFailed, 429: RateLimited, 500: ProviderDown, 503: ProviderDown, 529: ProviderDown}
     overflows = b"prompt is too long" in exchange.data
     assert type(error) is (ContextOverflow if overflows else by_status.get(exchange.status, BadRequest))

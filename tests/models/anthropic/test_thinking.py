@@ -8,8 +8,8 @@ import pytest
 
 from perdure.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, tool_message, user
 from perdure.core.model import Request, Settings
-from perdure.models.anthropic.dialect import DIALECTS, dialect_of
-from perdure.models.anthropic.thinking import Plan, plan
+from perdure.models.anthropic.model_features import DIALECTS, get_model_features
+from perdure.models.anthropic.thinking import ThinkingPlan, plan_thinking
 from perdure.models.profile import Profile
 
 PROFILE = Profile(provider="anthropic", model="claude-haiku-4-5", max_output_tokens=64_000)
@@ -19,8 +19,8 @@ CALL, RESULT = ToolCall("c1", "f"), tool_message([ToolResult("c1", "f", (Text("x
 
 def planned(
     dialect: str = "budget", profile: Profile = PROFILE, messages: Sequence[Message] = (user("Hello"),), **settings: Any
-) -> Plan:
-    return plan(Request(messages=messages, settings=Settings(**settings)), profile, DIALECTS[dialect])
+) -> ThinkingPlan:
+    return plan_thinking(Request(messages=messages, settings=Settings(**settings)), profile, DIALECTS[dialect])
 
 
 def own(*parts: Part) -> Message:
@@ -43,16 +43,16 @@ def own(*parts: Part) -> Message:
     ],
 )
 def test_the_name_of_a_model_tells_its_generation(model: str, name: str) -> None:
-    assert dialect_of("", model) is DIALECTS[name]
-    assert dialect_of("plain", model) is DIALECTS["plain"]
+    assert get_model_features("", model) is DIALECTS[name]
+    assert get_model_features("plain", model) is DIALECTS["plain"]
 
 
 def test_nothing_is_said_about_thinking_unless_it_is_asked_for() -> None:
-    assert planned() == Plan(64_000)
-    assert planned(profile=UNKNOWN) == Plan(8192)
-    assert planned(reasoning_effort="none") == Plan(64_000)
+    assert planned() == ThinkingPlan(64_000)
+    assert planned(profile=UNKNOWN) == ThinkingPlan(8192)
+    assert planned(reasoning_effort="none") == ThinkingPlan(64_000)
     assert planned("adaptive", reasoning_effort="none").thinking == {"type": "disabled"}
-    assert not planned("adaptive", thinking="off").thinks
+    assert not planned("adaptive", thinking="off").is_thinking
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_nothing_is_said_about_thinking_unless_it_is_asked_for() -> None:
 def test_a_budget_is_large_enough_and_leaves_room_for_the_answer(settings: Any, budget: int) -> None:
     asked = planned(**settings)
     assert asked.thinking == {"type": "enabled", "budget_tokens": budget}
-    assert asked.thinks
+    assert asked.is_thinking
     assert budget < asked.max_tokens
 
 
@@ -81,7 +81,7 @@ def test_where_no_limit_is_known_thinking_takes_nothing_from_the_answer() -> Non
 
 
 def test_without_room_for_a_thought_there_is_none() -> None:
-    assert planned(reasoning_effort="high", max_output_tokens=1000) == Plan(1000)
+    assert planned(reasoning_effort="high", max_output_tokens=1000) == ThinkingPlan(1000)
 
 
 def test_more_than_the_model_can_write_is_not_asked_for() -> None:
@@ -89,7 +89,7 @@ def test_more_than_the_model_can_write_is_not_asked_for() -> None:
 
 
 def test_a_model_that_cannot_think_is_not_asked_to() -> None:
-    assert planned("plain", reasoning_effort="high") == Plan(64_000)
+    assert planned("plain", reasoning_effort="high") == ThinkingPlan(64_000)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_a_model_that_takes_both_is_given_the_tokens_that_were_asked_for() -> No
 
 
 def test_a_model_on_which_a_call_is_forced_does_not_think() -> None:
-    assert not planned(reasoning_effort="high", tool_choice="required").thinks
+    assert not planned(reasoning_effort="high", tool_choice="required").is_thinking
     assert planned("adaptive", reasoning_effort="high", tool_choice="f").thinking == {"type": "disabled"}
-    assert planned(reasoning_effort="high", tool_choice="none").thinks
+    assert planned(reasoning_effort="high", tool_choice="none").is_thinking
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_a_model_on_which_a_call_is_forced_does_not_think() -> None:
     ],
 )
 def test_a_turn_that_began_without_a_thought_ends_without_one(messages: list[Message], thinks: bool) -> None:
-    assert planned(messages=messages, reasoning_effort="low").thinks is thinks
+    assert planned(messages=messages, reasoning_effort="low").is_thinking is thinks
 
 
 def test_without_its_thoughts_in_the_conversation_a_model_does_not_think_on() -> None:
     messages = [user("a"), own(Thinking("hm", "sig"), CALL), RESULT]
-    assert not planned(messages=messages, reasoning_effort="low", echo_reasoning=False).thinks
+    assert not planned(messages=messages, reasoning_effort="low", echo_reasoning=False).is_thinking

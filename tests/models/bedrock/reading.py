@@ -24,9 +24,9 @@ from perdure.core.message import (
     ToolResult,
     Usage,
 )
-from perdure.core.model import Request, Settings, ToolSpec, assemble
+from perdure.core.model import Request, Settings, ToolSpec, assemble_reply
 from perdure.models.bedrock import WIRE
-from perdure.models.memo import Memo
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.profile import Profile
 from tests.wire.recordings import Exchange, Recording
 
@@ -103,7 +103,7 @@ def sent(messages: Sequence[Message], recorded: Mapping[str, Any], profile: Prof
     )
     system = "".join(each.get("text", "") for each in recorded.get("system", []))
     request = Request(messages=messages, instructions=system, tools=specs, settings=settings, session_id="s")
-    memo = Memo()
+    memo = EncodingMemo()
     WIRE.encode(msgspec.structs.replace(request, messages=messages[:1]), profile, memo)
     return msgspec.json.decode(WIRE.encode(request, profile, memo).body)
 
@@ -283,4 +283,4 @@ def ended_here(decoder: Any) -> list[ModelEvent]:
 def finished(events: Sequence[ModelEvent]) -> Message:
     last = events[-1]
     assert isinstance(last, ReplyFinished)
-    return assemble(events[:-1], last)
+    return assemble_reply(events[:-1], last)

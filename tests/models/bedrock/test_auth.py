@@ -11,8 +11,8 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from perdure.core.error import AuthFailed, ConfigError
-from perdure.models.bedrock.auth import BedrockAuth, region_of
-from perdure.models.bedrock.eventstream import EventStreamReader
+from perdure.models.bedrock.auth import BedrockAuth, get_region
+from perdure.models.bedrock.eventstream import EventStreamParser
 
 URL = "https://bedrock-runtime.eu-west-1.amazonaws.com/model/us.amazon.nova-lite-v1%3A0/converse-stream"
 BODY = b'{"messages":[]}'
@@ -132,13 +132,13 @@ def test_a_key_is_named_without_being_given_away(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_region_is_that_of_the_address_or_else_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert region_of(URL) == "eu-west-1"
-    assert region_of("https://bedrock-runtime-fips.us-gov-west-1.amazonaws.com/x") == "us-gov-west-1"
-    assert region_of("http://127.0.0.1:1") == "us-east-1"
+    assert get_region(URL) == "eu-west-1"
+    assert get_region("https://bedrock-runtime-fips.us-gov-west-1.amazonaws.com/x") == "us-gov-west-1"
+    assert get_region("http://127.0.0.1:1") == "us-east-1"
     monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-south-1")
-    assert region_of("http://127.0.0.1:1") == "ap-south-1"
+    assert get_region("http://127.0.0.1:1") == "ap-south-1"
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
-    assert region_of() == "eu-north-1"
+    assert get_region() == "eu-north-1"
 
 
 async def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,4 +147,4 @@ async def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest
     with pytest.raises(ConfigError, match=r"pip install 'perdure\[bedrock\]'"):
         await BedrockAuth().headers(URL, BODY)
     with pytest.raises(ConfigError, match=r"pip install 'perdure\[bedrock\]'"):
-        EventStreamReader()
+        EventStreamParser()

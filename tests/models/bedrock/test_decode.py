@@ -9,7 +9,7 @@ import pytest
 from perdure.core.error import BadRequest, ModelError, ProviderDown, RateLimited, ReplyCutOff
 from perdure.core.event import ModelEvent, TextDelta, UsageReported
 from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
-from perdure.models.bedrock.decode import ConverseDecoder
+from perdure.models.bedrock.decode import BedrockDecoder
 from tests.models.bedrock.reading import PROFILE, decoded, ended_here, finished, frame
 from tests.wire.recordings import chunked
 
@@ -96,7 +96,7 @@ def test_a_turn_is_told_block_by_block_in_order() -> None:
 
 
 def test_a_turn_that_is_cut_after_any_byte_is_finished_only_when_all_of_it_has_come() -> None:
-    decoder, events = ConverseDecoder(PROFILE), list[ModelEvent]()
+    decoder, events = BedrockDecoder(PROFILE), list[ModelEvent]()
     ended = len(TURN) - len(METADATA)
     for place in range(len(TURN)):
         try:
@@ -115,7 +115,7 @@ def test_an_answer_may_begin_with_nothing() -> None:
 
 
 def test_words_and_usage_are_passed_on_as_they_come() -> None:
-    events = ConverseDecoder(PROFILE).feed(TURN)
+    events = BedrockDecoder(PROFILE).feed(TURN)
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["Grüße, ", "I look."]
     assert [event.usage for event in events if isinstance(event, UsageReported)] == [Usage(10, 7, 3, 2)]
 
@@ -190,16 +190,16 @@ def test_what_is_strange_is_passed_over() -> None:
 
 def test_an_event_that_is_no_json_cuts_the_answer_off() -> None:
     with pytest.raises(ReplyCutOff, match="messageStop"):
-        ConverseDecoder(PROFILE).feed(HELLO + frame("messageStop", b"{oh"))
+        BedrockDecoder(PROFILE).feed(HELLO + frame("messageStop", b"{oh"))
 
 
 def test_a_damaged_stream_is_cut_off() -> None:
     damaged = bytearray(HELLO)
     damaged[60] ^= 1
     with pytest.raises(ReplyCutOff, match="damaged"):
-        ConverseDecoder(PROFILE).feed(bytes(damaged))
+        BedrockDecoder(PROFILE).feed(bytes(damaged))
     with pytest.raises(ReplyCutOff, match="damaged"):
-        ConverseDecoder(PROFILE).feed(b"<html>a gateway says no</html>")
+        BedrockDecoder(PROFILE).feed(b"<html>a gateway says no</html>")
 
 
 @pytest.mark.parametrize(
@@ -214,12 +214,12 @@ def test_a_damaged_stream_is_cut_off() -> None:
 )
 def test_an_exception_in_a_stream_is_classified(name: str, error: type[ModelError]) -> None:
     with pytest.raises(error, match="oh dear"):
-        ConverseDecoder(PROFILE).feed(HELLO + frame(name, {"message": "oh dear"}, "exception"))
+        BedrockDecoder(PROFILE).feed(HELLO + frame(name, {"message": "oh dear"}, "exception"))
 
 
 def test_an_error_in_a_stream_is_classified() -> None:
     with pytest.raises(ProviderDown, match="oh dear"):
-        ConverseDecoder(PROFILE).feed(frame("InternalError", "oh dear", "error"))
+        BedrockDecoder(PROFILE).feed(frame("InternalError", "oh dear", "error"))
 
 
 def test_a_whole_answer_that_is_none_is_classified() -> None:

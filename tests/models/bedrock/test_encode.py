@@ -27,8 +27,8 @@ from perdure.core.message import (
 )
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
 from perdure.models.bedrock import WIRE
-from perdure.models.bedrock.dialect import DIALECTS, dialect_of
-from perdure.models.memo import BrokenRule, Memo
+from perdure.models.bedrock.model_features import DIALECTS, get_model_features
+from perdure.models.encoding_memo import BrokenRule, EncodingMemo
 from perdure.models.profile import Profile
 
 CLAUDE = Profile(provider="bedrock", model="us.anthropic.claude-haiku-4-5-v1:0", documents=True, cache="marked")
@@ -44,10 +44,14 @@ CALL, RESULT = ToolCall("c1", "weather"), ToolResult("c1", "weather", (Text("x")
 
 
 def body_of(
-    messages: Sequence[Message], profile: Profile = LLAMA, memo: Memo | None = None, settings: Any = None, **more: Any
+    messages: Sequence[Message],
+    profile: Profile = LLAMA,
+    memo: EncodingMemo | None = None,
+    settings: Any = None,
+    **more: Any,
 ) -> Any:
     request = Request(messages=messages, settings=Settings(**(settings or {})), **more)
-    body = msgspec.json.decode(WIRE.encode(request, profile, memo or Memo()).body)
+    body = msgspec.json.decode(WIRE.encode(request, profile, memo or EncodingMemo()).body)
     assert WIRE.lint(body, profile) == []
     return body
 
@@ -93,9 +97,9 @@ def test_a_request_is_said_as_the_golden_file_has_it() -> None:
 
 def test_the_address_names_the_model_and_whether_it_streams() -> None:
     request = Request(messages=[user("Hello")])
-    assert WIRE.encode(request, LLAMA, Memo()).path == "/model/us.meta.llama4-v1%3A0/converse-stream"
+    assert WIRE.encode(request, LLAMA, EncodingMemo()).path == "/model/us.meta.llama4-v1%3A0/converse-stream"
     quiet = Profile(provider="bedrock", model="arn:aws:bedrock:eu-west-1:1:inference-profile/x", streams=False)
-    path = WIRE.encode(request, quiet, Memo()).path
+    path = WIRE.encode(request, quiet, EncodingMemo()).path
     assert path == "/model/arn%3Aaws%3Abedrock%3Aeu-west-1%3A1%3Ainference-profile%2Fx/converse"
 
 
@@ -114,15 +118,15 @@ def test_a_request_of_nothing_but_words_has_nothing_else_in_it() -> None:
     ],
 )
 def test_the_name_of_a_model_tells_its_maker(model: str, name: str) -> None:
-    assert dialect_of("", model) is DIALECTS[name]
-    assert dialect_of("nova", model) is DIALECTS["nova"]
+    assert get_model_features("", model) is DIALECTS[name]
+    assert get_model_features("nova", model) is DIALECTS["nova"]
 
 
 # -- the conversation --------------------------------------------------------------------------------------------------
 
 
 def test_neighbours_of_one_role_are_joined_and_the_memo_does_not_mind() -> None:
-    memo = Memo()
+    memo = EncodingMemo()
     messages = [user("a"), user("b"), assistant("c"), assistant("d"), user("e")]
     for length in (1, 2, 3, 4, 5, 2, 5):
         body = body_of(messages[:length], NOVA, memo, session_id="s")

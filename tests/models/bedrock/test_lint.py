@@ -41,11 +41,11 @@ def test_what_would_be_accepted_breaks_no_rule() -> None:
 @pytest.mark.parametrize(
     ("messages", "problem"),
     [
-        ([told({"text": "x"}, role="assistant")], "the model speaks first"),
+        ([told({"text": "x"}, role="assistant")], "the first message is the assistant's"),
         ([told({"text": "x"}, role="system")], "the role 'system'"),
-        ([told()], "nothing in it"),
+        ([told()], "an empty message"),
         ([told({"text": ""})], "a text that is empty"),
-        ([HELLO, HELLO], "have to take turns"),
+        ([HELLO, HELLO], "have to alternate"),
         ([HELLO, told({"text": "x "}, role="assistant")], "ends in blanks"),
         ([HELLO, call()], "have no results"),
         ([HELLO, call(), HELLO], "not answered by the message that follows them"),
@@ -55,13 +55,13 @@ def test_what_would_be_accepted_breaks_no_rule() -> None:
         ([HELLO, call("c 1"), result("c 1")], "the call id 'c 1'"),
         ([HELLO, call("c1", "no tool"), result("c1")], "the tool name 'no tool'"),
         ([HELLO, call(), result("c1"), call(), result("c1")], "used more than once"),
-        ([HELLO, call(), told({"toolResult": {"toolUseId": "c1", "content": []}})], "has nothing in it"),
-        ([told(*call()["content"])], "calls are the model's"),
+        ([HELLO, call(), told({"toolResult": {"toolUseId": "c1", "content": []}})], "is empty"),
+        ([told(*call()["content"])], "only the assistant makes calls"),
         ([told({"document": {"name": "a.pdf"}}, {"text": "x"})], "the document name 'a.pdf'"),
         ([told(DOCUMENT, {"text": "x"}, DOCUMENT)], "two documents are named 'a'"),
-        ([told(DOCUMENT, MARK, {"text": "x"})], "right behind a document"),
+        ([told(DOCUMENT, MARK, {"text": "x"})], "directly after a document"),
         ([told({"text": "x", "image": {}})], "a block of 2 kinds"),
-        ([told({"text": "x"}, *[MARK] * 5)], "5 marks"),
+        ([told({"text": "x"}, *[MARK] * 5)], "5 cache markers"),
     ],
 )
 def test_a_rule_about_the_conversation_is_kept(messages: list[Any], problem: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from perdure.core.error import BadRequest, RateLimited, ReplyCutOff
 from perdure.core.event import ModelEvent
 from perdure.models.bedrock import WIRE
-from perdure.models.refusal import classified
+from perdure.models.provider_errors import classify_error
 from tests.models.bedrock.reading import (
     PROFILE,
     Oracle,
@@ -67,7 +67,7 @@ def test_a_recorded_answer_that_is_cut_off_is_never_taken_for_a_whole_one(exchan
 
 @each_exchange(API, where=lambda exchange: not exchange.ok)
 def test_a_recorded_refusal_is_classified(exchange: Exchange) -> None:
-    error = classified(exchange.status, exchange.headers, exchange.data, exchange.provider)
+    error = classify_error(exchange.status, exchange.headers, exchange.data, exchange.provider)
     assert type(error) is {400: BadRequest, 429: RateLimited}[exchange.status]
 
 

@@ -10,7 +10,7 @@ import pytest
 from perdure.core.error import BadRequest, ModelError, ProviderDown, RateLimited, Refused, ReplyCutOff
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from perdure.core.message import Audio, Image, Message, StopReason, Text, Thinking, ToolCall, Usage
-from perdure.core.model import assemble
+from perdure.core.model import assemble_reply
 from perdure.models.gemini import WIRE
 from perdure.models.profile import Profile
 
@@ -40,14 +40,14 @@ def events_of(data: bytes, size: int = 10_000) -> list[ModelEvent]:
 def message_of(*chunks: Any) -> Message:
     *events, finished = events_of(as_events(*chunks))
     assert isinstance(finished, ReplyFinished)
-    return assemble(events, finished)
+    return assemble_reply(events, finished)
 
 
 @pytest.mark.parametrize("size", [1, 13, 10_000])
 def test_the_golden_turn_is_understood_in_pieces_of_any_size(size):
     *events, finished = events_of(GOLDEN, size)
     assert isinstance(finished, ReplyFinished)
-    assert assemble(events, finished) == Message(
+    assert assemble_reply(events, finished) == Message(
         "assistant",
         (
             Thinking("**Weighing it**\nBoth cities ", "", "", "google", "gemini-3-flash"),
@@ -88,7 +88,7 @@ def test_events_an_array_and_one_object_say_the_same():
     for data in answers:
         *events, finished = events_of(data, 7)
         assert isinstance(finished, ReplyFinished)
-        assert assemble(events, finished).text == "Hi you"
+        assert assemble_reply(events, finished).text == "Hi you"
         assert finished.stop is StopReason.STOP
         assert finished.usage == Usage(2)
 
@@ -109,7 +109,7 @@ def test_what_a_gateway_adds_to_a_stream_is_passed_over():
 
 
 def test_a_chunk_that_is_no_json_is_the_fault_of_the_provider():
-    with pytest.raises(ProviderDown, match="no JSON object: b'oops'"):
+    with pytest.raises(ProviderDown, match="not a JSON object: b'oops'"):
         events_of(b"data: oops\n\n")
 
 

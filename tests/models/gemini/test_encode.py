@@ -8,9 +8,9 @@ import pytest
 from perdure.core.error import ConfigError
 from perdure.core.message import Message, Status, Text, Thinking, ToolCall, ToolResult, assistant, tool_message, user
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
+from perdure.models.encoding_memo import BrokenRule, EncodingMemo
 from perdure.models.gemini import WIRE
-from perdure.models.gemini import contents as contents_module
-from perdure.models.memo import BrokenRule, Memo
+from perdure.models.gemini import messages as contents_module
 from perdure.models.profile import Profile
 
 OLD = Profile(provider="google", model="gemini-2.5-flash", schema="gemini")
@@ -21,7 +21,7 @@ ANSWER = OutputSpec("answer", {"type": "object", "properties": {"n": {"type": "i
 
 
 def body_of(profile: Profile = OLD, **fields: Any) -> dict[str, Any]:
-    sending = WIRE.encode(Request(**{"messages": [user("Hi")], **fields}), profile, Memo())
+    sending = WIRE.encode(Request(**{"messages": [user("Hi")], **fields}), profile, EncodingMemo())
     body = json.loads(sending.body)
     assert list(WIRE.lint(body, profile)) == []
     return body
@@ -42,7 +42,7 @@ def test_a_word_alone_is_a_content_alone():
 )
 def test_the_model_is_in_the_path(model, streams, path):
     profile = Profile(provider="google", model=model, streams=streams)
-    assert WIRE.encode(Request(messages=[user("Hi")]), profile, Memo()).path == path
+    assert WIRE.encode(Request(messages=[user("Hi")]), profile, EncodingMemo()).path == path
 
 
 def test_a_whole_request():
@@ -175,7 +175,7 @@ def test_a_conversation_that_would_be_refused_is_not_sent():
     lost = tool_message([ToolResult("c1", "f")])
     with pytest.raises(BrokenRule, match="answers no call"):
         body_of(messages=[user("Hi"), lost])
-    with pytest.raises(BrokenRule, match="nothing to answer"):
+    with pytest.raises(BrokenRule, match="there are no contents"):
         body_of(messages=[])
 
 
@@ -189,14 +189,14 @@ def test_a_model_that_spoke_last_is_asked_to_go_on():
 
 def test_a_message_is_encoded_once_for_each_way_to_encode_it(monkeypatch):
     encoded: list[Message] = []
-    of = contents_module.Contents.of
+    of = contents_module.GeminiMessageEncoder.encode_message
 
     def counted(self, message):
         encoded.append(message)
         return of(self, message)
 
-    monkeypatch.setattr(contents_module.Contents, "of", counted)
-    memo = Memo()
+    monkeypatch.setattr(contents_module.GeminiMessageEncoder, "encode_message", counted)
+    memo = EncodingMemo()
     messages = [user("a"), Message("assistant", (Text("b", "S"),), "", "google", "gemini-2.5-flash"), user("c")]
     for echo in (True, True, False):
         settings = Settings(echo_reasoning=echo)

@@ -19,26 +19,26 @@ def faults(*contents: Any, profile: Profile = OLD, **more: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"systemInstruction": {"parts": [{"inlineData": {}}]}}, "text alone"),
+        ({"systemInstruction": {"parts": [{"inlineData": {}}]}}, "text parts only"),
         ({"systemInstruction": {"parts": [{"text": "x"}]}, "cachedContent": "c"}, "cachedContent"),
         ({"tools": [{"functionDeclarations": [{"name": "a b"}]}]}, "cannot be named 'a b'"),
         ({"tools": [{"functionDeclarations": [{"name": "a"}, {"name": "a"}]}]}, "declared twice"),
         ({"toolConfig": {"functionCallingConfig": {"mode": "MUST"}}}, "no mode 'MUST'"),
         ({"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["a"]}}}, "not declared"),
         ({"generationConfig": {"stopSequences": list("abcdef")}}, "6 stopSequences"),
-        ({"generationConfig": {"thinkingConfig": {"thinkingBudget": 0, "thinkingLevel": "low"}}}, "only one"),
-        ({"generationConfig": {"responseSchema": {}, "responseJsonSchema": {}}}, "only one"),
+        ({"generationConfig": {"thinkingConfig": {"thinkingBudget": 0, "thinkingLevel": "low"}}}, "exclude each other"),
+        ({"generationConfig": {"responseSchema": {}, "responseJsonSchema": {}}}, "exclude each other"),
         ({"generationConfig": {"seed": 2**31}}, "32 bits"),
         (
             {
                 "generationConfig": {"responseMimeType": "application/json"},
                 "tools": [{"function_declarations": [{"name": "a"}]}],
             },
-            "beside functions",
+            "together with functions",
         ),
         (
             {"tools": [{"functionDeclarations": [{"name": "a", "parameters": STRANGE}]}]},
-            "'a': /x: the word 'const' is not known",
+            "'a': /x: the keyword 'const' is not supported",
         ),
     ],
 )

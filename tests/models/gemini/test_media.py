@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from perdure.core.message import Audio, Document, Image, Media, Video
-from perdure.models.gemini.media import part_of
+from perdure.models.gemini.media import encode_media
 from perdure.models.profile import Profile
 
 ALL = Profile(provider="google", model="gemini-2.5-flash", documents=True, audio=True, video=True)
@@ -40,12 +40,12 @@ def inline(media_type: str, data: bytes) -> dict:
     ],
 )
 def test_a_model_that_takes_everything_is_shown_it_with_its_type(media, part):
-    assert part_of(media, ALL) == part
+    assert encode_media(media, ALL) == part
 
 
 @pytest.mark.parametrize("media", [Image(PNG), Audio(b"x"), Video(b"x"), Document(b"%PDF-1")])
 def test_a_model_that_takes_nothing_is_told(media: Media):
-    told = part_of(media, NONE)
+    told = encode_media(media, NONE)
     assert isinstance(told, str)
     assert "this model cannot" in told
 
@@ -61,16 +61,16 @@ def test_a_model_that_takes_nothing_is_told(media: Media):
     ],
 )
 def test_what_the_provider_refuses_is_told_instead(media, words):
-    told = part_of(media, ALL)
+    told = encode_media(media, ALL)
     assert isinstance(told, str)
     assert words in told
 
 
 def test_a_document_of_nothing_but_text_speaks_for_itself():
-    assert part_of(Document(b"words", name="a.txt"), NONE) == "[document a.txt]\nwords"
+    assert encode_media(Document(b"words", name="a.txt"), NONE) == "[document a.txt]\nwords"
 
 
 def test_a_note_can_always_be_encoded():
-    told = part_of(Image(name="bad \udc00 name"), NONE)
+    told = encode_media(Image(name="bad \udc00 name"), NONE)
     assert isinstance(told, str)
     assert told.encode()

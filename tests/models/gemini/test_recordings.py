@@ -23,12 +23,12 @@ from perdure.core.message import (
     ToolResult,
     tool_message,
 )
-from perdure.core.model import Request, assemble, sound
+from perdure.core.model import Request, assemble_reply, sanitize_reply
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.gemini import WIRE
-from perdure.models.gemini.contents import UNSIGNED
-from perdure.models.memo import Memo
+from perdure.models.gemini.messages import PLACEHOLDER_SIGNATURE
 from perdure.models.profile import Profile
-from perdure.models.refusal import classified
+from perdure.models.provider_errors import classify_error
 from tests.wire.recordings import (
     Exchange,
     Recording,
@@ -69,8 +69,8 @@ def decoded(profile: Profile, pieces: Sequence[bytes]) -> Message:
     *rest, finished = decoder.end()
     assert isinstance(finished, ReplyFinished)
     events += rest
-    streamed = assemble(events, ReplyFinished(provider=finished.provider, model=finished.model))
-    whole = assemble(events, finished)
+    streamed = assemble_reply(events, ReplyFinished(provider=finished.provider, model=finished.model))
+    whole = assemble_reply(events, finished)
     assert (whole.text, whole.thinking) == (streamed.text, streamed.thinking)
     assert whole.tool_calls == streamed.tool_calls
     return whole
@@ -187,7 +187,7 @@ def test_a_request_that_was_accepted_breaks_no_rule(exchange):
 
 @each_exchange(API, where=lambda exchange: not exchange.ok)
 def test_a_recorded_error_has_a_class_of_its_own(exchange):
-    error = classified(exchange.status, exchange.headers, exchange.data, exchange.provider)
+    error = classify_error(exchange.status, exchange.headers, exchange.data, exchange.provider)
     assert type(error) is not ModelError
     assert isinstance(error, RateLimited) == (exchange.status == 429)
 
@@ -223,9 +223,9 @@ def test_the_next_request_of_a_conversation_is_the_one_that_was_recorded(recordi
         if not before.ok or not _goes_on(known, after.request["contents"]):
             continue
         profile = profile_of(before)
-        reply = sound(decoded(profile, [before.data]), set())
+        reply = sanitize_reply(decoded(profile, [before.data]), set())
         messages = [*read_contents(known, profile), reply, *answers(reply, after.request["contents"][len(known) + 1 :])]
-        sent = WIRE.encode(Request(messages=messages), profile, Memo())
+        sent = WIRE.encode(Request(messages=messages), profile, EncodingMemo())
         body = json.loads(sent.body)
         assert list(WIRE.lint(body, profile)) == []
         assert meaning(body["contents"]) == meaning(after.request["contents"])
@@ -318,7 +318,7 @@ def _meant(part: Mapping[str, Any]) -> Any:
         return None
     if "functionCall" in part:
         call = part["functionCall"]
-        return "call", call["name"], call.get("args"), "" if signature == UNSIGNED else standard(signature)
+        return "call", call["name"], call.get("args"), "" if signature == PLACEHOLDER_SIGNATURE else standard(signature)
     if "functionResponse" in part:
         return "response", part["functionResponse"]["name"], response_text(part["functionResponse"]["response"])
     if "inlineData" in part:

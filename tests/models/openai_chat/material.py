@@ -7,8 +7,8 @@ import msgspec
 
 from perdure.core.event import ModelEvent, ReplyFinished
 from perdure.core.message import Message
-from perdure.core.model import Request, assemble
-from perdure.models.memo import Memo
+from perdure.core.model import Request, assemble_reply
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.openai_chat import WIRE
 from perdure.models.profile import Profile
 
@@ -47,13 +47,13 @@ def message_of(data: bytes, profile: Profile = PROFILE) -> Message:
     for size in (0, 1, 7):
         events = heard(data, profile, size)
         assert isinstance(events[-1], ReplyFinished)
-        messages.append(assemble(events[:-1], events[-1]))
+        messages.append(assemble_reply(events[:-1], events[-1]))
     assert messages[0] == messages[1] == messages[2]
     return messages[0]
 
 
 def body_of(request: Request, profile: Profile = PROFILE) -> dict[str, Any]:
     """What is sent for a request, which is nothing that would be refused."""
-    body: dict[str, Any] = msgspec.json.decode(WIRE.encode(request, profile, Memo()).body)
+    body: dict[str, Any] = msgspec.json.decode(WIRE.encode(request, profile, EncodingMemo()).body)
     assert WIRE.lint(body, profile) == []
     return body

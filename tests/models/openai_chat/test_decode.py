@@ -312,7 +312,7 @@ def test_errors_in_an_answer_that_began_well_are_raised(data: bytes) -> None:
 
 
 def test_a_chunk_that_is_no_json_is_an_error_of_the_provider() -> None:
-    with pytest.raises(ProviderDown, match="no JSON object"):
+    with pytest.raises(ProviderDown, match="not a JSON object"):
         heard(stream("data: <html>", chunk(finish="stop")))
 
 

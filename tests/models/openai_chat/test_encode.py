@@ -23,11 +23,11 @@ from perdure.core.message import (
     user,
 )
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
-from perdure.models.attachment import note
-from perdure.models.memo import BrokenRule, Memo
+from perdure.models.attachment import describe_unsupported_media
+from perdure.models.encoding_memo import BrokenRule, EncodingMemo
 from perdure.models.openai_chat import WIRE
-from perdure.models.openai_chat.items import Writer
-from perdure.models.openai_chat.tools import tools_of
+from perdure.models.openai_chat.messages import ChatMessageEncoder
+from perdure.models.openai_chat.tools import encode_tools
 from perdure.models.profile import Profile
 from tests.models.openai_chat.material import PROFILE, body_of
 
@@ -81,7 +81,7 @@ def test_a_request_is_the_model_the_conversation_and_the_tools() -> None:
             }
         ],
     }
-    assert WIRE.encode(Request(messages=[user("Hi")]), PROFILE, Memo()).path == "/chat/completions"
+    assert WIRE.encode(Request(messages=[user("Hi")]), PROFILE, EncodingMemo()).path == "/chat/completions"
 
 
 def test_a_turn_with_calls_and_results_is_told_in_the_order_of_the_calls() -> None:
@@ -154,8 +154,8 @@ def test_what_a_model_cannot_look_at_is_told_in_a_note() -> None:
         Document(data=PNG),
     ]
     body = body_of(Request(messages=[user(parts)]), blind)
-    assert body["messages"][0]["content"] == "\n".join([note(part) for part in parts])
-    assert note(parts[0]) == "[image a.png: this model cannot look at images]"
+    assert body["messages"][0]["content"] == "\n".join([describe_unsupported_media(part) for part in parts])
+    assert describe_unsupported_media(parts[0]) == "[image a.png: this model cannot look at images]"
 
 
 def test_a_document_that_is_text_is_read_out() -> None:
@@ -182,7 +182,7 @@ def test_pictures_of_results_follow_them_where_they_cannot_be_in_them() -> None:
 def test_what_would_be_refused_is_not_sent() -> None:
     call = assistant([ToolCall("c1", "add", "{}")])
     with pytest.raises(BrokenRule, match="no result"):
-        WIRE.encode(Request(messages=[user("Hi"), call]), PROFILE, Memo())
+        WIRE.encode(Request(messages=[user("Hi"), call]), PROFILE, EncodingMemo())
 
 
 # -- thinking ----------------------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def test_extra_fields_are_added_last_and_win() -> None:
         WIRE.encode(
             Request(messages=[user("Hi")], tools=(ADD,), settings=Settings(temperature=0, extra_body=extra)),
             PROFILE,
-            Memo(),
+            EncodingMemo(),
         ).body
     )
     assert body["temperature"] == 1
@@ -385,12 +385,12 @@ def test_extra_fields_are_added_last_and_win() -> None:
 @pytest.mark.parametrize("settings", [Settings(extra_body={"messages": []}), Settings(tool_choice="no_such_tool")])
 def test_settings_that_cannot_work_are_refused(settings: Settings) -> None:
     with pytest.raises(ConfigError):
-        WIRE.encode(Request(messages=[user("Hi")], tools=(ADD,), settings=settings), PROFILE, Memo())
+        WIRE.encode(Request(messages=[user("Hi")], tools=(ADD,), settings=settings), PROFILE, EncodingMemo())
 
 
 def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="openrouter"):
-        WIRE.encode(Request(messages=[user("Hi")]), profile("klingon"), Memo())
+        WIRE.encode(Request(messages=[user("Hi")]), profile("klingon"), EncodingMemo())
 
 
 def test_a_choice_without_tools_is_not_sent() -> None:
@@ -430,7 +430,7 @@ def test_tools_are_strict_where_their_schema_can_be() -> None:
 
 def test_the_prompt_is_marked_for_the_cache_where_that_is_needed() -> None:
     to = profile("openrouter", "anthropic/claude-sonnet-4.6", cache="marked")
-    memo = Memo()
+    memo = EncodingMemo()
     messages = [*turn(to, Text("Well.")), user([Image(data=PNG), "And?", Image(data=PNG)])]
 
     def marks(count: int, **settings: Any) -> list[Any]:
@@ -455,25 +455,25 @@ def test_the_prompt_is_marked_for_the_cache_where_that_is_needed() -> None:
 
 def test_a_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Message] = []
-    items = Writer.items
+    items = ChatMessageEncoder.encode_message
 
-    def counted(self: Writer, message: Message) -> Any:
+    def counted(self: ChatMessageEncoder, message: Message) -> Any:
         made.append(message)
         return items(self, message)
 
-    monkeypatch.setattr(Writer, "items", counted)
-    memo, messages = Memo(), [user("one"), assistant("two"), user("three")]
+    monkeypatch.setattr(ChatMessageEncoder, "encode_message", counted)
+    memo, messages = EncodingMemo(), [user("one"), assistant("two"), user("three")]
     first = WIRE.encode(Request(messages=messages[:1], session_id="s"), PROFILE, memo)
     second = WIRE.encode(Request(messages=messages, session_id="s"), PROFILE, memo)
     assert made == messages
     assert first.body != second.body
-    assert second.body == WIRE.encode(Request(messages=messages), PROFILE, Memo()).body
+    assert second.body == WIRE.encode(Request(messages=messages), PROFILE, EncodingMemo()).body
 
 
 def test_the_same_list_of_tools_gives_the_same_bytes() -> None:
     tools = (ADD,)
-    assert tools_of(tools, PROFILE) is tools_of(tools, PROFILE)
-    assert bytes(tools_of([ADD], PROFILE)) == bytes(tools_of(tools, PROFILE))
+    assert encode_tools(tools, PROFILE) is encode_tools(tools, PROFILE)
+    assert bytes(encode_tools([ADD], PROFILE)) == bytes(encode_tools(tools, PROFILE))
 
 
 def test_ids_that_some_would_refuse_are_made_shorter_in_the_same_way_each_time():

@@ -45,7 +45,7 @@ def test_a_sound_request_is_accepted() -> None:
         ([USER, {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"arguments": "{}"}}]}], "names no tool"),
         (
             [USER, {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "a", "arguments": {}}}]}],
-            "no text",
+            "not text",
         ),
     ],
 )

@@ -18,12 +18,12 @@ from perdure.core.error import (
 )
 from perdure.core.event import ModelEvent, ReplyFinished
 from perdure.core.message import Message, Thinking
-from perdure.core.model import Request, assemble, sound
-from perdure.models.memo import Memo
+from perdure.core.model import Request, assemble_reply, sanitize_reply
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.openai_chat import WIRE
 from perdure.models.openai_chat.decode import ChatDecoder
 from perdure.models.profile import Profile
-from perdure.models.refusal import classified
+from perdure.models.provider_errors import classify_error
 from tests.models.openai_chat.oracle import Told, meaning, told
 from tests.models.openai_chat.reading import (
     instructions_of,
@@ -84,8 +84,8 @@ def test_a_recorded_answer_is_understood_in_pieces_of_any_size(exchange: Exchang
     for pieces in (exchange.chunks, chunked(exchange.data, random.Random(exchange.label))):
         events = heard(ChatDecoder(profile_of(exchange)), pieces)
         assert isinstance(events[-1], ReplyFinished)
-        agree(assemble(events, events[-1]), expected)
-        agree(assemble(events[:-1], msgspec.structs.replace(events[-1], message=None)), expected, whole=False)
+        agree(assemble_reply(events, events[-1]), expected)
+        agree(assemble_reply(events[:-1], msgspec.structs.replace(events[-1], message=None)), expected, whole=False)
 
 
 def heard(decoder: ChatDecoder, pieces: list[bytes]) -> list[ModelEvent]:
@@ -141,7 +141,7 @@ def cut_off(decoder: ChatDecoder) -> Message | None:
     except ReplyCutOff:
         return None
     assert isinstance(events[-1], ReplyFinished)
-    return assemble(events[:-1], events[-1])
+    return assemble_reply(events[:-1], events[-1])
 
 
 @pytest.mark.wire
@@ -210,7 +210,7 @@ def rebuilt(first: Exchange, second: Exchange, profile: Profile) -> dict[str, An
     events = heard(ChatDecoder(profile), [first.data])
     assert isinstance(events[-1], ReplyFinished)
     taken = {call.call_id for message in history for call in message.tool_calls}
-    reply = sound(assemble(events[:-1], events[-1]), taken)
+    reply = sanitize_reply(assemble_reply(events[:-1], events[-1]), taken)
     theirs = after[len(before)].get("tool_calls") or []
     names = {call["id"]: ours.call_id for call, ours in zip(theirs, reply.tool_calls, strict=True)}
     rest = [
@@ -223,7 +223,7 @@ def rebuilt(first: Exchange, second: Exchange, profile: Profile) -> dict[str, An
         tools=tools_of(second.request),
         settings=settings_of(second.request),
     )
-    body: dict[str, Any] = msgspec.json.decode(WIRE.encode(request, profile, Memo()).body)
+    body: dict[str, Any] = msgspec.json.decode(WIRE.encode(request, profile, EncodingMemo()).body)
     return body
 
 
@@ -256,7 +256,7 @@ def test_a_recorded_request_survives_our_own_values(exchange: Exchange) -> None:
     instructions = instructions_of(body)
     items = body["messages"][1:] if instructions else body["messages"]
     request = Request(messages=messages_of(items, profile), instructions=instructions)
-    ours = msgspec.json.decode(WIRE.encode(request, profile, Memo()).body)
+    ours = msgspec.json.decode(WIRE.encode(request, profile, EncodingMemo()).body)
     compare(ours["messages"], body["messages"])
 
 
@@ -278,7 +278,7 @@ KINDS: dict[int, tuple[type[ModelError], ...]] = {
 @pytest.mark.wire
 @each_exchange(API, where=lambda exchange: not exchange.ok)
 def test_a_recorded_refusal_is_classified(exchange: Exchange) -> None:
-    error = classified(exchange.status, exchange.headers, exchange.data, exchange.provider)
+    error = classify_error(exchange.status, exchange.headers, exchange.data, exchange.provider)
     assert isinstance(error, KINDS[exchange.status])
 
 

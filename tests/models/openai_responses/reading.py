@@ -17,9 +17,9 @@ from perdure.core.message import (
     ToolResult,
     Usage,
 )
-from perdure.core.model import OutputSpec, Request, Settings, ToolSpec, assemble
+from perdure.core.model import OutputSpec, Request, Settings, ToolSpec, assemble_reply
 from perdure.models.openai_responses import WIRE
-from perdure.models.openai_responses.mark import kept, made
+from perdure.models.openai_responses.item_metadata import build_thinking_part, encode_metadata
 from perdure.models.profile import Profile
 from tests.wire.recordings import Exchange
 
@@ -56,7 +56,7 @@ def told(exchange: Exchange, pieces: Iterable[bytes]) -> list[ModelEvent]:
 def message_of(events: Sequence[ModelEvent]) -> Message:
     """The message that these events amount to."""
     assert isinstance(events[-1], ReplyFinished)
-    return assemble(events[:-1], events[-1])
+    return assemble_reply(events[:-1], events[-1])
 
 
 def events_of(exchange: Exchange) -> list[dict[str, Any]]:
@@ -175,15 +175,17 @@ def _parts(item: Mapping[str, Any], profile: Profile) -> tuple[Part, ...]:
             content = item["content"]
             if isinstance(content, str):
                 return (Text(content),)
-            return tuple([_content(each, made(item) if item["role"] == "assistant" else "") for each in content])
+            return tuple(
+                [_content(each, encode_metadata(item) if item["role"] == "assistant" else "") for each in content]
+            )
         case "function_call":
-            return (ToolCall(item["call_id"], item["name"], item["arguments"], made(item)),)
+            return (ToolCall(item["call_id"], item["name"], item["arguments"], encode_metadata(item)),)
         case "custom_tool_call":
-            return (ToolCall(item["call_id"], item["name"], item["input"], made(item)),)
+            return (ToolCall(item["call_id"], item["name"], item["input"], encode_metadata(item)),)
         case "function_call_output" | "custom_tool_call_output":
             return (ToolResult(item["call_id"], "", (Text(item["output"]),)),)
         case _:
-            return (kept(item, readable(item), profile.provider, profile.model),)
+            return (build_thinking_part(item, readable(item), profile.provider, profile.model),)
 
 
 def _content(part: Mapping[str, Any], signature: str) -> Part:

@@ -9,8 +9,8 @@ import msgspec
 
 from perdure.core.event import ModelEvent, ReplyFinished
 from perdure.core.message import Message
-from perdure.core.model import Request, Settings, ToolSpec, assemble
-from perdure.models.memo import Memo
+from perdure.core.model import Request, Settings, ToolSpec, assemble_reply
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.openai_responses import WIRE
 from perdure.models.profile import Profile
 
@@ -23,11 +23,13 @@ WEATHER = ToolSpec(
 )
 
 
-def body(messages: Sequence[Message], profile: Profile = PROFILE, memo: Memo | None = None, **fields: Any) -> Any:
+def body(
+    messages: Sequence[Message], profile: Profile = PROFILE, memo: EncodingMemo | None = None, **fields: Any
+) -> Any:
     """What is sent for a conversation. Settings are given by their names."""
     settings = {name: fields.pop(name) for name in [*fields] if name in Settings.__struct_fields__}
     request = Request(messages=messages, settings=Settings(**settings), **fields)
-    return msgspec.json.decode(WIRE.encode(request, profile, memo or Memo()).body)
+    return msgspec.json.decode(WIRE.encode(request, profile, memo or EncodingMemo()).body)
 
 
 def items(messages: Sequence[Message], profile: Profile = PROFILE, **fields: Any) -> Any:
@@ -65,4 +67,4 @@ def reply(data: bytes, profile: Profile = PROFILE) -> Message:
     """The message of an answer."""
     events = heard(data, profile)
     assert isinstance(events[-1], ReplyFinished)
-    return assemble(events[:-1], events[-1])
+    return assemble_reply(events[:-1], events[-1])

@@ -15,7 +15,7 @@ from perdure.core.error import (
 )
 from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
 from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
-from perdure.core.model import sound
+from perdure.core.model import sanitize_reply
 from perdure.models.openai_responses import WIRE
 from tests.models.openai_responses.speaking import PROFILE, completed, event, heard, reply, stream
 
@@ -207,15 +207,15 @@ def test_comments_pings_and_a_mark_of_the_end_say_nothing() -> None:
 
 
 def test_an_event_that_is_no_json_ends_the_answer() -> None:
-    with pytest.raises(ReplyCutOff, match="no JSON"):
+    with pytest.raises(ReplyCutOff, match="not JSON"):
         heard(stream(words("hi"), '{"type": "resp', completed()))
 
 
 def test_half_a_pair_of_surrogates_does_no_harm() -> None:
     halves = [words("\ud83d"), words("\ude00")]
-    assert sound(reply(stream(*halves, completed())), set()).text == "\U0001f600"
+    assert sanitize_reply(reply(stream(*halves, completed())), set()).text == "\U0001f600"
     whole = {"status": "completed", "output": [{**HI, "content": [{"type": "output_text", "text": "a\ud83d"}]}]}
-    assert sound(reply(json.dumps(whole).encode()), set()).text == "a\ufffd"
+    assert sanitize_reply(reply(json.dumps(whole).encode()), set()).text == "a\ufffd"
 
 
 @pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"type":"x","y":' + b"[" * 100_000])

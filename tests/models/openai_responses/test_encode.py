@@ -8,8 +8,8 @@ from perdure.core.error import ConfigError
 from perdure.core.message import user
 from perdure.core.model import OutputSpec, ToolSpec
 from perdure.models.openai_responses import WIRE
-from perdure.models.openai_responses.encode import cache_key
-from perdure.models.openai_responses.tools import MOST_KEPT, encoded_tools
+from perdure.models.openai_responses.encode import build_cache_key
+from perdure.models.openai_responses.tools import MAX_CACHED_TOOL_LISTS, encode_tools
 from perdure.models.profile import Profile
 from tests.models.openai_responses.speaking import PROFILE, WEATHER, body
 
@@ -75,11 +75,11 @@ def test_a_switched_off_cache_has_no_key() -> None:
 
 def test_a_long_or_strange_name_of_a_session_is_made_short_and_plain() -> None:
     for name in ("x" * 100, "séance", "a\nb"):
-        key = cache_key(name)
+        key = build_cache_key(name)
         assert len(key) <= 64
         assert key.isascii()
         assert key.isprintable()
-        assert key != cache_key(name + "!")
+        assert key != build_cache_key(name + "!")
 
 
 def test_a_tool_is_strict_where_that_loses_nothing() -> None:
@@ -100,8 +100,8 @@ def test_a_tool_is_never_strict_where_the_profile_does_not_say_so() -> None:
 
 def test_a_list_of_tools_that_cannot_change_is_encoded_once() -> None:
     fixed = (WEATHER,)
-    assert encoded_tools(fixed, PROFILE) is encoded_tools(fixed, PROFILE)
-    assert encoded_tools(fixed, PROFILE) is not encoded_tools(fixed, STRICT)
+    assert encode_tools(fixed, PROFILE) is encode_tools(fixed, PROFILE)
+    assert encode_tools(fixed, PROFILE) is not encode_tools(fixed, STRICT)
     changing = [WEATHER]
     before = body(HELLO, tools=changing)["tools"]
     changing.append(ToolSpec("other", "", {"type": "object", "properties": {}}))
@@ -109,11 +109,11 @@ def test_a_list_of_tools_that_cannot_change_is_encoded_once() -> None:
 
 
 def test_only_so_many_lists_of_tools_are_remembered() -> None:
-    lists = [(ToolSpec(f"t{number}", "", {"type": "object"}),) for number in range(MOST_KEPT + 1)]
-    first = encoded_tools(lists[0], PROFILE)
+    lists = [(ToolSpec(f"t{number}", "", {"type": "object"}),) for number in range(MAX_CACHED_TOOL_LISTS + 1)]
+    first = encode_tools(lists[0], PROFILE)
     for each in lists[1:]:
-        encoded_tools(each, PROFILE)
-    assert encoded_tools(lists[0], PROFILE) is not first
+        encode_tools(each, PROFILE)
+    assert encode_tools(lists[0], PROFILE) is not first
 
 
 def test_tools_are_left_out_where_they_are_called_by_other_means() -> None:

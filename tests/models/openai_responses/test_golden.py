@@ -5,7 +5,7 @@ import random
 
 from perdure.core.event import ReplyFinished
 from perdure.core.message import Status, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, tool_message, user
-from perdure.models.memo import Memo
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.openai_responses import WIRE
 from tests.models.openai_responses.speaking import GOLDEN, PROFILE, WEATHER, body, heard, reply
 from tests.wire.recordings import chunked
@@ -68,7 +68,7 @@ def test_what_follows_two_turns_is_what_the_provider_wants() -> None:
 
 
 def test_the_conversation_is_encoded_once_and_stays_the_same() -> None:
-    memo = Memo()
+    memo = EncodingMemo()
     messages = [user("How is the weather?"), reply(TOOL_TURN)]
     messages.append(tool_message([ToolResult(call.call_id, call.name) for call in messages[1].tool_calls]))
     before = body(messages, memo=memo, session_id="s")

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from perdure.models.memo import BrokenRule
+from perdure.models.encoding_memo import BrokenRule
 from perdure.models.openai_responses import WIRE
 from perdure.models.openai_responses.dialect import DIALECTS
-from perdure.models.openai_responses.rules import Rules
+from perdure.models.openai_responses.message_rules import ResponsesMessageRules
 from perdure.models.profile import Profile
 from tests.models.openai_responses.speaking import PROFILE
 
@@ -42,13 +42,13 @@ def test_a_sound_conversation_breaks_no_rule(items: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("items", "told"),
     [
-        ([], "nothing in the conversation"),
+        ([], "the conversation is empty"),
         ([HI, CALL], "have no result"),
-        ([HI, RESULT], "answers none of the calls"),
-        ([HI, CALL, RESULT, RESULT], "answers none of the calls"),
-        ([HI, CALL, {**RESULT, "type": "custom_tool_call_output"}], "answers none of the calls"),
-        ([HI, CALL, HI, RESULT], "comes before the results"),
-        ([HI, CALL, CALL, RESULT, RESULT], "have the same name"),
+        ([HI, RESULT], "answers none of the open calls"),
+        ([HI, CALL, RESULT, RESULT], "answers none of the open calls"),
+        ([HI, CALL, {**RESULT, "type": "custom_tool_call_output"}], "answers none of the open calls"),
+        ([HI, CALL, HI, RESULT], "is before the results"),
+        ([HI, CALL, CALL, RESULT, RESULT], "have the same id"),
         ([HI, THOUGHT], "ends with reasoning"),
         ([HI, THOUGHT, HI], "reasoning is followed by a message of the user"),
         ([HI, CALL, THOUGHT, RESULT], "follows reasoning"),
@@ -60,11 +60,11 @@ def test_a_sound_conversation_breaks_no_rule(items: list[Any]) -> None:
         ([HI, CALL, {**RESULT, "output": None}], "must be text or a list"),
         ([{"role": "robot", "content": "hi"}], "the role 'robot'"),
         ([{"role": "user", "content": []}], "has no content"),
-        ([{"role": "user", "content": [{"type": "output_text", "text": "x"}]}], "holds 'output_text'"),
-        ([HI, {"role": "assistant", "content": [{"type": "input_text", "text": "x"}]}], "holds 'input_text'"),
+        ([{"role": "user", "content": [{"type": "output_text", "text": "x"}]}], "has an item 'output_text'"),
+        ([HI, {"role": "assistant", "content": [{"type": "input_text", "text": "x"}]}], "has an item 'input_text'"),
         ([{"id": "x"}], "has no type"),
-        ([HI, {**SAID, "id": "m"}, {**SAID, "id": "m"}], "the id 'm' is there more than once"),
-        ([HI, CALL, RESULT, CALL, RESULT], "the call_id 'c1' is there more than once"),
+        ([HI, {**SAID, "id": "m"}, {**SAID, "id": "m"}], "the id 'm' is used more than once"),
+        ([HI, CALL, RESULT, CALL, RESULT], "the call_id 'c1' is used more than once"),
     ],
 )
 def test_a_conversation_that_would_be_refused_is_told(items: list[Any], told: str) -> None:
@@ -74,8 +74,8 @@ def test_a_conversation_that_would_be_refused_is_told(items: list[Any], told: st
 def test_what_was_kept_by_nobody_cannot_be_pointed_at() -> None:
     bare = {"type": "reasoning", "id": "rs_1", "summary": []}
     reference = {"type": "item_reference", "id": "msg_1"}
-    assert "'rs_1' holds nothing" in problems(HI, bare, SAID, store=False)
-    assert "'msg_1' holds nothing" in problems(HI, reference, SAID, store=False)
+    assert "'rs_1' is empty" in problems(HI, bare, SAID, store=False)
+    assert "'msg_1' is empty" in problems(HI, reference, SAID, store=False)
     assert problems(HI, bare, SAID, store=True) == ""
 
 
@@ -95,7 +95,7 @@ def test_input_may_be_text() -> None:
         ({"max_output_tokens": 5}, "at least 16"),
         ({"prompt_cache_key": "x" * 65}, "longer than 64"),
         ({"tools": [{**TOOL, "name": "no spaces"}]}, "'no spaces'"),
-        ({"tools": [TOOL, TOOL]}, "the tool 'f' is there more than once"),
+        ({"tools": [TOOL, TOOL]}, "the tool 'f' is used more than once"),
         ({"tools": [{**TOOL, "strict": True}]}, "the tool 'f' has a schema that is refused"),
         ({"tools": [{**TOOL, "parameters": {"type": "string"}}]}, "the tool 'f' has a schema that is refused"),
         ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "g"}}, "no such tool"),
@@ -112,11 +112,15 @@ def test_a_body_that_would_be_refused_is_told(fields: dict[str, Any], told: str)
     ("dialect", "fields", "told"),
     [
         ("codex", {}, "only streams"),
-        ("codex", {"stream": True, "store": False}, "demands instructions"),
-        ("codex", {"stream": True, "store": False, "instructions": "", "temperature": 1}, "temperature is not taken"),
-        ("codex", {"stream": True, "store": False, "instructions": "", "max_output_tokens": 99}, "is not taken"),
-        ("silent", {"reasoning": {"effort": "low"}}, "reasoning is not taken"),
-        ("open", {"include": ["reasoning.encrypted_content"]}, "and there is none"),
+        ("codex", {"stream": True, "store": False}, "requires instructions"),
+        (
+            "codex",
+            {"stream": True, "store": False, "instructions": "", "temperature": 1},
+            "temperature is not accepted",
+        ),
+        ("codex", {"stream": True, "store": False, "instructions": "", "max_output_tokens": 99}, "is not accepted"),
+        ("silent", {"reasoning": {"effort": "low"}}, "reasoning is not accepted"),
+        ("open", {"include": ["reasoning.encrypted_content"]}, "does not return"),
     ],
 )
 def test_each_dialect_has_its_own_rules(dialect: str, fields: dict[str, Any], told: str) -> None:
@@ -125,7 +129,7 @@ def test_each_dialect_has_its_own_rules(dialect: str, fields: dict[str, Any], to
 
 
 def test_rules_are_steps_that_leave_earlier_states_alone() -> None:
-    rules = Rules(DIALECTS[""])
+    rules = ResponsesMessageRules(DIALECTS[""])
     before = rules.step(rules.begin(), HI)
     rules.step(before, CALL)
     rules.end(before)

@@ -11,11 +11,11 @@ import pytest
 from perdure.core.error import AuthFailed, BadRequest, ContextOverflow, ModelError, ReplyCutOff
 from perdure.core.event import ModelEvent, TextDelta
 from perdure.core.message import Message, tool_message
-from perdure.core.model import sound
-from perdure.models.memo import Memo
+from perdure.core.model import sanitize_reply
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.openai_responses import WIRE
 from perdure.models.openai_responses.decode import ResponsesDecoder
-from perdure.models.refusal import classified
+from perdure.models.provider_errors import classify_error
 from tests.models.openai_responses.reading import (
     API,
     Oracle,
@@ -162,7 +162,7 @@ def check_continuation(first: Exchange, second: Exchange) -> None:
     own = profile_of(first)
     asked = messages_of(before, own)
     taken = {call.call_id for message in asked for call in message.tool_calls}
-    reply = sound(message_of(told(first, [first.data])), taken)
+    reply = sanitize_reply(message_of(told(first, [first.data])), taken)
     echoed = [item for item in after[len(before) :] if is_written(item)]
     answers = after[len(before) + len(echoed) :]
     messages = [*asked, reply, *answering(reply, messages_of(answers, own))]
@@ -196,7 +196,7 @@ def is_written(item: Mapping[str, Any]) -> bool:
 def sent(exchange: Exchange, messages: Sequence[Message], echo: bool | None) -> Mapping[str, Any]:
     """What we send, after the rules of the provider have been looked at."""
     profile = profile_of(exchange)
-    body = WIRE.encode(request_of(exchange.request, messages, echo), profile, Memo()).body
+    body = WIRE.encode(request_of(exchange.request, messages, echo), profile, EncodingMemo()).body
     sending = msgspec.json.decode(body)
     problems = [each for each in WIRE.lint(sending, profile) if "store" not in each]
     assert problems == []
@@ -208,7 +208,7 @@ def sent(exchange: Exchange, messages: Sequence[Message], echo: bool | None) -> 
 
 @each_exchange(API, where=lambda exchange: not exchange.ok)
 def test_a_recorded_refusal_is_classified(exchange: Exchange) -> None:
-    error = classified(exchange.status, exchange.headers, exchange.data, exchange.provider)
+    error = classify_error(exchange.status, exchange.headers, exchange.data, exchange.provider)
     assert type(error) is ERRORS[exchange.recording[-6:]]
 
 

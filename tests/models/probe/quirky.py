@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from perdure.models.probe.keywords import words_in
+from perdure.models.probe.schema_keywords import find_used_keywords
 from tests.wire.server import Received, Reply, json_reply, sse
 
 
@@ -96,7 +96,7 @@ class QuirkyServer:
             ),
         }
         for word in sorted(quirks.refused_keywords):
-            used = any(word in words_in(each["function"]["parameters"]) for each in tools_of(body))
+            used = any(word in find_used_keywords(each["function"]["parameters"]) for each in tools_of(body))
             complaints[f"Invalid schema for function: {word} is not permitted"] = used
         complaints["response_format is not supported"] = self._cannot_format(body)
         return next((text for text, holds in complaints.items() if holds), "")

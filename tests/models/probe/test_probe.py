@@ -7,10 +7,10 @@ import pytest
 from perdure.core.error import AuthFailed, ConfigError
 from perdure.core.event import TextDelta
 from perdure.core.message import user
-from perdure.core.model import Request, info_of
+from perdure.core.model import Request, model_info
 from perdure.models import open_model, openai_compatible
-from perdure.models.probe import MOST_REQUESTS, probe
-from perdure.models.profiles import kept_profile
+from perdure.models.probe import MAX_REQUESTS, probe
+from perdure.models.profile_files import load_profile
 from perdure.net.error import NetError
 from perdure.testing import FakeClock
 from tests.models.probe.quirky import Quirks, QuirkyServer
@@ -25,7 +25,7 @@ def _own_folder(tmp_path, monkeypatch):
 async def learn(quirks, **options):
     async with Playback(QuirkyServer(quirks)) as server:
         learned = await probe(f"{server.base_url}/v1", quirks.model, **{"wire": "openai_chat", **options})
-    assert learned.requests <= MOST_REQUESTS
+    assert learned.requests <= MAX_REQUESTS
     return learned
 
 
@@ -128,17 +128,17 @@ async def test_what_was_found_out_is_told_in_words():
     assert found(learned, "wire") == "openai_chat"
     assert found(learned, "tools") == "native calls"
     assert found(learned, "forced calls") == "yes"
-    assert found(learned, "parallel calls") == "yes, and it can be told to make one"
+    assert found(learned, "parallel calls") == "yes, and they can be disabled"
     assert found(learned, "thinking") == "shown as reasoning_content"
     assert "does not support image input" in found(learned, "images")
     assert "Unexpected role" in found(learned, "developer role")
-    assert found(learned, "context") == "not told; it is learned when a request is too long"
+    assert found(learned, "context") == "not published; it is learned when a request is too long"
 
 
 async def test_each_step_is_told_while_it_is_done():
     steps: list[str] = []
-    learned = await learn(Quirks(), tell=steps.append)
-    assert steps[:2] == ["whether it answers", "whether it calls tools"]
+    learned = await learn(Quirks(), on_progress=steps.append)
+    assert steps[:2] == ["first request", "tool calls"]
     assert len(steps) == learned.requests
 
 
@@ -152,7 +152,7 @@ async def test_an_endpoint_that_asks_for_patience_gets_it():
 async def test_the_wire_is_found_by_trying():
     quirks = Quirks()
     async with Playback(QuirkyServer(quirks)) as server:
-        assert (await probe(f"{server.base_url}/v1", quirks.model)).kept.wire == "openai_chat"
+        assert (await probe(f"{server.base_url}/v1", quirks.model)).saved_profile.wire == "openai_chat"
 
 
 async def test_a_server_of_another_wire_is_found_and_spoken_to_by_it():
@@ -172,19 +172,19 @@ async def test_a_server_of_another_wire_is_found_and_spoken_to_by_it():
 
     async with Playback(answer) as server:
         learned = await probe(f"{server.base_url}/v1", "m", api_key="k")
-        learned.keep()
+        learned.save()
         model = open_model(f"{server.base_url}/v1#m", api_key="k")
         events = [event async for event in model.stream(Request(messages=(user("Are you?"),)))]
-    assert (learned.kept.wire, learned.profile.streams, learned.profile.tools) == ("anthropic", False, "json")
+    assert (learned.saved_profile.wire, learned.profile.streams, learned.profile.tools) == ("anthropic", False, "json")
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "ready"
     assert server.received[-1].path == "/v1/messages"
 
 
 async def test_an_endpoint_is_not_asked_without_end(monkeypatch):
-    monkeypatch.setattr("perdure.models.probe.ask.MOST_REQUESTS", 4)
+    monkeypatch.setattr("perdure.models.probe.client.MAX_REQUESTS", 4)
     learned = await learn(Quirks())
     assert learned.requests == 4
-    assert found(learned, "requests") == "stopped after 4; what is not listed was not looked at"
+    assert found(learned, "requests") == "stopped after 4; what is not listed was not tested"
     assert learned.profile.tools == "native"
 
 
@@ -193,10 +193,10 @@ async def test_what_is_kept_is_used_when_the_model_is_opened():
     async with Playback(QuirkyServer(quirks)) as server:
         url = f"{server.base_url}/v1"
         learned = await probe(url, quirks.model)
-        assert kept_profile(url, quirks.model) is None, "a probe writes nothing by itself"
-        learned.keep()
-        assert kept_profile(url, quirks.model) == learned.kept
-        info = info_of(openai_compatible(url, quirks.model))
+        assert load_profile(url, quirks.model) is None, "a probe writes nothing by itself"
+        learned.save()
+        assert load_profile(url, quirks.model) == learned.saved_profile
+        info = model_info(openai_compatible(url, quirks.model))
     assert (info.context_tokens, info.output) == (4096, "native")
 
 
@@ -224,5 +224,5 @@ async def test_a_model_that_is_not_there_is_told_as_such():
 
 async def test_a_server_of_something_else_is_told_as_such():
     async with Playback(QuirkyServer(Quirks())) as server:
-        with pytest.raises(ConfigError, match="check the address, which often ends in /v1"):
+        with pytest.raises(ConfigError, match="check the base URL, which often ends in /v1"):
             await probe(server.base_url, "quirky", wire="openai_chat")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from perdure.core.model import info_of
+from perdure.core.model import model_info
 from perdure.models import open_model
 from perdure.models.probe import probe
 
@@ -52,9 +52,9 @@ async def test_what_is_learned_of_a_real_server_is_the_truth(llama, tmp_path, mo
     monkeypatch.setenv("PERDURE_PROFILES", str(tmp_path))
     learned = await probe(llama, "smollm2")
     profile = learned.profile
-    assert learned.kept.wire == "openai_chat"
+    assert learned.saved_profile.wire == "openai_chat"
     assert (profile.streams, profile.usage_in_stream, profile.context_tokens) == (True, True, 2048)
     assert (profile.tools, profile.output, profile.images) == ("json", "schema", False)
-    learned.keep()
-    info = info_of(open_model(f"{llama}#smollm2"))
+    learned.save()
+    info = model_info(open_model(f"{llama}#smollm2"))
     assert (info.context_tokens, info.output) == (2048, "native")

@@ -1,23 +1,18 @@
-"""What a person asks for inside a message: `/hook`, `/skill`, `@file`. Above: the assembly. Below: `core`.
+"""Handle directives in a user's message: `/command`, `/skill` and `@file`."""
 
-`hook.py` says what a handler is given and may return; `token.py` finds `/name` and `code.py` what to leave alone;
-`mention.py` finds `@path`, `secret_names.py` knows what is never read, `inside.py` reads, and `attachment.py` frames;
-`directed.py` does it all in order.
-"""
-
-from .attachment import Mentions
-from .directed import Directed, directed
-from .hook import Controls, Hook, HookContext, HookFailed, Rewrite, ShortCircuit, by_name
+from .apply import AppliedDirectives, apply_directives
+from .command import Command, CommandContext, CommandFailed, Rewrite, SessionControls, ShortCircuit, index_commands
+from .mentions import Mentions
 
 __all__ = [
-    "Controls",
-    "Directed",
-    "Hook",
-    "HookContext",
-    "HookFailed",
+    "AppliedDirectives",
+    "Command",
+    "CommandContext",
+    "CommandFailed",
     "Mentions",
     "Rewrite",
+    "SessionControls",
     "ShortCircuit",
-    "by_name",
-    "directed",
+    "apply_directives",
+    "index_commands",
 ]

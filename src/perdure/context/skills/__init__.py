@@ -1,13 +1,22 @@
-"""Skills: how to do one kind of work, told when it comes up. Above: the assembly. Below: `core`, front matter.
+"""Skills: instructions for one kind of work, which the model loads when it needs them.
 
-`skill.py` is the value; `loading.py` and `discovery.py` find it on the disk; `trust.py` knows which of a project's may
-be used; `collection.py` holds them by name; `tools.py` is how a model reaches them.
+`skill` defines the value, `loading` and `discovery` find skills on disk, `trust` records which ones of a project may be
+used, `collection` has them by name, and `tools` are the model's access.
 """
 
 from .collection import Skills
-from .discovery import load_skills, skills_in
-from .skill import Resource, Skill, prompt_of
+from .discovery import load_skills, load_skills_from
+from .skill import Resource, Skill, build_skill_prompt
 from .tools import skill_tools
 from .trust import Trust
 
-__all__ = ["Resource", "Skill", "Skills", "Trust", "load_skills", "prompt_of", "skill_tools", "skills_in"]
+__all__ = [
+    "Resource",
+    "Skill",
+    "Skills",
+    "Trust",
+    "build_skill_prompt",
+    "load_skills",
+    "load_skills_from",
+    "skill_tools",
+]

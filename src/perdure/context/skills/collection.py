@@ -1,18 +1,18 @@
-"""All skills of an agent, by name. Above: the assembly, `tools.py`. Below: `skill.py`, `catalogue.py`."""
+"""The skills of an agent, accessible by name."""
 
 from collections.abc import Iterable, Iterator
 
 from perdure.core import check
 from perdure.core.error import ConfigError
 
-from .catalogue import catalogue_of
+from .catalogue import format_catalogue
 from .skill import Skill
 
 
 class Skills:
-    """Skills by name: those described in code, or found on the disk by `load_skills`. A name is there once.
+    """The skills of an agent by their unique names: defined in code, or loaded from disk by `load_skills`.
 
-    Two collections are joined with `+`; of two skills with one name, that of the first counts.
+    Two collections are joined with `+`; of two skills with the same name, the first is used.
     """
 
     __slots__ = ("_skills", "problems", "untrusted")
@@ -22,45 +22,51 @@ class Skills:
     ) -> None:
         self._skills: dict[str, Skill] = {}
         self.untrusted = tuple(untrusted)
-        """Skills of the project that nobody has agreed to yet. Neither the model nor `/name` can use them."""
+        """Skills of the project that the user has not trusted yet. Neither the model nor `/name` can use them."""
         self.problems = tuple(problems)
-        """What is wrong with skills that were found, a message for each of them."""
+        """Problems of the skills that were found, a message each."""
         if isinstance(skills, str) or not isinstance(skills, Iterable):
-            check.refuse("Skills", "skills", skills, "give a list of skills")
+            check.raise_config_error("Skills", "skills", skills, "give a list of skills")
         for each in skills:
             if not isinstance(each, Skill):
-                check.refuse("Skills", "skills", each, "give Skill(name=…, description=…, body=…)")
+                check.raise_config_error("Skills", "skills", each, "give Skill(name=…, description=…, body=…)")
             if each.name in self._skills:
                 raise ConfigError(f"two skills are called {each.name!r}: give one of them another name")
             self._skills[each.name] = each
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What there is, hidden ones included, in the order of the alphabet."""
+        """Names of all skills, hidden ones included, sorted."""
         return tuple(sorted(self._skills))
 
     def get(self, name: str) -> Skill:
-        """The skill of that name; an unknown one is an error that lists what there is."""
+        """Return the skill with this name. Raise `ConfigError`, which lists the known skills, if there is none."""
         if (skill := self._skills.get(name)) is not None:
             return skill
         if any(each.name == name for each in self.untrusted):
             raise ConfigError(
-                f"skill {name!r} is of the project, and not trusted yet: a person has to agree to it first"
+                f"skill {name!r} belongs to the project and is not trusted yet: the user has to trust it first"
             )
         known = ", ".join(each.name for each in self if not each.hidden) or "none"
         raise ConfigError(f"there is no skill {name!r}; available: {known}")
 
     def catalogue(self, budget_tokens: int = 2000) -> str:
-        """The skills that are not hidden, for the instructions, in about as many tokens at most."""
-        check.whole_number("catalogue", "budget_tokens", budget_tokens)
-        return catalogue_of(self, budget_tokens)
+        """Return the list of skills for the model's instructions, without hidden ones, in about `budget_tokens` tokens
+        at most.
+        """
+        check.require_int("catalogue", "budget_tokens", budget_tokens)
+        return format_catalogue(self, budget_tokens)
 
     def __add__(self, other: "Skills") -> "Skills":
         if not isinstance(other, Skills):
             return NotImplemented
         added = [each for each in other if each.name not in self._skills]
-        clashes = [f"two skills are called {each.name!r}: {told(self.get(each.name))} is used, {told(each)} is not"
-                   for each in other if each.name in self._skills]  # fmt: skip
+        clashes = [
+            f"two skills are called {each.name!r}: {describe_origin(self.get(each.name))} is used, "
+            f"{describe_origin(each)} is not"
+            for each in other
+            if each.name in self._skills
+        ]
         return Skills(
             [*self, *added],
             untrusted=(*self.untrusted, *other.untrusted),
@@ -68,7 +74,7 @@ class Skills:
         )
 
     def __iter__(self) -> Iterator[Skill]:
-        """In the order of the alphabet."""
+        """Iterate over the skills, sorted by name."""
         return iter([self._skills[name] for name in self.names])
 
     def __len__(self) -> int:
@@ -81,6 +87,6 @@ class Skills:
         return f"Skills({', '.join(self.names)})"
 
 
-def told(skill: Skill) -> str:
-    """Which one it is, where there are several."""
+def describe_origin(skill: Skill) -> str:
+    """Return where a skill was loaded from, to distinguish it from another of the same name."""
     return repr(skill.path) if skill.path else "the one from code"

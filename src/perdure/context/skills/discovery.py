@@ -1,8 +1,8 @@
-"""Where skills are looked for, and which of two counts. Above: the assembly, the command line. Below: `loading.py`.
+"""Find skills on disk, and choose between two with the same name.
 
-In each directory from the working directory up to the root of its repository, and in the user's home, three folders are
-looked at: ours, `.agents/skills` and `.claude/skills`. The work is bounded however large the folders are, and what is
-wrong with one skill never keeps another from being found.
+Three folders are searched, ours, `.agents/skills` and `.claude/skills`, in each directory from the working directory up
+to the root of its repository, and in the user's home. The work is bounded however large the folders are, and a broken
+skill never keeps another from being found.
 """
 
 # ruff: noqa: PTH100, PTH111, PTH112, PTH118, PTH120, PTH208 - pathlib would cost every start milliseconds
@@ -15,66 +15,71 @@ from msgspec import Struct
 from perdure.core import check
 from perdure.core.error import ConfigError
 
-from .collection import Skills, told
-from .files import is_inside
-from .loading import FILE, read_skill
-from .skill import Skill, Source
+from .collection import Skills, describe_origin
+from .loading import SKILL_FILE, read_skill
+from .skill import Skill, SkillSource
+from .skill_files import is_inside_directory
 from .trust import Trust
 
-FOLDERS: Final = (".perdure/skills", ".agents/skills", ".claude/skills")
-"""Where skills are, in a project and in the user's home; the first of two with one name counts."""
+SKILL_FOLDERS: Final = (".perdure/skills", ".agents/skills", ".claude/skills")
+"""Folders with skills, in a project and in the user's home; of two skills with the same name, the first is used."""
 MAX_DEPTH: Final = 5
-"""How deep below such a folder a skill may lie."""
+"""Maximum depth of a skill below such a folder."""
 MAX_DIRECTORIES: Final = 2000
-"""How many directories are looked at in all."""
+"""Maximum number of directories that are searched in all."""
 
-_NEVER: Final = frozenset({"node_modules", "__pycache__"})
+_IGNORED_FOLDERS: Final = frozenset({"node_modules", "__pycache__"})
 
 
 def load_skills(workdir: str, *, home: str | None = None, trust: Trust | None = None) -> Skills:
-    """The skills of a project and of the user. Those of the project need somebody's trust; without it they are inert.
+    """Load the skills of a project and of the user's home. Skills of the project cannot be used before the user has
+    trusted them.
 
-    `home` is the user's home directory. `trust` knows what was agreed to; `None` trusts no skill of a project.
+    `home` is the user's home directory. `trust` records what the user has trusted; `None` trusts no skill of a project.
     """
-    check.text("load_skills", "workdir", workdir, filled=True)
+    check.require_text("load_skills", "workdir", workdir, non_empty=True)
     if not os.path.isdir(workdir):
-        check.refuse("load_skills", "workdir", workdir, "give a directory that exists")
+        check.raise_config_error("load_skills", "workdir", workdir, "give a directory that exists")
     user = os.path.expanduser("~") if home is None else home
-    check.text("load_skills", "home", user, filled=True)
-    search = _Search(trust)
-    for place in _places(os.path.abspath(workdir), os.path.abspath(user)):
-        search.look_in(place)
-    return search.result()
+    check.require_text("load_skills", "home", user, non_empty=True)
+    search = _SkillSearch(trust)
+    for place in _list_search_folders(os.path.abspath(workdir), os.path.abspath(user)):
+        search.search_folder(place)
+    return search.build_result()
 
 
-def skills_in(directory: str) -> Skills:
-    """The skills below one directory, which you vouch for by naming it."""
-    check.text("skills_in", "directory", directory, filled=True)
+def load_skills_from(directory: str) -> Skills:
+    """Load all skills below one directory. They need no confirmation: the caller trusts the directory by naming it."""
+    check.require_text("skills_in", "directory", directory, non_empty=True)
     if not os.path.isdir(directory):
-        check.refuse("skills_in", "directory", directory, "give a directory that exists")
-    search = _Search(None)
-    search.look_in(_Place(os.path.abspath(directory), os.path.abspath(directory), "user"))
-    return search.result()
+        check.raise_config_error("skills_in", "directory", directory, "give a directory that exists")
+    search = _SkillSearch(None)
+    search.search_folder(_SearchFolder(os.path.abspath(directory), os.path.abspath(directory), "user"))
+    return search.build_result()
 
 
-class _Place(Struct, frozen=True):
+class _SearchFolder(Struct, frozen=True):
     path: str
     root: str
-    """What links must not lead out of."""
-    source: Source
+    """Directory that links must not leave."""
+    source: SkillSource
 
 
-def _places(workdir: str, home: str) -> list[_Place]:
-    """Those of the project, the nearest first, and then those of the user. What is the user's own is no project's."""
-    own = [_Place(os.path.join(home, each), home, "user") for each in FOLDERS]
+def _list_search_folders(workdir: str, home: str) -> list[_SearchFolder]:
+    """Return the folders of the project, nearest first, then those of the user. The user's own folders do not count as
+    a project's.
+    """
+    own = [_SearchFolder(os.path.join(home, each), home, "user") for each in SKILL_FOLDERS]
     at_home = {os.path.realpath(each.path) for each in own}
-    levels = _up_to_the_root(workdir)
-    project = [_Place(os.path.join(level, each), levels[-1], "project") for level in levels for each in FOLDERS]
+    levels = _list_parents(workdir)
+    project = [
+        _SearchFolder(os.path.join(level, each), levels[-1], "project") for level in levels for each in SKILL_FOLDERS
+    ]
     return [*[each for each in project if os.path.realpath(each.path) not in at_home], *own]
 
 
-def _up_to_the_root(workdir: str) -> list[str]:
-    """The directory and those above it, up to the root of the repository; itself alone where there is none."""
+def _list_parents(workdir: str) -> list[str]:
+    """Return the directory and its parents up to the root of the repository; without one, the directory alone."""
     levels = [workdir]
     while not os.path.lexists(os.path.join(levels[-1], ".git")):
         above = os.path.dirname(levels[-1])
@@ -84,8 +89,8 @@ def _up_to_the_root(workdir: str) -> list[str]:
     return levels
 
 
-class _Search:
-    """One search: what was found so far, and how many directories may still be looked at."""
+class _SkillSearch:
+    """State of a search for skills: those found so far, and how many directories may still be searched."""
 
     def __init__(self, trust: Trust | None) -> None:
         self._trust = trust
@@ -97,45 +102,47 @@ class _Search:
         if trust is not None and trust.problem:
             self._problems.append(trust.problem)
 
-    def result(self) -> Skills:
+    def build_result(self) -> Skills:
         return Skills(self._skills.values(), untrusted=self._untrusted.values(), problems=self._problems)
 
-    def look_in(self, place: _Place) -> None:
-        for directory in self._directories(place):
+    def search_folder(self, place: _SearchFolder) -> None:
+        for directory in self._find_skill_directories(place):
             try:
                 skill = read_skill(directory, place.source)
             except ConfigError as error:
                 self._problems.append(f"the skill in {directory!r} is left out: {error}")
             else:
-                self._add(skill)
+                self._add_skill(skill)
 
-    def _add(self, skill: Skill) -> None:
+    def _add_skill(self, skill: Skill) -> None:
         is_trusted = skill.source != "project" or (self._trust is not None and self._trust.is_trusted(skill))
         found = self._skills if is_trusted else self._untrusted
         problems = list(skill.problems)
         if (other := found.setdefault(skill.name, skill)) is not skill:
-            problems.append(f"it is not used, because {told(other)} has the same name {skill.name!r}")
+            problems.append(f"it is not used, because {describe_origin(other)} has the same name {skill.name!r}")
         if problems:
             self._problems.append(f"the skill in {skill.path!r} has problems: {'; '.join(problems)}")
 
-    def _directories(self, place: _Place) -> Iterator[str]:
-        """The directories that have a `SKILL.md`, in the order of their names. Nothing is looked for below one."""
+    def _find_skill_directories(self, place: _SearchFolder) -> Iterator[str]:
+        """Yield the directories that have a `SKILL.md`, sorted by name. Nothing below one is searched."""
         waiting = [(place.path, 0)]
         while waiting:
             directory, depth = waiting.pop()
-            if not self._may_look(directory, place):
+            if not self._can_search(directory, place):
                 continue
-            names = self._names(directory)
-            if FILE in names:
+            names = self._list_names(directory)
+            if SKILL_FILE in names:
                 yield directory
             elif depth < MAX_DEPTH:
-                below = [os.path.join(directory, each) for each in names if each[0] != "." and each not in _NEVER]
+                below = [
+                    os.path.join(directory, each) for each in names if each[0] != "." and each not in _IGNORED_FOLDERS
+                ]
                 waiting += [(each, depth + 1) for each in reversed(below) if os.path.isdir(each)]
 
-    def _may_look(self, directory: str, place: _Place) -> bool:
+    def _can_search(self, directory: str, place: _SearchFolder) -> bool:
         if not os.path.isdir(directory):
             return False
-        if not is_inside(place.root, directory):
+        if not is_inside_directory(place.root, directory):
             self._problems.append(
                 f"{directory!r} leads out of {place.root!r}, and is left out: put the skill itself there"
             )
@@ -149,7 +156,7 @@ class _Search:
             self._problems.append(f"{directory!r} and more are left out: {MAX_DIRECTORIES} directories were looked at")
         return self._left >= 0
 
-    def _names(self, directory: str) -> list[str]:
+    def _list_names(self, directory: str) -> list[str]:
         try:
             return sorted(os.listdir(directory))
         except OSError as error:

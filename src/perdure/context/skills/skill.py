@@ -1,60 +1,64 @@
-"""A skill: how to do one kind of work, told to the model when that work comes up. Above: the collection. Below: `core`.
+"""The `Skill` class: instructions for one kind of work, which the model loads when it needs them.
 
-The name and the description are always in sight; the body is read when the skill is loaded; sections and resources one
-by one, when the body sends the model there.
+The name and description are always part of the instructions; the body is read when the skill is loaded; sections and
+resources one by one, when the body refers to them.
 """
 
 import inspect
 import posixpath
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
 from perdure.core import check
 from perdure.core.error import ConfigError
-from perdure.core.thread import THREADS
+from perdure.core.thread_pool import THREAD_POOL
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
 
-from .wording import is_name
+MAX_NAME_LENGTH: Final = 64
 
-Source: TypeAlias = Literal["code", "user", "project"]
-"""Who vouches for a skill: the program that describes it, the user in whose home it lies, or nobody yet."""
-Load: TypeAlias = Callable[[], "str | Awaitable[str]"]
-"""Gives the text of a resource, when it is asked for. Plain functions run on a thread."""
+_NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9]+")
+
+SkillSource: TypeAlias = Literal["code", "user", "project"]
+"""Origin of a skill: the program's code, the user's home, or the project, which is untrusted at first."""
+ResourceLoader: TypeAlias = Callable[[], "str | Awaitable[str]"]
+"""Function that returns the text of a resource on demand. Plain functions run on a thread."""
 
 
 class Resource(Struct, frozen=True):
-    """A text that belongs to a skill and is read on its own."""
+    """A text that belongs to a skill and is read separately, such as a script or a reference."""
 
-    load: Load | str
+    load: ResourceLoader | str
     """The text, or a function that returns it."""
     description: str = ""
-    """What the model is told of it before it reads it."""
+    """Description that the model sees before it reads the text."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.load, str):
-            check.function("Resource", "load", self.load)
-        check.text("Resource", "description", self.description)
+            check.require_callable("Resource", "load", self.load)
+        check.require_text("Resource", "description", self.description)
 
     async def read(self) -> str:
-        """The text."""
+        """Return the text of the resource."""
         if isinstance(self.load, str):
             return self.load
         if inspect.iscoroutinefunction(self.load):
             text = await self.load()
         else:
-            text = await THREADS.run(self.load, (), {})
+            text = await THREAD_POOL.run(self.load, (), {})
             if inspect.isawaitable(text):  # as of a lambda around an async function
                 text = await text
-        check.returned("load", self.load, text, str, "the text of the resource")
+        check.require_return_type("load", self.load, text, str, "the text of the resource")
         return cast("str", text)
 
 
 class Skill(Struct, frozen=True, kw_only=True, eq=False):
-    """How to do one kind of work."""
+    """Instructions for one kind of work, with texts and tools that belong to it. The model loads it when needed."""
 
     name: str
     """a-z, 0-9 and single hyphens; at most 64."""
@@ -65,40 +69,42 @@ class Skill(Struct, frozen=True, kw_only=True, eq=False):
     sections: Mapping[str, Resource | str] = msgspec.field(default_factory=dict[str, Resource | str])
     """Further parts of the body by name: the other Markdown files of its directory."""
     resources: Mapping[str, Resource | str] = msgspec.field(default_factory=dict[str, Resource | str])
-    """Everything else by name: the files in `scripts`, `references` and `assets`."""
+    """Other texts by name: the files in `scripts`, `references` and `assets`."""
     tools: tuple[Tool[..., Any], ...] = ()
     """Tools that are offered once the skill is loaded."""
     priority: int = 0
-    """The catalogue begins with the highest."""
+    """Sort key in the catalogue, highest first."""
     hidden: bool = False
-    """Left out of the catalogue; whoever knows the name can load it."""
+    """True to leave it out of the catalogue; it can still be loaded by name."""
     license: str = ""
-    """Under which conditions it may be used."""
+    """License under which it may be used."""
     compatibility: str = ""
-    """What it needs to work."""
+    """Requirements."""
     metadata: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    """Whatever else its author says about it."""
+    """Additional fields from its author."""
     allowed_tools: str = ""
-    """Which tools its author thinks it needs. Told to people; it permits nothing."""
+    """Tools that its author recommends. For display; it permits nothing."""
     path: str = ""
-    """The directory it was read from."""
-    source: Source = "code"
-    """Who vouches for it."""
+    """Directory that it was loaded from."""
+    source: SkillSource = "code"
+    """Origin of the skill."""
     content_hash: str = ""
-    """Of a project's skill: what trust in it is bound to. It covers every file of the directory."""
+    """Hash of all files of a project's skill, which trust is bound to."""
     problems: tuple[str, ...] = ()
-    """What its author should mend, though it can be used."""
+    """Problems that its author should fix, though it can be used."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        _validate_skill(self)
 
     @property
     def texts(self) -> dict[str, Resource]:
-        """The sections and then the resources, by name."""
+        """The texts that can be read one by one: sections, then resources, by name."""
         return {name: _as_resource(each) for name, each in [*self.sections.items(), *self.resources.items()]}
 
     async def read(self, name: str) -> str:
-        """The text of a section or resource; an unknown name is an error that lists what there is."""
+        """Return the text of a section or resource. Raise `ConfigError`, which lists the existing names, if there is
+        none.
+        """
         texts = self.texts
         found = texts.get(name) or texts.get(posixpath.normpath(name).removeprefix("/"))
         found = found or self.texts.get(name.removesuffix(".md"))
@@ -111,47 +117,59 @@ class Skill(Struct, frozen=True, kw_only=True, eq=False):
         return f"Skill({self.name!r}, source={self.source!r})"
 
 
-def prompt_of(skill: Skill, arguments: Any = None) -> str:
-    """A skill as something to say: its body and, where there are any, the arguments, as text or as indented JSON."""
+def build_skill_prompt(skill: Skill, arguments: Any = None) -> str:
+    """Return the text that a skill adds to the conversation: its body, and the arguments, as text or indented JSON."""
     if arguments is None or arguments == "":
         return skill.body
-    given = arguments if isinstance(arguments, str) else _indented(arguments)
+    given = arguments if isinstance(arguments, str) else _format_json(arguments)
     return f"{skill.body}\n\nArguments:\n{given}"
 
 
-def _indented(arguments: Any) -> str:
+def _format_json(arguments: Any) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
-        check.refuse("prompt_of", "arguments", arguments, "give text, or a value that JSON can hold")
+        check.raise_config_error("prompt_of", "arguments", arguments, "give text, or a value that JSON can hold")
 
 
 def _as_resource(given: Resource | str) -> Resource:
     return given if isinstance(given, Resource) else Resource(given)
 
 
-def _check(skill: Skill) -> None:
-    """Say where a skill is described what cannot work when it is loaded."""
-    if not isinstance(skill.name, str) or not is_name(skill.name):
-        check.refuse("Skill", "name", skill.name, "use 1 to 64 of a-z, 0-9 and single hyphens, as in 'release-notes'")
-    check.text("Skill", "description", skill.description, filled=True)
+def _validate_skill(skill: Skill) -> None:
+    """Validate a skill when it is defined, rather than when it is loaded."""
+    if not isinstance(skill.name, str) or not is_skill_name(skill.name):
+        check.raise_config_error(
+            "Skill", "name", skill.name, "use 1 to 64 of a-z, 0-9 and single hyphens, as in 'release-notes'"
+        )
+    check.require_text("Skill", "description", skill.description, non_empty=True)
     for name in ("body", "license", "compatibility", "allowed_tools", "path", "content_hash"):
-        check.text("Skill", name, getattr(skill, name))
-    check.flag("Skill", "hidden", skill.hidden)
+        check.require_text("Skill", name, getattr(skill, name))
+    check.require_bool("Skill", "hidden", skill.hidden)
     if not isinstance(skill.priority, int):
-        check.refuse("Skill", "priority", skill.priority, "give a whole number; the highest comes first")
-    _check_texts("sections", skill.sections)
-    _check_texts("resources", skill.resources)
+        check.raise_config_error("Skill", "priority", skill.priority, "give a whole number; the highest comes first")
+    _validate_texts("sections", skill.sections)
+    _validate_texts("resources", skill.resources)
     if isinstance(skill.tools, str) or not isinstance(skill.tools, Iterable):
-        check.refuse("Skill", "tools", skill.tools, "give a list of tools")
+        check.raise_config_error("Skill", "tools", skill.tools, "give a list of tools")
     msgspec.structs.force_setattr(skill, "tools", tuple(Toolbox(skill.tools)))
 
 
-def _check_texts(name: str, texts: Any) -> None:
+def _validate_texts(name: str, texts: Any) -> None:
     if not isinstance(texts, Mapping):
-        check.refuse("Skill", name, texts, "give a dict of names and texts")
+        check.raise_config_error("Skill", name, texts, "give a dict of names and texts")
     pairs: Mapping[Any, Any] = cast("Any", texts)
     for key, value in pairs.items():
-        check.text("Skill", f"{name}: name", key, filled=True)
+        check.require_text("Skill", f"{name}: name", key, non_empty=True)
         if not isinstance(value, Resource | str):
-            check.refuse("Skill", f"{name}[{key!r}]", value, "give text, or Resource(load, description)")
+            check.raise_config_error("Skill", f"{name}[{key!r}]", value, "give text, or Resource(load, description)")
+
+
+def is_skill_name(text: str) -> bool:
+    """Return True if the text is a valid skill name: a-z, 0-9 and single hyphens inside, at most 64."""
+    return len(text) <= MAX_NAME_LENGTH and _NAME.fullmatch(text) is not None
+
+
+def make_skill_name(text: str) -> str:
+    """Return the text converted to a valid skill name; empty if no character of it is valid."""
+    return _NOT_IN_A_NAME.sub("-", text.lower()).strip("-")[:MAX_NAME_LENGTH].strip("-")

@@ -1,6 +1,6 @@
-"""The tools by which a model loads skills. Above: the assembly. Below: `collection.py`.
+"""Tools with which a model loads skills.
 
-What a skill says comes from outside, so it is framed with its name, and the frame cannot be closed from inside.
+The text of a skill is untrusted, so it is framed with its name, and the frame cannot be closed from inside.
 """
 
 from typing import Annotated, Any, Final
@@ -11,14 +11,14 @@ from perdure.core.message import Message
 from perdure.core.tool import Tool, ToolContext, tool
 
 from .collection import Skills
-from .skill import Resource, Skill, prompt_of
+from .skill import Resource, Skill, build_skill_prompt
 
 _THIS_TURN: Final = "perdure.skills.this_turn"
-"""Where a run remembers what is being told, until it is part of the conversation."""
+"""Key of the run's state for the skills loaded in this turn, which are not part of the conversation yet."""
 
 
 def skill_tools(skills: Skills) -> list[Tool[..., Any]]:
-    """`skill`, which loads one, and `skill_resource`, which reads what belongs to one."""
+    """Return the tools `skill`, which loads a skill, and `skill_resource`, which reads a text of one."""
 
     @tool(effect="read", credentials=False)
     async def skill(
@@ -27,12 +27,14 @@ def skill_tools(skills: Skills) -> list[Tool[..., Any]]:
         arguments: Annotated[str, "What the skill is to be applied to, if it needs to be told."] = "",
     ) -> str:
         """Load a skill: how to do one kind of work, and what more there is to read about it."""
-        found = _found(skills, name)
-        if _is_in_sight(context, found, arguments):
+        found = _get_skill(skills, name)
+        if _is_text_visible(context, found, arguments):
             return f"Skill {found.name!r} is loaded already: its text is further up in this conversation."
         await context.record(SkillLoaded(found.name, "model", arguments))
-        taken = _offer(context, found)
-        return framed(found, prompt_of(found, arguments), manifest_of(found), _not_offered(taken))
+        taken = _offer_tools(context, found)
+        return frame_skill_text(
+            found, build_skill_prompt(found, arguments), build_manifest(found), _describe_withheld_tools(taken)
+        )
 
     @tool(effect="read", credentials=False)
     async def skill_resource(
@@ -40,26 +42,26 @@ def skill_tools(skills: Skills) -> list[Tool[..., Any]]:
         name: Annotated[str, "The name of a section or resource, as listed when the skill was loaded."],
     ) -> str:
         """Read a section or resource of a skill that is loaded."""
-        found = _found(skills, skill)
+        found = _get_skill(skills, skill)
         try:
-            return framed(found, await found.read(name), part=name)
+            return frame_skill_text(found, await found.read(name), part=name)
         except ConfigError as error:
             raise ToolError(str(error)) from error
 
     return [skill, skill_resource]
 
 
-def framed(skill: Skill, text: str, *more: str, part: str = "") -> str:
-    """The text of a skill for a model: it is plain where it begins, where it ends, and whose it is."""
-    which = f' part="{_quoted(part)}"' if part else ""
-    inside = "\n\n".join([_closed(each) for each in (text, *more) if each])
+def frame_skill_text(skill: Skill, text: str, *more: str, part: str = "") -> str:
+    """Put the text of a skill between tags with the skill's name, which the untrusted text cannot close."""
+    which = f' part="{_escape_attribute(part)}"' if part else ""
+    inside = "\n\n".join([_escape_frame(each) for each in (text, *more) if each])
     return f'<skill name="{skill.name}"{which}>\n{inside}\n</skill>'
 
 
-def manifest_of(skill: Skill) -> str:
-    """What more there is to read, and where the files are; empty when there is nothing."""
+def build_manifest(skill: Skill) -> str:
+    """Return the list of a skill's sections, resources and files, for the model; empty if there are none."""
     lists = [("Sections", skill.sections), ("Resources", skill.resources)]
-    parts = [f"## {title}\n" + "\n".join(map(_line, texts.items())) for title, texts in lists if texts]
+    parts = [f"## {title}\n" + "\n".join(map(_format_entry, texts.items())) for title, texts in lists if texts]
     if parts:
         parts.append(f"Read one of them with `skill_resource`, given skill={skill.name!r} and its name.")
     if skill.path:
@@ -67,29 +69,29 @@ def manifest_of(skill: Skill) -> str:
     return "\n\n".join(parts)
 
 
-def _line(entry: tuple[str, Resource | str]) -> str:
+def _format_entry(entry: tuple[str, Resource | str]) -> str:
     name, text = entry
     return f"- {name}: {text.description}" if isinstance(text, Resource) and text.description else f"- {name}"
 
 
-def _closed(text: str) -> str:
-    """The text without anything that would end its frame."""
+def _escape_frame(text: str) -> str:
+    """Escape text that would end the frame."""
     return text.replace("</skill", "<\\/skill")
 
 
-def _quoted(text: str) -> str:
+def _escape_attribute(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
-def _found(skills: Skills, name: str) -> Skill:
+def _get_skill(skills: Skills, name: str) -> Skill:
     try:
         return skills.get(name)
     except ConfigError as error:
         raise ToolError(str(error)) from error
 
 
-def _is_in_sight(context: ToolContext[Any], skill: Skill, arguments: str) -> bool:
-    """Whether the model sees the text of a skill already. What was summed up since is out of sight again."""
+def _is_text_visible(context: ToolContext[Any], skill: Skill, arguments: str) -> bool:
+    """Return True if the model already sees the text of a skill. Text that was compacted since is no longer visible."""
     state = context.run.state
     telling: dict[tuple[str, str], int] = context.state.setdefault(_THIS_TURN, {})
     is_being_told = telling.get((skill.name, arguments)) == state.turns
@@ -97,29 +99,29 @@ def _is_in_sight(context: ToolContext[Any], skill: Skill, arguments: str) -> boo
     loaded = state.skills.get(skill.name)
     if is_being_told or loaded is None or loaded.arguments != arguments:
         return is_being_told
-    said = prompt_of(skill, arguments)
-    return any(_holds(message, said) for message in state.view)
+    said = build_skill_prompt(skill, arguments)
+    return any(_has_text(message, said) for message in state.view)
 
 
-def _holds(message: Message, said: str) -> bool:
-    """Whether a message tells it: as the result of `skill`, or in somebody's own words."""
-    return said in message.text or any(_closed(said) in each.text for each in message.tool_results)
+def _has_text(message: Message, said: str) -> bool:
+    """Return True if a message contains the text: as the result of `skill`, or in a user message."""
+    return said in message.text or any(_escape_frame(said) in each.text for each in message.tool_results)
 
 
-def _offer(context: ToolContext[Any], skill: Skill) -> list[str]:
-    """Offer what a skill brings along. A tool that is offered already keeps its name: a skill never takes its place.
+def _offer_tools(context: ToolContext[Any], skill: Skill) -> list[str]:
+    """Offer the tools of a skill. A tool that is already offered keeps its name: a skill never replaces one.
 
-    Returns the names that others have.
+    Return the names that are taken.
     """
     run = context.run
     there = {each.name: run.toolbox.get(each.name) for each in skill.tools}
     context.add_tools(*[each for each in skill.tools if there[each.name] is None])
-    wrapped = [each if run.wrap_tool is None else run.wrap_tool(each) for each in skill.tools]
+    wrapped = [each if run.spec.wrap_tool is None else run.spec.wrap_tool(each) for each in skill.tools]
     return [each.name for each in wrapped if (other := there.get(each.name)) is not None and other.spec != each.spec]
 
 
-def _not_offered(names: list[str]) -> str:
-    """What the model is told of tools that it does not get."""
+def _describe_withheld_tools(names: list[str]) -> str:
+    """Return the note for the model about tools that were not offered."""
     if not names:
         return ""
     which = ", ".join([f"`{name}`" for name in names])

@@ -1,49 +1,49 @@
-"""Which skills of projects a person has agreed to. Above: `discovery.py`, the command line. Below: a file.
+"""The user's confirmations that skills of projects may be used, bound to the content of their files.
 
-Whoever can write to a project can write a skill, so it does nothing until somebody has looked at it. Trust is bound to
-the content of all its files: when one of them changes, it is asked for again.
+Anyone who can write to a project can add a skill, so it cannot be used until the user has reviewed it. Trust is bound
+to the content of all its files: when one changes, it is asked for again.
 """
 
 import os
 from typing import Literal, TypeAlias
 
-from perdure.context.trust_file import Agreed, TrustFile
+from perdure.context.trust_file import TrustedItem, TrustFile
 from perdure.core import check
 from perdure.core.error import ConfigError
 
 from .skill import Skill
 
-Standing: TypeAlias = Literal["trusted", "changed", "new"]
-"""How a skill stands: `changed` is one whose directory was trusted with other content."""
+TrustStatus: TypeAlias = Literal["trusted", "changed", "new"]
+"""Trust status of a skill: `changed` if its directory was trusted with other content."""
 
 
 class Trust:
-    """Trust in skills, kept in a file that its owner alone can read and write.
+    """The skills that the user has trusted, stored in a file that only its owner can read and write.
 
-    A file that is damaged, or that others can write to, trusts nothing; `problem` says so.
+    A file that is damaged, or that others can write to, trusts nothing; `problem` has the reason.
     """
 
     def __init__(self, path: str) -> None:
-        check.text("Trust", "path", path, filled=True)
+        check.require_text("Trust", "path", path, non_empty=True)
         self._file = TrustFile(path)
         self.path = self._file.path
         """The file."""
 
     @property
     def problem(self) -> str:
-        """Why the file cannot be used; empty when it can."""
+        """Reason why the file with the trusted skills cannot be used; empty if it can."""
         try:
-            self._file.agreed()
+            self._file.load_trusted()
         except ConfigError as error:
             return str(error)
         return ""
 
-    def standing(self, skill: Skill) -> Standing:
-        """Whether a skill may be used and, if not, whether its directory was trusted before."""
+    def get_status(self, skill: Skill) -> TrustStatus:
+        """Return if a skill is trusted, not trusted, or has changed since it was trusted."""
         if skill.source != "project":
             return "trusted"
         try:
-            agreed = self._file.agreed()
+            agreed = self._file.load_trusted()
         except ConfigError:
             return "new"
         if skill.content_hash and any(each.digest == skill.content_hash for each in agreed):
@@ -51,16 +51,16 @@ class Trust:
         return "changed" if any(each.path == os.path.realpath(skill.path) for each in agreed) else "new"
 
     def is_trusted(self, skill: Skill) -> bool:
-        """Whether a skill may be used: it is no project's, or somebody has agreed to this very content."""
-        return self.standing(skill) == "trusted"
+        """Return True if a skill may be used: it is not a project's, or the user has trusted this exact content."""
+        return self.get_status(skill) == "trusted"
 
     def trust(self, skill: Skill) -> None:
-        """Agree to a skill as it is now."""
+        """Record that the user trusts a skill with its current content."""
         if skill.source == "project" and not skill.content_hash:
             raise ConfigError(f"{skill!r} has no content_hash to bind trust to: take it from load_skills(…).untrusted")
         if skill.source == "project":
-            self._file.add(Agreed(skill.content_hash, os.path.realpath(skill.path), skill.name))
+            self._file.add_trusted(TrustedItem(skill.content_hash, os.path.realpath(skill.path), skill.name))
 
     def revoke(self, skill: Skill) -> bool:
-        """Take it back, for this content and for any other that the directory had; false when there was no trust."""
-        return self._file.remove(os.path.realpath(skill.path), skill.content_hash)
+        """Remove the trust in a skill, whatever its content. Return False if it was not trusted."""
+        return self._file.remove_trusted(os.path.realpath(skill.path), skill.content_hash)

@@ -1,22 +1,18 @@
-"""The Messages wire of Anthropic, which others speak as well. Above: `endpoint.py`. Below: `models/wire.py`.
+"""Wire (API format) of Anthropic's Messages API and the providers compatible with it.
 
-block.py      what is said, as blocks
-dialect.py    how generations of models differ
-thinking.py   how much a model may think
-encode.py     a request -> bytes
-decode.py     bytes -> events
-lint.py       the rules of the provider
+`encode` turns a request into bytes, `decode` turns the bytes of the response into events, `lint` checks a body against
+the provider's rules offline, and `dialect` is a table of how generations of models differ.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.model import Request
-from perdure.models.memo import Memo
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.profile import Profile
-from perdure.models.wire import Decoder, Sending
+from perdure.models.wire import Decoder, EncodedRequest
 
-from .decode import MessagesDecoder
+from .decode import AnthropicDecoder
 from .encode import encode
 from .lint import lint
 
@@ -24,20 +20,20 @@ __all__ = ["WIRE", "AnthropicWire"]
 
 
 class AnthropicWire:
-    """How Anthropic is spoken to."""
+    """Wire (API format) of the Messages API: encodes requests, decodes responses and checks request bodies."""
 
     name = "anthropic"
 
-    def encode(self, request: Request, profile: Profile, memo: Memo) -> Sending:
-        """The request as this wire says it."""
+    def encode(self, request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
+        """Encode a request as the HTTP request of a Messages call."""
         return encode(request, profile, memo)
 
-    def decoder(self, profile: Profile, media_type: str) -> Decoder:  # noqa: ARG002 - the first byte tells
-        """For one answer, streamed or whole."""
-        return MessagesDecoder(profile)
+    def decoder(self, profile: Profile, media_type: str) -> Decoder:  # noqa: ARG002 - the first byte is more reliable
+        """Return a decoder for one response, streamed or whole."""
+        return AnthropicDecoder(profile)
 
     def lint(self, body: Mapping[str, Any], profile: Profile) -> Sequence[str]:  # noqa: ARG002 - one set of rules
-        """Which rules a whole body breaks."""
+        """Return a sentence for each rule of the provider that a request body breaks."""
         return lint(body)
 
 

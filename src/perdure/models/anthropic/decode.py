@@ -1,8 +1,8 @@
-"""An answer of this wire, as events. Pure. Above: the wire. Below: `net/sse.py`, `usage.py`, `refusal`.
+"""Decode the response of a Messages call into events. No I/O.
 
-A stream tells a message block by block: each begins, grows by deltas, and ends. What a model thinks, says and calls is
-passed on as it comes; a block of any other kind is kept until it is whole and passed on as it is, so that it can go
-back to its author. An answer that was not streamed tells the same blocks at once.
+A stream sends a message block by block: each block starts, grows by deltas, and stops. Thinking, text and tool calls
+are emitted as they arrive; a block of any other type is collected and emitted whole, so that it can be sent back to its
+author. A response that is not streamed has the same blocks at once.
 """
 
 from collections.abc import Mapping
@@ -20,16 +20,16 @@ from perdure.core.event import (
     ToolCallDelta,
     UsageReported,
 )
+from perdure.core.jsonable import short_repr
 from perdure.core.message import StopReason
-from perdure.core.plain import excerpt
 from perdure.models.profile import Profile
-from perdure.models.refusal import classified
-from perdure.models.untrusted import mapping, mappings, parsed, text
-from perdure.net.sse import SseReader
+from perdure.models.provider_errors import classify_error
+from perdure.models.untrusted_json import as_dict, as_dicts, as_text, parse_json
+from perdure.net.sse import SseParser
 
-from .usage import Count
+from .usage import UsageAccumulator
 
-STOPS: Mapping[str, StopReason] = {
+STOP_REASONS: Mapping[str, StopReason] = {
     "end_turn": StopReason.STOP,
     "stop_sequence": StopReason.STOP,
     "tool_use": StopReason.TOOL_USE,
@@ -43,7 +43,7 @@ _DONE = b"[DONE]"
 
 
 class _Delta(Struct, gc=False):
-    """What a block grows by."""
+    """Increment of a content block, as the stream sends it."""
 
     type: str = ""
     text: str = ""
@@ -54,7 +54,7 @@ class _Delta(Struct, gc=False):
 
 
 class _Event(Struct, gc=False):
-    """An event of the stream: of every kind, since they have little in common and one shape is read fastest."""
+    """Server-sent event of any type. One type covers all: they have few fields, and decoding one type is fastest."""
 
     type: str = ""
     index: int = 0
@@ -68,77 +68,77 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class _Block:
-    """A block that has begun and is more than words."""
+class _OpenBlock:
+    """Content block that has started but not ended, and is not plain text."""
 
     __slots__ = ("block", "is_call", "number", "pieces")
 
     def __init__(self, block: dict[str, Any], number: int) -> None:
         self.block = block
         self.number = number
-        """Which block of the reply it is."""
+        """Position of the block in the reply."""
         self.is_call = block.get("type") == "tool_use"
         self.pieces: list[str] = []
-        """Of its input, which comes as text."""
+        """Pieces of its input, which is streamed as text."""
 
 
-class MessagesDecoder:
-    """One answer."""
+class AnthropicDecoder:
+    """Decoder of one response, streamed or whole, into model events."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._reader = SseReader()
+        self._reader = SseParser()
         self._whole: list[bytes] | None = None
-        """The pieces of an answer that is not streamed."""
+        """The pieces of a response that is not streamed."""
         self._begun = False
-        self._blocks: dict[int, _Block] = {}
-        """Those that have begun and not ended, by their index."""
+        self._blocks: dict[int, _OpenBlock] = {}
+        """Blocks that have started and not stopped, by index."""
         self._number = -1
-        """Of the last block that began."""
-        self._count = Count()
+        """Position of the last block that started."""
+        self._count = UsageAccumulator()
         self._stop: str | None = None
         self._is_over = False
 
     @property
     def done(self) -> bool:
-        """Whether the last word has been said."""
+        """True once the stream has sent its last event."""
         return self._is_over
 
     def feed(self, data: bytes) -> list[ModelEvent]:
-        """More bytes: what they say."""
+        """Decode more bytes and return the events in them."""
         if not self._begun:
-            self._begin_answer(data)
+            self._detect_format(data)
         if self._whole is not None:
             self._whole.append(data)
             return []
         events: list[ModelEvent] = []
         for name, told in self._reader.feed(data):
-            self._take(name, told, events)
+            self._decode_event(name, told, events)
         return events
 
     def end(self) -> list[ModelEvent]:
-        """The bytes are over: what is left to say, a `ReplyFinished` last."""
+        """Return the remaining events, `ReplyFinished` last. Raise `ReplyCutOff` if the message is not finished."""
         events: list[ModelEvent] = []
         if self._whole is not None:
-            self._take_whole(b"".join(self._whole), events)
+            self._decode_body(b"".join(self._whole), events)
         else:
-            for name, told in self._reader.rest():
-                if _is_json(told):  # else it was torn
-                    self._take(name, told, events)
+            for name, told in self._reader.flush():
+                if _is_json(told):  # otherwise it was cut off
+                    self._decode_event(name, told, events)
         if not self._is_over:
             raise ReplyCutOff(
                 f"the answer of {self._profile.provider} ended before the model had finished; asking again may help"
             )
         for index in list(self._blocks):
-            self._end_block(index, events)
+            self._finish_block(index, events)
         profile = self._profile
-        stop = STOPS.get(self._stop or "")
+        stop = STOP_REASONS.get(self._stop or "")
         usage = self._count.usage
         events.append(ReplyFinished(stop=stop, usage=usage, model=profile.model, provider=profile.provider))
         return events
 
-    def _begin_answer(self, data: bytes) -> None:
-        """The first byte tells a stream from a whole answer; labels are not to be trusted."""
+    def _detect_format(self, data: bytes) -> None:
+        """Detect by the first byte if the response is streamed; content types are not reliable."""
         start = data.lstrip()
         if start:
             self._begun = True
@@ -146,88 +146,89 @@ class MessagesDecoder:
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def _take(self, name: str, told: bytes, events: list[ModelEvent]) -> None:
+    def _decode_event(self, name: str, told: bytes, events: list[ModelEvent]) -> None:
         try:
             event = _decode_event(told)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             if told == _DONE:
                 return
-            event = self._read_leniently(told)
+            event = self._parse_leniently(told)
         kind = event.type or name
         if kind == "content_block_delta":
             if event.delta is not None:
-                self._grow(event.index, event.delta, told, events)
+                self._extend_block(event.index, event.delta, told, events)
         elif kind == "content_block_start":
-            self._begin_block(event.index, event.content_block or {}, events)
+            self._start_block(event.index, event.content_block or {}, events)
         elif kind == "content_block_stop":
-            self._end_block(event.index, events)
+            self._finish_block(event.index, events)
         elif kind == "message_start":
-            self._begin_message(event.message or {}, events)
+            self._start_message(event.message or {}, events)
         elif kind == "message_delta":
-            self._take_message_delta(event, events)
+            self._decode_message_delta(event, events)
         elif kind == "message_stop":
             self._is_over = True
         elif kind == "error":
-            raise self._error(told)
+            raise self._classify_error(told)
 
-    def _read_leniently(self, told: bytes) -> _Event:
-        """An event with something in it that should not be there, without it."""
+    def _parse_leniently(self, told: bytes) -> _Event:
+        """Parse a server-sent event, leaving out the fields whose values have the wrong type."""
         try:
-            raw: Any = parsed(told)
+            raw: Any = parse_json(told)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            shown = excerpt(told.decode("utf-8", "replace"), 200)
-            raise ReplyCutOff(f"{self._profile.provider} said {shown} in a stream; asking again may help") from None
-        kept: dict[str, Any] = _fitting(raw, _Event)
+            shown = short_repr(told.decode("utf-8", "replace"), 200)
+            message = f"{self._profile.provider} sent an event that is not JSON, {shown}; asking again may help"
+            raise ReplyCutOff(message) from None
+        kept: dict[str, Any] = _keep_valid_fields(raw, _Event)
         if isinstance(kept.get("delta"), dict):
-            kept["delta"] = _fitting(kept["delta"], _Delta)
+            kept["delta"] = _keep_valid_fields(kept["delta"], _Delta)
         return msgspec.convert(kept, _Event)
 
-    def _error(self, told: bytes) -> ModelError:
-        return classified(0, {}, told, self._profile.provider)
+    def _classify_error(self, told: bytes) -> ModelError:
+        return classify_error(0, {}, told, self._profile.provider)
 
-    def _begin_message(self, message: dict[str, Any], events: list[ModelEvent]) -> None:
+    def _start_message(self, message: dict[str, Any], events: list[ModelEvent]) -> None:
         self._count.add(message.get("usage"), last=False)
-        self._report(events)
-        self._take_content(message.get("content"), events)
+        self._report_usage(events)
+        self._decode_content(message.get("content"), events)
 
-    def _take_message_delta(self, event: _Event, events: list[ModelEvent]) -> None:
+    def _decode_message_delta(self, event: _Event, events: list[ModelEvent]) -> None:
         self._count.add(event.usage, last=True)
         if event.delta is not None and event.delta.stop_reason:
             self._stop = event.delta.stop_reason
             self._is_over = True
-        self._report(events)
+        self._report_usage(events)
 
-    def _report(self, events: list[ModelEvent]) -> None:
+    def _report_usage(self, events: list[ModelEvent]) -> None:
         usage = self._count.usage
         if usage is not None:
             events.append(UsageReported(usage=usage))
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
-    def _begin_block(self, index: int, block: dict[str, Any], events: list[ModelEvent]) -> None:
-        """Also tells what a block holds from its beginning on: all of it, in an answer that is whole."""
-        self._end_block(index, events)  # one that was never ended
+    def _start_block(self, index: int, block: dict[str, Any], events: list[ModelEvent]) -> None:
+        """Start a block and emit the content that it starts with; in a whole response, that is all of its content."""
+        self._finish_block(index, events)  # one that was never ended
         self._number += 1
         number = self._number
         match block.get("type"):
             case "text":
-                if words := text(block.get("text")):
+                if words := as_text(block.get("text")):
                     events.append(TextDelta(text=words))
             case "thinking":
-                self._blocks[index] = _Block(block, number)
-                thought, signature = text(block.get("thinking")), text(block.get("signature"))
+                self._blocks[index] = _OpenBlock(block, number)
+                thought, signature = as_text(block.get("thinking")), as_text(block.get("signature"))
                 if thought or signature:
                     events.append(ThinkingDelta(text=thought, signature=signature, index=number))
             case "redacted_thinking":
-                events.append(ThinkingDelta(data=text(block.get("data")), index=number))
+                events.append(ThinkingDelta(data=as_text(block.get("data")), index=number))
             case "tool_use":
-                self._blocks[index] = _Block(block, number)
-                call_id, name = text(block.get("id")), text(block.get("name"))
+                self._blocks[index] = _OpenBlock(block, number)
+                call_id, name = as_text(block.get("id")), as_text(block.get("name"))
                 events.append(ToolCallDelta(call_id=call_id, name=name, index=number))
             case _:
-                self._blocks[index] = _Block(block, number)
+                self._blocks[index] = _OpenBlock(block, number)
 
-    def _grow(self, index: int, delta: _Delta, told: bytes, events: list[ModelEvent]) -> None:
+    def _extend_block(self, index: int, delta: _Delta, told: bytes, events: list[ModelEvent]) -> None:
         block = self._blocks.get(index)
         if block is None:
             if delta.text:
@@ -243,57 +244,57 @@ class MessagesDecoder:
         elif delta.type == "input_json_delta":
             block.pieces.append(delta.partial_json)
         else:
-            _grow_unknown(block.block, mapping(parsed(told).get("delta")))
+            _extend_unknown_block(block.block, as_dict(parse_json(told).get("delta")))
 
-    def _end_block(self, index: int, events: list[ModelEvent]) -> None:
+    def _finish_block(self, index: int, events: list[ModelEvent]) -> None:
         block = self._blocks.pop(index, None)
         if block is None or block.block.get("type") == "thinking":
             return
         if block.is_call:
-            if not block.pieces:  # nothing is told of a tool that takes nothing
+            if not block.pieces:  # no input is streamed for a tool without parameters
                 given = _encode(block.block.get("input") or {}).decode()
                 events.append(ToolCallDelta(arguments=given, index=block.number))
             return
         if block.pieces:
-            block.block["input"] = _input("".join(block.pieces))
+            block.block["input"] = _parse_input("".join(block.pieces))
         if block.block:
             events.append(ThinkingDelta(details=block.block, index=block.number))
 
-    def _take_content(self, content: Any, events: list[ModelEvent]) -> None:
-        """Blocks that are told at once."""
-        for block in mappings(content):
-            self._begin_block(-1, block, events)
-            self._end_block(-1, events)
+    def _decode_content(self, content: Any, events: list[ModelEvent]) -> None:
+        """Emit the events of content blocks that were received complete."""
+        for block in as_dicts(content):
+            self._start_block(-1, block, events)
+            self._finish_block(-1, events)
 
-    # -- an answer that was not streamed -------------------------------------------------------------------------------
+    # -- a response that is not streamed -------------------------------------------------------------------------------
 
-    def _take_whole(self, body: bytes, events: list[ModelEvent]) -> None:
+    def _decode_body(self, body: bytes, events: list[ModelEvent]) -> None:
         try:
-            message: Any = parsed(body)
+            message: Any = parse_json(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return  # it was torn
-        told = mapping(message)
+            return  # it was cut off
+        told = as_dict(message)
         if not isinstance(told.get("content"), list):
-            raise self._error(body)
+            raise self._classify_error(body)
         self._count.add(told.get("usage"), last=True)
-        self._take_content(told["content"], events)
-        self._stop = text(told.get("stop_reason"))
+        self._decode_content(told["content"], events)
+        self._stop = as_text(told.get("stop_reason"))
         self._is_over = True
 
 
 def _is_json(told: bytes) -> bool:
     try:
-        parsed(told)
+        parse_json(told)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 
 
-def _fitting(raw: Any, shape: type[Struct]) -> dict[str, Any]:
-    """The fields of a shape that hold what they should."""
+def _keep_valid_fields(raw: Any, shape: type[Struct]) -> dict[str, Any]:
+    """Return the fields of a struct type that have valid values."""
     kept: dict[str, Any] = {}
     for field in msgspec.structs.fields(shape):
-        value = mapping(raw).get(field.name)
+        value = as_dict(raw).get(field.name)
         wanted = dict if field.name == "delta" else field.type
         try:
             kept[field.name] = msgspec.convert(value, wanted)
@@ -302,17 +303,17 @@ def _fitting(raw: Any, shape: type[Struct]) -> dict[str, Any]:
     return kept
 
 
-def _grow_unknown(block: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Texts and lists grow, anything else is replaced."""
+def _extend_unknown_block(block: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Merge a delta into a block of an unknown type: texts and lists grow, other values are replaced."""
     for name, value in delta.items():
         before: Any = block.get(name)
         if name != "type":
             block[name] = before + value if type(before) is type(value) and type(value) in {str, list} else value
 
 
-def _input(told: str) -> Any:
-    """What a tool of the provider was given; text that is no JSON is kept as it is."""
+def _parse_input(told: str) -> Any:
+    """Parse the input of a tool that the provider runs; text that is not JSON is wrapped in an object."""
     try:
-        return parsed(told) if told else {}
+        return parse_json(told) if told else {}
     except msgspec.DecodeError:
         return {"_raw": told}

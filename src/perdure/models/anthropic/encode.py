@@ -1,8 +1,8 @@
-"""A request, as this wire says it. Pure. Above: the wire. Below: `block.py`, `thinking.py`, `lint.py`.
+"""Encode a request as the body of a Messages call. No I/O.
 
-The head (model, instructions, tools, settings) is encoded anew each time; the messages come out of the memo as bytes
-and are put behind it. A mark for the provider's cache goes into the bytes of the last message, so that the memo never
-sees it.
+The fields around the messages (model, instructions, tools, settings) are encoded for each request; the messages are
+cached in the memo as bytes. The marker for the provider's prompt cache is inserted into the bytes of the last message,
+so the memo never contains it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,111 +10,122 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.cache import kept_messages
 from perdure.core.error import ConfigError
 from perdure.core.message import Message, ToolCall
 from perdure.core.model import Request, Settings
-from perdure.models.memo import Memo, encoded
+from perdure.core.prompt_cache import count_kept_messages
+from perdure.models.encoding_memo import EncodingMemo, encode_json
 from perdure.models.profile import Profile
-from perdure.models.schemas import can_be_strict, compiled
-from perdure.models.wire import Sending
+from perdure.models.schemas import can_be_strict, compile_schema
+from perdure.models.wire import EncodedRequest
 
-from .block import items_of, tool_name
-from .dialect import Dialect, dialect_of
-from .lint import FROM_THE_MIDDLE, RULES
-from .thinking import Plan, plan
+from .lint import MESSAGE_RULES, MESSAGE_RULES_AFTER_OPENING
+from .messages import build_message_encoder, sanitize_tool_name
+from .model_features import AnthropicModelFeatures, get_model_features
+from .thinking import ThinkingPlan, plan_thinking
 
 PATH = "/v1/messages"
 VERSION = "2023-06-01"
 FILES_BETA = "files-api-2025-04-14"
 
 _HEADERS: Mapping[str, str] = {"anthropic-version": VERSION, "content-type": "application/json"}
-_OPENING = encoded({"role": "user", "content": [{"type": "text", "text": "(the conversation begins)"}]})
-"""Stands in front of a conversation that the model began, which would be refused."""
-_MARKS: Mapping[str, Mapping[str, str]] = {"5m": {"type": "ephemeral"}, "1h": {"type": "ephemeral", "ttl": "1h"}}
+_OPENING_MESSAGE = encode_json({"role": "user", "content": [{"type": "text", "text": "(the conversation begins)"}]})
+"""User message put before a conversation that starts with the assistant, which would be refused."""
+_CACHE_MARKERS: Mapping[str, Mapping[str, str]] = {
+    "5m": {"type": "ephemeral"},
+    "1h": {"type": "ephemeral", "ttl": "1h"},
+}
 _BLOCK_END = b"}]}"
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
-OUTPUT_RULES = "anthropic_output"
-"""Which schemas a model can be held to."""
-_LEAST_TOP_P = 0.95
-"""Of a model that thinks."""
+OUTPUT_SCHEMA_RULES = "anthropic_output"
+"""Name of the schema rules for structured output."""
+_MIN_TOP_P = 0.95
+"""Minimum `top_p` while thinking is on."""
 
 
-def encode(request: Request, profile: Profile, memo: Memo) -> Sending:
-    """What to post for this request. Raises `BadRequest` when it breaks a rule of the provider."""
+def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
+    """Return the path, body and headers to post. Raises `BadRequest` if the request breaks a rule of the provider."""
     settings = request.settings
     if "messages" in settings.extra_body:
         raise ConfigError("extra_body={'messages': …}: the conversation is sent as it is; change it in the session")
-    dialect = dialect_of(profile.dialect, profile.model)
-    mark = _mark(settings, profile)
-    messages = _messages(request, profile, memo, dialect, mark)
-    head = _head(request, profile, dialect, mark) | dict(settings.extra_body)
-    body = b'%b,"messages":[%b]}' % (encoded(head)[:-1], messages)
+    dialect = get_model_features(profile.dialect, profile.model)
+    mark = _get_cache_marker(settings, profile)
+    messages = _encode_messages(request, profile, memo, dialect, mark)
+    head = _build_body_fields(request, profile, dialect, mark) | dict(settings.extra_body)
+    body = b'%b,"messages":[%b]}' % (encode_json(head)[:-1], messages)
     headers = {**_HEADERS, "anthropic-beta": FILES_BETA} if b'"file_id":' in messages else _HEADERS
-    return Sending(PATH, body, headers)
+    return EncodedRequest(PATH, body, headers)
 
 
-def _mark(settings: Settings, profile: Profile) -> Mapping[str, str] | None:
-    """What is put where the cache is to reach, if it has to be put there."""
-    return _MARKS.get(settings.cache or "5m") if profile.cache == "marked" else None
+def _get_cache_marker(settings: Settings, profile: Profile) -> Mapping[str, str] | None:
+    """Return the `cache_control` marker, or None if the provider needs no marker."""
+    return _CACHE_MARKERS.get(settings.cache or "5m") if profile.cache == "marked" else None
 
 
 # -- the conversation --------------------------------------------------------------------------------------------------
 
 
-def _messages(
-    request: Request, profile: Profile, memo: Memo, dialect: Dialect, mark: Mapping[str, str] | None
+def _encode_messages(
+    request: Request,
+    profile: Profile,
+    memo: EncodingMemo,
+    dialect: AnthropicModelFeatures,
+    mark: Mapping[str, str] | None,
 ) -> bytes:
     echo = request.settings.echo_reasoning is not False
     name = (request.session_id, echo) if request.session_id else None
     begun = bool(request.messages) and request.messages[0].role == "assistant"
-    items = items_of(profile, echo=echo, signed=dialect.signed)
-    pieces = memo.pieces(name, request.messages, items, FROM_THE_MIDDLE if begun else RULES)
+    items = build_message_encoder(profile, echo=echo, signed=dialect.signed)
+    pieces = memo.encode_messages(
+        name, request.messages, items, MESSAGE_RULES_AFTER_OPENING if begun else MESSAGE_RULES
+    )
     if begun:
-        pieces.insert(0, _OPENING)
+        pieces.insert(0, _OPENING_MESSAGE)
     if request.messages[-1].role == "assistant":
-        pieces[-1] = _to_be_continued(pieces[-1], mark)
+        pieces[-1] = _trim_last_reply(pieces[-1], mark)
     elif mark is not None:
-        kept = kept_messages(request.messages)  # words that only this request has would spoil the cache of the next
+        kept = count_kept_messages(request.messages)  # a marker on text of this request alone would spoil the cache
         place = kept - len(request.messages) - 1
         if kept and request.messages[place].role != "assistant" and pieces[place].endswith(_BLOCK_END):
-            pieces[place] = _marked(pieces[place], mark)
+            pieces[place] = _insert_cache_marker(pieces[place], mark)
     return b",".join(pieces)
 
 
-def _marked(piece: bytes, mark: Mapping[str, str]) -> bytes:
-    """The mark inside the last block of an item, whose bytes end with the block, the list and the item: `}]}`."""
-    return b'%b,"cache_control":%b}]}' % (piece[:-3], encoded(mark))
+def _insert_cache_marker(piece: bytes, mark: Mapping[str, str]) -> bytes:
+    """Insert the cache marker into the last block of an item, whose bytes end with block, list and item: `}]}`."""
+    return b'%b,"cache_control":%b}]}' % (piece[:-3], encode_json(mark))
 
 
-def _to_be_continued(piece: bytes, mark: Mapping[str, str] | None) -> bytes:
-    """What the model is to go on from must not end in blanks, and a thought cannot be marked."""
+def _trim_last_reply(piece: bytes, mark: Mapping[str, str] | None) -> bytes:
+    """Encode the last message again: the assistant's text without trailing blanks, and no marker on thinking."""
     item: dict[str, Any] = msgspec.json.decode(piece)
     last = item["content"][-1]
     if item["role"] == "assistant" and last["type"] == "text":
         last["text"] = last["text"].rstrip()
-    whole = encoded(item)
-    return whole if mark is None or last["type"] in _UNMARKABLE else _marked(whole, mark)
+    whole = encode_json(item)
+    return whole if mark is None or last["type"] in _UNMARKABLE else _insert_cache_marker(whole, mark)
 
 
-# -- what goes before it -----------------------------------------------------------------------------------------------
+# -- fields around the messages ----------------------------------------------------------------------------------------
 
 
-def _head(request: Request, profile: Profile, dialect: Dialect, mark: Mapping[str, str] | None) -> dict[str, Any]:
+def _build_body_fields(
+    request: Request, profile: Profile, dialect: AnthropicModelFeatures, mark: Mapping[str, str] | None
+) -> dict[str, Any]:
     settings = request.settings
-    thinking = plan(request, profile, dialect)
+    thinking = plan_thinking(request, profile, dialect)
     head: dict[str, Any] = {"model": profile.model, "max_tokens": thinking.max_tokens}
-    tools = _tools(request, profile)
+    tools = _encode_tools(request, profile)
     if request.instructions.strip():
-        head["system"] = [_with_mark({"type": "text", "text": request.instructions}, mark)]
+        head["system"] = [_add_cache_marker({"type": "text", "text": request.instructions}, mark)]
     elif tools:
-        tools[-1] = _with_mark(tools[-1], mark)
+        tools[-1] = _add_cache_marker(tools[-1], mark)
     if tools:
         head["tools"] = tools
-        head |= _tool_choice(request, profile)
+        head |= _encode_tool_choice(request, profile)
     if thinking.thinking is not None:
         head["thinking"] = thinking.thinking
-    head |= _output(request, profile, thinking) | _sampling(settings, dialect, thinking)
+    head |= _encode_output_config(request, profile, thinking) | _encode_sampling(settings, dialect, thinking)
     stops = [each for each in settings.stop_sequences if each.strip()]  # blank ones are refused
     if stops:
         head["stop_sequences"] = stops
@@ -123,26 +134,26 @@ def _head(request: Request, profile: Profile, dialect: Dialect, mark: Mapping[st
     return head
 
 
-def _with_mark(block: dict[str, Any], mark: Mapping[str, str] | None) -> dict[str, Any]:
+def _add_cache_marker(block: dict[str, Any], mark: Mapping[str, str] | None) -> dict[str, Any]:
     return block if mark is None else {**block, "cache_control": mark}
 
 
-def _output(request: Request, profile: Profile, thinking: Plan) -> dict[str, Any]:
+def _encode_output_config(request: Request, profile: Profile, thinking: ThinkingPlan) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if thinking.effort:
         config["effort"] = thinking.effort
     if request.output is not None and profile.output == "schema":
-        config["format"] = {"type": "json_schema", "schema": compiled(request.output.schema, OUTPUT_RULES)}
+        config["format"] = {"type": "json_schema", "schema": compile_schema(request.output.schema, OUTPUT_SCHEMA_RULES)}
     return {"output_config": config} if config else {}
 
 
-def _sampling(settings: Settings, dialect: Dialect, thinking: Plan) -> dict[str, Any]:
-    """One of the two at most, which is what newer models take. One that thinks has its temperature fixed."""
+def _encode_sampling(settings: Settings, dialect: AnthropicModelFeatures, thinking: ThinkingPlan) -> dict[str, Any]:
+    """Return `temperature` or `top_p`, at most one: newer models refuse both. Thinking fixes the temperature."""
     if not dialect.sampling:
         return {}
-    if settings.temperature is not None and not thinking.thinks:
+    if settings.temperature is not None and not thinking.is_thinking:
         return {"temperature": min(settings.temperature, 1.0)}
-    if settings.top_p is not None and not (thinking.thinks and settings.top_p < _LEAST_TOP_P):
+    if settings.top_p is not None and not (thinking.is_thinking and settings.top_p < _MIN_TOP_P):
         return {"top_p": settings.top_p}
     return {}
 
@@ -150,33 +161,35 @@ def _sampling(settings: Settings, dialect: Dialect, thinking: Plan) -> dict[str,
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
-def _tools(request: Request, profile: Profile) -> list[dict[str, Any]]:
+def _encode_tools(request: Request, profile: Profile) -> list[dict[str, Any]]:
     if not request.tools:
-        return [_gone(name) for name in _called(request.messages)]
+        return [_build_placeholder_tool(name) for name in _list_called_tools(request.messages)]
     tools: list[dict[str, Any]] = []
     for spec in request.tools:
         tool: dict[str, Any] = {"name": spec.name}
         if spec.description.strip():
             tool["description"] = spec.description
-        strict = profile.strict_tools and can_be_strict(spec.parameters, OUTPUT_RULES)
-        tool["input_schema"] = compiled(spec.parameters, OUTPUT_RULES if strict else profile.schema)
+        strict = profile.strict_tools and can_be_strict(spec.parameters, OUTPUT_SCHEMA_RULES)
+        tool["input_schema"] = compile_schema(spec.parameters, OUTPUT_SCHEMA_RULES if strict else profile.schema)
         if strict:
             tool["strict"] = True
         tools.append(tool)
     return tools
 
 
-def _gone(name: str) -> dict[str, Any]:
-    """Calls in the conversation need tools beside it, also when there are none any more."""
+def _build_placeholder_tool(name: str) -> dict[str, Any]:
+    """Return a placeholder for a tool that was called earlier: a conversation with calls must have tools, even if there
+    are none left.
+    """
     return {"name": name, "description": "No longer available.", "input_schema": {"type": "object", "properties": {}}}
 
 
-def _called(messages: Sequence[Message]) -> list[str]:
-    names = [tool_name(part.name) for each in messages for part in each.parts if type(part) is ToolCall]
+def _list_called_tools(messages: Sequence[Message]) -> list[str]:
+    names = [sanitize_tool_name(part.name) for each in messages for part in each.parts if type(part) is ToolCall]
     return list(dict.fromkeys(names))
 
 
-def _tool_choice(request: Request, profile: Profile) -> dict[str, Any]:
+def _encode_tool_choice(request: Request, profile: Profile) -> dict[str, Any]:
     wanted = request.settings.tool_choice if request.tools else "none"
     choice: dict[str, Any]
     match wanted:

@@ -1,39 +1,39 @@
-"""The rules of the provider, checked offline: nothing that breaks one is sent. Pure. Above: the wire. Below: `memo.py`.
+"""Check request bodies offline against the rules of the Messages API. No I/O.
 
-`RULES` are about the order of messages and are checked once for each message; `lint` looks at a whole body, and is
-for tests and for whoever wants to know why something was refused.
+`MESSAGE_RULES` are about the order of messages and are checked once per message; `lint` checks a complete body, for
+tests and for finding out why a request was refused.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.models.block_order import BlockOrder, Reading, broken
-from perdure.models.memo import BrokenRule, Item
-from perdure.models.untrusted import mapping, mappings
+from perdure.models.block_order import BlockOrderRules, MessageBlocks, build_broken_rule
+from perdure.models.encoding_memo import BrokenRule, Item
+from perdure.models.untrusted_json import as_dict, as_dicts
 
-from .thinking import LEAST_BUDGET
+from .thinking import MIN_THINKING_TOKENS
 
-MOST_MARKS = 4
-"""How many blocks may be marked for the cache."""
+MAX_CACHE_MARKERS = 4
+"""Maximum number of blocks with a cache marker."""
 
-_ID = re.compile(r"[A-Za-z0-9_-]+").fullmatch
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
-_LEAST_TOP_P = 0.95
+_is_call_id = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+_is_tool_name = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
+_MIN_TOP_P = 0.95
 
 
-def blocks_of(item: Item) -> Sequence[Mapping[str, Any]]:
-    """What an item holds; words alone may stand for a block of text."""
+def get_blocks(item: Item) -> Sequence[Mapping[str, Any]]:
+    """Return the content blocks of a message; a string counts as one text block."""
     content = item.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return mappings(content)
+    return as_dicts(content)
 
 
-def _read(item: Item) -> Reading:
-    blocks = blocks_of(item)
+def _read_item(item: Item) -> MessageBlocks:
+    blocks = get_blocks(item)
     calls = [str(block.get("id")) for block in blocks if block.get("type") == "tool_use"]
-    return Reading(
+    return MessageBlocks(
         blocks, calls, [str(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
     )
 
@@ -41,95 +41,105 @@ def _read(item: Item) -> Reading:
 def _check_block(place: int, block: Mapping[str, Any]) -> None:
     match block.get("type"):
         case "text" if not str(block.get("text", "")).strip():
-            raise broken(place, "a text that is blank")
-        case "tool_use" if not _ID(str(block.get("id", ""))):
-            raise broken(place, f"the call id {block.get('id')!r}; letters, digits, `_` and `-` are taken")
-        case "tool_use" if not _TOOL_NAME(str(block.get("name", ""))):
-            raise broken(place, f"the tool name {block.get('name')!r}; letters, digits, `_` and `-` are taken")
+            raise build_broken_rule(place, "a text that is blank")
+        case "tool_use" if not _is_call_id(str(block.get("id", ""))):
+            raise build_broken_rule(place, f"the call id {block.get('id')!r}; letters, digits, `_` and `-` are taken")
+        case "tool_use" if not _is_tool_name(str(block.get("name", ""))):
+            raise build_broken_rule(
+                place, f"the tool name {block.get('name')!r}; letters, digits, `_` and `-` are taken"
+            )
         case "tool_result" if block.get("is_error") and not block.get("content"):
-            raise broken(place, f"the result {block.get('tool_use_id')!r} is an error that says nothing")
+            raise build_broken_rule(place, f"the result {block.get('tool_use_id')!r} is an error without content")
         case "thinking" | "redacted_thinking" if "cache_control" in block:
-            raise broken(place, "a thought is marked for the cache; mark another block")
+            raise build_broken_rule(place, "a thinking block has a cache marker; mark another block")
         case None | "":
-            raise broken(place, f"a block without a type: {sorted(block)}")
+            raise build_broken_rule(place, f"a block without a type: {sorted(block)}")
         case _:
             pass
 
 
-RULES = BlockOrder(_read, _check_block)
-"""For a conversation from its beginning on."""
-FROM_THE_MIDDLE = BlockOrder(_read, _check_block, in_the_middle=True)
-"""For one in front of which something is going to be put."""
+MESSAGE_RULES = BlockOrderRules(_read_item, _check_block)
+"""Message rules for a conversation from its start."""
+MESSAGE_RULES_AFTER_OPENING = BlockOrderRules(_read_item, _check_block, is_continuation=True)
+"""Message rules for a conversation that gets an opening message put before it."""
 
 
 # -- a whole body ------------------------------------------------------------------------------------------------------
 
 
 def lint(body: Mapping[str, Any]) -> list[str]:
-    """Which rules a body breaks, each in a sentence."""
-    checks = (_conversation, _identities, _head, _tools, _tool_choice, _thinking, _cache)
+    """Return a sentence for each rule of the Messages API that a request body breaks."""
+    checks = (
+        _lint_messages,
+        _lint_ids,
+        _lint_settings,
+        _lint_tools,
+        _lint_tool_choice,
+        _lint_thinking,
+        _lint_cache_markers,
+    )
     return [problem for check in checks for problem in check(body)]
 
 
-def _conversation(body: Mapping[str, Any]) -> Iterator[str]:
-    items = mappings(body.get("messages"))
-    state = RULES.begin()
+def _lint_messages(body: Mapping[str, Any]) -> Iterator[str]:
+    items = as_dicts(body.get("messages"))
+    state = MESSAGE_RULES.begin()
     try:
         for item in items:
-            state = RULES.step(state, item)
-        RULES.end(state)
+            state = MESSAGE_RULES.step(state, item)
+        MESSAGE_RULES.end(state)
     except BrokenRule as broken:
         yield str(broken)
         return
-    last = blocks_of(items[-1])[-1]
+    last = get_blocks(items[-1])[-1]
     if items[-1]["role"] == "assistant" and last.get("type") == "text" and last["text"] != last["text"].rstrip():
         yield "the last message is the model's and ends in blanks"
 
 
-def _all_blocks(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for item in mappings(body.get("messages")):
-        yield from blocks_of(item)
+def _iterate_blocks(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for item in as_dicts(body.get("messages")):
+        yield from get_blocks(item)
 
 
-def _identities(body: Mapping[str, Any]) -> Iterator[str]:
-    ids = [block.get("id") for block in _all_blocks(body) if block.get("type") == "tool_use"]
+def _lint_ids(body: Mapping[str, Any]) -> Iterator[str]:
+    ids = [block.get("id") for block in _iterate_blocks(body) if block.get("type") == "tool_use"]
     for repeated in sorted({str(each) for each in ids if ids.count(each) > 1}):
         yield f"the call id {repeated!r} is used more than once"
     if ids and not body.get("tools"):
         yield "there are calls in the conversation and no tools beside it"
 
 
-def _head(body: Mapping[str, Any]) -> Iterator[str]:
-    if not body.get("model") and not body.get("anthropic_version"):  # elsewhere the address names the model
+def _lint_settings(body: Mapping[str, Any]) -> Iterator[str]:
+    if not body.get("model") and not body.get("anthropic_version"):  # at other hosts the URL names the model
         yield "no model is named"
     most = body.get("max_tokens")
     if type(most) is not int or most < 1:
-        yield f"max_tokens={most!r}: say how much may be written, from 1 on"
+        yield f"max_tokens={most!r}: give a number of tokens, at least 1"
     if not 0 <= body.get("temperature", 1) <= 1:
         yield f"temperature={body['temperature']!r}: from 0 to 1"
     for stop in body.get("stop_sequences") or ():
         if not str(stop).strip():
             yield "a stop sequence that is blank"
-    for block in mappings(body.get("system")):
+    for block in as_dicts(body.get("system")):
         if not str(block.get("text", "")).strip():
             yield "a block of the system prompt that is blank"
 
 
-def _tools(body: Mapping[str, Any]) -> Iterator[str]:
+def _lint_tools(body: Mapping[str, Any]) -> Iterator[str]:
     names: set[str] = set()
-    for tool in mappings(body.get("tools")):
+    for tool in as_dicts(body.get("tools")):
         name = str(tool.get("name", ""))
-        if not _TOOL_NAME(name):
+        if not _is_tool_name(name):
             yield f"the tool name {name!r}; letters, digits, `_` and `-` are taken"
         if name in names:
             yield f"two tools are named {name!r}"
         names.add(name)
-        if tool.get("type", "custom") == "custom" and mapping(tool.get("input_schema")).get("type") != "object":
+        if tool.get("type", "custom") == "custom" and as_dict(tool.get("input_schema")).get("type") != "object":
             yield f"the schema of the tool {name!r} is not one of an object"
 
 
-def _tool_choice(body: Mapping[str, Any]) -> Iterator[str]:
-    choice = mapping(body.get("tool_choice"))
+def _lint_tool_choice(body: Mapping[str, Any]) -> Iterator[str]:
+    choice = as_dict(body.get("tool_choice"))
     if not choice:
         return
     kind = choice.get("type")
@@ -137,29 +147,29 @@ def _tool_choice(body: Mapping[str, Any]) -> Iterator[str]:
         yield "tool_choice without tools"
     elif kind not in {"auto", "any", "tool", "none"}:
         yield f"tool_choice of the type {kind!r}"
-    elif kind == "tool" and choice.get("name") not in [tool.get("name") for tool in mappings(body.get("tools"))]:
+    elif kind == "tool" and choice.get("name") not in [tool.get("name") for tool in as_dicts(body.get("tools"))]:
         yield f"tool_choice names {choice.get('name')!r}, which is not among the tools"
 
 
-def _thinking(body: Mapping[str, Any]) -> Iterator[str]:
-    thinking = mapping(body.get("thinking"))
+def _lint_thinking(body: Mapping[str, Any]) -> Iterator[str]:
+    thinking = as_dict(body.get("thinking"))
     if thinking.get("type") not in {"enabled", "adaptive"}:
         return
-    budget = thinking.get("budget_tokens", LEAST_BUDGET)
-    if budget < LEAST_BUDGET:
-        yield f"budget_tokens={budget!r}: at least {LEAST_BUDGET}"
+    budget = thinking.get("budget_tokens", MIN_THINKING_TOKENS)
+    if budget < MIN_THINKING_TOKENS:
+        yield f"budget_tokens={budget!r}: at least {MIN_THINKING_TOKENS}"
     if thinking["type"] == "enabled" and budget >= body.get("max_tokens", 0):
         yield f"budget_tokens={budget!r} leaves no room in max_tokens={body.get('max_tokens')!r}"
     if body.get("temperature", 1) != 1:
         yield f"temperature={body['temperature']!r} with thinking: leave it out"
-    if body.get("top_p", 1) < _LEAST_TOP_P:
-        yield f"top_p={body['top_p']!r} with thinking: from {_LEAST_TOP_P} on"
-    if mapping(body.get("tool_choice")).get("type") in {"any", "tool"}:
+    if body.get("top_p", 1) < _MIN_TOP_P:
+        yield f"top_p={body['top_p']!r} with thinking: from {_MIN_TOP_P} on"
+    if as_dict(body.get("tool_choice")).get("type") in {"any", "tool"}:
         yield "a call is forced on a model that thinks"
 
 
-def _cache(body: Mapping[str, Any]) -> Iterator[str]:
-    places = [*mappings(body.get("tools")), *mappings(body.get("system")), *_all_blocks(body)]
+def _lint_cache_markers(body: Mapping[str, Any]) -> Iterator[str]:
+    places = [*as_dicts(body.get("tools")), *as_dicts(body.get("system")), *_iterate_blocks(body)]
     marks = sum("cache_control" in block for block in places)
-    if marks > MOST_MARKS:
-        yield f"{marks} blocks are marked for the cache; at most {MOST_MARKS} may be"
+    if marks > MAX_CACHE_MARKERS:
+        yield f"{marks} blocks have a cache marker; at most {MAX_CACHE_MARKERS} may have one"

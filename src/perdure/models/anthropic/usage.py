@@ -1,13 +1,13 @@
-"""Tokens, as this wire counts them. Pure. Above: `decode.py`. Below: `core/message.py`.
+"""Accumulate the token counts of one response. No I/O.
 
-What was read is told in three numbers, fresh, written to the cache and read from it, of which none includes another.
-Beginnings of streams tell a first guess; what comes later replaces it.
+Input is reported in three numbers, uncached, written to the cache and read from it, and none includes another. The
+start of a stream has a first estimate; later numbers replace it.
 """
 
 from typing import Any
 
 from perdure.core.message import Precision, Usage
-from perdure.models.untrusted import count, mapping, mappings
+from perdure.models.untrusted_json import as_count, as_dict, as_dicts
 
 _FRESH = "input_tokens"
 _WRITTEN = "cache_creation_input_tokens"
@@ -15,34 +15,34 @@ _READ = "cache_read_input_tokens"
 _OUTPUT = "output_tokens"
 
 
-class Count:
-    """What has been told so far."""
+class UsageAccumulator:
+    """Accumulator of the token counts that one stream reports; later numbers replace earlier ones."""
 
     __slots__ = ("_told", "is_complete")
 
     def __init__(self) -> None:
         self._told: dict[str, Any] = {}
         self.is_complete = False
-        """Whether the number of tokens that were written is the last one."""
+        """True if the number of output tokens is final."""
 
     def add(self, usage: Any, *, last: bool) -> None:
-        """What is told now. A number that is missing, or null, leaves the one before."""
-        told = mapping(usage)
+        """Merge newer counts. A missing or null number leaves the earlier one."""
+        told = as_dict(usage)
         self._told |= {name: value for name, value in told.items() if value is not None}
         self.is_complete = self.is_complete or (last and _OUTPUT in told)
 
     @property
     def usage(self) -> Usage | None:
-        """All of it; nothing when nothing but zeros was told."""
+        """Token counts so far; None if all are zero."""
         told = self._told
-        # The provider may have summed up the conversation for itself; the totals leave out what that took.
-        rounds = [told, *[each for each in mappings(told.get("iterations")) if each.get("type") == "compaction"]]
+        # The provider may have compacted the conversation itself; the totals do not include the tokens of that.
+        rounds = [told, *[each for each in as_dicts(told.get("iterations")) if each.get("type") == "compaction"]]
         fresh, written, read, output = (
-            sum([count(each.get(name)) for each in rounds]) for name in (_FRESH, _WRITTEN, _READ, _OUTPUT)
+            sum([as_count(each.get(name)) for each in rounds]) for name in (_FRESH, _WRITTEN, _READ, _OUTPUT)
         )
         taken = fresh + written + read
         if not taken + output:
             return None
-        thought = count(mapping(told.get("output_tokens_details")).get("thinking_tokens"))
+        thought = as_count(as_dict(told.get("output_tokens_details")).get("thinking_tokens"))
         precision: Precision = "exact" if self.is_complete and taken else "partial"
         return Usage(taken, output, read, written, thought, precision)

@@ -1,24 +1,19 @@
-"""The Converse wire of Amazon Bedrock. Above: `endpoint.py`. Below: `models/wire.py`, botocore.
+"""Wire (API format) of the Converse API of Amazon Bedrock.
 
-block.py         what is said, as blocks
-dialect.py       how models of different makers differ
-encode.py        a request -> bytes
-eventstream.py   bytes -> messages of an event stream
-decode.py        messages -> events
-lint.py          the rules of the provider
-auth.py          how requests are signed
+`encode` turns a request into bytes, `decode` turns the bytes of the response into events, `lint` checks a body against
+the provider's rules offline, `dialect` is a table of how models of different makers differ, and `auth` signs requests.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.model import Request
-from perdure.models.memo import Memo
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.profile import Profile
-from perdure.models.wire import Decoder, Sending
+from perdure.models.wire import Decoder, EncodedRequest
 
 from .auth import BedrockAuth
-from .decode import ConverseDecoder
+from .decode import BedrockDecoder
 from .encode import encode
 from .lint import lint
 
@@ -26,20 +21,20 @@ __all__ = ["WIRE", "BedrockAuth", "BedrockWire"]
 
 
 class BedrockWire:
-    """How Bedrock is spoken to."""
+    """Wire (API format) of the Converse API: encodes requests, decodes responses and checks request bodies."""
 
     name = "bedrock"
 
-    def encode(self, request: Request, profile: Profile, memo: Memo) -> Sending:
-        """The request as this wire says it."""
+    def encode(self, request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
+        """Encode a request as the HTTP request of a Converse call."""
         return encode(request, profile, memo)
 
-    def decoder(self, profile: Profile, media_type: str) -> Decoder:  # noqa: ARG002 - the first byte tells
-        """For one answer, streamed or whole."""
-        return ConverseDecoder(profile)
+    def decoder(self, profile: Profile, media_type: str) -> Decoder:  # noqa: ARG002 - the first byte is more reliable
+        """Return a decoder for one response, streamed or whole."""
+        return BedrockDecoder(profile)
 
     def lint(self, body: Mapping[str, Any], profile: Profile) -> Sequence[str]:
-        """Which rules a whole body breaks."""
+        """Return a sentence for each rule of the provider that a request body breaks."""
         return lint(body, profile)
 
 

@@ -1,8 +1,7 @@
-"""How Bedrock knows us: a bearer token, or a signature by whatever credentials AWS finds. Above: `endpoint.py`, the
-catalogue. Below: `library.py`.
+"""Authenticate at Bedrock with a bearer token, or with a signature made from AWS credentials.
 
-Credentials come from the ordinary chain: the environment, a profile, a role. Looking for them may read files and ask
-the network, so that is done in a thread; a signature is made where it is needed.
+Credentials are found by the usual AWS chain: environment, profile, role. Looking them up may read files and use the
+network, so it runs in a thread; signing is done in place.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 
 from perdure.core.error import AuthFailed
 
-from .library import botocore
+from .botocore_import import import_botocore
 
 TOKEN_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"  # noqa: S105 - the name of a variable
 DEFAULT_REGION = "us-east-1"
@@ -25,8 +24,8 @@ _SERVICE = "bedrock"
 _REGION_IN_HOST = re.compile(r"\bbedrock-runtime(?:-fips)?[.]([a-z]{2}(?:-[a-z]+)+-\d+)[.]")
 
 
-def region_of(url: str = "") -> str:
-    """The region of this address, or else of the environment."""
+def get_region(url: str = "") -> str:
+    """Return the AWS region in this URL, or else that of the environment."""
     found = _REGION_IN_HOST.search(urlsplit(url).netloc)
     if found is not None:
         return found[1]
@@ -34,19 +33,21 @@ def region_of(url: str = "") -> str:
 
 
 class BedrockAuth:
-    """Says who is asking. Keys are looked for when they are needed, and again when they do not work any more."""
+    """Authentication at Bedrock. Credentials are loaded at the first request, and again when they are rejected."""
 
     def __init__(self, *, token: str = "", profile_name: str = "") -> None:
-        """`token` and `profile_name` stand for what the environment would say."""
+        """Use this bearer token or AWS profile; each overrides the environment."""
         self._token = token
         self._profile_name = profile_name
         self._credentials: Any = None
         self._lock = threading.Lock()
-        """Of those who look at the same time, one does. (No lock of asyncio: an endpoint may serve several loops.)"""
+        """Lets one of several concurrent callers load the credentials. Not an asyncio lock: an endpoint may serve
+        several event loops.
+        """
 
     @property
     def identity(self) -> str:
-        """Names the key without giving it away."""
+        """Name that identifies the credentials without revealing them."""
         token = self._bearer_token()
         if token:
             return sha256(token.encode()).hexdigest()[:16]
@@ -54,35 +55,35 @@ class BedrockAuth:
         return f"aws-{sha256(named.encode()).hexdigest()[:16]}"
 
     async def headers(self, url: str, body: bytes) -> Mapping[str, str]:
-        """The token, or a signature of this very request."""
+        """Return the headers that authenticate this request: the token, or a signature of URL and body."""
         token = self._bearer_token()
         if token:
             return {"authorization": f"Bearer {token}"}
-        return _signature(url, body, await self._frozen())
+        return _sign_request(url, body, await self._get_credentials())
 
     async def renew(self) -> bool:
-        """Look for credentials once more; whether there are others now."""
+        """Load the credentials again. Return True if they have changed."""
         if self._bearer_token() or self._credentials is None:
             return False
-        before = (await self._frozen()).token, (await self._frozen()).access_key
+        before = (await self._get_credentials()).token, (await self._get_credentials()).access_key
         self._credentials = None
-        after = await self._frozen()
+        after = await self._get_credentials()
         return before != (after.token, after.access_key)
 
     def _bearer_token(self) -> str:
         return (self._token or os.environ.get(TOKEN_VARIABLE, "")).strip()
 
-    async def _frozen(self) -> Any:
-        """The credentials as they are now. Those of a role run out, and are then renewed in a thread as well."""
+    async def _get_credentials(self) -> Any:
+        """Return the current AWS credentials. Credentials of a role expire, and are refreshed in a thread."""
         credentials = self._credentials
         if credentials is None or _needs_refresh(credentials):
-            return await asyncio.to_thread(self._look_up)
+            return await asyncio.to_thread(self._load_credentials)
         return credentials.get_frozen_credentials()
 
-    def _look_up(self) -> Any:
+    def _load_credentials(self) -> Any:
         with self._lock:
             if self._credentials is None:
-                session = botocore("session").Session(profile=self._profile_name or None)
+                session = import_botocore("session").Session(profile=self._profile_name or None)
                 self._credentials = session.get_credentials()
             if self._credentials is None:
                 raise AuthFailed(
@@ -100,8 +101,8 @@ def _needs_refresh(credentials: Any) -> bool:
     return bool(refresh_needed is not None and refresh_needed())
 
 
-def _signature(url: str, body: bytes, credentials: Any) -> dict[str, str]:
+def _sign_request(url: str, body: bytes, credentials: Any) -> dict[str, str]:
     kept = {"content-type": "application/json"}  # signed as well
-    request: Any = botocore("awsrequest").AWSRequest(method="POST", url=url, data=body, headers=kept)
-    botocore("auth").SigV4Auth(credentials, _SERVICE, region_of(url)).add_auth(request)
+    request: Any = import_botocore("awsrequest").AWSRequest(method="POST", url=url, data=body, headers=kept)
+    import_botocore("auth").SigV4Auth(credentials, _SERVICE, get_region(url)).add_auth(request)
     return {name.lower(): value for name, value in request.headers.items()}

@@ -1,7 +1,7 @@
-"""A request, as this wire says it. Pure. Above: the wire. Below: `block.py`, `lint.py`, and what Claude takes.
+"""Encode a request as the body of a Converse call. No I/O.
 
-The messages come out of the memo as bytes, one item for each. Roles have to take turns here, so that neighbours of one
-role are joined: by their bytes, since whether a message has such a neighbour is not for the memo to know.
+The messages are cached in the memo as bytes, one item each. Roles must alternate, so adjacent messages of one role are
+joined: as bytes, since the memo does not know the neighbours of a message.
 """
 
 import re
@@ -14,70 +14,78 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.message import Message, ToolCall
 from perdure.core.model import OutputSpec, Request, Settings
-from perdure.models.anthropic import dialect as claude
-from perdure.models.anthropic.block import tool_name
-from perdure.models.anthropic.thinking import Plan, plan
-from perdure.models.memo import Memo, encoded
+from perdure.models.anthropic import model_features as claude
+from perdure.models.anthropic.messages import sanitize_tool_name
+from perdure.models.anthropic.thinking import ThinkingPlan, plan_thinking
+from perdure.models.encoding_memo import EncodingMemo, encode_json
 from perdure.models.profile import Profile
-from perdure.models.schemas import compiled
-from perdure.models.wire import Sending
+from perdure.models.schemas import compile_schema
+from perdure.models.wire import EncodedRequest
 
-from .block import items_of
-from .dialect import Dialect, dialect_of
-from .lint import FROM_THE_MIDDLE, RULES
+from .lint import MESSAGE_RULES, MESSAGE_RULES_AFTER_OPENING
+from .messages import build_message_encoder
+from .model_features import BedrockModelFeatures, get_model_features
 
-OUTPUT_RULES = "anthropic_output"
-"""Which schemas models can be held to here: the strictest of their makers."""
+OUTPUT_SCHEMA_RULES = "anthropic_output"
+"""Name of the schema rules for structured output: the strictest of all makers."""
 
 _HEADERS: Mapping[str, str] = {"content-type": "application/json"}
-_OPENING = encoded({"role": "user", "content": [{"text": "(the conversation begins)"}]})
-"""Stands in front of a conversation that the model began, which would be refused."""
+_OPENING_MESSAGE = encode_json({"role": "user", "content": [{"text": "(the conversation begins)"}]})
+"""User message put before a conversation that starts with the assistant, which would be refused."""
 _USER, _ASSISTANT = b'{"role":"user","content":[', b'{"role":"assistant","content":['
 _DOCUMENT = b'{"document":{"format":"'
 _TITLE = re.compile(rb'(\{"document":\{"format":"[a-z]+","name":")([^"]*)')
-_MARKS: Mapping[str, Mapping[str, Any]] = {
+_CACHE_MARKERS: Mapping[str, Mapping[str, Any]] = {
     "5m": {"cachePoint": {"type": "default"}},
     "1h": {"cachePoint": {"type": "default", "ttl": "1h"}},
 }
 _NOVA_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
 
 
-def encode(request: Request, profile: Profile, memo: Memo) -> Sending:
-    """What to post for this request. Raises `BadRequest` when it breaks a rule of the provider."""
+def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
+    """Return the path, body and headers to post. Raises `BadRequest` if the request breaks a rule of the provider."""
     settings = request.settings
     if "messages" in settings.extra_body:
         raise ConfigError("extra_body={'messages': …}: the conversation is sent as it is; change it in the session")
-    dialect = dialect_of(profile.dialect, profile.model)
-    mark = _MARKS.get(settings.cache or "5m") if profile.cache == "marked" else None
-    messages = _messages(request, profile, memo, dialect, mark)
-    head = _head(request, profile, dialect, mark) | dict(settings.extra_body)
-    start = encoded(head)[:-1] + b"," if head else b"{"
+    dialect = get_model_features(profile.dialect, profile.model)
+    mark = _CACHE_MARKERS.get(settings.cache or "5m") if profile.cache == "marked" else None
+    messages = _encode_messages(request, profile, memo, dialect, mark)
+    head = _build_body_fields(request, profile, dialect, mark) | dict(settings.extra_body)
+    start = encode_json(head)[:-1] + b"," if head else b"{"
     how = "converse-stream" if profile.streams else "converse"
-    return Sending(f"/model/{quote(profile.model, safe='')}/{how}", b'%b"messages":[%b]}' % (start, messages), _HEADERS)
+    return EncodedRequest(
+        f"/model/{quote(profile.model, safe='')}/{how}", b'%b"messages":[%b]}' % (start, messages), _HEADERS
+    )
 
 
 # -- the conversation --------------------------------------------------------------------------------------------------
 
 
-def _messages(
-    request: Request, profile: Profile, memo: Memo, dialect: Dialect, mark: Mapping[str, Any] | None
+def _encode_messages(
+    request: Request,
+    profile: Profile,
+    memo: EncodingMemo,
+    dialect: BedrockModelFeatures,
+    mark: Mapping[str, Any] | None,
 ) -> bytes:
     echo = request.settings.echo_reasoning is not False
     name = (request.session_id, echo) if request.session_id else None
     begun = bool(request.messages) and request.messages[0].role == "assistant"
-    items = items_of(profile, dialect, echo=echo)
-    pieces = memo.pieces(name, request.messages, items, FROM_THE_MIDDLE if begun else RULES)
+    items = build_message_encoder(profile, dialect, echo=echo)
+    pieces = memo.encode_messages(
+        name, request.messages, items, MESSAGE_RULES_AFTER_OPENING if begun else MESSAGE_RULES
+    )
     if begun:
-        pieces.insert(0, _OPENING)
+        pieces.insert(0, _OPENING_MESSAGE)
     if pieces[-1].startswith(_ASSISTANT):
-        pieces[-1] = _without_blanks_at_its_end(pieces[-1])
-    elif mark is not None and not _ends_in_a_document(pieces[-1]):
-        pieces[-1] = b"%b,%b]}" % (pieces[-1][:-2], encoded(mark))
-    return _with_titles_apart(_joined(pieces))
+        pieces[-1] = _trim_last_reply(pieces[-1])
+    elif mark is not None and not _is_last_block_document(pieces[-1]):
+        pieces[-1] = b"%b,%b]}" % (pieces[-1][:-2], encode_json(mark))
+    return _number_duplicate_titles(_join_same_roles(pieces))
 
 
-def _joined(pieces: Sequence[bytes]) -> bytes:
-    """The items, neighbours of one role as one: the end of the first and the beginning of the next are left out."""
+def _join_same_roles(pieces: Sequence[bytes]) -> bytes:
+    """Join encoded messages into a JSON list, merging adjacent messages of one role."""
     parts: list[bytes] = []
     last = b""
     for piece in pieces:
@@ -91,16 +99,17 @@ def _joined(pieces: Sequence[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def _with_titles_apart(messages: bytes) -> bytes:
-    """Two documents of one name are refused, wherever they stand: later ones are numbered.
+def _number_duplicate_titles(messages: bytes) -> bytes:
+    """Number documents with the same name: the provider refuses duplicates anywhere in a conversation.
 
-    By their bytes, for the same reason. No words can look like this, since their quotation marks are escaped.
+    This works on the bytes, since a message does not know the others. Text cannot match the pattern, because its
+    quotation marks are escaped.
     """
     if messages.count(_DOCUMENT) < 2:  # noqa: PLR2004 - two of one name
         return messages
     taken: set[bytes] = set()
 
-    def apart(found: re.Match[bytes]) -> bytes:
+    def number_title(found: re.Match[bytes]) -> bytes:
         title, number = found[2], 1
         while title.lower() in taken:
             number += 1
@@ -108,54 +117,58 @@ def _with_titles_apart(messages: bytes) -> bytes:
         taken.add(title.lower())
         return found[1] + title
 
-    return _TITLE.sub(apart, messages)
+    return _TITLE.sub(number_title, messages)
 
 
-def _without_blanks_at_its_end(piece: bytes) -> bytes:
-    """What the model is to go on from."""
+def _trim_last_reply(piece: bytes) -> bytes:
+    """Strip trailing blanks from the text of a last assistant message."""
     item: dict[str, Any] = msgspec.json.decode(piece)
     last = item["content"][-1]
     if "text" in last:
         last["text"] = last["text"].rstrip()
-    return encoded(item)
+    return encode_json(item)
 
 
-def _ends_in_a_document(piece: bytes) -> bool:
-    """Behind a document, no mark may stand."""
+def _is_last_block_document(piece: bytes) -> bool:
+    """Return True if the last block is a document, after which no cache marker is allowed."""
     return b'"document":' in piece and "document" in msgspec.json.decode(piece)["content"][-1]
 
 
-# -- what goes before it -----------------------------------------------------------------------------------------------
+# -- fields around the messages ----------------------------------------------------------------------------------------
 
 
-def _head(request: Request, profile: Profile, dialect: Dialect, mark: Mapping[str, Any] | None) -> dict[str, Any]:
+def _build_body_fields(
+    request: Request, profile: Profile, dialect: BedrockModelFeatures, mark: Mapping[str, Any] | None
+) -> dict[str, Any]:
     head: dict[str, Any] = {}
     marks = [] if mark is None else [mark]
     if request.instructions.strip():
         head["system"] = [{"text": request.instructions}, *marks]
-    tools = _tools(request, profile)
+    tools = _encode_tools(request, profile)
     if tools:
         config: dict[str, Any] = {"tools": [*tools, *marks] if dialect.marks_tools else tools}
-        head["toolConfig"] = config | _tool_choice(request.settings, is_open=bool(request.tools))
-    thinking = _plan(request, profile, dialect)
-    inference = _inference(request.settings, profile, dialect, thinking)
+        head["toolConfig"] = config | _encode_tool_choice(request.settings, is_open=bool(request.tools))
+    thinking = _plan_thinking(request, profile, dialect)
+    inference = _encode_settings(request.settings, profile, dialect, thinking)
     if inference:
         head["inferenceConfig"] = inference
-    more = _more(request, profile, dialect, thinking)
+    more = _encode_model_specific_fields(request, profile, dialect, thinking)
     if more:
         head["additionalModelRequestFields"] = more
     if request.output is not None and profile.output == "schema":
-        head["outputConfig"] = {"textFormat": _text_format(request.output)}
+        head["outputConfig"] = {"textFormat": _encode_response_format(request.output)}
     return head
 
 
-def _plan(request: Request, profile: Profile, dialect: Dialect) -> Plan | None:
+def _plan_thinking(request: Request, profile: Profile, dialect: BedrockModelFeatures) -> ThinkingPlan | None:
     if dialect.thinking != "claude":
         return None
-    return plan(request, profile, claude.dialect_of("", profile.model))
+    return plan_thinking(request, profile, claude.get_model_features("", profile.model))
 
 
-def _inference(settings: Settings, profile: Profile, dialect: Dialect, thinking: Plan | None) -> dict[str, Any]:
+def _encode_settings(
+    settings: Settings, profile: Profile, dialect: BedrockModelFeatures, thinking: ThinkingPlan | None
+) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if thinking is not None:
         config["maxTokens"] = thinking.max_tokens
@@ -164,17 +177,19 @@ def _inference(settings: Settings, profile: Profile, dialect: Dialect, thinking:
     stops = [each for each in settings.stop_sequences if each.strip()]
     if stops:
         config["stopSequences"] = stops
-    if thinking is not None and (thinking.thinks or not claude.dialect_of("", profile.model).sampling):
+    if thinking is not None and (thinking.is_thinking or not claude.get_model_features("", profile.model).sampling):
         return config
     if settings.temperature is not None:
         config["temperature"] = min(settings.temperature, 1.0)
     if settings.top_p is not None and ("temperature" not in config or dialect.thinking != "claude"):
-        config["topP"] = settings.top_p  # newer Claudes take one of the two
+        config["topP"] = settings.top_p  # newer Claude models refuse both
     return config
 
 
-def _more(request: Request, profile: Profile, dialect: Dialect, thinking: Plan | None) -> dict[str, Any]:
-    """What only some makers take."""
+def _encode_model_specific_fields(
+    request: Request, profile: Profile, dialect: BedrockModelFeatures, thinking: ThinkingPlan | None
+) -> dict[str, Any]:
+    """Return the body fields that only the models of some makers accept."""
     settings = request.settings
     more: dict[str, Any] = {}
     if thinking is not None and thinking.thinking is not None:
@@ -193,39 +208,42 @@ def _more(request: Request, profile: Profile, dialect: Dialect, thinking: Plan |
     return more
 
 
-def _text_format(output: OutputSpec) -> dict[str, Any]:
-    schema = encoded(compiled(output.schema, OUTPUT_RULES)).decode()  # as a text, oddly
+def _encode_response_format(output: OutputSpec) -> dict[str, Any]:
+    schema = encode_json(compile_schema(output.schema, OUTPUT_SCHEMA_RULES)).decode()  # the API takes it as text
     described = {"description": output.description} if output.description.strip() else {}
     return {
         "type": "json_schema",
-        "structure": {"jsonSchema": {"name": tool_name(output.name), "schema": schema, **described}},
+        "structure": {"jsonSchema": {"name": sanitize_tool_name(output.name), "schema": schema, **described}},
     }
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
-def _tools(request: Request, profile: Profile) -> list[dict[str, Any]]:
-    """Calls in the conversation need tools beside it, also when there are none any more, or none may be used."""
-    called = _called(request.messages) if not request.tools or request.settings.tool_choice == "none" else []
+def _encode_tools(request: Request, profile: Profile) -> list[dict[str, Any]]:
+    """Return the tool definitions. A conversation with tool calls must have tools, even if none may be called now."""
+    called = _list_called_tools(request.messages) if not request.tools or request.settings.tool_choice == "none" else []
     if not request.tools:
-        return [_tool(name, "No longer available.", {"type": "object", "properties": {}}) for name in called]
+        return [_encode_tool(name, "No longer available.", {"type": "object", "properties": {}}) for name in called]
     if request.settings.tool_choice == "none" and not called:
-        return []  # there is no other way to say that none may be used
-    return [_tool(spec.name, spec.description, compiled(spec.parameters, profile.schema)) for spec in request.tools]
+        return []  # the API has no other way to forbid tools
+    return [
+        _encode_tool(spec.name, spec.description, compile_schema(spec.parameters, profile.schema))
+        for spec in request.tools
+    ]
 
 
-def _tool(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _encode_tool(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     described = {"description": description} if description.strip() else {}
     return {"toolSpec": {"name": name, **described, "inputSchema": {"json": schema}}}
 
 
-def _called(messages: Sequence[Message]) -> list[str]:
-    names = [tool_name(part.name) for each in messages for part in each.parts if type(part) is ToolCall]
+def _list_called_tools(messages: Sequence[Message]) -> list[str]:
+    names = [sanitize_tool_name(part.name) for each in messages for part in each.parts if type(part) is ToolCall]
     return list(dict.fromkeys(names))
 
 
-def _tool_choice(settings: Settings, *, is_open: bool) -> dict[str, Any]:
+def _encode_tool_choice(settings: Settings, *, is_open: bool) -> dict[str, Any]:
     if not is_open:
         return {}
     match settings.tool_choice:

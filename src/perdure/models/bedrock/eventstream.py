@@ -1,4 +1,4 @@
-"""Event streams of AWS, from bytes in pieces of any size. Pure. Above: `decode.py`. Below: `library.py`."""
+"""Parse AWS event streams, the binary format of Bedrock's streamed responses. No I/O."""
 
 from typing import Any
 
@@ -6,39 +6,39 @@ from msgspec import Struct
 
 from perdure.core.error import ReplyCutOff
 
-from .library import botocore
+from .botocore_import import import_botocore
 
 
-class Frame(Struct, frozen=True, gc=False):
-    """One message of the stream."""
+class EventStreamMessage(Struct, frozen=True, gc=False):
+    """Message of an AWS event stream: an event or error with its name and payload."""
 
     kind: str
     """`event`, `exception` or `error`."""
     name: str
-    """Which event, or which error."""
+    """Name of the event or of the error."""
     payload: bytes
 
 
-class EventStreamReader:
-    """Takes bytes as they come, and gives each message once it is whole and its checksums agree."""
+class EventStreamParser:
+    """Incremental parser of AWS event streams; returns each message once it is complete and its checksums match."""
 
     def __init__(self) -> None:
-        eventstream = botocore("eventstream")
+        eventstream = import_botocore("eventstream")
         self._buffer: Any = eventstream.EventStreamBuffer()
         self._damaged: type[Exception] = eventstream.ParserError
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """The messages that these bytes complete. Raises `ReplyCutOff` when they are damaged."""
+    def feed(self, data: bytes) -> list[EventStreamMessage]:
+        """Add bytes and return the messages that they complete. Raise `ReplyCutOff` if they are damaged."""
         self._buffer.add_data(data)
         try:
-            return [_frame(message) for message in self._buffer]
+            return [_build_message(message) for message in self._buffer]
         except (self._damaged, LookupError, ValueError) as error:
             raise ReplyCutOff(f"the event stream is damaged ({error}); asking again may help") from error
 
 
-def _frame(message: Any) -> Frame:
+def _build_message(message: Any) -> EventStreamMessage:
     headers: dict[str, Any] = message.headers
     kind = str(headers.get(":message-type", "event"))
     name = headers.get(":event-type") or headers.get(":exception-type") or headers.get(":error-code") or ""
     payload: bytes = message.payload or str(headers.get(":error-message", "")).encode()
-    return Frame(kind, str(name), payload)
+    return EventStreamMessage(kind, str(name), payload)

@@ -1,6 +1,6 @@
-"""The login of the Codex CLI: the file that it keeps, read and written. Above: `auth.py`. Below: nothing."""
+"""Read and write the login file of the Codex CLI."""
 
-# ruff: noqa: PTH105, PTH108, PTH111, PTH118, PTH123 - a path is all that is needed of paths here
+# ruff: noqa: PTH105, PTH108, PTH111, PTH118, PTH123 - os.path is enough here
 import base64
 import binascii
 import contextlib
@@ -14,85 +14,85 @@ from msgspec import Struct
 
 from perdure.core.clock import new_id
 from perdure.core.error import AuthFailed
-from perdure.models.untrusted import mapping, text
+from perdure.models.untrusted_json import as_dict, as_text
 
 LIFETIME_SECONDS: Final = 8 * 24 * 3600.0
-"""After this time a login is renewed, expired or not; the CLI does the same."""
+"""Age at which a login is renewed, expired or not; the CLI does the same."""
 MARGIN_SECONDS: Final = 60.0
-"""A login that expires as soon as this counts as expired."""
-LOGIN_AGAIN: Final = "run `codex login` once more"
+"""A login that expires within this time counts as expired."""
+LOGIN_ADVICE: Final = "run `codex login` again"
 
 _TOKENS = ("id_token", "access_token", "refresh_token")
 _ACCOUNT = "https://api.openai.com/auth"
-"""The claim of a token that tells whose it is."""
+"""Token claim with the account."""
 
 
-class Login(Struct, frozen=True, kw_only=True):
-    """What there is to know of a login."""
+class CodexLogin(Struct, frozen=True, kw_only=True):
+    """Tokens and account of the Codex CLI's login."""
 
     access_token: str
     refresh_token: str = ""
     account_id: str = ""
     expires_at: float | None = None
-    """In seconds since 1970; nothing when the token does not tell."""
+    """Expiry in seconds since 1970; `None` if the token does not contain it."""
     refreshed_at: float | None = None
-    """When it was last renewed."""
+    """Time of the last renewal."""
 
     def is_expired(self, now: float) -> bool:
-        """Whether it is of no use any more."""
+        """Return True if the access token has expired."""
         return self.expires_at is not None and self.expires_at <= now + MARGIN_SECONDS
 
     def is_stale(self, now: float) -> bool:
-        """Whether it should be renewed before it is used."""
+        """Return True if the login should be renewed before it is used."""
         return self.is_expired(now) or (self.refreshed_at is not None and now - self.refreshed_at >= LIFETIME_SECONDS)
 
     def __repr__(self) -> str:  # without the tokens
-        return f"Login(account_id={self.account_id!r}, expires_at={self.expires_at!r})"
+        return f"CodexLogin(account_id={self.account_id!r}, expires_at={self.expires_at!r})"
 
 
-def login_path() -> str:
-    """Where the login is: `PERDURE_CODEX_AUTH`, or `auth.json` in `CODEX_HOME`, or that in `~/.codex`."""
+def get_login_path() -> str:
+    """Return the path of the login: `PERDURE_CODEX_AUTH`, or `auth.json` in `CODEX_HOME`, or in `~/.codex`."""
     home = os.environ.get("CODEX_HOME") or os.path.join("~", ".codex")
     return os.path.expanduser(os.environ.get("PERDURE_CODEX_AUTH") or os.path.join(home, "auth.json"))
 
 
-def read_login(path: str) -> Login:
-    """The login in a file of the CLI. Raises `AuthFailed` when there is none."""
-    kept = _read(path)
-    tokens = mapping(kept.get("tokens"))
-    if not text(tokens.get("access_token")):
+def read_login(path: str) -> CodexLogin:
+    """Read the login from a file of the CLI. Raises `AuthFailed` if there is none."""
+    kept = _read_login_file(path)
+    tokens = as_dict(kept.get("tokens"))
+    if not as_text(tokens.get("access_token")):
         raise AuthFailed(
-            f"{path!r} holds no login with a ChatGPT subscription: run `codex login` and choose that, or use a model "
-            f"of the provider 'openai' with a key"
+            f"{path!r} contains no login with a ChatGPT subscription: run `codex login` and choose that, or use a "
+            f"model of the provider 'openai' with a key"
         )
-    return login_of(tokens, _seconds(kept.get("last_refresh")))
+    return build_login(tokens, _parse_timestamp(kept.get("last_refresh")))
 
 
-def login_of(tokens: Mapping[str, Any], refreshed_at: float | None) -> Login:
-    """The login that these tokens amount to."""
-    claims = _claims(text(tokens.get("access_token")))
-    account = mapping(claims.get(_ACCOUNT)) or mapping(_claims(text(tokens.get("id_token"))).get(_ACCOUNT))
+def build_login(tokens: Mapping[str, Any], refreshed_at: float | None) -> CodexLogin:
+    """Build a `CodexLogin` from the tokens of the login file."""
+    claims = _decode_claims(as_text(tokens.get("access_token")))
+    account = as_dict(claims.get(_ACCOUNT)) or as_dict(_decode_claims(as_text(tokens.get("id_token"))).get(_ACCOUNT))
     expires = claims.get("exp")
-    return Login(
-        access_token=text(tokens.get("access_token")),
-        refresh_token=text(tokens.get("refresh_token")),
-        account_id=text(tokens.get("account_id")) or text(account.get("chatgpt_account_id")),
+    return CodexLogin(
+        access_token=as_text(tokens.get("access_token")),
+        refresh_token=as_text(tokens.get("refresh_token")),
+        account_id=as_text(tokens.get("account_id")) or as_text(account.get("chatgpt_account_id")),
         expires_at=expires if isinstance(expires, (int, float)) else None,
         refreshed_at=refreshed_at,
     )
 
 
 def write_login(path: str, answer: Mapping[str, Any], now: float) -> None:
-    """Put new tokens into the file, at once and for its owner alone; whatever else is in it stays."""
-    kept = _read(path)
-    renewed = {name: answer[name] for name in _TOKENS if text(answer.get(name))}
-    kept["tokens"] = {**mapping(kept.get("tokens")), **renewed}
+    """Write new tokens to the login file, atomically and readable for its owner only; other fields are kept."""
+    kept = _read_login_file(path)
+    renewed = {name: answer[name] for name in _TOKENS if as_text(answer.get(name))}
+    kept["tokens"] = {**as_dict(kept.get("tokens")), **renewed}
     kept["last_refresh"] = datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z")
-    _replace(os.path.realpath(path), msgspec.json.format(msgspec.json.encode(kept), indent=2))
+    _replace_file(os.path.realpath(path), msgspec.json.format(msgspec.json.encode(kept), indent=2))
 
 
-def appearance(path: str) -> object:
-    """Something that changes whenever the file does; nothing when there is no file."""
+def get_file_fingerprint(path: str) -> object:
+    """Return a fingerprint of the file that changes when the file does; `None` if there is no file."""
     try:
         seen = os.stat(path)  # noqa: PTH116
     except OSError:
@@ -100,7 +100,7 @@ def appearance(path: str) -> object:
     return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read_login_file(path: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=dict[str, Any])
@@ -110,11 +110,11 @@ def _read(path: str) -> dict[str, Any]:
             f"PERDURE_CODEX_AUTH to its auth.json"
         ) from error
     except msgspec.MsgspecError:
-        raise AuthFailed(f"the login of the Codex CLI at {path!r} is no JSON object: {LOGIN_AGAIN}") from None
+        raise AuthFailed(f"the login of the Codex CLI at {path!r} is not a JSON object: {LOGIN_ADVICE}") from None
 
 
-def _replace(place: str, content: bytes) -> None:
-    """Nobody ever sees half of it, whatever happens."""
+def _replace_file(place: str, content: bytes) -> None:
+    """Replace a file atomically."""
     beside = f"{place}.{new_id()}"
     try:
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -128,18 +128,18 @@ def _replace(place: str, content: bytes) -> None:
         raise
 
 
-def _claims(token: str) -> Mapping[str, Any]:
-    """What a token says of itself. Its signature is not checked: it is only read to know when to renew it."""
+def _decode_claims(token: str) -> Mapping[str, Any]:
+    """Decode the claims of a token. The signature is not checked: they only decide when to renew the token."""
     _, _, rest = token.partition(".")
     middle, _, _ = rest.partition(".")
     try:
-        return mapping(msgspec.json.decode(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4))))
+        return as_dict(msgspec.json.decode(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4))))
     except (binascii.Error, ValueError):
         return {}
 
 
-def _seconds(told: Any) -> float | None:
+def _parse_timestamp(told: Any) -> float | None:
     try:
-        return datetime.fromisoformat(text(told)).timestamp()
+        return datetime.fromisoformat(as_text(told)).timestamp()
     except ValueError:
         return None

@@ -1,45 +1,42 @@
-"""Gemini as it is: `generateContent`, of the Gemini API and of Vertex. Above: the catalogue. Below: `core`, `net`.
+"""Wire (API format) of Gemini's `generateContent`, for the Gemini API and Vertex AI.
 
-- `encode.py`: a request as bytes; `contents.py` the conversation, `media.py` what is not text
-- `decode.py`: bytes as events; `framing.py` where they end, `chunk.py` their types, `reply.py` what was said,
-  `partial.py` calls in pieces
-- `lint.py`: the rules of the provider; `order.py` those of the conversation, checked before it is sent
-- `generation.py`: what differs from one generation of models to the next
+`encode` turns a request into bytes, `decode` turns the bytes of the response into events, and `lint` checks a body
+against the provider's rules offline.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.model import Request
-from perdure.models.memo import Memo
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.profile import Profile
-from perdure.models.wire import Sending
+from perdure.models.wire import EncodedRequest
 
 from .decode import GeminiDecoder
 from .encode import encode
 from .lint import lint
 
-__all__ = ["WIRE", "Gemini"]
+__all__ = ["WIRE", "GeminiWire"]
 
 
-class Gemini:
-    """The wire of Gemini models."""
+class GeminiWire:
+    """Wire (API format) of Gemini models: encodes requests, decodes responses and checks request bodies."""
 
     name = "gemini"
-    """What the catalogue calls it."""
+    """Name of the wire in the catalogue."""
 
-    def encode(self, request: Request, profile: Profile, memo: Memo) -> Sending:
-        """The request as `generateContent` takes it."""
+    def encode(self, request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
+        """Encode a request as the HTTP request of a `generateContent` call."""
         return encode(request, profile, memo)
 
-    def decoder(self, profile: Profile, media_type: str) -> GeminiDecoder:  # noqa: ARG002 - the first byte tells more
-        """For one answer, streamed or whole."""
+    def decoder(self, profile: Profile, media_type: str) -> GeminiDecoder:  # noqa: ARG002 - the first byte is more reliable
+        """Return a decoder for one response, streamed or whole."""
         return GeminiDecoder(profile)
 
     def lint(self, body: Mapping[str, Any], profile: Profile) -> Sequence[str]:
-        """Which rules a whole body breaks."""
+        """Return a sentence for each rule of the provider that a request body breaks."""
         return lint(body, profile)
 
 
-WIRE = Gemini()
-"""The wire, which keeps nothing."""
+WIRE = GeminiWire()
+"""The shared instance; it has no state."""

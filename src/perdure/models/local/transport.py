@@ -1,4 +1,4 @@
-"""Asks an engine in the words of the chat wire, as if it were a server. Above: `model.py`. Below: `engine.py`."""
+"""Transport without a network: answers chat completions requests with a local model in this process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -7,51 +7,51 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 
 from perdure.core.error import ModelError
-from perdure.net.transport import Answer
+from perdure.net.transport import Response
 
-from .engine import Engine, Job, Setup, engine_for
+from .engine import EngineSetup, GenerationJob, LlamaEngine, get_engine
 
 _OK, _BAD_REQUEST, _FAILED = 200, 400, 500
 _DONE = b"data: [DONE]\n\n"
 
 
-class InProcess:
-    """A `Transport` that goes nowhere: whatever is posted is answered by the weights in this process."""
+class InProcessTransport:
+    """`Transport` that answers each request with a local model in this process, instead of a server."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: EngineSetup) -> None:
         self._setup = setup
 
-    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AbstractAsyncContextManager[Answer]:  # noqa: ARG002
-        """Ask. Leaving the block ends the work at it."""
-        return _Post(engine_for(self._setup), body)
+    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AbstractAsyncContextManager[Response]:  # noqa: ARG002
+        """Submit a request to the local model, as an async context manager. Leaving it cancels the request."""
+        return _InProcessPost(get_engine(self._setup), body)
 
 
-class _Post(AbstractAsyncContextManager["Answer"]):
-    """One exchange."""
+class _InProcessPost(AbstractAsyncContextManager["Response"]):
+    """Context manager of one request to the engine, which gives its response."""
 
-    def __init__(self, engine: Engine, body: bytes) -> None:
+    def __init__(self, engine: LlamaEngine, body: bytes) -> None:
         self._engine = engine
         self._body = body
-        self._job: Job | None = None
+        self._job: GenerationJob | None = None
 
-    async def __aenter__(self) -> Answer:
+    async def __aenter__(self) -> Response:
         pieces: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
-        self._job = Job(self._body, pieces.put_nowait)
+        self._job = GenerationJob(self._body, pieces.put_nowait)
         self._engine.submit(self._job)
         try:
             first = await pieces.get()
         except BaseException:
-            self._job.unwanted = True
+            self._job.is_cancelled = True
             raise
-        return _begun(first, pieces)
+        return _build_answer(first, pieces)
 
     async def __aexit__(self, *_: object) -> None:
         if self._job is not None:
-            self._job.unwanted = True
+            self._job.is_cancelled = True
 
 
-class _Streamed:
-    """An answer that comes piece by piece."""
+class _StreamedAnswer:
+    """Successful response, streamed as server-sent events."""
 
     status = _OK
     headers: Mapping[str, str] = {"content-type": "text/event-stream"}
@@ -61,7 +61,7 @@ class _Streamed:
         self._pieces = pieces
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Each piece of JSON as an event of a stream."""
+        """Yield each piece of JSON as a server-sent event."""
         piece: bytes | Exception | None = self._first
         while piece is not None:
             if isinstance(piece, Exception):
@@ -71,12 +71,12 @@ class _Streamed:
         yield _DONE
 
     async def read(self, most_bytes: int) -> bytes:
-        """All of it."""
+        """Return the whole body."""
         return b"".join([chunk async for chunk in self.chunks()])[:most_bytes]
 
 
-class _Refused:
-    """An answer that is an error."""
+class _ErrorAnswer:
+    """Response with an error status and a JSON body."""
 
     headers: Mapping[str, str] = {"content-type": "application/json"}
 
@@ -85,28 +85,28 @@ class _Refused:
         self._body = body
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body, in one piece."""
+        """Yield the body in one piece."""
         yield self._body
 
     async def read(self, most_bytes: int) -> bytes:
-        """The body."""
+        """Return the body."""
         return self._body[:most_bytes]
 
 
-def _begun(first: bytes | Exception | None, pieces: "asyncio.Queue[bytes | Exception | None]") -> Answer:
-    """The answer that begins like this. An error is told as a server would tell it, so that it is read as one."""
+def _build_answer(first: bytes | Exception | None, pieces: "asyncio.Queue[bytes | Exception | None]") -> Response:
+    """Build the response from its first piece; an error gets the form of a server's error response."""
     if isinstance(first, ModelError):
         raise first
     if isinstance(first, Exception):
         status = _BAD_REQUEST if isinstance(first, ValueError) else _FAILED
-        return _Refused(status, msgspec.json.encode({"error": {"message": str(first), "code": status}}))
+        return _ErrorAnswer(status, msgspec.json.encode({"error": {"message": str(first), "code": status}}))
     if first is not None and first.startswith(b'{"error"'):
-        return _Refused(_code_in(first), first)
-    return _Streamed(first, pieces)
+        return _ErrorAnswer(_parse_status(first), first)
+    return _StreamedAnswer(first, pieces)
 
 
-def _code_in(body: bytes) -> int:
-    """The status that an error tells about itself."""
+def _parse_status(body: bytes) -> int:
+    """Return the HTTP status that an error body contains."""
     try:
         code = msgspec.json.decode(body)["error"]["code"]
     except (msgspec.DecodeError, KeyError, TypeError):

@@ -1,43 +1,41 @@
-"""OpenAI's chat completions, and everybody who speaks them. Pure. Above: `endpoint.py`. Below: `wire.py`, `core`.
+"""Wire (API format) of OpenAI's chat completions and the many servers compatible with it. No I/O.
 
-dialect.py   how those who speak it differ: a table
-encode.py    a request -> bytes; beside it items, content, asking and tools, its parts
-decode.py    bytes -> events; beside it chunk, calls, details and usage, its parts
-lint.py      what would be refused, told offline
+`encode` turns a request into bytes, `decode` turns the bytes of the response into events, `lint` checks a body against
+the provider's rules offline, and `dialect` is a table of how the compatible servers differ.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.model import Request
-from perdure.models.memo import Memo
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.profile import Profile
-from perdure.models.wire import Sending
+from perdure.models.wire import EncodedRequest
 
 from .decode import ChatDecoder
 from .encode import encode
 from .lint import lint
 
-__all__ = ["WIRE", "OpenAIChat"]
+__all__ = ["WIRE", "OpenAIChatWire"]
 
 
-class OpenAIChat:
-    """The wire of chat completions."""
+class OpenAIChatWire:
+    """Wire (API format) of chat completions: encodes requests, decodes responses and checks request bodies."""
 
     name = "openai_chat"
 
-    def encode(self, request: Request, profile: Profile, memo: Memo) -> Sending:
-        """The request as chat completions say it."""
+    def encode(self, request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
+        """Encode a request as the HTTP request of a chat completions call."""
         return encode(request, profile, memo)
 
-    def decoder(self, profile: Profile, media_type: str) -> ChatDecoder:  # noqa: ARG002 - the first byte tells more
-        """For one answer, streamed or whole."""
+    def decoder(self, profile: Profile, media_type: str) -> ChatDecoder:  # noqa: ARG002 - the first byte is more reliable
+        """Return a decoder for one response, streamed or whole."""
         return ChatDecoder(profile)
 
     def lint(self, body: Mapping[str, Any], profile: Profile) -> Sequence[str]:
-        """Which rules of the provider a whole body breaks."""
+        """Return a sentence for each rule of the provider that a request body breaks."""
         return lint(body, profile)
 
 
-WIRE = OpenAIChat()
-"""The wire itself: it has no state."""
+WIRE = OpenAIChatWire()
+"""The shared instance; it has no state."""

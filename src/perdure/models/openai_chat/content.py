@@ -1,21 +1,27 @@
-"""What people, tools and models say, as content of this wire. Pure. Above: `items.py`. Below: `attachment.py`, `core`.
+"""Encode text and media as the content of chat messages. No I/O.
 
-Text alone is a plain string, which every server understands; a list is sent only for what needs one.
+Text alone is sent as a plain string, which every server understands; a list is sent only if it contains media.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.message import Audio, Document, Image, Media, Part, Text, Video
-from perdure.models.attachment import in_base64, is_image, note, opened, words
+from perdure.models.attachment import (
+    decode_text_document,
+    describe_unsupported_media,
+    encode_base64,
+    is_image,
+    normalize_media,
+)
 from perdure.models.profile import Profile
 
-from .dialect import Dialect
+from .dialect import ChatDialect
 
-EMPTY = "[empty message]"
-"""What stands for a message without content, which many refuse."""
+EMPTY_MESSAGE_TEXT = "[empty message]"
+"""Placeholder for a message without content, which many providers refuse."""
 
-_SOUNDS = {
+_AUDIO_FORMATS = {
     "audio/wav": "wav",
     "audio/x-wav": "wav",
     "audio/wave": "wav",
@@ -29,75 +35,75 @@ _SOUNDS = {
 }
 
 
-def said_by_user(parts: Sequence[Part], profile: Profile, dialect: Dialect) -> str | list[dict[str, Any]]:
-    """The content of a user's message."""
-    items = [item for part in parts if (item := item_of(part, profile, dialect)) is not None]
+def encode_user_content(parts: Sequence[Part], profile: Profile, dialect: ChatDialect) -> str | list[dict[str, Any]]:
+    """Encode the content of a user message: a string, or a list of text and media items."""
+    items = [item for part in parts if (item := encode_part(part, profile, dialect)) is not None]
     if not items:
-        return EMPTY
+        return EMPTY_MESSAGE_TEXT
     if all(item["type"] == "text" for item in items):
         return "\n".join([item["text"] for item in items])
     return items
 
 
-def item_of(part: Part, profile: Profile, dialect: Dialect) -> dict[str, Any] | None:
-    """One element of a list of content; nothing for blank text. What the model cannot take becomes a note."""
+def encode_part(part: Part, profile: Profile, dialect: ChatDialect) -> dict[str, Any] | None:
+    """Encode one part as a content item; None for blank text. Unsupported media become a text note."""
     if isinstance(part, Text):
-        return text_item(part.text) if part.text.strip() else None
+        return build_text_item(part.text) if part.text.strip() else None
     if not isinstance(part, Media):
         return None
-    media = opened(part)
-    return shown(media, profile, dialect) or text_item(_in_words(media))
+    media = normalize_media(part)
+    return encode_media(media, profile, dialect) or build_text_item(_describe_media(media))
 
 
-def text_item(text: str) -> dict[str, Any]:
-    """Words."""
+def build_text_item(text: str) -> dict[str, Any]:
+    """Return a text as a content item, `{"type": "text", …}`."""
     return {"type": "text", "text": text}
 
 
-def shown(media: Media, profile: Profile, dialect: Dialect) -> dict[str, Any] | None:
-    """Something to look at or to listen to, if this model can."""
+def encode_media(media: Media, profile: Profile, dialect: ChatDialect) -> dict[str, Any] | None:
+    """Encode media as a content item, or return None if this model does not support it."""
     if is_image(media):
-        return _picture(media) if profile.images else None
+        return _encode_image(media) if profile.images else None
     match media:
-        case Audio() if profile.audio and media.data and media.media_type in _SOUNDS:
-            sound = {"data": in_base64(media), "format": _SOUNDS[media.media_type]}
+        case Audio() if profile.audio and media.data and media.media_type in _AUDIO_FORMATS:
+            sound = {"data": encode_base64(media), "format": _AUDIO_FORMATS[media.media_type]}
             return {"type": "input_audio", "input_audio": sound}
         case Video() if profile.video and (media.data or media.url):
-            return {"type": "video_url", "video_url": {"url": address(media)}}
-        case Document() if profile.documents and words(media) is None:
-            return _file(media, dialect)
+            return {"type": "video_url", "video_url": {"url": build_media_url(media)}}
+        case Document() if profile.documents and decode_text_document(media) is None:
+            return _encode_file(media, dialect)
         case _:
             return None
 
 
-def address(media: Media) -> str:
-    """Where it can be fetched; or all of it, as an address."""
-    return f"data:{media.media_type};base64,{in_base64(media)}" if media.data else media.url
+def build_media_url(media: Media) -> str:
+    """Return the URL of the media; a `data:` URL if its bytes are known."""
+    return f"data:{media.media_type};base64,{encode_base64(media)}" if media.data else media.url
 
 
-def _picture(media: Media) -> dict[str, Any] | None:
+def _encode_image(media: Media) -> dict[str, Any] | None:
     if not (media.data or media.url):
         return None
-    picture = {"url": address(media)}
+    picture = {"url": build_media_url(media)}
     if isinstance(media, Image) and media.detail:
         picture["detail"] = media.detail
     return {"type": "image_url", "image_url": picture}
 
 
-def _file(media: Media, dialect: Dialect) -> dict[str, Any] | None:
+def _encode_file(media: Media, dialect: ChatDialect) -> dict[str, Any] | None:
     if media.file_id:
         return {"type": "file", "file": {"file_id": media.file_id}}
     if not (media.data or media.url):
         return None
     if dialect.document_url:
         named = {"document_name": media.name} if media.name else {}
-        return {"type": "document_url", "document_url": address(media), **named}
-    return {"type": "file", "file": {"filename": media.name or "document", "file_data": address(media)}}
+        return {"type": "document_url", "document_url": build_media_url(media), **named}
+    return {"type": "file", "file": {"filename": media.name or "document", "file_data": build_media_url(media)}}
 
 
-def _in_words(media: Media) -> str:
-    """A document that is text says it itself; of anything else we can only say that it was there."""
-    text = words(media) if isinstance(media, Document) else None
+def _describe_media(media: Media) -> str:
+    """Return the content of a text document; for other media, a note that names it."""
+    text = decode_text_document(media) if isinstance(media, Document) else None
     if text is None:
-        return note(media)
+        return describe_unsupported_media(media)
     return f"[document {media.name}]\n{text}" if media.name else text

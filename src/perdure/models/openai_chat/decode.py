@@ -1,6 +1,6 @@
-"""What a model answers, as events. Pure. Above: the wire. Below: `chunk.py`, `calls.py`, `details.py`, `usage.py`.
+"""Decode the response of a chat completions call into events. No I/O.
 
-A reply is finished when its provider has said why it stopped, or `[DONE]`. Whatever ends before is cut off.
+A reply is finished once the provider has sent a finish reason or `[DONE]`. A response that ends earlier is cut off.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,20 +9,20 @@ from msgspec.structs import replace
 
 from perdure.core.error import ModelError, ProviderDown, ReplyCutOff
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, UsageReported
+from perdure.core.jsonable import short_repr
 from perdure.core.message import Message, Part, StopReason, Thinking, Usage
-from perdure.core.model import assemble
-from perdure.core.plain import excerpt
+from perdure.core.model import assemble_reply
 from perdure.models.profile import Profile
-from perdure.models.refusal import classified
-from perdure.net.sse import SseReader
+from perdure.models.provider_errors import classify_error
+from perdure.net.sse import SseParser
 
-from .calls import Calls
-from .chunk import CallPiece, Choice, Chunk, Delta, object_of, read
-from .details import DETAILS, Details
-from .dialect import dialect_of
-from .usage import usage_of
+from .chunk_types import ChatChoice, ChatChunk, ChatDelta, ToolCallPiece, as_object, parse_chunk
+from .dialect import get_dialect
+from .reasoning_details import REASONING_DETAILS_FIELD, ReasoningDetailsBuilder
+from .tool_calls import ToolCallAccumulator
+from .usage import parse_usage
 
-_STOPS: Mapping[str, StopReason] = {
+_STOP_REASONS: Mapping[str, StopReason] = {
     "stop": StopReason.STOP,
     "eos": StopReason.STOP,
     "end_turn": StopReason.STOP,
@@ -38,67 +38,67 @@ _STOPS: Mapping[str, StopReason] = {
     "sensitive": StopReason.CONTENT_FILTER,
 }
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
-"""Reasons to stop that are none: the provider broke down."""
+"""Finish reasons that mean the provider failed."""
 
 
 class ChatDecoder:
-    """One answer, streamed or whole: its first byte tells which."""
+    """Decoder of one response into model events, streamed or whole, which it detects by the first byte."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._waits = dialect_of(profile.dialect).ends_with_done
-        self._reader = SseReader()
+        self._waits = get_dialect(profile.dialect).ends_with_done
+        self._reader = SseParser()
         self._whole: list[bytes] | None = None
-        """The pieces of an answer that is not streamed."""
+        """The pieces of a response that is not streamed."""
         self._begun = False
         self._said: list[ModelEvent] = []
-        self._calls = Calls()
-        self._details = Details()
+        self._calls = ToolCallAccumulator()
+        self._details = ReasoningDetailsBuilder()
         self._spoken: list[str] = []
         self._refused = False
         self._finish: str | None = None
         self._done = False
         self._usage: Usage | None = None
         self._usage_is_last = False
-        """Whether the counts came when everything else had been said."""
+        """True if the usage was reported after everything else."""
         self._failed: ModelError | None = None
 
     @property
     def done(self) -> bool:
-        """Whether the last word has been said."""
+        """True once `[DONE]` was received."""
         return self._done
 
     def feed(self, data: bytes) -> Sequence[ModelEvent]:
-        """More bytes: what they say."""
+        """Decode more bytes and return the events in them."""
         if not self._begun:
-            self._begin(data)
+            self._detect_format(data)
         if self._whole is not None:
             self._whole.append(data)
             return ()
         if self._failed is not None:
             raise self._failed
-        events = self._told(self._reader.feed(data))
+        events = self._decode_events(self._reader.feed(data))
         self._said += events
         return events
 
     def end(self) -> Sequence[ModelEvent]:
-        """The bytes are over: what is left to say."""
+        """Return the remaining events, `ReplyFinished` last. Raise `ReplyCutOff` if the reply is not finished."""
         if self._failed is not None:
             raise self._failed
         events: list[ModelEvent] = []
         if self._whole is not None:
-            self._read_whole(b"".join(self._whole), events)
+            self._decode_body(b"".join(self._whole), events)
         else:
-            events += self._told(self._reader.rest(), torn=True)
+            events += self._decode_events(self._reader.flush(), torn=True)
         if self._failed is not None:
             raise self._failed
         self._check_finished()
         if self._spoken:
             events.append(TextDelta(f"[audio: {''.join(self._spoken)}]"))
         self._said += events
-        return [*events, self._finished()]
+        return [*events, self._build_reply_finished()]
 
-    def _begin(self, data: bytes) -> None:
+    def _detect_format(self, data: bytes) -> None:
         start = data.lstrip()
         if start:
             self._begun = True
@@ -107,37 +107,39 @@ class ChatDecoder:
 
     # -- a stream ------------------------------------------------------------------------------------------------------
 
-    def _told(self, read_events: Sequence[tuple[str, bytes]], *, torn: bool = False) -> list[ModelEvent]:
-        """What some events of the stream say. An error is raised after what was said before it."""
+    def _decode_events(self, read_events: Sequence[tuple[str, bytes]], *, torn: bool = False) -> list[ModelEvent]:
+        """Decode server-sent events. An error after other events is raised by the next call, so that those are not
+        lost.
+        """
         events: list[ModelEvent] = []
         try:
             for name, data in read_events:
-                self._take(name, data, events, torn=torn)
+                self._decode_event(name, data, events, torn=torn)
         except ModelError as error:
             if not events:
                 raise
             self._failed = error
         return events
 
-    def _take(self, name: str, data: bytes, events: list[ModelEvent], *, torn: bool) -> None:
+    def _decode_event(self, name: str, data: bytes, events: list[ModelEvent], *, torn: bool) -> None:
         if data == b"[DONE]":
             self._done = True
             return
-        chunk = read(data)
+        chunk = parse_chunk(data)
         if chunk is None:
             if not torn and data.strip():
                 provider = self._profile.provider
-                raise ProviderDown(f"{provider} sent a chunk that is no JSON object: {excerpt(data)}. Try again.")
+                raise ProviderDown(f"{provider} sent a chunk that is not a JSON object: {short_repr(data)}. Try again.")
             return
         if chunk.error or name == "error":
-            raise self._error(chunk, data)
+            raise self._classify_error(chunk, data)
         if chunk.choices:
-            self._choose(chunk.choices, events)
+            self._decode_choices(chunk.choices, events)
         if chunk.usage is not None or chunk.x_groq is not None:
-            self._count(chunk, events)
+            self._report_usage(chunk, events)
 
-    def _choose(self, choices: Sequence[Choice], events: list[ModelEvent]) -> None:
-        """The first answer, of as many as there are."""
+    def _decode_choices(self, choices: Sequence[ChatChoice], events: list[ModelEvent]) -> None:
+        """Decode the first choice; the others are ignored."""
         for choice in choices:
             if choice.index:
                 continue
@@ -146,29 +148,29 @@ class ChatDecoder:
                 delta = choice.message if not (self._said or events) else None
             if delta is not None:
                 before = len(events)
-                self._hear(delta, events)
+                self._decode_delta(delta, events)
                 if self._finish is not None and len(events) > before:
-                    self._finish = None  # it was told too early: there is more
+                    self._finish = None  # sent too early: there is more
             if choice.finish_reason is not None:
                 self._finish = choice.finish_reason
                 self._usage_is_last = False
 
-    def _hear(self, delta: Delta, events: list[ModelEvent]) -> None:
+    def _decode_delta(self, delta: ChatDelta, events: list[ModelEvent]) -> None:
         thought = delta.reasoning_content or delta.reasoning or delta.thinking
         if delta.reasoning_details:
-            shown = self._details.add(delta.reasoning_details)
+            shown = self._details.add_pieces(delta.reasoning_details)
             thought = thought or shown
         if thought:
             events.append(ThinkingDelta(thought))
         if delta.content:
             events.append(TextDelta(delta.content))
         if delta.tool_calls:
-            events += self._calls.add(delta.tool_calls)
+            events += self._calls.add_pieces(delta.tool_calls)
         if delta.items or delta.refusal or delta.function_call or delta.audio:
-            self._hear_more(delta, events)
+            self._decode_rare_fields(delta, events)
 
-    def _hear_more(self, delta: Delta, events: list[ModelEvent]) -> None:
-        """What few servers say."""
+    def _decode_rare_fields(self, delta: ChatDelta, events: list[ModelEvent]) -> None:
+        """Decode the fields of a delta that only few servers send."""
         for kind, words in delta.items:
             if words:
                 events.append(ThinkingDelta(words) if kind == "thinking" else TextDelta(words))
@@ -176,13 +178,13 @@ class ChatDecoder:
             self._refused = True
             events.append(TextDelta(delta.refusal))
         if delta.function_call:
-            events += self._calls.add([CallPiece(delta.function_call, index=0)])
+            events += self._calls.add_pieces([ToolCallPiece(delta.function_call, index=0)])
         if delta.audio and isinstance(spoken := delta.audio.get("transcript"), str):
-            self._spoken.append(spoken)  # sound itself has no place in a transcript
+            self._spoken.append(spoken)  # the transcript cannot store the audio itself
 
-    def _count(self, chunk: Chunk, events: list[ModelEvent]) -> None:
-        said = chunk.usage or object_of((chunk.x_groq or {}).get("usage"))
-        usage = usage_of(said) if said else None
+    def _report_usage(self, chunk: ChatChunk, events: list[ModelEvent]) -> None:
+        said = chunk.usage or as_object((chunk.x_groq or {}).get("usage"))
+        usage = parse_usage(said) if said else None
         if usage is None:
             return
         self._usage_is_last = self._finish is not None
@@ -192,61 +194,63 @@ class ChatDecoder:
 
     # -- a whole answer ------------------------------------------------------------------------------------------------
 
-    def _read_whole(self, data: bytes, events: list[ModelEvent]) -> None:
-        chunk = read(data)
+    def _decode_body(self, data: bytes, events: list[ModelEvent]) -> None:
+        chunk = parse_chunk(data)
         if chunk is None:
-            raise ReplyCutOff(f"the answer of {self._profile.provider} is no whole JSON object: {excerpt(data)}")
+            raise ReplyCutOff(
+                f"the answer of {self._profile.provider} is not a complete JSON object: {short_repr(data)}"
+            )
         if chunk.error:
-            raise self._error(chunk, data)
+            raise self._classify_error(chunk, data)
         for choice in chunk.choices or ():
             if not choice.index:
-                message = choice.message or choice.delta or Delta()
+                message = choice.message or choice.delta or ChatDelta()
                 blocks, message.reasoning_details = message.reasoning_details, None
-                shown = self._details.keep(blocks or ())
+                shown = self._details.add_blocks(blocks or ())
                 message.reasoning = message.reasoning or shown
-                self._hear(message, events)
+                self._decode_delta(message, events)
                 self._finish = choice.finish_reason
                 break
         if chunk.usage is not None:
-            self._count(chunk, events)
+            self._report_usage(chunk, events)
         self._done = chunk.choices is not None
         self._usage_is_last = True
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _error(self, chunk: Chunk, data: bytes) -> ModelError:
-        code = (object_of(chunk.error) or {}).get("code")
-        return classified(code if isinstance(code, int) else 0, {}, data, self._profile.provider)
+    def _classify_error(self, chunk: ChatChunk, data: bytes) -> ModelError:
+        code = (as_object(chunk.error) or {}).get("code")
+        return classify_error(code if isinstance(code, int) else 0, {}, data, self._profile.provider)
 
     def _check_finished(self) -> None:
         provider = self._profile.provider
         if self._finish in _FAILURES:
             raise ProviderDown(f"{provider} stopped in the middle of its answer: {self._finish!r}. Try again.")
         is_told = self._finish is not None and (self._done or not self._waits)
-        if not is_told and not (self._done and self._calls.whole):
-            raise ReplyCutOff(f"the answer of {provider} ended before the model said why it stopped. Try again.")
+        if not is_told and not (self._done and self._calls.has_complete_arguments):
+            raise ReplyCutOff(f"the answer of {provider} ended without a finish reason. Try again.")
 
-    def _finished(self) -> ReplyFinished:
+    def _build_reply_finished(self) -> ReplyFinished:
         usage = self._usage
         if usage is not None and not (self._usage_is_last or self._finish is None):
             usage = replace(usage, precision="partial")
         profile = self._profile
-        finished = ReplyFinished(self._stop(), usage, profile.model, profile.provider)
-        blocks = self._details.blocks()
-        return replace(finished, message=self._with(blocks, finished)) if blocks else finished
+        finished = ReplyFinished(self._get_stop_reason(), usage, profile.model, profile.provider)
+        blocks = self._details.build_blocks()
+        return replace(finished, message=self._add_reasoning_blocks(blocks, finished)) if blocks else finished
 
-    def _stop(self) -> StopReason | None:
-        stop = _STOPS.get((self._finish or "").lower())
+    def _get_stop_reason(self) -> StopReason | None:
+        stop = _STOP_REASONS.get((self._finish or "").lower())
         if self._refused:
             return StopReason.CONTENT_FILTER
         if stop in (StopReason.STOP, StopReason.TOOL_USE):
             return StopReason.TOOL_USE if len(self._calls) else StopReason.STOP
         return stop
 
-    def _with(self, blocks: Sequence[Mapping[str, object]], finished: ReplyFinished) -> Message:
-        """The reply with its blocks of reasoning, which no delta could tell: they were not whole before the end."""
-        message = assemble(self._said, finished)
-        details = {DETAILS: list(blocks)}
+    def _add_reasoning_blocks(self, blocks: Sequence[Mapping[str, object]], finished: ReplyFinished) -> Message:
+        """Return the final event with the reply's reasoning blocks, which are complete only at the end."""
+        message = assemble_reply(self._said, finished)
+        details = {REASONING_DETAILS_FIELD: list(blocks)}
         parts: list[Part] = list(message.parts)
         for place, part in enumerate(parts):
             if type(part) is Thinking:

@@ -1,7 +1,7 @@
-"""How those who speak chat completions differ, as a table. Above: the other modules of this wire. Below: `core`.
+"""Table of the differences (dialects) between providers of the chat completions API.
 
-`Profile.dialect` names a row. A row says only what is unlike the plain form, which is what nearly every server of open
-models understands; whoever is not in the table speaks `plain`.
+`Profile.dialect` names a row. A row lists only what differs from the plain form, which nearly every server of open
+models understands. An empty dialect name means `plain`.
 """
 
 import re
@@ -14,92 +14,95 @@ from msgspec.structs import replace
 from perdure.core.error import ConfigError
 from perdure.core.model import Effort
 
-Reasoning: TypeAlias = Literal["effort", "object", "thinking", "enable_thinking", "gemini", "none"]
-"""How thinking is asked for: `reasoning_effort`; `reasoning: {…}`; `thinking: {type: …}`; `enable_thinking`; Gemini's
-own settings; not at all. See `asking.py`."""
-Echo: TypeAlias = Literal["reasoning_content", "reasoning", "content", ""]
-"""Where a model wants its thinking back: in a field of the message; in its list of content; nowhere."""
+ReasoningStyle: TypeAlias = Literal["effort", "object", "thinking", "enable_thinking", "gemini", "none"]
+"""Form in which thinking is requested: `reasoning_effort`; `reasoning: {…}`; `thinking: {type: …}`; `enable_thinking`;
+Gemini's settings; or not at all. See `settings.py`.
+"""
+ReasoningField: TypeAlias = Literal["reasoning_content", "reasoning", "content", ""]
+"""Field in which a model gets its own thinking back: a field of the message, its content list, or none."""
 
 _ALL: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high")
 
 
-class Dialect(Struct, frozen=True, kw_only=True):
-    """How one family of endpoints wants to be spoken to."""
+class ChatDialect(Struct, frozen=True, kw_only=True):
+    """Dialect of the chat completions API: fields and quirks of one provider, or of one kind of server."""
 
     name: str
-    """What `Profile.dialect` calls it."""
+    """Name used in `Profile.dialect`."""
     max_tokens: str = "max_tokens"
-    """What the limit of the answer is called."""
+    """Name of the field that limits the length of the response."""
     seed: str = "seed"
-    """What the seed is called; empty where none is taken."""
+    """Name of the seed field; empty if the provider has none."""
     developer_role: bool = False
-    """Whether reasoning models of OpenAI take their instructions from a `developer`."""
-    reasoning: Reasoning = "effort"
-    """How thinking is asked for."""
+    """True if OpenAI's reasoning models get their instructions in a message with the role `developer`."""
+    reasoning: ReasoningStyle = "effort"
+    """Form in which thinking is requested."""
     efforts: tuple[Effort, ...] = _ALL
-    """The efforts that are understood. Any other is left out."""
+    """Efforts that the provider understands. Any other is left out of the request."""
     template: bool = False
-    """Whether `chat_template_kwargs` reach the chat template of the model."""
-    echo: Echo = "reasoning_content"
-    """Where a model gets its own thinking back."""
+    """True if `chat_template_kwargs` reach the model's chat template."""
+    echo: ReasoningField = "reasoning_content"
+    """Field in which a model gets its own thinking back."""
     echo_models: str = ""
-    """A pattern for the models that take their thinking back; empty: all."""
+    """Regular expression for the models that get their thinking back; empty for all."""
     nine_letter_ids: bool = False
-    """Whether ids of calls have to be nine letters and digits."""
+    """True if call ids must be exactly nine letters and digits."""
     required: str = "required"
-    """How it is said that some tool has to be called."""
+    """Value of `tool_choice` that forces a tool call."""
     signed_calls: bool = False
-    """Whether calls carry signatures of Gemini, which it wants back."""
+    """True if tool calls carry Gemini's signatures, which must be sent back."""
     named_results: bool = False
-    """Whether a result has to name its tool."""
+    """True if a tool result must name its tool."""
     images_in_results: bool = False
-    """Whether a result may hold pictures. Elsewhere they follow it as a message of their own."""
+    """True if a tool result may contain images. Otherwise they follow it in a separate user message."""
     document_url: bool = False
-    """Whether documents are given as `document_url` and not as `file`."""
+    """True if documents are sent as `document_url` instead of `file`."""
     ends_with_question: bool = False
-    """Whether a model cannot be asked to go on with what it has said last."""
+    """True if a conversation must not end with a message of the assistant."""
     model_in_body: bool = True
-    """Whether a request names its model. Elsewhere the address does."""
+    """True if the body names the model. Otherwise the URL does."""
     usage_unasked: bool = False
-    """Whether usage comes with a stream as it is, and `stream_options` are refused."""
+    """True if streams always report usage and `stream_options` are refused."""
     ends_with_done: bool = False
-    """Whether only `[DONE]` ends a stream: a reason to stop is told with each call, and more may follow."""
+    """True if only `[DONE]` ends a stream: a finish reason is sent with each call, and more may follow."""
     always: Mapping[str, Any] = {}
-    """Said with every request."""
+    """Fields added to every request."""
 
-    def takes_back(self, model: str) -> bool:
-        """Whether this model wants its own thinking back. DeepSeek R1 refuses it, wherever it is served."""
+    def is_reasoning_sent_back(self, model: str) -> bool:
+        """Return True if this model gets its own thinking back. DeepSeek R1 refuses it at every provider."""
         name = model.lower()
         if not self.echo or "deepseek-r1" in name:
             return False
         return not self.echo_models or re.search(self.echo_models, name) is not None
 
-    def instructions_role(self, model: str) -> str:
-        """Who speaks the instructions."""
-        return "developer" if self.developer_role and _REASONS(model.rpartition("/")[2].lower()) else "system"
+    def get_instructions_role(self, model: str) -> str:
+        """Return the role of the message that has the instructions: `developer` or `system`."""
+        return (
+            "developer" if self.developer_role and _is_reasoning_model(model.rpartition("/")[2].lower()) else "system"
+        )
 
 
-_REASONS = re.compile(r"o\d|gpt-[5-9](?!.*chat)").match
-"""Names of OpenAI's reasoning models."""
+_is_reasoning_model = re.compile(r"o\d|gpt-[5-9](?!.*chat)").match
+"""Match the names of OpenAI's reasoning models."""
 
-_PLAIN = Dialect(name="plain", template=True)
-"""What servers of open models understand."""
-_OPENAI = Dialect(name="openai", max_tokens="max_completion_tokens", developer_role=True)
+_PLAIN = ChatDialect(name="plain", template=True)
+"""The form that servers of open models understand."""
+_OPENAI = ChatDialect(name="openai", max_tokens="max_completion_tokens", developer_role=True)
 
-_ROWS: Sequence[Dialect] = (
+_ROWS: Sequence[ChatDialect] = (
     _PLAIN,
     _OPENAI,
-    # OpenAI's models, and open ones that want their thinking back.
+    # OpenAI's models, and open models that get their thinking back.
     replace(_OPENAI, name="azure", images_in_results=True, model_in_body=False),
     replace(_OPENAI, name="github-models"),
     replace(_OPENAI, name="github-copilot", max_tokens="max_tokens"),
-    # Gateways to everybody's models: one way to ask for thinking, and blocks that come back as they are.
-    Dialect(name="openrouter", reasoning="object", echo="reasoning", ends_with_done=True),
-    Dialect(name="vercel", reasoning="object", echo="reasoning"),
-    # Those who host their own.
-    Dialect(name="anthropic", reasoning="thinking", efforts=(), seed="", echo=""),
-    Dialect(name="gemini", reasoning="gemini", seed="", named_results=True, signed_calls=True, echo=""),
-    Dialect(
+    # Gateways to many providers: one way to request thinking, and reasoning blocks that are sent back unchanged.
+    ChatDialect(name="openrouter", reasoning="object", echo="reasoning", ends_with_done=True),
+    ChatDialect(name="vercel", reasoning="object", echo="reasoning"),
+    # Providers that host their own models.
+    ChatDialect(name="anthropic", reasoning="thinking", efforts=(), seed="", echo=""),
+    ChatDialect(name="gemini", reasoning="gemini", seed="", named_results=True, signed_calls=True, echo=""),
+    ChatDialect(
         name="mistral",
         seed="random_seed",
         echo="content",
@@ -111,19 +114,21 @@ _ROWS: Sequence[Dialect] = (
         usage_unasked=True,
         efforts=("none", "high"),
     ),
-    Dialect(name="xai", max_tokens="max_completion_tokens", efforts=("none", "low", "medium", "high")),
-    Dialect(name="deepseek", reasoning="thinking"),
-    Dialect(name="kimi", reasoning="thinking", efforts=()),
-    Dialect(name="glm", reasoning="thinking", seed=""),
-    Dialect(name="mimo", reasoning="thinking", max_tokens="max_completion_tokens", efforts=("low", "medium", "high")),
+    ChatDialect(name="xai", max_tokens="max_completion_tokens", efforts=("none", "low", "medium", "high")),
+    ChatDialect(name="deepseek", reasoning="thinking"),
+    ChatDialect(name="kimi", reasoning="thinking", efforts=()),
+    ChatDialect(name="glm", reasoning="thinking", seed=""),
+    ChatDialect(
+        name="mimo", reasoning="thinking", max_tokens="max_completion_tokens", efforts=("low", "medium", "high")
+    ),
     # Without this MiniMax writes its thinking into the text.
-    Dialect(name="minimax", max_tokens="max_completion_tokens", seed="", always={"reasoning_split": True}),
-    Dialect(name="qwen", reasoning="enable_thinking"),
-    Dialect(name="perplexity", seed="", echo=""),
+    ChatDialect(name="minimax", max_tokens="max_completion_tokens", seed="", always={"reasoning_split": True}),
+    ChatDialect(name="qwen", reasoning="enable_thinking"),
+    ChatDialect(name="perplexity", seed="", echo=""),
     # Hosts of open models.
-    Dialect(name="groq", max_tokens="max_completion_tokens", echo="reasoning", echo_models="qwen"),
-    Dialect(name="cerebras", max_tokens="max_completion_tokens", echo="reasoning"),
-    Dialect(name="together", echo="reasoning", template=True, ends_with_done=True),
+    ChatDialect(name="groq", max_tokens="max_completion_tokens", echo="reasoning", echo_models="qwen"),
+    ChatDialect(name="cerebras", max_tokens="max_completion_tokens", echo="reasoning"),
+    ChatDialect(name="together", echo="reasoning", template=True, ends_with_done=True),
     replace(_PLAIN, name="bedrock", echo="reasoning", template=False, max_tokens="max_completion_tokens"),
     replace(_PLAIN, name="huggingface"),
     replace(_PLAIN, name="featherless"),
@@ -134,15 +139,15 @@ _ROWS: Sequence[Dialect] = (
     replace(_PLAIN, name="avian", template=False),
     replace(_PLAIN, name="databricks", template=False, usage_unasked=True),
     replace(_PLAIN, name="cloudflare", template=False),
-    # On a machine of yours.
+    # Local servers.
     replace(_PLAIN, name="vllm", echo="reasoning"),
     replace(_PLAIN, name="llamacpp"),
     replace(_PLAIN, name="lmstudio"),
     replace(_PLAIN, name="ollama", echo="reasoning", images_in_results=True),
 )
 
-DIALECTS: Mapping[str, Dialect] = {row.name: row for row in _ROWS}
-"""Every row by its name."""
+DIALECTS: Mapping[str, ChatDialect] = {row.name: row for row in _ROWS}
+"""All rows by name."""
 
 ALIASES: Mapping[str, str] = {
     "": "plain",
@@ -154,11 +159,11 @@ ALIASES: Mapping[str, str] = {
     "vercel-gateway": "vercel",
     "copilot": "github-copilot",
 }
-"""Other names of rows."""
+"""Alternative names of rows."""
 
 
-def dialect_of(name: str) -> Dialect:
-    """The row of this name."""
+def get_dialect(name: str) -> ChatDialect:
+    """Return the dialect with this name or alias. Raise `ConfigError` if there is none."""
     row = DIALECTS.get(ALIASES.get(name, name))
     if row is None:
         known = ", ".join(sorted(DIALECTS))

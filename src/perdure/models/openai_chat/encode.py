@@ -1,7 +1,7 @@
-"""A request as chat completions say it. Pure. Above: the wire. Below: `items.py`, `asking.py`, `tools.py`, `memo.py`.
+"""Encode a request as the body of a chat completions call. No I/O.
 
-The conversation is encoded message by message and kept by the memo; what stands around it is encoded anew each time,
-but for the tools, which are kept as well. So a request costs the same at any length of the conversation.
+Messages are encoded one by one and cached in the memo, and so are the tools; the other fields are encoded for each
+request. So the cost of a request does not grow with the length of the conversation.
 """
 
 import re
@@ -13,91 +13,97 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.message import Message
 from perdure.core.model import OutputSpec, Request, Settings
-from perdure.models.memo import Memo, encoded
+from perdure.models.encoding_memo import EncodingMemo, encode_json
 from perdure.models.profile import Profile
-from perdure.models.schemas import can_be_strict, compiled, lenient
-from perdure.models.wire import Sending
+from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_rules
+from perdure.models.wire import EncodedRequest
 
-from .asking import asked
-from .content import text_item
-from .dialect import Dialect, dialect_of
-from .items import Writer
-from .lint import rules_of
-from .tools import tools_of
+from .content import build_text_item
+from .dialect import ChatDialect, get_dialect
+from .lint import get_message_rules
+from .messages import ChatMessageEncoder
+from .settings import encode_settings
+from .tools import encode_tools
 
 PATH = "/chat/completions"
-LONGEST_NAME = 64
-"""How long the name of a schema may be."""
+MAX_SCHEMA_NAME_LENGTH = 64
+"""Maximum length of a schema name."""
 
-_USER = b'{"role":"user"'
+_USER_MESSAGE_PREFIX = b'{"role":"user"'
 
 
-def encode(request: Request, profile: Profile, memo: Memo) -> Sending:
-    """The bytes to be posted. Raises `BrokenRule` when the conversation would be refused."""
+def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
+    """Return the path and body to post. Raises `BrokenRule` if the provider would refuse the conversation."""
     settings = request.settings
-    dialect = dialect_of(profile.dialect)
-    writer = Writer(profile, dialect, echo=settings.echo_reasoning)
+    dialect = get_dialect(profile.dialect)
+    writer = ChatMessageEncoder(profile, dialect, echo=settings.echo_reasoning)
     name = (request.session_id, profile.model, settings.echo_reasoning) if request.session_id else None
-    pieces = memo.pieces(name, request.messages, writer.items, rules_of(profile.dialect))
-    mark = _mark(settings, profile)
+    pieces = memo.encode_messages(name, request.messages, writer.encode_message, get_message_rules(profile.dialect))
+    mark = _build_cache_marker(settings, profile)
     if mark is not None:
-        _mark_last_user(pieces, request.messages, writer, mark)
+        _mark_last_user_message(pieces, request.messages, writer, mark)
     if request.instructions:
-        pieces.insert(0, encoded(_instructions(request.instructions, profile, dialect, mark)))
-    head = encoded(_head(request, profile, dialect))
-    return Sending(PATH, b'{"messages":[%b],%b' % (b",".join(pieces), head[1:]))
+        pieces.insert(0, encode_json(_build_instructions_message(request.instructions, profile, dialect, mark)))
+    head = encode_json(_build_body_fields(request, profile, dialect))
+    return EncodedRequest(PATH, b'{"messages":[%b],%b' % (b",".join(pieces), head[1:]))
 
 
-def _instructions(text: str, profile: Profile, dialect: Dialect, mark: Mapping[str, str] | None) -> dict[str, Any]:
-    content = text if mark is None else [{**text_item(text), "cache_control": mark}]
-    return {"role": dialect.instructions_role(profile.model), "content": content}
+def _build_instructions_message(
+    text: str, profile: Profile, dialect: ChatDialect, mark: Mapping[str, str] | None
+) -> dict[str, Any]:
+    content = text if mark is None else [{**build_text_item(text), "cache_control": mark}]
+    return {"role": dialect.get_instructions_role(profile.model), "content": content}
 
 
-# -- what is cached ----------------------------------------------------------------------------------------------------
+# -- prompt cache ------------------------------------------------------------------------------------------------------
 
 
-def _mark(settings: Settings, profile: Profile) -> Mapping[str, str] | None:
-    """What says that everything up to here is to be cached; nothing where that goes without saying."""
+def _build_cache_marker(settings: Settings, profile: Profile) -> Mapping[str, str] | None:
+    """Return the `cache_control` marker for the provider's prompt cache, or None if the provider needs no marker."""
     if profile.cache != "marked" or settings.cache == "off":
         return None
     return {"type": "ephemeral", "ttl": "1h"} if settings.cache == "1h" else {"type": "ephemeral"}
 
 
-def _mark_last_user(pieces: list[bytes], messages: Sequence[Message], writer: Writer, mark: Mapping[str, str]) -> None:
-    """Mark what the user said last. It is encoded anew: what the memo keeps has no marks."""
+def _mark_last_user_message(
+    pieces: list[bytes], messages: Sequence[Message], writer: ChatMessageEncoder, mark: Mapping[str, str]
+) -> None:
+    """Add the cache marker to the last user message, which is encoded again: cached encodings have no markers."""
     message = next((each for each in reversed(messages) if each.role == "user"), None)
-    place = next((place for place in range(len(pieces) - 1, -1, -1) if pieces[place].startswith(_USER)), None)
+    place = next(
+        (place for place in range(len(pieces) - 1, -1, -1) if pieces[place].startswith(_USER_MESSAGE_PREFIX)), None
+    )
     if message is None or place is None:
         return
-    item = writer.items(message)[0]
+    item = writer.encode_message(message)[0]
     content: Any = item["content"]
-    items: list[dict[str, Any]] = [text_item(content)] if isinstance(content, str) else list(content)
+    items: list[dict[str, Any]] = [build_text_item(content)] if isinstance(content, str) else list(content)
     for number in range(len(items) - 1, -1, -1):
         if items[number]["type"] == "text":
             items[number] = {**items[number], "cache_control": mark}
             break
-    pieces[place] = encoded({**item, "content": items})
+    pieces[place] = encode_json({**item, "content": items})
 
 
-# -- what stands around the conversation -------------------------------------------------------------------------------
+# -- fields around the messages ----------------------------------------------------------------------------------------
 
 
-def _head(request: Request, profile: Profile, dialect: Dialect) -> dict[str, Any]:
+def _build_body_fields(request: Request, profile: Profile, dialect: ChatDialect) -> dict[str, Any]:
     settings = request.settings
     head: dict[str, Any] = {"model": profile.model, "stream": profile.streams, **dialect.always}
     if profile.streams and profile.usage_in_stream and not dialect.usage_unasked:
         head["stream_options"] = {"include_usage": True}
     if request.tools and profile.tools == "native":
-        head["tools"] = tools_of(request.tools, profile)
-        head.update(_choice(request, profile, dialect))
+        head["tools"] = encode_tools(request.tools, profile)
+        head.update(_encode_tool_choice(request, profile, dialect))
     if request.output is not None and profile.output != "none":
-        head["response_format"] = _format(request.output, profile)
-    head.update(asked(settings, profile, dialect))
-    return _extended(head, settings.extra_body) if settings.extra_body else head
+        head["response_format"] = _encode_response_format(request.output, profile)
+    head.update(encode_settings(settings, profile, dialect))
+    return _merge_extra_body(head, settings.extra_body) if settings.extra_body else head
 
 
-def _choice(request: Request, profile: Profile, dialect: Dialect) -> dict[str, Any]:
-    """Which tool has to be called, and how many at once."""
+def _encode_tool_choice(request: Request, profile: Profile, dialect: ChatDialect) -> dict[str, Any]:
+    """Return the body fields `tool_choice` and `parallel_tool_calls`."""
     said: dict[str, Any] = {}
     match request.settings.tool_choice:
         case None:
@@ -107,13 +113,13 @@ def _choice(request: Request, profile: Profile, dialect: Dialect) -> dict[str, A
         case "auto" | "none" as choice:
             said["tool_choice"] = choice
         case name:
-            said["tool_choice"] = {"type": "function", "function": {"name": _known(name, request)}}
+            said["tool_choice"] = {"type": "function", "function": {"name": _check_tool_name(name, request)}}
     if request.settings.parallel_tool_calls is not None and profile.parallel_tool_calls:
         said["parallel_tool_calls"] = request.settings.parallel_tool_calls
     return said
 
 
-def _known(name: str, request: Request) -> str:
+def _check_tool_name(name: str, request: Request) -> str:
     names = [tool.name for tool in request.tools]
     if name not in names:
         known = ", ".join(map(repr, names))
@@ -122,13 +128,13 @@ def _known(name: str, request: Request) -> str:
     return name
 
 
-def _format(output: OutputSpec, profile: Profile) -> dict[str, Any]:
+def _encode_response_format(output: OutputSpec, profile: Profile) -> dict[str, Any]:
     if profile.output == "object":
         return {"type": "json_object"}
     is_strict = profile.schema == "openai_strict" and can_be_strict(output.schema)
     schema: dict[str, Any] = {
-        "name": re.sub(r"[^A-Za-z0-9_-]", "_", output.name)[:LONGEST_NAME] or "output",
-        "schema": compiled(output.schema, profile.schema if is_strict else lenient(profile.schema)),
+        "name": re.sub(r"[^A-Za-z0-9_-]", "_", output.name)[:MAX_SCHEMA_NAME_LENGTH] or "output",
+        "schema": compile_schema(output.schema, profile.schema if is_strict else get_lenient_rules(profile.schema)),
         "strict": is_strict,
     }
     if output.description:
@@ -136,8 +142,8 @@ def _format(output: OutputSpec, profile: Profile) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def _extended(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The head with what the caller adds: mappings are merged, tools are added, anything else is replaced."""
+def _merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge `extra_body` into the fields: mappings are merged, tools are appended, other values are replaced."""
     if "messages" in extra:
         message = "extra_body: 'messages' are made from the conversation; take them out, and add to the prompt instead"
         raise ConfigError(message)
@@ -145,7 +151,7 @@ def _extended(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in extra.items():
         had = both.get(name)
         if isinstance(had, msgspec.Raw) and isinstance(value, (list, tuple)) and value:
-            more = encoded(list(cast("list[Any]", value)))
+            more = encode_json(list(cast("list[Any]", value)))
             both[name] = msgspec.Raw(bytes(had)[:-1] + b"," + more[1:])
         elif isinstance(had, dict) and isinstance(value, Mapping):
             both[name] = {**cast("dict[str, Any]", had), **cast("Mapping[str, Any]", value)}

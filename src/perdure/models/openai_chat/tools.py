@@ -1,6 +1,6 @@
-"""The tools of a request, as bytes. Above: `encode.py`. Below: `schemas.py`, `memo.py`, `core`.
+"""Encode the tool definitions of a request as JSON.
 
-A session sends the same tools with every request, so they are encoded once for each list of tools.
+A session sends the same tools with every request, so each list of tools is encoded once.
 """
 
 from collections import OrderedDict
@@ -10,36 +10,38 @@ from typing import Any
 import msgspec
 
 from perdure.core.model import ToolSpec
-from perdure.models.memo import encoded
+from perdure.models.encoding_memo import encode_json
 from perdure.models.profile import Profile
-from perdure.models.schemas import can_be_strict, compiled, lenient
+from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_rules
 
-MOST_KEPT = 256
-"""How many lists of tools are kept. A session has one, and sessions of an agent often share it."""
+MAX_CACHED_TOOL_LISTS = 256
+"""Maximum number of cached tool lists. A session has one, and sessions of an agent often share it."""
 
-_kept: OrderedDict[tuple[int, str, bool], tuple[Sequence[ToolSpec], msgspec.Raw]] = OrderedDict()
+_encoded_tools_cache: OrderedDict[tuple[int, str, bool], tuple[Sequence[ToolSpec], msgspec.Raw]] = OrderedDict()
 
 
-def tools_of(tools: Sequence[ToolSpec], profile: Profile) -> msgspec.Raw:
-    """The list of tools. The very same list gives the very same bytes."""
+def encode_tools(tools: Sequence[ToolSpec], profile: Profile) -> msgspec.Raw:
+    """Encode tool definitions as a JSON list. The bytes are cached for each tuple object."""
     key = (id(tools), profile.schema, profile.strict_tools)
-    kept = _kept.get(key)
+    kept = _encoded_tools_cache.get(key)
     if kept is not None and kept[0] is tools:
         return kept[1]
-    raw = msgspec.Raw(encoded([_tool(tool, profile) for tool in tools]))
-    if isinstance(tools, tuple):  # anything else may change; and while it is kept, nobody else gets its id
-        _kept[key] = (tools, raw)
-        while len(_kept) > MOST_KEPT:
-            _kept.popitem(last=False)
+    raw = msgspec.Raw(encode_json([_encode_tool(tool, profile) for tool in tools]))
+    if isinstance(tools, tuple):  # a list may change; and while the tuple is cached, its id is not reused
+        _encoded_tools_cache[key] = (tools, raw)
+        while len(_encoded_tools_cache) > MAX_CACHED_TOOL_LISTS:
+            _encoded_tools_cache.popitem(last=False)
     return raw
 
 
-def _tool(tool: ToolSpec, profile: Profile) -> dict[str, Any]:
+def _encode_tool(tool: ToolSpec, profile: Profile) -> dict[str, Any]:
     is_strict = profile.strict_tools and can_be_strict(tool.parameters)
     function: dict[str, Any] = {"name": tool.name}
     if tool.description:
         function["description"] = tool.description
-    function["parameters"] = compiled(tool.parameters, profile.schema if is_strict else lenient(profile.schema))
+    function["parameters"] = compile_schema(
+        tool.parameters, profile.schema if is_strict else get_lenient_rules(profile.schema)
+    )
     if is_strict:
         function["strict"] = True
     return {"type": "function", "function": function}

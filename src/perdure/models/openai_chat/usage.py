@@ -1,45 +1,51 @@
-"""What a provider says it has counted, under the many names it has for it. Above: `decode.py`. Below: `core`."""
+"""Parse the token counts of a response, which providers report under many names."""
 
 from collections.abc import Mapping
 from typing import Any, cast
 
 from perdure.core.message import Precision, Usage
 
-_TOO_MANY = 2**53
-"""What nobody has counted."""
+_MAX_PLAUSIBLE_COUNT = 2**53
+"""Upper bound of a plausible count."""
 _CACHE_READ = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens", "cached_tokens")
 _CACHE_WRITE = ("cache_creation_input_tokens", "cache_write_tokens")
 
 
-def usage_of(said: Mapping[str, Any]) -> Usage | None:
-    """The counts, `partial` when one of the two that matter is missing; nothing when both are."""
-    read, written = _count(said, "prompt_tokens", "input_tokens"), _count(said, "completion_tokens", "output_tokens")
+def parse_usage(raw_usage: Mapping[str, Any]) -> Usage | None:
+    """Parse the token counts of a response: `partial` if input or output is missing, None if both are."""
+    read, written = (
+        _get_first_count(raw_usage, "prompt_tokens", "input_tokens"),
+        _get_first_count(raw_usage, "completion_tokens", "output_tokens"),
+    )
     if read is None and written is None:
         return None
     precision: Precision = "partial" if read is None or written is None else "exact"
     read, written = read or 0, written or 0
-    prompt, completion = _part(said, "prompt_tokens_details"), _part(said, "completion_tokens_details")
-    cached = _count(prompt, "cached_tokens") or _count(said, *_CACHE_READ) or 0
-    stored = _count(prompt, "cache_write_tokens") or _count(said, *_CACHE_WRITE) or 0
-    thought = _count(completion, "reasoning_tokens") or _count(said, "reasoning_tokens") or 0
-    total = _count(said, "total_tokens")
-    if thought and total == read + written + thought:  # xAI counts thinking beside the text
+    prompt, completion = (
+        _get_object(raw_usage, "prompt_tokens_details"),
+        _get_object(raw_usage, "completion_tokens_details"),
+    )
+    cached = _get_first_count(prompt, "cached_tokens") or _get_first_count(raw_usage, *_CACHE_READ) or 0
+    stored = _get_first_count(prompt, "cache_write_tokens") or _get_first_count(raw_usage, *_CACHE_WRITE) or 0
+    thought = _get_first_count(completion, "reasoning_tokens") or _get_first_count(raw_usage, "reasoning_tokens") or 0
+    total = _get_first_count(raw_usage, "total_tokens")
+    if thought and total == read + written + thought:  # xAI does not include thinking in the output
         written += thought
-    elif cached + stored and total == read + written + cached + stored:  # Anthropic counts the cache beside the rest
+    elif cached + stored and total == read + written + cached + stored:  # Anthropic does not count it as input
         read += cached + stored
-    cached = min(cached, read)  # there are some who tell more than was read
+    cached = min(cached, read)  # some providers report more than the input
     return Usage(read, written, cached, min(stored, read - cached), min(thought, written), precision)
 
 
-def _count(said: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these that is a count."""
+def _get_first_count(said: Mapping[str, Any], *names: str) -> int | None:
+    """Return the value of the first of these fields that has a valid count."""
     for name in names:
         value = said.get(name)
-        if isinstance(value, (int, float)) and 0 <= value < _TOO_MANY:
+        if isinstance(value, (int, float)) and 0 <= value < _MAX_PLAUSIBLE_COUNT:
             return int(value)
     return None
 
 
-def _part(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _get_object(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = said.get(name)
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,47 +1,43 @@
-"""The Responses wire, which OpenAI made and others speak as well. Above: `endpoint.py`, `codex.py`. Below: `wire.py`.
+"""Wire (API format) of OpenAI's Responses API and the providers compatible with it.
 
-    encode.py   tools.py             a request, and its tools
-    items.py    content.py           its messages, and what is in them
-    decode.py   reply.py             the answer: its events, its items
-    mark.py                          what of an item is kept for the way back
-    dialect.py                       how providers differ
-    rules.py    lint.py              what would be refused
+`encode` turns a request into bytes, `decode` turns the bytes of the response into events, `lint` checks a body against
+the provider's rules offline, and `dialect` is a table of how providers differ.
 
-Nothing is kept by the provider: every request has the whole conversation, and reasoning comes back encrypted.
+Nothing is stored by the provider: every request has the whole conversation, and reasoning is returned encrypted.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.model import Request
-from perdure.models.memo import Memo
+from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.profile import Profile
-from perdure.models.wire import Decoder, Sending
+from perdure.models.wire import Decoder, EncodedRequest
 
 from .decode import ResponsesDecoder
 from .encode import encode
 from .lint import lint
 
-__all__ = ["WIRE", "ResponsesWire"]
+__all__ = ["WIRE", "OpenAIResponsesWire"]
 
 
-class ResponsesWire:
-    """How the providers of this wire are spoken to."""
+class OpenAIResponsesWire:
+    """Wire (API format) of the Responses API: encodes requests, decodes responses and checks request bodies."""
 
     name = "openai_responses"
 
-    def encode(self, request: Request, profile: Profile, memo: Memo) -> Sending:
-        """The request as this wire says it."""
+    def encode(self, request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
+        """Encode a request as the HTTP request of a Responses call."""
         return encode(request, profile, memo)
 
-    def decoder(self, profile: Profile, media_type: str) -> Decoder:  # noqa: ARG002 - the bytes tell what they are
-        """For one answer, streamed or whole."""
+    def decoder(self, profile: Profile, media_type: str) -> Decoder:  # noqa: ARG002 - the first byte is more reliable
+        """Return a decoder for one response, streamed or whole."""
         return ResponsesDecoder(profile)
 
     def lint(self, body: Mapping[str, Any], profile: Profile) -> Sequence[str]:
-        """Which rules of the provider a whole body breaks."""
+        """Return a sentence for each rule of the provider that a request body breaks."""
         return lint(body, profile)
 
 
-WIRE = ResponsesWire()
-"""The wire itself: it has no state."""
+WIRE = OpenAIResponsesWire()
+"""The shared instance; it has no state."""

@@ -1,6 +1,6 @@
-"""What stands inside messages and results on the Responses wire. Pure. Above: `items.py`. Below: `attachment.py`.
+"""Encode text and media as the content of Responses messages and tool results. No I/O.
 
-Whatever the model cannot take is told to it in a note.
+Media that the model cannot take become a text note.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,66 +8,68 @@ from typing import Any
 
 from perdure.core.message import Audio, Document, Image, Media, Part, Text, Video
 from perdure.models import attachment
-from perdure.models.memo import Item
+from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 
-from .dialect import Dialect
+from .dialect import ResponsesDialect
 
 _AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
 
 
-def input_text(text: str) -> dict[str, Any]:
-    """Words that the model reads."""
+def build_input_text(text: str) -> dict[str, Any]:
+    """Return text for the model as a content item, `{"type": "input_text", …}`."""
     return {"type": "input_text", "text": text}
 
 
-def output_text(text: str) -> dict[str, Any]:
-    """Words that the model wrote."""
+def build_output_text(text: str) -> dict[str, Any]:
+    """Return text that the model wrote as a content item, `{"type": "output_text", …}`."""
     return {"type": "output_text", "text": text}
 
 
-def contents(parts: Iterable[Part], profile: Profile, dialect: Dialect) -> list[Item]:
-    """Text and media as they stand in a user's message, or in a result; empty text is left out."""
+def encode_content(parts: Iterable[Part], profile: Profile, dialect: ResponsesDialect) -> list[Item]:
+    """Encode the text and media of a user message or a tool result; empty text is left out."""
     shown: list[Item] = []
     for part in parts:
         if isinstance(part, Text):
             if part.text:
-                shown.append(input_text(part.text))
+                shown.append(build_input_text(part.text))
         elif isinstance(part, Media):
-            shown.append(_media(attachment.opened(part), profile, dialect))
+            shown.append(_encode_media(attachment.normalize_media(part), profile, dialect))
     return shown
 
 
-def only_words(shown: Sequence[Item]) -> str | None:
-    """The contents as one text; nothing when there is more than text in them."""
+def join_text_items(shown: Sequence[Item]) -> str | None:
+    """Join text content items into one string; None if there are items other than text."""
     if any(each["type"] != "input_text" for each in shown):
         return None
     return "\n".join([str(each["text"]) for each in shown])
 
 
-def _media(media: Media, profile: Profile, dialect: Dialect) -> Item:
+def _encode_media(media: Media, profile: Profile, dialect: ResponsesDialect) -> Item:
     if not (media.data or media.url or media.file_id):
-        return input_text(attachment.note(media, "there is nothing in it"))
+        return build_input_text(attachment.describe_unsupported_media(media, "there is nothing in it"))
     if attachment.is_image(media):
-        return _image(media) if profile.images else input_text(attachment.note(media))
+        return (
+            _encode_image(media) if profile.images else build_input_text(attachment.describe_unsupported_media(media))
+        )
     match media:
         case Audio() if profile.audio and media.media_type in _AUDIO_FORMATS and media.data:
-            recording = {"data": attachment.in_base64(media), "format": _AUDIO_FORMATS[media.media_type]}
+            recording = {"data": attachment.encode_base64(media), "format": _AUDIO_FORMATS[media.media_type]}
             return {"type": "input_audio", "input_audio": recording}
         case Document() if profile.documents:
-            return _file(media, dialect)
-        case Document() if (words := attachment.words(media)) is not None:
-            return input_text(f"[document {media.name}]\n{words}" if media.name else words)
+            return _encode_file(media, dialect)
+        case Document() if (words := attachment.decode_text_document(media)) is not None:
+            return build_input_text(f"[document {media.name}]\n{words}" if media.name else words)
         case Video() if profile.video:
-            return _file(media, dialect)
+            return _encode_file(media, dialect)
         case _:
-            return input_text(attachment.note(media))
+            return build_input_text(attachment.describe_unsupported_media(media))
 
 
-def _image(media: Media) -> Item:
+def _encode_image(media: Media) -> Item:
     image: dict[str, Any] = {"type": "input_image"}
     if media.data:
-        image["image_url"] = _data_url(media, "image/png")
+        image["image_url"] = _build_data_url(media, "image/png")
     elif media.url:
         image["image_url"] = media.url
     else:
@@ -77,20 +79,20 @@ def _image(media: Media) -> Item:
     return image
 
 
-def _file(media: Media, dialect: Dialect) -> Item:
+def _encode_file(media: Media, dialect: ResponsesDialect) -> Item:
     if not media.data:
         return {"type": "input_file", **({"file_url": media.url} if media.url else {"file_id": media.file_id})}
-    file: dict[str, Any] = {"type": "input_file", "filename": media.name or _unnamed(media)}
+    file: dict[str, Any] = {"type": "input_file", "filename": media.name or _get_default_file_name(media)}
     if dialect.data_urls:
-        return {**file, "file_data": _data_url(media, "application/pdf")}
-    return {**file, "file_data": attachment.in_base64(media), "mime_type": media.media_type or "application/pdf"}
+        return {**file, "file_data": _build_data_url(media, "application/pdf")}
+    return {**file, "file_data": attachment.encode_base64(media), "mime_type": media.media_type or "application/pdf"}
 
 
-def _data_url(media: Media, fallback: str) -> str:
-    return f"data:{media.media_type or fallback};base64,{attachment.in_base64(media)}"
+def _build_data_url(media: Media, fallback: str) -> str:
+    return f"data:{media.media_type or fallback};base64,{attachment.encode_base64(media)}"
 
 
-def _unnamed(media: Media) -> str:
-    """A name for a file that has none: the provider takes no file without one."""
+def _get_default_file_name(media: Media) -> str:
+    """Return a default name for a file: the provider refuses files without one."""
     ending = media.media_type.rpartition("/")[2] or "pdf"
     return f"document.{'txt' if ending == 'plain' else ending}"

@@ -1,8 +1,8 @@
-"""The answer of the Responses wire, as events. Pure. Above: the wire. Below: `reply.py`, `net.sse`, `refusal`.
+"""Decode the response of a Responses call into events. No I/O.
 
-An answer is a list of items. A stream tells each item bit by bit, then as a whole, and at its end all of them once
-more (or none). The items are told apart by their place in the list alone: there are providers whose ids change from
-event to event. An answer that came whole is read as the same items.
+A response is a list of items. A stream sends each item in deltas, then as a whole, and at its end all items once more
+(or none). Items are identified by their position in the list alone, since some providers change ids from event to
+event. A response that is not streamed is decoded as the same items.
 """
 
 import json
@@ -14,27 +14,27 @@ from msgspec import Struct
 
 from perdure.core.error import ReplyCutOff
 from perdure.core.event import ModelEvent, TextDelta, ToolCallDelta
-from perdure.core.plain import excerpt
+from perdure.core.jsonable import short_repr
 from perdure.models.profile import Profile
-from perdure.models.refusal import classified
-from perdure.models.untrusted import mapping, mappings, text
-from perdure.net.sse import SseReader
+from perdure.models.provider_errors import classify_error
+from perdure.models.untrusted_json import as_dict, as_dicts, as_text
+from perdure.net.sse import SseParser
 
-from .reply import OpenItem, finished
-from .rules import CALLS
+from .message_rules import INPUT_FIELD_BY_CALL_TYPE
+from .output_items import OutputItemBuilder, build_reply_finished
 
-_Bits: TypeAlias = Literal["words", "thought", "input"]
+_DeltaKind: TypeAlias = Literal["words", "thought", "input"]
 
-_WORDS = "response.output_text.delta"
-_BITS: Mapping[str, _Bits] = {
-    _WORDS: "words",
+_TEXT_DELTA = "response.output_text.delta"
+_DELTA_KINDS: Mapping[str, _DeltaKind] = {
+    _TEXT_DELTA: "words",
     "response.refusal.delta": "words",
     "response.reasoning_summary_text.delta": "thought",
     "response.reasoning_text.delta": "thought",
     "response.function_call_arguments.delta": "input",
     "response.custom_tool_call_input.delta": "input",
 }
-"""The events that tell a bit of an item, and what of."""
+"""Events that carry a delta of an item, and what it is a delta of."""
 _INPUT_DONE = frozenset({"response.function_call_arguments.done", "response.custom_tool_call_input.done"})
 _ENDINGS = frozenset({"response.completed", "response.incomplete", "response.done"})
 _FAILURES = frozenset({"response.failed", "error"})
@@ -43,8 +43,8 @@ _WHOLE = frozenset({None, "completed", "incomplete"})
 _DONE = b"[DONE]"
 
 
-class _Bit(Struct, gc=False):
-    """What there is in nearly all events; the rest of an event is skipped."""
+class _DeltaEvent(Struct, gc=False):
+    """Server-sent event, with the fields that nearly all events have."""
 
     type: str = ""
     delta: str = ""
@@ -53,180 +53,186 @@ class _Bit(Struct, gc=False):
     content_index: int = 0
 
 
-_decode_bit = msgspec.json.Decoder(_Bit).decode
+_decode_delta_event = msgspec.json.Decoder(_DeltaEvent).decode
 _decode = msgspec.json.Decoder().decode
 _UNREADABLE: Final = object()
 
 
 class ResponsesDecoder:
-    """One answer."""
+    """Decoder of one response, streamed or whole, into model events."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._reader = SseReader()
+        self._reader = SseParser()
         self._began = False
         self._body: list[bytes] | None = None
-        """The pieces of an answer that comes whole."""
-        self._items: dict[int, OpenItem] = {}
+        """The pieces of a response that is not streamed."""
+        self._items: dict[int, OutputItemBuilder] = {}
         self._final: Mapping[str, Any] | None = None
-        """The whole answer, as its end tells it."""
+        """The complete response, as the last event has it."""
         self._events: list[ModelEvent] = []
 
     @property
     def done(self) -> bool:
-        """Whether the last word has been said."""
+        """True once the event that ends the response was received."""
         return self._final is not None
 
     def feed(self, data: bytes) -> Iterable[ModelEvent]:
-        """More bytes: what they say."""
+        """Decode more bytes and return the events in them."""
         if not self._began and (start := data.lstrip()):
             self._began = True
-            if start.startswith(b"{"):  # no stream begins like that, whatever the answer calls itself
+            if start.startswith(b"{"):  # no stream starts like that, whatever its content type
                 self._body = []
         if self._body is not None:
             self._body.append(data)
             return ()
         for name, payload in self._reader.feed(data):
-            self._take(name, payload)
-        return self._told()
+            self._decode_event(name, payload)
+        return self._drain_events()
 
     def end(self) -> Iterable[ModelEvent]:
-        """The bytes are over: what is left to say, and `ReplyFinished`."""
+        """Return the remaining events, `ReplyFinished` last. Raise `ReplyCutOff` if the response is not finished."""
         if self._body is not None:
-            self._take_whole(b"".join(self._body))
-        for name, payload in self._reader.rest():
-            if _read(payload) is not _UNREADABLE:  # otherwise it is torn
-                self._take(name, payload)
+            self._decode_body(b"".join(self._body))
+        for name, payload in self._reader.flush():
+            if _parse_json(payload) is not _UNREADABLE:  # otherwise it is torn
+                self._decode_event(name, payload)
         if self._final is None:
             raise ReplyCutOff(f"the answer of {self._profile.provider} ended before it was complete; ask again")
         items = [self._items[place] for place in sorted(self._items)]
-        return [*self._told(), finished(items, self._final, self._profile)]
+        return [*self._drain_events(), build_reply_finished(items, self._final, self._profile)]
 
-    def _told(self) -> list[ModelEvent]:
+    def _drain_events(self) -> list[ModelEvent]:
         events, self._events = self._events, []
         return events
 
     # -- one event -----------------------------------------------------------------------------------------------------
 
-    def _take(self, name: str, payload: bytes) -> None:
+    def _decode_event(self, name: str, payload: bytes) -> None:
         try:
-            bit = _decode_bit(payload)
+            bit = _decode_delta_event(payload)
         except (msgspec.MsgspecError, RecursionError):
-            bit = self._odd(payload)
+            bit = self._parse_leniently(payload)
         kind = bit.type or name
-        if kind == _WORDS and bit.output_index >= 0:  # nearly always
+        if kind == _TEXT_DELTA and bit.output_index >= 0:  # nearly always
             if bit.delta:
-                item = self._items.get(bit.output_index) or self._open(bit.output_index, "message")
+                item = self._items.get(bit.output_index) or self._get_or_open_item(bit.output_index, "message")
                 item.pieces.append(bit.delta)
                 self._events.append(TextDelta(bit.delta))
-        elif kind in _BITS:
+        elif kind in _DELTA_KINDS:
             if bit.delta:
-                place = bit.output_index if bit.output_index >= 0 else self._place(_event(payload).get("item_id"))
-                self._take_bit(_BITS[kind], place, bit)
+                place = (
+                    bit.output_index
+                    if bit.output_index >= 0
+                    else self._find_item_index(_parse_event(payload).get("item_id"))
+                )
+                self._decode_delta(_DELTA_KINDS[kind], place, bit)
         elif kind in _ENDINGS:
-            self._complete(mapping(_event(payload).get("response")))
+            self._finish_response(as_dict(_parse_event(payload).get("response")))
         elif kind == "response.output_item.added":
-            self._begin_item(_event(payload))
+            self._start_item(_parse_event(payload))
         elif kind == "response.output_item.done":
-            self._end_item(_event(payload))
+            self._finish_item(_parse_event(payload))
         elif kind in _INPUT_DONE:
-            self._end_input(_event(payload))
-        elif kind in _FAILURES or not kind:  # an error without a type is one of a gateway
-            self._fail(_event(payload))
+            self._finish_call_input(_parse_event(payload))
+        elif kind in _FAILURES or not kind:  # gateways send errors without a type
+            self._raise_error(_parse_event(payload))
 
-    def _odd(self, payload: bytes) -> _Bit:
-        """An event that is not as we know it: as much of it as can be used."""
+    def _parse_leniently(self, payload: bytes) -> _DeltaEvent:
+        """Parse a server-sent event that does not fit the expected types, keeping its usable fields."""
         if payload.strip() == _DONE:
-            return _Bit("done")
-        raw = _read(payload)
+            return _DeltaEvent("done")
+        raw = _parse_json(payload)
         if raw is _UNREADABLE:
             raise ReplyCutOff(
-                f"{self._profile.provider} sent an event that is no JSON, {excerpt(payload, 80)}; ask again"
+                f"{self._profile.provider} sent an event that is not JSON, {short_repr(payload, 80)}; ask again"
             )
-        event = mapping(raw)
+        event = as_dict(raw)
         places = [event.get(name) for name in ("output_index", "summary_index", "content_index")]
         known = [place if isinstance(place, int) else -1 for place in places]
-        return _Bit(text(event.get("type")) or "unknown", text(event.get("delta")), *known)
+        return _DeltaEvent(as_text(event.get("type")) or "unknown", as_text(event.get("delta")), *known)
 
-    def _take_bit(self, what: _Bits, place: int, bit: _Bit) -> None:
+    def _decode_delta(self, what: _DeltaKind, place: int, bit: _DeltaEvent) -> None:
         match what:
             case "words":
-                self._open(place, "message").pieces.append(bit.delta)
+                self._get_or_open_item(place, "message").pieces.append(bit.delta)
                 self._events.append(TextDelta(bit.delta))
             case "thought":
                 section = (bit.type, bit.summary_index, bit.content_index)
-                self._events.append(self._open(place, "reasoning").thought(bit.delta, section))
+                self._events.append(self._get_or_open_item(place, "reasoning").add_reasoning(bit.delta, section))
             case "input":
-                self._open(place, "function_call").pieces.append(bit.delta)
+                self._get_or_open_item(place, "function_call").pieces.append(bit.delta)
                 self._events.append(ToolCallDelta(arguments=bit.delta, index=place))
 
-    def _open(self, place: int, kind: str) -> OpenItem:
+    def _get_or_open_item(self, place: int, kind: str) -> OutputItemBuilder:
         item = self._items.get(place)
         if item is None:
-            item = self._items[place] = OpenItem(place, kind)
+            item = self._items[place] = OutputItemBuilder(place, kind)
         return item
 
-    def _place(self, item_id: Any) -> int:
-        """Where the item is that an event belongs to, when the event does not tell: by its id, or the last one."""
+    def _find_item_index(self, item_id: Any) -> int:
+        """Return the index of the output item with this id; without a match, that of the last item."""
         known = [place for place, item in self._items.items() if item_id and item.item_id == item_id]
         return known[0] if known else max(self._items, default=0)
 
-    def _begin_item(self, event: Mapping[str, Any]) -> None:
-        told = mapping(event.get("item"))
-        item = self._open(_index(event, len(self._items)), text(told.get("type")))
+    def _start_item(self, event: Mapping[str, Any]) -> None:
+        told = as_dict(event.get("item"))
+        item = self._get_or_open_item(_get_output_index(event, len(self._items)), as_text(told.get("type")))
         item.item_id = told.get("id")
-        if item.kind in CALLS:
-            self._events += item.begin_call(told)
+        if item.kind in INPUT_FIELD_BY_CALL_TYPE:
+            self._events += item.start_call(told)
 
-    def _end_item(self, event: Mapping[str, Any]) -> None:
-        told = mapping(event.get("item"))
-        place = _index(event, self._place(told.get("id")))
-        self._events += self._open(place, text(told.get("type"))).end(told)
+    def _finish_item(self, event: Mapping[str, Any]) -> None:
+        told = as_dict(event.get("item"))
+        place = _get_output_index(event, self._find_item_index(told.get("id")))
+        self._events += self._get_or_open_item(place, as_text(told.get("type"))).finish_item(told)
 
-    def _end_input(self, event: Mapping[str, Any]) -> None:
-        item = self._open(_index(event, self._place(event.get("item_id"))), "function_call")
-        if item.kind in CALLS:
-            self._events += item.end_input(text(event.get(CALLS[item.kind])))
+    def _finish_call_input(self, event: Mapping[str, Any]) -> None:
+        item = self._get_or_open_item(
+            _get_output_index(event, self._find_item_index(event.get("item_id"))), "function_call"
+        )
+        if item.kind in INPUT_FIELD_BY_CALL_TYPE:
+            self._events += item.finish_input(as_text(event.get(INPUT_FIELD_BY_CALL_TYPE[item.kind])))
 
     # -- the whole answer ----------------------------------------------------------------------------------------------
 
-    def _take_whole(self, body: bytes) -> None:
-        answer = _event(body)  # nothing, when it was cut off
+    def _decode_body(self, body: bytes) -> None:
+        answer = _parse_event(body)  # empty, when it was cut off
         if answer.get("status") in _FAILED or (answer.get("error") and not answer.get("output")):
-            self._fail(answer)
+            self._raise_error(answer)
         if answer.get("status") in _WHOLE and isinstance(answer.get("output"), list):
-            self._complete(answer)
+            self._finish_response(answer)
 
-    def _complete(self, answer: Mapping[str, Any]) -> None:
-        """The provider says that this is all. Items that it has not told yet are in its answer."""
-        for place, told in enumerate(mappings(answer.get("output"))):
-            item = self._open(place, text(told.get("type")))
+    def _finish_response(self, answer: Mapping[str, Any]) -> None:
+        """Record the final response, and return events for its items that were not streamed."""
+        for place, told in enumerate(as_dicts(answer.get("output"))):
+            item = self._get_or_open_item(place, as_text(told.get("type")))
             if item.whole is None:
-                self._events += item.end(told)
+                self._events += item.finish_item(told)
         self._final = answer
 
-    def _fail(self, event: Mapping[str, Any]) -> None:
-        """Raise the error that is told inside an answer, if there is one."""
-        error = event.get("error") or mapping(event.get("response")).get("error")
+    def _raise_error(self, event: Mapping[str, Any]) -> None:
+        """Raise the error inside an event or a response, if there is one."""
+        error = event.get("error") or as_dict(event.get("response")).get("error")
         if not error and (event.get("type") in _FAILURES or event.get("status") in _FAILED):
             error = {name: value for name, value in event.items() if name in {"code", "message", "status", "type"}}
         if error:
-            code = mapping(error).get("status") or mapping(error).get("code")
+            code = as_dict(error).get("status") or as_dict(error).get("code")
             told = msgspec.json.encode({"error": error})
-            raise classified(code if isinstance(code, int) else 0, {}, told, self._profile.provider)
+            raise classify_error(code if isinstance(code, int) else 0, {}, told, self._profile.provider)
 
 
-def _index(event: Mapping[str, Any], otherwise: int) -> int:
+def _get_output_index(event: Mapping[str, Any], otherwise: int) -> int:
     value = event.get("output_index")
     return value if isinstance(value, int) and value >= 0 else otherwise
 
 
-def _event(payload: bytes) -> Mapping[str, Any]:
-    return mapping(_read(payload))
+def _parse_event(payload: bytes) -> Mapping[str, Any]:
+    return as_dict(_parse_json(payload))
 
 
-def _read(payload: bytes) -> Any:
-    """JSON, also such as only browsers and Python take: half a pair of surrogates, `NaN`. Or `_UNREADABLE`."""
+def _parse_json(payload: bytes) -> Any:
+    """Parse JSON, including lone surrogates and `NaN`. Return `_UNREADABLE` if it is invalid."""
     try:
         return _decode(payload)
     except msgspec.MsgspecError:

@@ -1,6 +1,6 @@
-"""How providers of the Responses wire differ. Data. Above: `encode.py`, `items.py`, `lint.py`. Below: `profile.py`.
+"""Table of the differences (dialects) between providers of the Responses API.
 
-`Profile.dialect` names a row. The first is what OpenAI itself takes, and everybody who is not in the table.
+`Profile.dialect` names a row. The first row is for OpenAI and for every provider that is not in the table.
 """
 
 import re
@@ -10,44 +10,44 @@ from msgspec import Struct
 
 from perdure.models.profile import Profile
 
-LONGEST_CACHE_KEY = 64
-"""How long a `prompt_cache_key` may be, everywhere."""
+MAX_CACHE_KEY_LENGTH = 64
+"""Maximum length of a `prompt_cache_key`, at all providers."""
 
 
-class Dialect(Struct, frozen=True, kw_only=True):
-    """What one provider takes."""
+class ResponsesDialect(Struct, frozen=True, kw_only=True):
+    """Dialect of the Responses API: features and limits of one provider."""
 
     reasoning: bool = True
-    """Whether it may be told how hard to think."""
+    """True if the provider accepts a reasoning effort."""
     encrypted: bool = True
-    """Whether it gives its reasoning away, encrypted, when it is asked to by `include`."""
+    """True if the provider returns its reasoning encrypted when `include` asks for it."""
     sampling: bool = True
-    """Whether it takes `temperature` and `top_p`."""
+    """True if the provider accepts `temperature` and `top_p`."""
     output_limit: bool = True
-    """Whether it takes `max_output_tokens`."""
+    """True if the provider accepts `max_output_tokens`."""
     least_output: int = 16
-    """The smallest `max_output_tokens` that it takes."""
+    """The smallest accepted `max_output_tokens`."""
     cache_key: bool = True
-    """Whether it takes `prompt_cache_key`."""
+    """True if the provider accepts `prompt_cache_key`."""
     system_role: str = "system"
-    """What it calls instructions that stand between messages."""
+    """Role of instructions between messages."""
     default_instructions: str = ""
-    """What is sent when there are no instructions, to a provider that demands some."""
+    """Instructions to send if there are none, for a provider that requires some."""
     always_streams: bool = False
-    """Whether it answers in no other way."""
+    """True if the provider only streams."""
     rich_results: bool = True
-    """Whether the result of a tool may hold images and files. Otherwise they follow in a message of their own."""
+    """True if a tool result may contain images and files. Otherwise they follow in a separate user message."""
     data_urls: bool = True
-    """Whether the bytes of a file are sent as a `data:` address, and not bare."""
+    """True if the bytes of a file are sent as a `data:` URL instead of bare base64."""
     longest_id: int = 64
-    """How long the name of a call may be."""
+    """Maximum length of a call id."""
 
 
-_OPENAI = Dialect()
-_SILENT = Dialect(reasoning=False, encrypted=False)
-_OPEN = Dialect(encrypted=False, cache_key=False, rich_results=False, least_output=1)
+_OPENAI = ResponsesDialect()
+_SILENT = ResponsesDialect(reasoning=False, encrypted=False)
+_OPEN = ResponsesDialect(encrypted=False, cache_key=False, rich_results=False, least_output=1)
 
-DIALECTS: Mapping[str, Dialect] = {
+DIALECTS: Mapping[str, ResponsesDialect] = {
     "": _OPENAI,
     "silent": _SILENT,
     "open": _OPEN,
@@ -55,9 +55,9 @@ DIALECTS: Mapping[str, Dialect] = {
     "lmstudio": _OPEN,
     "vllm": _OPEN,
     "ollama": _OPEN,
-    "bedrock": Dialect(longest_id=256),
-    "xai": Dialect(rich_results=False, data_urls=False, least_output=1),
-    "codex": Dialect(
+    "bedrock": ResponsesDialect(longest_id=256),
+    "xai": ResponsesDialect(rich_results=False, data_urls=False, least_output=1),
+    "codex": ResponsesDialect(
         sampling=False,
         output_limit=False,
         system_role="developer",
@@ -65,13 +65,15 @@ DIALECTS: Mapping[str, Dialect] = {
         always_streams=True,
     ),
 }
-"""`silent`: models of OpenAI that do not reason. `open`: servers of open models, which know the heart of the wire."""
+"""All rows by name. `silent`: OpenAI models that do not reason. `open`: servers of open models, which implement only
+the core of the API.
+"""
 
 # OpenAI refuses `include` and `reasoning` for models that do not reason, with status 400.
-_DOES_NOT_REASON = re.compile(r"(?:^|[/.])(?:gpt-3|gpt-4|chatgpt-4|gpt-5(?:[.-]\d+)?-chat)").search
+_is_non_reasoning_model = re.compile(r"(?:^|[/.])(?:gpt-3|gpt-4|chatgpt-4|gpt-5(?:[.-]\d+)?-chat)").search
 
 
-def dialect_of(profile: Profile) -> Dialect:
-    """How this endpoint wants to be spoken to."""
+def get_dialect(profile: Profile) -> ResponsesDialect:
+    """Return the dialect that a profile names; OpenAI models that do not reason have one of their own."""
     found = DIALECTS.get(profile.dialect, _OPENAI)
-    return _SILENT if found is _OPENAI and _DOES_NOT_REASON(profile.model) else found
+    return _SILENT if found is _OPENAI and _is_non_reasoning_model(profile.model) else found

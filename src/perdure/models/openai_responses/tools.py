@@ -1,6 +1,6 @@
-"""The tools of a request. Pure. Above: `encode.py`. Below: `schemas`, `memo.py`.
+"""Encode the tool definitions of a request as JSON. No I/O.
 
-A session sends the same tools with every request, so they are encoded once for each list of tools.
+A session sends the same tools with every request, so each list of tools is encoded once.
 """
 
 from collections import OrderedDict
@@ -10,44 +10,46 @@ from typing import Any
 import msgspec
 
 from perdure.core.model import ToolSpec
-from perdure.models.memo import encoded
+from perdure.models.encoding_memo import encode_json
 from perdure.models.profile import Profile
-from perdure.models.schemas import can_be_strict, compiled, lenient
+from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_rules
 
-STRICT = "openai_strict"
-"""The rules for a schema that the model is held to."""
-MOST_KEPT = 256
-"""How many lists of tools are remembered."""
+STRICT_SCHEMA_RULES = "openai_strict"
+"""Name of the schema rules that the provider enforces strictly."""
+MAX_CACHED_TOOL_LISTS = 256
+"""Maximum number of cached tool lists."""
 
-_kept: OrderedDict[tuple[int, str, bool], tuple[Sequence[ToolSpec], msgspec.Raw]] = OrderedDict()
-"""With each list itself, so that nothing else can have its identity."""
+_encoded_tools_cache: OrderedDict[tuple[int, str, bool], tuple[Sequence[ToolSpec], msgspec.Raw]] = OrderedDict()
+"""Cache by identity; it keeps each list itself, so that its id is not reused."""
 
 
-def encoded_tools(tools: Sequence[ToolSpec], profile: Profile) -> msgspec.Raw:
-    """The list, encoded."""
+def encode_tools(tools: Sequence[ToolSpec], profile: Profile) -> msgspec.Raw:
+    """Encode tool definitions as a JSON list. The bytes are cached for each tuple object."""
     key = (id(tools), profile.schema, profile.strict_tools)
-    kept = _kept.get(key)
+    kept = _encoded_tools_cache.get(key)
     if kept is not None and kept[0] is tools:
         return kept[1]
-    raw = msgspec.Raw(encoded(listed_tools(tools, profile)))
+    raw = msgspec.Raw(encode_json(build_tool_list(tools, profile)))
     if isinstance(tools, tuple):  # any other list may change
-        _kept[key] = (tools, raw)
-        if len(_kept) > MOST_KEPT:
-            _kept.popitem(last=False)
+        _encoded_tools_cache[key] = (tools, raw)
+        if len(_encoded_tools_cache) > MAX_CACHED_TOOL_LISTS:
+            _encoded_tools_cache.popitem(last=False)
     return raw
 
 
-def listed_tools(tools: Sequence[ToolSpec], profile: Profile) -> list[dict[str, Any]]:
-    """The list, tool by tool."""
-    return [_tool(tool, profile) for tool in tools]
+def build_tool_list(tools: Sequence[ToolSpec], profile: Profile) -> list[dict[str, Any]]:
+    """Return the tool definitions as JSON objects."""
+    return [_encode_tool(tool, profile) for tool in tools]
 
 
-def _tool(tool: ToolSpec, profile: Profile) -> dict[str, Any]:
+def _encode_tool(tool: ToolSpec, profile: Profile) -> dict[str, Any]:
     is_strict = profile.strict_tools and can_be_strict(tool.parameters)
     return {
         "type": "function",
         "name": tool.name,
         "description": tool.description,
-        "parameters": compiled(tool.parameters, STRICT if is_strict else lenient(profile.schema)),
-        "strict": is_strict,  # where it is not said, some providers take it for granted
+        "parameters": compile_schema(
+            tool.parameters, STRICT_SCHEMA_RULES if is_strict else get_lenient_rules(profile.schema)
+        ),
+        "strict": is_strict,  # some providers assume True if it is missing
     }

@@ -1,12 +1,11 @@
-"""Finding out what an endpoint can do, with a few small requests. Above: `perdure probe`, callers. Below: the wires.
+"""Probe an endpoint: find out its capabilities with a few small requests.
 
-    ask.py         one question, and what came back
-    experiment.py  what is tried: streaming, tools, structured output, images …
-    keywords.py    which words of JSON Schema are refused
-    window.py      how much it reads at once
-    draft.py       what is known so far
+    client.py           send one request, and parse the reply
+    experiments.py      the experiments: streaming, tools, structured output, images, context window …
+    schema_keywords.py  find JSON Schema keywords that are rejected
+    profile_draft.py    the profile found so far
 
-What it learns is a `Profile`, kept in a file that `open_model` reads (`profiles.py`).
+The result is a `Profile`, saved in a file that `open_model` reads (`profile_files.py`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,43 +15,52 @@ from msgspec import Struct
 
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import BadRequest, ConfigError
-from perdure.models.address import base_for, checked_url, host_of
-from perdure.models.capability import facts
-from perdure.models.catalog import WireName
-from perdure.models.key import Key, header_for
-from perdure.models.opening import wire_of
+from perdure.models.api_key import ApiKey, key_header_for
+from perdure.models.base_url import check_url, get_host, get_wire_base_url
+from perdure.models.model_builder import load_wire
+from perdure.models.model_families import get_capability_fields
 from perdure.models.profile import Profile
-from perdure.models.profiles import KeptProfile, keep_profile
+from perdure.models.profile_files import SavedProfile, save_profile
+from perdure.models.provider_catalog import WireName
 from perdure.net.transport import Transport
 
-from .ask import MOST_REQUESTS, Asker, Heard, NoMoreQuestions
-from .draft import Draft, Finding
-from .experiment import developer_role, greet, images, output, parallel_calls, strict, tools
-from .keywords import schema_keywords
-from .window import learned_window, window
+from .client import MAX_REQUESTS, ProbeClient, ProbeReply, RequestLimitReached
+from .experiments import (
+    probe_developer_role,
+    probe_first_request,
+    probe_images,
+    probe_parallel_calls,
+    probe_published_window,
+    probe_strict_tools,
+    probe_structured_output,
+    probe_tools,
+    probe_window_by_overflow,
+)
+from .profile_draft import Finding, ProfileDraft
+from .schema_keywords import probe_schema_keywords
 
-__all__ = ["MOST_REQUESTS", "Finding", "Learned", "ProbeWire", "probe"]
+__all__ = ["MAX_REQUESTS", "Finding", "ProbeResult", "ProbeWire", "probe"]
 
 ProbeWire: TypeAlias = Literal["auto", "openai_chat", "openai_responses", "anthropic"]
-Experiment: TypeAlias = Callable[[Asker, Draft], Awaitable[None]]
+Experiment: TypeAlias = Callable[[ProbeClient, ProfileDraft], Awaitable[None]]
 
 _WIRES: Sequence[WireName] = ("openai_chat", "openai_responses", "anthropic")
-_NOT_THERE = (404, 405)
+_WRONG_PATH_STATUSES = (404, 405)
 
 
-class Learned(Struct, frozen=True):
-    """What a probe has found out."""
+class ProbeResult(Struct, frozen=True):
+    """Result of a probe: the endpoint's profile (capabilities and limits), and a finding per experiment."""
 
-    kept: KeptProfile
-    """What goes into the file."""
+    saved_profile: SavedProfile
+    """Content of the profile file."""
     profile: Profile
     findings: list[Finding]
     requests: int
-    """How many requests it took."""
+    """Number of requests sent."""
 
-    def keep(self) -> str:
-        """Write the file that `open_model` reads. Returns its path."""
-        return keep_profile(self.kept)
+    def save(self) -> str:
+        """Write the profile to the file that `open_model` reads. Return its path."""
+        return save_profile(self.saved_profile)
 
 
 async def probe(
@@ -64,96 +72,111 @@ async def probe(
     wire: ProbeWire = "auto",
     deep: bool = False,
     transport: Transport | None = None,
-    tell: Callable[[str], object] = bool,
+    on_progress: Callable[[str], object] = bool,
     clock: Clock = SYSTEM_CLOCK,
-) -> Learned:
-    """Find out what a model at an address can do. Writes nothing.
+) -> ProbeResult:
+    """Find out the capabilities of a model at a base URL. Writes nothing.
 
-    Raises a `NetError` when nobody answers there, `AuthFailed` when the key is not good, and `ConfigError` when
-    something else is spoken there. The key is given, or in the environment under `key_variable`. `tell` is called with
-    what is being looked at. `deep` also sends one request that is much too long, when the endpoint does not say how
-    much it can read.
+    Raises a `NetError` if the endpoint cannot be reached, `AuthFailed` if the key is rejected, and `ConfigError` if the
+    endpoint has another API. The key is given, or in the environment variable `key_variable`. `on_progress` is called
+    with each step of the probe. `deep` also sends one request that is much too long, if the endpoint does not publish
+    its context window.
     """
-    from perdure.net.http import shared
+    from perdure.net.http import get_shared_transport
 
-    url = checked_url(base_url)
+    url = check_url(base_url)
     wires = _WIRES if wire == "auto" else (wire,)
-    network = transport or shared()
+    network = transport or get_shared_transport()
     askers = [
-        Asker(wire_of(each), base_for(url, each), _key(each, api_key, key_variable), network, clock=clock, tell=tell)
+        ProbeClient(
+            load_wire(each),
+            get_wire_base_url(url, each),
+            _build_key(each, api_key, key_variable),
+            network,
+            clock=clock,
+            on_progress=on_progress,
+        )
         for each in wires
     ]
-    draft = Draft(_first_guess(url, model))
-    asker = await _first_to_answer(askers, draft)
+    draft = ProfileDraft(_guess_profile(url, model))
+    asker = await _find_accepted_wire(askers, draft)
     try:
-        for experiment in _experiments(asker.wire.name, deep=deep):
-            if draft.profile.tools == "native" or experiment not in _WITH_TOOLS:
+        for experiment in _list_experiments(asker.wire.name, deep=deep):
+            if draft.profile.tools == "native" or experiment not in _TOOL_EXPERIMENTS:
                 await experiment(asker, draft)
-    except NoMoreQuestions:
-        draft.note("requests", f"stopped after {asker.asked}; what is not listed was not looked at")
-    _conclude(asker, draft)
+    except RequestLimitReached:
+        draft.record_finding("requests", f"stopped after {asker.request_count}; what is not listed was not tested")
+    _record_observations(asker, draft)
     told = {each.about: each.found for each in draft.findings}
-    name: WireName = asker.wire.name  # type: ignore[assignment] # one of ours
-    kept = KeptProfile(
+    name: WireName = asker.wire.name  # type: ignore[assignment] # a known wire
+    kept = SavedProfile(
         base_url=url, model=model, wire=name, key_variable=key_variable, profile=draft.fields, learned=told
     )
-    return Learned(kept, draft.profile, draft.findings, sum(each.asked for each in askers))
+    return ProbeResult(kept, draft.profile, draft.findings, sum(each.request_count for each in askers))
 
 
-_WITH_TOOLS: Sequence[Experiment] = (parallel_calls, schema_keywords, strict)
+_TOOL_EXPERIMENTS: Sequence[Experiment] = (probe_parallel_calls, probe_schema_keywords, probe_strict_tools)
 
 
-def _experiments(wire: str, *, deep: bool) -> Sequence[Experiment]:
-    """Tools come first: what follows depends on them. Only chat completions know several roles."""
-    roles = (developer_role,) if wire == "openai_chat" else ()
-    return (tools, *_WITH_TOOLS, output, images, *roles, window, *((learned_window,) if deep else ()))
+def _list_experiments(wire: str, *, deep: bool) -> Sequence[Experiment]:
+    """Return the experiments in order: tools first, as others depend on them; roles only for chat completions."""
+    roles = (probe_developer_role,) if wire == "openai_chat" else ()
+    return (
+        probe_tools,
+        *_TOOL_EXPERIMENTS,
+        probe_structured_output,
+        probe_images,
+        *roles,
+        probe_published_window,
+        *((probe_window_by_overflow,) if deep else ()),
+    )
 
 
-def _key(wire: WireName, given: str, variable: str) -> Key:
-    return Key((variable,) if variable else (), header=header_for(wire), given=given)
+def _build_key(wire: WireName, given: str, variable: str) -> ApiKey:
+    return ApiKey((variable,) if variable else (), header=key_header_for(wire), given=given)
 
 
-def _first_guess(url: str, model: str) -> Profile:
-    """What a model of this name would be able to do; the rest is what is looked for."""
-    known = facts(model)
-    return Profile(provider=host_of(url), model=model, schema=known.get("schema", "plain"))
+def _guess_profile(url: str, model: str) -> Profile:
+    """Return the profile that the probe starts with, derived from the model's name."""
+    known = get_capability_fields(model)
+    return Profile(provider=get_host(url), model=model, schema=known.get("schema", "plain"))
 
 
-async def _first_to_answer(askers: Sequence[Asker], draft: Draft) -> Asker:
-    """Whose wire is spoken there. Raises what is in the way when none is."""
-    failed: list[Heard] = []
+async def _find_accepted_wire(askers: Sequence[ProbeClient], draft: ProfileDraft) -> ProbeClient:
+    """Return the first client whose API format (wire) the endpoint accepts. Raises an error if there is none."""
+    failed: list[ProbeReply] = []
     for asker in askers:
-        heard = await greet(asker, draft)
-        if heard.answered:
+        heard = await probe_first_request(asker, draft)
+        if heard.is_accepted:
             draft.findings.insert(0, Finding("wire", asker.wire.name))
             return asker
         failed.append(heard)
-        if heard.status not in _NOT_THERE:
+        if heard.status not in _WRONG_PATH_STATUSES:
             break
-    raise _refusal(failed[-1] if failed[-1].status not in _NOT_THERE else failed[0], draft.profile)
+    raise _build_rejection(failed[-1] if failed[-1].status not in _WRONG_PATH_STATUSES else failed[0], draft.profile)
 
 
-def _refusal(heard: Heard, profile: Profile) -> Exception:
-    """Why there is nothing to be learned."""
+def _build_rejection(heard: ProbeReply, profile: Profile) -> Exception:
+    """Return the exception for an endpoint that rejected every first request."""
     if heard.error is not None and not isinstance(heard.error, BadRequest):
         return heard.error
     return ConfigError(
-        f"{profile.provider!r} does not answer for the model {profile.model!r} ({heard.reason}): check the address, "
+        f"{profile.provider!r} does not answer for the model {profile.model!r} ({heard.reason}): check the base URL, "
         f"which often ends in /v1, the name of the model, and the wire"
     )
 
 
-def _conclude(asker: Asker, draft: Draft) -> None:
-    """What the things seen on the way amount to."""
+def _record_observations(asker: ProbeClient, draft: ProfileDraft) -> None:
+    """Record the context window, thinking fields and output-limit field that the replies showed."""
     if draft.profile.context_tokens is None:
-        draft.note("context", "not told; it is learned when a request is too long")
+        draft.record_finding("context", "not published; it is learned when a request is too long")
     fields = ", ".join(sorted(draft.thinking_fields))
-    draft.note("thinking", f"shown as {fields}" if fields else "not shown")
+    draft.record_finding("thinking", f"shown as {fields}" if fields else "not shown")
     if asker.wire.name != "openai_chat":
         return
     dialect = _DIALECTS[draft.profile.dialect == "openai", "reasoning" in draft.thinking_fields]
     limit = "max_completion_tokens" if draft.profile.dialect == "openai" else "max_tokens"
-    draft.note("limit of the answer", f"called {limit}", dialect=dialect)
+    draft.record_finding("output limit", f"called {limit}", dialect=dialect)
 
 
 _DIALECTS: Mapping[tuple[bool, bool], str] = {
@@ -162,4 +185,4 @@ _DIALECTS: Mapping[tuple[bool, bool], str] = {
     (True, False): "openai",
     (True, True): "cerebras",
 }
-"""By whether the limit of an answer has its newer name, and whether thinking is called `reasoning`."""
+"""Dialect by two flags: the newer name of the output limit is used; thinking is in a field `reasoning`."""

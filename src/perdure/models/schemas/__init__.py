@@ -1,18 +1,16 @@
-"""The JSON Schemas of tools and outputs, in the words of each provider. Pure, and cheap when asked again.
+"""Compile the JSON Schemas of tools and outputs to the subset that each provider supports. No I/O; cached.
 
-Above: the wires. Below: `core`.
-
-    dialect.py       which words each provider knows: the table
-    compiler.py      one schema, in the words of one provider
-    part.py          … of one kind of value
-    alternative.py   … of several
-    fold.py          alternatives at the top
-    repair.py        older drafts, and OpenAPI
-    reference.py     `$ref`
-    merge.py         `allOf`
-    note.py          what there are no words for, said in a description
-    size.py          how large a schema is
-    violation.py     which rules of a provider a schema breaks
+dialects.py      table: the JSON Schema features that each provider supports
+compiler.py      compile one schema to one dialect
+typed_schema.py  build the schema of one type
+schema_builders.py        combine schemas: unions, nullable, any value
+top_union.py     turn a union at the top into one object
+upgrade_drafts.py     convert older drafts, and OpenAPI
+references.py    resolve `$ref`
+merge.py         merge `allOf`
+unsupported_keywords.py  describe unsupported keywords in the description
+size.py          measure a schema
+lint.py          check a schema against a dialect
 """
 
 from collections import OrderedDict
@@ -22,100 +20,103 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from perdure.core.definitions import is_object
 from perdure.core.error import ConfigError
-from perdure.core.plain import to_jsonable
+from perdure.core.jsonable import to_jsonable
+from perdure.core.schema_definitions import is_object
 
-from .alternative import cut
-from .compiler import Compiler, TooLargeSchema
-from .dialect import DIALECTS
-from .reference import Document
-from .size import oversizes
-from .violation import violations
+from .compiler import SchemaCompiler, SchemaTooLarge
+from .dialects import DIALECTS
+from .lint import find_violations
+from .references import SchemaDocument
+from .schema_builders import build_truncated
+from .size import find_exceeded_limits
 
-__all__ = ["can_be_strict", "compiled", "lenient", "rules", "violations"]
+__all__ = ["can_be_strict", "compile_schema", "find_violations", "get_lenient_rules", "list_rules"]
 
-MOST_KEPT = 2_048
-"""How many compiled schemas are remembered."""
+MAX_CACHED = 2_048
+"""Maximum number of cached schemas."""
 
 _ATTEMPTS = ((32, 1), (32, 0), (10, 0), (5, 0), (3, 0), (1, 0))
-"""How deep to go, and how often a definition is unfolded within itself: less and less, until it is small enough."""
+"""Maximum depth, and how often a definition is unfolded within itself: reduced until the result is small enough."""
 
 
-class _Result(Struct, frozen=True):
+class _CompiledSchema(Struct, frozen=True):
     schema: Mapping[str, Any]
     inexact: tuple[str, ...]
 
 
-def compiled(schema: Mapping[str, Any], rules: str) -> Mapping[str, Any]:
-    """The schema in the words of a provider: `rules` is one of `rules()`. Do not change what you get.
+def compile_schema(schema: Mapping[str, Any], rules: str) -> Mapping[str, Any]:
+    """Compile a schema to the subset that a provider supports; `rules` names the subset (see `list_rules`).
 
-    Raises `ConfigError` for rules that there are not, and for a reference to another document, or to nothing.
+    The result must not be modified. Raises `ConfigError` for unknown rules, and for a reference to another document or
+    to nothing.
     """
-    return _result(schema, rules).schema
+    return _compile_cached(schema, rules).schema
 
 
 def can_be_strict(schema: Mapping[str, Any], rules: str = "openai_strict") -> bool:
-    """Whether a model that is held to the compiled schema can say all that the schema itself allows."""
-    return not _result(schema, rules).inexact
+    """Return True if the provider may enforce the compiled schema: it means exactly what the schema means."""
+    return not _compile_cached(schema, rules).inexact
 
 
-def lenient(rules: str) -> str:
-    """The rules of the same provider for a schema that the model is not held to."""
+def get_lenient_rules(rules: str) -> str:
+    """Return the name of the same provider's rules for schemas that it does not enforce."""
     return "openai" if rules == "openai_strict" else rules
 
 
-def rules() -> list[str]:
-    """The names of all rules."""
+def list_rules() -> list[str]:
+    """Return the names of all rules, the JSON Schema dialects of providers."""
     return sorted(DIALECTS)
 
 
-def _result(schema: Mapping[str, Any], rules: str) -> _Result:
+def _compile_cached(schema: Mapping[str, Any], rules: str) -> _CompiledSchema:
     known = _by_identity.get((id(schema), rules))
     if known is not None and known[0] is schema:
         return known[1]
     if rules not in DIALECTS:
-        message = f"there are no rules {rules!r} for schemas; there are {', '.join(DIALECTS)}"
+        message = f"unknown schema rules {rules!r}; use one of {', '.join(DIALECTS)}"
         raise ConfigError(message)
     own: Any = to_jsonable(schema)
     text = msgspec.json.encode(own)
-    result = _by_text.get((text, rules)) or _made(own, rules)
-    _remember(_by_text, (text, rules), result)
-    _remember(_by_identity, (id(schema), rules), (schema, result))
+    result = _by_text.get((text, rules)) or _compile_uncached(own, rules)
+    _cache_result(_by_text, (text, rules), result)
+    _cache_result(_by_identity, (id(schema), rules), (schema, result))
     return result
 
 
-_by_identity: OrderedDict[tuple[int, str], tuple[Mapping[str, Any], _Result]] = OrderedDict()
-"""With the schema itself, so that nothing else can have its identity."""
-_by_text: OrderedDict[tuple[bytes, str], _Result] = OrderedDict()
+_by_identity: OrderedDict[tuple[int, str], tuple[Mapping[str, Any], _CompiledSchema]] = OrderedDict()
+"""Cached results by schema object. The object is kept too, so that no other one can have its id."""
+_by_text: OrderedDict[tuple[bytes, str], _CompiledSchema] = OrderedDict()
 
 
-def _remember(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+def _cache_result(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
     kept[key] = value
-    if len(kept) > MOST_KEPT:
+    if len(kept) > MAX_CACHED:
         kept.popitem(last=False)
 
 
-def _made(schema: Any, rules: str) -> _Result:
+def _compile_uncached(schema: Any, rules: str) -> _CompiledSchema:
     dialect = DIALECTS[rules]
     root: dict[str, Any] = schema if is_object(schema) else {}
     if rules == "plain":
-        return _Result(_with_top(root), ())
+        return _CompiledSchema(_ensure_object_top(root), ())
     reasons: list[str] = []
     for depth, unfolded in _ATTEMPTS:
-        compiler = Compiler(Document(root), dialect, depth, unfolded)
+        compiler = SchemaCompiler(SchemaDocument(root), dialect, depth, unfolded)
         compiler.inexact += reasons
         try:
-            found = compiler.top()
-        except TooLargeSchema:
-            reasons = ["it is too large"]
+            found = compiler.compile_root()
+        except SchemaTooLarge:
+            reasons = ["the schema is too large"]
         else:
-            return _Result(found, tuple(dict.fromkeys([*compiler.inexact, *oversizes(found, dialect)])))
-    return _Result(_with_top(cut({}, dialect)), tuple(reasons))
+            return _CompiledSchema(
+                found, tuple(dict.fromkeys([*compiler.inexact, *find_exceeded_limits(found, dialect)]))
+            )
+    return _CompiledSchema(_ensure_object_top(build_truncated({}, dialect)), tuple(reasons))
 
 
-def _with_top(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema as it is, if it says what is at its top; else an object."""
+def _ensure_object_top(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with an object at the top, unless the top is a reference or a union."""
     if any(word in schema for word in ("$ref", "anyOf", "oneOf", "allOf")):
         return schema
     return {**schema, "type": "object", "properties": schema.get("properties", {})}

@@ -1,7 +1,7 @@
-"""Two schemas as the one that both hold for. Above: `compiler.py`. Below: `core`.
+"""Merge two JSON Schemas into one that requires both.
 
-Where both cannot be said at once, what is said is what more values fit: a model that is told too little is corrected by
-the check of its arguments, one that is told something wrong never gets it right.
+Where both cannot be expressed at once, the result is the wider one: a model that knows too few constraints is corrected
+by the validation of its arguments, but a wrong constraint can never be satisfied.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,18 +9,18 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.definitions import is_array, is_object
+from perdure.core.schema_definitions import is_array, is_object
 
-from .repair import types_of
+from .upgrade_drafts import get_declared_types
 
-Both = dict[str, Any]
-MOST_LEVELS = 40
+_Schema = dict[str, Any]
+MAX_LEVELS = 40
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def merged(one: Any, other: Any, levels: int = 0) -> Any:
-    """What both schemas allow, or a little more."""
+def merge_schemas(one: Any, other: Any, levels: int = 0) -> Any:
+    """Merge two schemas: the result allows the values that both allow, or a few more."""
     if not is_object(one):
         return other if one is True else one
     if not is_object(other):
@@ -29,67 +29,67 @@ def merged(one: Any, other: Any, levels: int = 0) -> Any:
     for key, value in other.items():
         if key not in one:
             found[key] = value
-        elif levels < MOST_LEVELS and key in _MERGES:
+        elif levels < MAX_LEVELS and key in _MERGES:
             found[key] = _MERGES[key](one[key], value, levels + 1)
-    _settle(found, one, other)
+    _merge_types_and_closedness(found, one, other)
     return found
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether they are the same JSON: `1` and `True` are not."""
+def is_same_json(one: Any, other: Any) -> bool:
+    """Return True if both are the same JSON: `1` and `True` are not."""
     return _encode(one) == _encode(other)
 
 
-def _settle(found: Both, one: Both, other: Both) -> None:
-    """What depends on more than one word."""
+def _merge_types_and_closedness(found: _Schema, one: _Schema, other: _Schema) -> None:
+    """Merge the keywords that depend on each other: types, and objects that allow no other properties."""
     if "type" in one and "type" in other:
-        types = _common(types_of(one), types_of(other))
+        types = _intersect_types(get_declared_types(one), get_declared_types(other))
         found.pop("type")
         if types:
             found["type"] = types[0] if len(types) == 1 else types
     if ("additionalProperties" in one) != ("additionalProperties" in other) and found["additionalProperties"] is False:
         closed, open_ = (one, other) if "additionalProperties" in one else (other, one)
         if open_.get("properties", {}).keys() - closed.get("properties", {}).keys():
-            del found["additionalProperties"]  # composition is what is meant, not that nothing fits
+            del found["additionalProperties"]  # composition is intended, not a schema that nothing satisfies
 
 
-def _common(one: list[str], other: list[str]) -> list[str]:
+def _intersect_types(one: list[str], other: list[str]) -> list[str]:
     wide = {*other, *(["integer"] if "number" in other else [])}
     narrowed = ["integer" if each == "number" and each not in wide else each for each in one]
     return [each for each in dict.fromkeys(narrowed) if each in wide]
 
 
-def _properties(one: Any, other: Any, levels: int) -> Any:
+def _merge_properties(one: Any, other: Any, levels: int) -> Any:
     found = dict(one)
     for name, schema in other.items():
-        found[name] = merged(found[name], schema, levels) if name in found else schema
+        found[name] = merge_schemas(found[name], schema, levels) if name in found else schema
     return found
 
 
-def _names(one: Any, other: Any, _levels: int) -> Any:
+def _merge_required(one: Any, other: Any, _levels: int) -> Any:
     return list(dict.fromkeys([*one, *other]))
 
 
-def _values(one: Any, other: Any, _levels: int) -> Any:
-    common = [value for value in one if any(same(value, each) for each in other)]
+def _intersect_enums(one: Any, other: Any, _levels: int) -> Any:
+    common = [value for value in one if any(is_same_json(value, each) for each in other)]
     return common or one
 
 
-def _further(one: Any, other: Any, levels: int) -> Any:
+def _merge_additional_properties(one: Any, other: Any, levels: int) -> Any:
     if one is False or other is False:
         return other if one is False else one
-    return merged(one, other, levels)
+    return merge_schemas(one, other, levels)
 
 
-def _largest(one: Any, other: Any, _levels: int) -> Any:
+def _take_larger(one: Any, other: Any, _levels: int) -> Any:
     return max(one, other) if _are_numbers(one, other) else one
 
 
-def _smallest(one: Any, other: Any, _levels: int) -> Any:
+def _take_smaller(one: Any, other: Any, _levels: int) -> Any:
     return min(one, other) if _are_numbers(one, other) else one
 
 
-def _all(one: Any, other: Any, _levels: int) -> Any:
+def _join_lists(one: Any, other: Any, _levels: int) -> Any:
     return [*one, *other] if is_array(one) and is_array(other) else one
 
 
@@ -98,17 +98,19 @@ def _are_numbers(*values: Any) -> bool:
 
 
 _MERGES: Mapping[str, Callable[[Any, Any, int], Any]] = {
-    "properties": _properties,
-    "patternProperties": _properties,
-    "required": _names,
-    "enum": _values,
-    "items": merged,
-    "additionalProperties": _further,
-    "allOf": _all,
-    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"), _largest),
+    "properties": _merge_properties,
+    "patternProperties": _merge_properties,
+    "required": _merge_required,
+    "enum": _intersect_enums,
+    "items": merge_schemas,
+    "additionalProperties": _merge_additional_properties,
+    "allOf": _join_lists,
     **dict.fromkeys(
-        ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"), _smallest
+        ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"), _take_larger
+    ),
+    **dict.fromkeys(
+        ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"), _take_smaller
     ),
     "uniqueItems": lambda one, other, _levels: one or other,
 }
-"""How two of the same word become one. Of others, the first is kept."""
+"""How two values of the same keyword are merged. For other keywords the first value is kept."""

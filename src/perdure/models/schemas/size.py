@@ -1,20 +1,20 @@
-"""How large a schema is, and whether that is too large for a provider. Above: the package. Below: `dialect.py`."""
+"""Measure a schema, and check it against the size limits of a provider."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.core.definitions import is_array, is_object
+from perdure.core.schema_definitions import is_array, is_object
 
-from .dialect import Dialect
+from .dialects import SchemaDialect
 
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLES = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
-_MOST_LEVELS = 100
+_MAX_LEVELS = 100
 
 
-def parts(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The schemas within a schema, each with where it is."""
+def iterate_subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the direct subschemas of a schema, each with its path inside it."""
     for word in _MAPS:
         inner = schema.get(word)
         if is_object(inner):
@@ -28,25 +28,25 @@ def parts(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield word, schema[word]
 
 
-def oversizes(schema: dict[str, Any], dialect: Dialect) -> Iterator[str]:
-    """In which respects it is larger than the provider takes."""
-    if dialect.most_properties is None or dialect.most_levels is None:
+def find_exceeded_limits(schema: dict[str, Any], dialect: SchemaDialect) -> Iterator[str]:
+    """Yield a sentence for each size limit of the dialect that a schema exceeds."""
+    if dialect.max_properties is None or dialect.max_levels is None:
         return
-    properties, levels = _measured(schema, 0)
-    if properties > dialect.most_properties:
-        yield f"there are {properties} properties, more than {dialect.most_properties}"
-    if levels > dialect.most_levels:
-        yield f"objects are nested {levels} deep, more than {dialect.most_levels}"
+    properties, levels = _measure_schema(schema, 0)
+    if properties > dialect.max_properties:
+        yield f"there are {properties} properties, more than {dialect.max_properties}"
+    if levels > dialect.max_levels:
+        yield f"objects are nested {levels} deep, more than {dialect.max_levels}"
 
 
-def _measured(schema: dict[str, Any], level: int) -> tuple[int, int]:
-    """How many properties there are, and how deep objects are nested."""
+def _measure_schema(schema: dict[str, Any], level: int) -> tuple[int, int]:
+    """Return the number of properties, and the maximum nesting of objects."""
     properties = schema.get("properties")
     count = len(properties) if is_object(properties) else 0
     level += count > 0
     deepest = level
-    for _, each in parts(schema) if level <= _MOST_LEVELS else ():
+    for _, each in iterate_subschemas(schema) if level <= _MAX_LEVELS else ():
         if is_object(each):
-            more, depth = _measured(each, level)
+            more, depth = _measure_schema(each, level)
             count, deepest = count + more, max(deepest, depth)
     return count, deepest

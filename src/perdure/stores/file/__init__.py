@@ -1,1 +1,1 @@
-"""Sessions in a folder, one file for each, which several processes may share. `store.py` is the store."""
+"""A store that keeps each session in a file in one folder; several processes may share it. See `store.py`."""

@@ -1,8 +1,8 @@
-"""Who drives a session: the kernel's lock on a small file beside the log. Above: the file store. Below: the kernel.
+"""The lock of a session: a kernel lock on a small file beside its log.
 
-The kernel frees the lock when its process ends, however it ends, so there is no stale one, and none is ever taken from
-a process that lives. The file itself says who holds the lock, the fence of the lease, and up to which entry the log is
-known to be on the disk: an end that is lost later is noticed by that.
+The kernel releases the lock when its process ends, however it ends, so there is no stale lock, and none is ever taken
+from a live process. The file records the process that has the lock, the fence of the lease, and the last entry known to
+be on the disk, by which the loss of later entries is noticed.
 """
 
 import contextlib
@@ -15,65 +15,69 @@ from typing import Final, TypeVar
 import msgspec
 
 from perdure.core.error import SessionBusy, StoreError, Unsupported
-from perdure.stores.holder import Holder, this_process
+from perdure.stores.lease_holder import LeaseHolder, describe_this_process
 
-from .access import close_file, identity, open_file, open_folder
-from .name import Place
-from .record import first_line, line_of
+from .file_io import close_file, file_identity, open_file, open_folder
+from .lines import encode_line, read_first_line
+from .paths import SessionPaths
 
 T = TypeVar("T")
 
 _TRIES: Final = 200
 _PAUSE: Final = 0.005
 _PATIENCE: Final = 2000
-"""How often a lock is tried that others hold only for a moment."""
+"""The number of attempts to get a lock that others need only for a moment."""
 _ROOM: Final = 512
-"""Bytes of one write, which a disk does as a whole."""
+"""The size of the record in bytes: one write, which a disk does as a whole."""
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """What is written in the file."""
+class LockRecord(msgspec.Struct, frozen=True):
+    """The content of a lock file: the process that has the lock, its fence number, and the last entry that is safely
+    on the disk.
+    """
 
     fence: int = 0
     synced: int = 0
     """The number of the last entry that is known to be on the disk."""
-    holder: Holder | None = None
+    holder: LeaseHolder | None = None
 
 
-_claims = msgspec.json.Decoder(Claim)  # made here, since two threads may read their first claim at the same moment
+_claims = msgspec.json.Decoder(LockRecord)  # made here, since two threads may read their first claim at the same moment
 
 
 class SessionLock:
-    """A lock that this process holds."""
+    """The kernel lock on a session, owned by this process."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
-        self._identity = identity(descriptor)
-        self.claim = _claim_in(descriptor)
+        self._identity = file_identity(descriptor)
+        self.record = _decode_record(descriptor)
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the file still has its name: without it, it keeps nobody away."""
-        return identity(self._path) == self._identity
+        """True if the lock file still exists under its name. If not, the lock keeps no other process out."""
+        return file_identity(self._path) == self._identity
 
-    def write(self, claim: Claim) -> None:
-        """Say who holds it. Raises `OSError`."""
-        line = line_of(msgspec.json.encode(claim), 0)
+    def write_record(self, claim: LockRecord) -> None:
+        """Write the record of the lock's owner into the lock file. Raises `OSError`."""
+        line = encode_line(msgspec.json.encode(claim), 0)
         os.pwrite(self._descriptor, line[:-1].ljust(_ROOM - 1) + b"\n", 0)
-        self.claim = claim
+        self.record = claim
 
     def close(self) -> None:
-        """Free it."""
+        """Release the lock."""
         close_file(self._descriptor)
 
 
-def take_lock(place: Place, *, take_over: bool = False) -> SessionLock:
-    """The lock of a session. Raises `SessionBusy` naming who holds it, or with `take_over` `Unsupported`; `OSError`."""
+def take_lock(place: SessionPaths, *, take_over: bool = False) -> SessionLock:
+    """Lock a session for this process. Raises `SessionBusy`, which names the process that has the lock (`Unsupported`
+    with `take_over`), and `OSError`.
+    """
     for _ in range(_TRIES):
         descriptor = open_file(place.lock, os.O_RDWR | os.O_CREAT)
         try:
-            lock = _locked(place, descriptor, take_over=take_over)
+            lock = _try_lock_session(place, descriptor, take_over=take_over)
         except BaseException:
             close_file(descriptor)
             raise
@@ -81,12 +85,14 @@ def take_lock(place: Place, *, take_over: bool = False) -> SessionLock:
             return lock
         close_file(descriptor)
         time.sleep(_PAUSE)
-    raise _refusal(place, None, take_over=take_over)
+    raise _busy_error(place, None, take_over=take_over)
 
 
 @contextlib.contextmanager
-def folder_lock(folder: str) -> Generator[None, None, None]:
-    """Held while forks are made or what they need is taken away. Raises `OSError` and `StoreError`."""
+def lock_folder(folder: str) -> Generator[None, None, None]:
+    """Lock the whole folder of sessions while a fork is created, or entries that forks share are removed. Raises
+    `OSError` and `StoreError`.
+    """
     descriptor = open_folder(folder)
     try:
         wait_for_lock(descriptor, folder)
@@ -96,7 +102,7 @@ def folder_lock(folder: str) -> Generator[None, None, None]:
 
 
 def wait_for_lock(descriptor: int, path: str) -> None:
-    """The lock on a file that others hold only for a moment. Raises `OSError` and `StoreError`."""
+    """Wait for the lock on a file that other processes lock only for a moment. Raises `OSError` and `StoreError`."""
     for _ in range(_PATIENCE):
         if _try_lock(descriptor, fcntl.LOCK_EX):
             return
@@ -104,35 +110,37 @@ def wait_for_lock(descriptor: int, path: str) -> None:
     raise StoreError(f"another process has held {path!r} for too long: continue or end it, then try again")
 
 
-def _locked(place: Place, descriptor: int, *, take_over: bool) -> SessionLock | None:
-    """The lock on a file; `None` when that has to be tried again."""
+def _try_lock_session(place: SessionPaths, descriptor: int, *, take_over: bool) -> SessionLock | None:
+    """Try to lock an open lock file; return `None` if the caller has to try again."""
     if _try_lock(descriptor, fcntl.LOCK_EX):
-        was_deleted = identity(place.lock) != identity(descriptor)
+        was_deleted = file_identity(place.lock) != file_identity(descriptor)
         return None if was_deleted else SessionLock(place.lock, descriptor)
     if _try_lock(descriptor, fcntl.LOCK_SH):
-        return None  # somebody was only looking, as we are now
-    holder = _claim_in(descriptor).holder
-    if not _is_told(holder):
-        return None  # whoever has just got it is about to write who it is
-    raise _refusal(place, holder, take_over=take_over)
+        return None  # another process was only reading the lock file
+    holder = _decode_record(descriptor).holder
+    if not _is_current_owner(holder):
+        return None  # the new owner has not written its record yet
+    raise _busy_error(place, holder, take_over=take_over)
 
 
-def _is_told(holder: Holder | None) -> bool:
-    """Whether this is who holds the lock. One that has died is not: another has the lock, and has not told yet."""
-    return holder is not None and (holder.machine != this_process(0.0).machine or holder.is_alive)
+def _is_current_owner(holder: LeaseHolder | None) -> bool:
+    """Return True if the recorded process may own the lock now. A dead one does not: the new owner has not written its
+    record yet.
+    """
+    return holder is not None and (holder.machine != describe_this_process(0.0).machine or holder.is_alive)
 
 
-def claim_of(place: Place) -> Claim:
-    """What the file says, whoever holds it. Raises `OSError`."""
-    return _looking(place, _claim_in, Claim())
+def read_lock_record(place: SessionPaths) -> LockRecord:
+    """Read the record in a session's lock file without locking it. Raises `OSError`."""
+    return _inspect_lock_file(place, _decode_record, LockRecord())
 
 
-def is_driven(place: Place) -> bool:
-    """Whether somebody holds the lock. Raises `OSError`."""
-    return _looking(place, lambda descriptor: not _try_lock(descriptor, fcntl.LOCK_SH), default=False)
+def is_driven(place: SessionPaths) -> bool:
+    """Return True if some process runs the session, which means it has locked it. Raises `OSError`."""
+    return _inspect_lock_file(place, lambda descriptor: not _try_lock(descriptor, fcntl.LOCK_SH), default=False)
 
 
-def _looking(place: Place, look: Callable[[int], T], default: T) -> T:
+def _inspect_lock_file(place: SessionPaths, look: Callable[[int], T], default: T) -> T:
     try:
         descriptor = open_file(place.lock, os.O_RDONLY)
     except FileNotFoundError:
@@ -151,16 +159,16 @@ def _try_lock(descriptor: int, kind: int) -> bool:
     return True
 
 
-def _claim_in(descriptor: int) -> Claim:
-    """What a file says; nothing when that cannot be understood."""
-    line = first_line(descriptor, os.fstat(descriptor).st_size, 0)
+def _decode_record(descriptor: int) -> LockRecord:
+    """Read the record of an open lock file; an empty one if it cannot be parsed."""
+    line = read_first_line(descriptor, os.fstat(descriptor).st_size, 0)
     try:
-        return _claims.decode(line.body) if line else Claim()
+        return _claims.decode(line.body) if line else LockRecord()
     except msgspec.DecodeError:
-        return Claim()
+        return LockRecord()
 
 
-def _refusal(place: Place, holder: Holder | None, *, take_over: bool) -> SessionBusy | Unsupported:
+def _busy_error(place: SessionPaths, holder: LeaseHolder | None, *, take_over: bool) -> SessionBusy | Unsupported:
     driver = "another process" if holder is None else holder
     driven = f"session {place.session_id!r} is being driven by {driver}"
     if take_over:

@@ -1,6 +1,6 @@
-"""The file of a session in the hands of its driver. Above: `store.py`. Below: the file, its lock and its repair.
+"""The open log file of a session that this process runs: append, redact, sync and close.
 
-One thread at a time has the turn. What need not wait is written where it is asked for (`append_now`).
+One thread at a time uses it. Writes that need not wait are done on the caller's thread (`append_now`).
 """
 
 import contextlib
@@ -11,147 +11,160 @@ from typing import NamedTuple
 
 import msgspec
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Entry
 from perdure.core.store import Lease
 
-from .access import close_file, identity, open_file, store_error, sync_data, sync_folder, write_all
-from .erase import erasing, remove_leftovers
-from .lineage import key_for, shared_by
+from .file_io import close_file, file_identity, open_file, sync_data, sync_folder, to_store_error, write_all
+from .file_scan import FORMAT, EncodedEntry, FileScan, Header, encode_header, scan_file
+from .forks import find_or_create_key, read_shared_entries
+from .lines import encode_append, encode_body
 from .lock import SessionLock
-from .name import Place
-from .record import body_of, lines_of
-from .repair import prepare, put_in_place, repair
-from .survey import FORMAT, Header, Kept, Survey, header_line, survey
+from .paths import SessionPaths
+from .repair import rename_into_place, repair_file, write_temporary
+from .secure_delete import erase_after_replace, remove_leftovers
 
 
-class Verified(NamedTuple):
-    """A file as this process left it: when it is still that one, it need not be looked through again."""
+class VerifiedFile(NamedTuple):
+    """The state in which this process left a file. If the file is unchanged, it need not be scanned again."""
 
     fence: int
-    """Of the lease that it was left by: nobody else may have had the session since, and failed to sync it."""
+    """Of the lease under which it was left: no other driver may have had the session since, and failed to sync it."""
     stamp: tuple[int, int, int, int]
     head: int
     header: Header
 
 
-class _Label(msgspec.Struct, frozen=True):
-    """Of an entry's JSON, its time and name."""
+class _EntryLabel(msgspec.Struct, frozen=True):
+    """Time and id of an entry, decoded from its JSON without the rest."""
 
     at: float
     id: str = ""
 
 
-_labels = msgspec.json.Decoder(_Label)
+_labels = msgspec.json.Decoder(_EntryLabel)
 
 
 class FileLog:
-    """Appends to a file, until it is closed. Owns the lock."""
+    """The log file of a session, open for appending. It owns the lock of the session."""
 
     def __init__(
-        self, place: Place, lock: SessionLock, descriptor: int, head: int, header: Header, *, is_sound: bool = True
+        self,
+        place: SessionPaths,
+        lock: SessionLock,
+        descriptor: int,
+        head: int,
+        header: Header,
+        *,
+        is_sound: bool = True,
     ) -> None:
-        self.lease = Lease(place.session_id, lock.claim.fence)
+        self.lease = Lease(place.session_id, lock.record.fence)
         self.head = head
         """The number of the last entry."""
         self.header = header
         self.place = place
         self.size = os.fstat(descriptor).st_size
-        """How many bytes are acknowledged."""
-        self.fresh: list[Kept] | None = None
-        """Its own entries that were found when it was opened, until somebody has read them or added more."""
-        self.taken: set[str] = set()
-        """The ids of posts that are known to have become entries."""
+        """The number of acknowledged bytes."""
+        self.unread_entries: list[EncodedEntry] | None = None
+        """The file's entries as found when it was opened, until they are first read or more are appended."""
+        self.taken_post_ids: set[str] = set()
+        """The ids of posts that are known to be entries."""
         self._place = place
         self._lock = lock
         self._turn = threading.Lock()
         self._swap = threading.Lock()
-        """Held while another file takes the place of this one, so that nobody reads one with the size of the other."""
+        """Locked while another file replaces this one, so that no reader combines one file with the size of the
+        other.
+        """
         self._descriptor = descriptor
-        self._identity = identity(descriptor)
+        self._identity = file_identity(descriptor)
         self._is_sound = is_sound
-        """Whether what was written can be made to last by a sync; otherwise only by writing it once more."""
+        """True if a sync makes written data durable; otherwise the data has to be written again."""
         self._is_closed = False
 
     def append_now(self, entries: Sequence[Entry]) -> bool:
-        """Add entries at once; or `False`, and nothing was done."""
+        """Append entries without waiting. If that is not possible, write nothing and return False."""
         if not self._turn.acquire(blocking=False):
             return False
         try:
-            if self._is_closed or not self._is_sound or not self._follow(entries):
+            if self._is_closed or not self._is_sound or not self._has_next_numbers(entries):
                 return False
-            self._add(entries, sync=False)
+            self._write_entries(entries, sync=False)
         finally:
             self._turn.release()
         return True
 
     def append(self, entries: Sequence[Entry], *, sync: bool) -> None:
-        """Add entries, numbered from the log's end, all or none."""
+        """Append entries to the log, all or none; their numbers must follow its last entry."""
         with self._turn:
             if self._is_closed:
-                raise Fenced(fenced(self.lease))
+                raise Fenced(fenced_message(self.lease))
             if not self._is_sound:
-                self._renew()
+                self._rewrite_file()
             if sync:
                 self._check_in_place()
-            if self._follow(entries):
-                self._add(entries, sync=sync)
+            if self._has_next_numbers(entries):
+                self._write_entries(entries, sync=sync)
             else:
                 self._check_repeated(entries, sync=sync)
             if sync:
-                self._say_synced()
+                self._record_synced()
 
     def redact(self, entry: Entry) -> None:
-        """Put an entry in the place of one that is its own, and erase that."""
-        body = body_of(entry)
+        """Replace the entry with the same number in this file, and overwrite the old file on the disk."""
+        body = encode_body(entry)
         with self._turn:
             if self._is_closed:
-                raise Fenced(fenced(self.lease))
+                raise Fenced(fenced_message(self.lease))
             if not self._is_sound:
-                self._renew()
+                self._rewrite_file()
             self._check_in_place()
             self._check_end()
-            with self._naming_errors():
-                found = survey(self._descriptor, self.size, self._place, self.head)
-                entries = replaced(found.entries, entry.seq, body)
+            with self._translate_errors():
+                found = scan_file(self._descriptor, self.size, self._place, self.head)
+                entries = replace_body(found.entries, entry.seq, body)
                 if entries is None:
-                    raise Conflict(not_there(self.lease.session_id, entry.seq, self.head))
+                    raise Conflict(missing_entry_message(self.lease.session_id, entry.seq, self.head))
                 remove_leftovers(self._place.log)
-                with erasing(self._place.log):
-                    self._put(entries)
+                with erase_after_replace(self._place.log):
+                    self._replace_file(entries)
 
     def sync(self) -> bool:
-        """Make all that is acknowledged last; `False` when it is closed. Raises `OSError` and `StoreError`."""
+        """Wait until all appended entries are on the disk; return False if the log is closed. Raises `OSError` and
+        `StoreError`.
+        """
         with self._turn:
             if self._is_closed:
                 return False
             if not self._is_sound:
-                self._renew()
+                self._rewrite_file()
             else:
                 self._sync()
-                self._say_synced()
+                self._record_synced()
             return True
 
-    def opened(self) -> tuple[int, int]:
-        """A descriptor of its own to read the file by, and how many bytes of it are acknowledged. Raises `OSError`."""
+    def open_for_reading(self) -> tuple[int, int]:
+        """Open the file for reading; return its descriptor, and how many bytes belong to completed appends. Raises
+        `OSError`.
+        """
         with self._swap:
             return open_file(self._place.log, os.O_RDONLY), self.size
 
-    def close(self) -> Verified | None:
-        """Let go of the file, and of the lock."""
+    def close(self) -> VerifiedFile | None:
+        """Close the file and release the lock; return the state of the file if it is undamaged, else `None`."""
         with self._turn:
             if self._is_closed:
                 return None
             self._is_closed = True
-            stamp = stamp_of(self._descriptor)
-            left = Verified(self.lease.fence, stamp, self.head, self.header) if self._is_sound else None
+            stamp = file_stamp(self._descriptor)
+            left = VerifiedFile(self.lease.fence, stamp, self.head, self.header) if self._is_sound else None
             close_file(self._descriptor)
             self._lock.close()
             return left
 
-    def _follow(self, entries: Sequence[Entry]) -> bool:
-        """Whether these are the next numbers."""
+    def _has_next_numbers(self, entries: Sequence[Entry]) -> bool:
+        """Return True if these entries have the next numbers."""
         head = self.head
         for entry in entries:
             head += 1
@@ -159,11 +172,11 @@ class FileLog:
                 return False
         return True
 
-    def _add(self, entries: Sequence[Entry], *, sync: bool) -> None:
-        data = lines_of(entries, self._place.seed)
+    def _write_entries(self, entries: Sequence[Entry], *, sync: bool) -> None:
+        data = encode_append(entries, self._place.seed)
         self._check_end()
-        faults.point("store.append.before_commit")
-        self.fresh = None
+        faults.fault_point("store.append.before_commit")
+        self.unread_entries = None
         try:
             write_all(self._descriptor, data)
             if sync:
@@ -172,92 +185,94 @@ class FileLog:
         except BaseException as error:
             self._roll_back()
             if isinstance(error, OSError):
-                raise store_error(error, self._place.log) from error
+                raise to_store_error(error, self._place.log) from error
             raise
 
     def _check_end(self) -> None:
-        """Refuse to write behind what somebody else has written, or cut off."""
+        """Raise `Fenced` if another process has appended to the file or truncated it."""
         if os.lseek(self._descriptor, 0, os.SEEK_END) != self.size:
             raise Fenced(
-                f"the file {self._place.log!r} was changed by somebody else while this driver had it: stop, and open "
+                f"the file {self._place.log!r} was changed by another process while this driver had it: stop, and open "
                 f"session {self._place.session_id!r} again"
             )
 
     def _roll_back(self) -> None:
-        """Cut off what is not acknowledged."""
+        """Truncate the file to the end of the last completed append."""
         try:
             os.ftruncate(self._descriptor, self.size)
         except OSError:
             self._is_sound = False
 
     def _sync(self) -> None:
-        """Make the file last. A sync that failed may succeed the next time without having written anything."""
+        """Sync the file. After a failed sync, a later one may succeed without having written anything, so the file
+        counts as unsound.
+        """
         try:
             sync_data(self._descriptor)
         except OSError:
             self._is_sound = False
             raise
 
-    def _say_synced(self) -> None:
+    def _record_synced(self) -> None:
         with contextlib.suppress(OSError):  # it only helps to notice a loss
-            self._lock.write(msgspec.structs.replace(self._lock.claim, synced=self.head))
+            self._lock.write_record(msgspec.structs.replace(self._lock.record, synced=self.head))
 
-    def _renew(self) -> None:
-        """Write a new file, because nobody knows what the disk holds of the old one, and go on with that."""
+    def _rewrite_file(self) -> None:
+        """Replace the file with a new copy, because the disk may not have all of the old one."""
         path = self._place.log
         self._check_in_place()
-        with self._naming_errors():
+        with self._translate_errors():
             source = open_file(path, os.O_RDONLY)
             try:
-                found = survey(source, self.size, self._place, self.head)
+                found = scan_file(source, self.size, self._place, self.head)
             finally:
                 close_file(source)
             if found.header != self.header or found.head != self.head or not found.is_sound:
                 raise StoreError(f"the file {path!r} was damaged by an error of the disk: open the session again")
             remove_leftovers(path)
-            self._put(found.entries)
+            self._replace_file(found.entries)
 
-    def _put(self, entries: Sequence[Kept]) -> None:
-        """Put a new file with these entries in the place of this one, and go on with that."""
-        new, temporary = prepare(self._place, self.header, entries)
+    def _replace_file(self, entries: Sequence[EncodedEntry]) -> None:
+        """Replace the file with a new one that has these entries, and continue with that."""
+        new, temporary = write_temporary(self._place, self.header, entries)
         with self._swap:
-            put_in_place(new, temporary, self._place)
+            rename_into_place(new, temporary, self._place)
             close_file(self._descriptor)
-            self._descriptor, self._identity, self.size = new, identity(new), os.fstat(new).st_size
-            self.fresh = None
+            self._descriptor, self._identity, self.size = new, file_identity(new), os.fstat(new).st_size
+            self.unread_entries = None
         self._is_sound = False  # until its name lasts
         sync_folder(os.path.dirname(self._place.log))  # noqa: PTH120 - a string
         self._is_sound = True
-        self._say_synced()
+        self._record_synced()
 
     @contextlib.contextmanager
-    def _naming_errors(self) -> Generator[None, None, None]:
+    def _translate_errors(self) -> Generator[None, None, None]:
         try:
             yield
         except OSError as error:
-            raise store_error(error, self._place.log) from error
+            raise to_store_error(error, self._place.log) from error
 
     def _check_in_place(self) -> None:
-        """Refuse to write on into a file that nobody will find again, or after somebody has removed the lock."""
-        if identity(self._place.log) != self._identity:
+        """Raise an error if the file was deleted or replaced, or the lock file was deleted."""
+        if file_identity(self._place.log) != self._identity:
             raise StoreError(
                 f"the file {self._place.log!r} was deleted or replaced while it was open, and what it held may be "
                 "gone with it: put it back, or open the session again to begin anew"
             )
         if not self._lock.is_in_place:
-            raise Fenced(f"the lock {self._place.lock!r} was deleted: {fenced(self.lease)}")
+            raise Fenced(f"the lock {self._place.lock!r} was deleted: {fenced_message(self.lease)}")
 
     def _check_repeated(self, entries: Sequence[Entry], *, sync: bool) -> None:
-        """Nothing to add when the log holds these very entries at these numbers; else they do not fit."""
+        """Accept entries that the log already has at these numbers, by their ids; raise `Conflict` otherwise."""
         first, last = entries[0].seq, entries[-1].seq
-        with self._naming_errors():
-            held = survey(self._descriptor, self.size, self._place, self.head).entries
+        with self._translate_errors():
+            held = scan_file(self._descriptor, self.size, self._place, self.head).entries
             if 0 < first <= self.header.at:
                 folder = os.path.dirname(self._place.log)  # noqa: PTH120 - a string
-                held = [*shared_by(folder, self.header, first - 1).entries, *held]
+                held = [*read_shared_entries(folder, self.header, first - 1).entries, *held]
             if sync:  # they may have been written without
                 self._sync()
-        there = [(kept.seq, id_in(kept)) for kept in held if first <= kept.seq <= last]
+        there = [(kept.seq, decode_entry_id(kept)) for kept in held if first <= kept.seq <= last]
         if there != [(entry.seq, entry.id) for entry in entries] or not all(entry.id for entry in entries):
             raise Conflict(
                 f"session {self._place.session_id!r} ends at entry {self.head}, and entries from {first} on were to "
@@ -265,67 +280,69 @@ class FileLog:
             )
 
 
-def open_log(place: Place, lock: SessionLock, now: float, verified: Verified | None) -> tuple[FileLog, Survey | None]:
-    """The log of a session, which is made if it is new and repaired if it is damaged, and what was found then.
+def open_log(
+    place: SessionPaths, lock: SessionLock, now: float, verified: VerifiedFile | None
+) -> tuple[FileLog, FileScan | None]:
+    """Open the log of a session; create it if it is new, repair it if damaged. Return it with the result of the scan.
 
-    The survey is left out if the file is as it was `verified`. Raises `OSError` and `StoreError`.
+    The scan is skipped, and its result `None`, if the file is as it was `verified`. Raises `OSError` and `StoreError`.
     """
-    descriptor = _open_or_make(place, now)
+    descriptor = _open_or_create(place, now)
     try:
-        if verified is not None and verified.stamp == stamp_of(descriptor) and verified.head >= lock.claim.synced:
+        if verified is not None and verified.stamp == file_stamp(descriptor) and verified.head >= lock.record.synced:
             return FileLog(place, lock, descriptor, verified.head, verified.header), None
-        found = survey(descriptor, os.fstat(descriptor).st_size, place, lock.claim.synced)
-        header = found.header or _header(place, found, now)
+        found = scan_file(descriptor, os.fstat(descriptor).st_size, place, lock.record.synced)
+        header = found.header or _build_header(place, found, now)
         if not found.is_sound:
-            descriptor = repair(descriptor, found, header)
-        if found.head < lock.claim.synced:
-            lock.write(msgspec.structs.replace(lock.claim, synced=found.head))
+            descriptor = repair_file(descriptor, found, header)
+        if found.head < lock.record.synced:
+            lock.write_record(msgspec.structs.replace(lock.record, synced=found.head))
         is_certain = (
-            found.head <= lock.claim.synced
+            found.head <= lock.record.synced
         )  # otherwise a sync may have failed, of which nothing is left to see
         log = FileLog(place, lock, descriptor, found.head, header, is_sound=is_certain)
-        log.fresh = found.entries
+        log.unread_entries = found.entries
         return log, found
     except BaseException:
         close_file(descriptor)
         raise
 
 
-def stamp_of(descriptor: int) -> tuple[int, int, int, int]:
-    """What differs when a file has been replaced or written to."""
+def file_stamp(descriptor: int) -> tuple[int, int, int, int]:
+    """Return device, inode, size and mtime of an open file, by which a change or replacement is noticed."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def id_in(kept: Kept) -> str:
-    """The id of an entry."""
+def decode_entry_id(kept: EncodedEntry) -> str:
+    """Return the id of an entry from its JSON, without decoding the rest."""
     return _labels.decode(kept.body).id
 
 
-def replaced(entries: Sequence[Kept], seq: int, body: bytes) -> list[Kept] | None:
-    """These entries with another one in the place of number `seq`; `None` when there is no such number."""
+def replace_body(entries: Sequence[EncodedEntry], seq: int, body: bytes) -> list[EncodedEntry] | None:
+    """Return the entries with the JSON of entry number `seq` replaced; `None` if there is no such entry."""
     changed = [kept._replace(body=body) if kept.seq == seq else kept for kept in entries]
     return changed if any(kept.seq == seq for kept in entries) else None
 
 
-def not_there(session_id: str, seq: int, head: int) -> str:
-    """Why an entry cannot be redacted."""
+def missing_entry_message(session_id: str, seq: int, head: int) -> str:
+    """Build the error message for redacting an entry number that the log does not have."""
     return f"session {session_id!r} has {head} entries and none numbered {seq!r}: read it again, and redact one it has"
 
 
-def fenced(lease: Lease) -> str:
-    """Why a lease is worth nothing any more."""
+def fenced_message(lease: Lease) -> str:
+    """Build the error message for using a lease that is no longer valid."""
     return f"session {lease.session_id!r} has changed hands since this driver got it: stop, and open it again"
 
 
-def _header(place: Place, found: Survey | None, now: float) -> Header:
-    """A header for a session that has none: it is new, or its header is damaged."""
+def _build_header(place: SessionPaths, found: FileScan | None, now: float) -> Header:
+    """Build a header for a new session, or for one whose header is damaged."""
     created_at = _labels.decode(found.entries[0].body).at if found and found.entries else now
-    return Header("session", FORMAT, place.session_id, "", "", created_at, key_for(place))
+    return Header("session", FORMAT, place.session_id, "", "", created_at, find_or_create_key(place))
 
 
-def _open_or_make(place: Place, now: float) -> int:
-    """An open file that has a header, if only a damaged one."""
+def _open_or_create(place: SessionPaths, now: float) -> int:
+    """Open a session's file, created with a header if it is new or empty."""
     flags = os.O_RDWR | os.O_APPEND
     try:
         descriptor = open_file(place.log, flags)
@@ -334,7 +351,7 @@ def _open_or_make(place: Place, now: float) -> int:
     try:
         if os.fstat(descriptor).st_size == 0:
             sync_folder(os.path.dirname(place.log))  # noqa: PTH120 - first: a file with a header has a name that lasts
-            write_all(descriptor, header_line(_header(place, None, now)))
+            write_all(descriptor, encode_header(_build_header(place, None, now)))
     except BaseException:
         close_file(descriptor)
         raise

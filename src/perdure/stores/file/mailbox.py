@@ -1,7 +1,8 @@
-"""The posts for a session, in a file beside its log. Above: `folder.py`. Below: the file's lines, as in a log.
+"""The mailbox of a session: a file beside its log with posts, which are durable messages to the session.
 
-The file is locked by whoever writes to it, for as long as that takes, so that anybody can post while a driver has the
-log. It holds posts that wait, and some that the log has taken already: those go when the driver lets go of the session.
+Each writer locks the file only while it writes, so that any process can post while a driver has the log. The file
+contains posts that wait, and some that the log has taken already: those are erased when the driver releases the
+session.
 """
 
 import contextlib
@@ -12,99 +13,103 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.core.plain import to_jsonable
+from perdure.core.jsonable import to_jsonable
 from perdure.core.store import Post
 
-from .access import close_file, identity, open_file, sync_data, sync_folder, write_all
-from .erase import discard
+from .file_io import close_file, file_identity, open_file, sync_data, sync_folder, write_all
+from .file_scan import FORMAT, EncodedEntry, FileScan, Header, encode_header, scan_file
+from .lines import encode_line, to_ascii_json
 from .lock import wait_for_lock
-from .name import Place
-from .record import fit_for_a_line, line_of
-from .repair import repair, rewrite_erasing
-from .survey import FORMAT, Header, Kept, Survey, header_line, survey
+from .paths import SessionPaths
+from .repair import repair_file, rewrite_and_erase
+from .secure_delete import erase_file
 
-Tell = Callable[[Survey], None]
-"""Called with what was found in a file that had to be repaired."""
+OnRepair = Callable[[FileScan], None]
+"""Function that is called with the scan result of a mailbox file that had to be repaired."""
 
 _FLAGS: Final = os.O_RDWR | os.O_APPEND
 
 
-class _Record(msgspec.Struct, frozen=True):
-    """A post, as it stands in its line."""
+class _PostRecord(msgspec.Struct, frozen=True):
+    """A post (a message to a session), as stored in a line of the file."""
 
     seq: int
-    """Its place in the file."""
+    """Its position in the file."""
     id: str
     kind: str
     at: float
     body: Any = None
 
 
-_records = msgspec.json.Decoder(_Record)
+_records = msgspec.json.Decoder(_PostRecord)
 
 
-def posts_in(found: Survey) -> list[Post]:
-    """The posts that were found, in the order in which they came."""
-    records = [_records.decode(kept.body) for kept in found.entries]
+def decode_posts(scan: FileScan) -> list[Post]:
+    """Decode all posts (messages to a session) of a scanned mailbox file, oldest first."""
+    records = [_records.decode(kept.body) for kept in scan.entries]
     return [Post(record.id, record.kind, record.body, record.at) for record in records]
 
 
-def put(mailbox: Place, post: Post, now: float, is_taken: Callable[[], bool], tell: Tell) -> bool:
-    """Add a post, unless one of its id is there, or was taken. It is on the disk then. Raises `OSError`."""
-    with _locked(mailbox, tell, flags=os.O_CREAT) as box:
+def add_post(mailbox: SessionPaths, post: Post, now: float, is_taken: Callable[[], bool], on_repair: OnRepair) -> bool:
+    """Append a post (a message to a session) to its mailbox file and sync it. Return False if its id was used before.
+    Raises `OSError`.
+    """
+    with _open_locked(mailbox, on_repair, flags=os.O_CREAT) as box:
         descriptor, found = box
-        is_new = all(there.id != post.id for there in posts_in(found))
+        is_new = all(there.id != post.id for there in decode_posts(found))
         if is_new:
             if is_taken():
                 return False
-            header = b"" if found.size else header_line(_header(mailbox, now))
-            _append(descriptor, found.size, header + line_of(_body(post, found.head + 1), mailbox.seed))
+            header = b"" if found.size else encode_header(_build_header(mailbox, now))
+            _append(descriptor, found.size, header + encode_line(_encode_post(post, found.head + 1), mailbox.seed))
         else:
-            sync_data(descriptor)  # whoever posted it may have died before it was on the disk
-        sync_folder(os.path.dirname(mailbox.log))  # noqa: PTH120 - so may whoever gave the file its name
+            sync_data(descriptor)  # the process that posted it may have died before the sync
+        sync_folder(os.path.dirname(mailbox.log))  # noqa: PTH120 - also the one that created the file
         return is_new
 
 
-def compact(mailbox: Place, taken: Callable[[list[Post]], set[str]], tell: Tell) -> None:
-    """Erase the posts that were taken; `taken` says which, and that they are safe elsewhere. Raises `OSError`."""
-    with contextlib.suppress(FileNotFoundError), _locked(mailbox, tell) as box:
+def erase_taken_posts(mailbox: SessionPaths, find_taken: Callable[[list[Post]], set[str]], on_repair: OnRepair) -> None:
+    """Erase the posts that are already in the session's log; `find_taken` returns their ids. Raises `OSError`."""
+    with contextlib.suppress(FileNotFoundError), _open_locked(mailbox, on_repair) as box:
         _, found = box
-        posts = posts_in(found)
-        gone = taken(posts) if posts else set[str]()
+        posts = decode_posts(found)
+        gone = find_taken(posts) if posts else set[str]()
         left = [post for post in posts if post.id not in gone]
         if not left:
-            discard(mailbox.log)
+            erase_file(mailbox.log)
         elif gone and found.header is not None:
-            kept = [Kept(seq, has_more=False, body=_body(post, seq)) for seq, post in enumerate(left, 1)]
-            rewrite_erasing(mailbox, found.header, kept)
+            kept = [EncodedEntry(seq, has_more=False, body=_encode_post(post, seq)) for seq, post in enumerate(left, 1)]
+            rewrite_and_erase(mailbox, found.header, kept)
 
 
-def empty(mailbox: Place) -> None:
-    """Erase all posts, whatever state they are in. Raises `OSError`."""
+def erase_mailbox(mailbox: SessionPaths) -> None:
+    """Erase a mailbox file with all its posts, also if it is damaged. Raises `OSError`."""
     try:
         descriptor = open_file(mailbox.log, os.O_RDONLY)
     except FileNotFoundError:
         return
     try:
         wait_for_lock(descriptor, mailbox.log)
-        discard(mailbox.log)
+        erase_file(mailbox.log)
     finally:
         close_file(descriptor)
 
 
 @contextlib.contextmanager
-def _locked(mailbox: Place, tell: Tell, flags: int = 0) -> Generator[tuple[int, Survey], None, None]:
-    """The file, open and in good order, with what it holds; nobody else writes to it. Raises `OSError`."""
+def _open_locked(
+    mailbox: SessionPaths, on_repair: OnRepair, flags: int = 0
+) -> Generator[tuple[int, FileScan], None, None]:
+    """Open and lock a mailbox file, repaired if damaged; yield its descriptor and scan result. Raises `OSError`."""
     while True:
         descriptor = open_file(mailbox.log, _FLAGS | flags)
         try:
             wait_for_lock(descriptor, mailbox.log)
-            if identity(mailbox.log) != identity(descriptor):
+            if file_identity(mailbox.log) != file_identity(descriptor):
                 continue  # it was replaced while we waited
-            found = survey(descriptor, os.fstat(descriptor).st_size, mailbox)
+            found = scan_file(descriptor, os.fstat(descriptor).st_size, mailbox)
             if found.size and not found.is_sound:
-                descriptor = repair(descriptor, found, found.header or _header(mailbox, 0.0))
-                tell(found)
+                descriptor = repair_file(descriptor, found, found.header or _build_header(mailbox, 0.0))
+                on_repair(found)
                 continue  # the new file has no lock yet
             yield descriptor, found
             return
@@ -113,7 +118,7 @@ def _locked(mailbox: Place, tell: Tell, flags: int = 0) -> Generator[tuple[int, 
 
 
 def _append(descriptor: int, size: int, data: bytes) -> None:
-    """Add to the file, and make it last; or leave it as it was."""
+    """Append bytes and sync them; on an error, truncate the file to its old size."""
     try:
         write_all(descriptor, data)
         sync_data(descriptor)
@@ -123,11 +128,11 @@ def _append(descriptor: int, size: int, data: bytes) -> None:
         raise
 
 
-def _header(mailbox: Place, now: float) -> Header:
+def _build_header(mailbox: SessionPaths, now: float) -> Header:
     return Header("session", FORMAT, mailbox.session_id, "", "", now)
 
 
-def _body(post: Post, seq: int) -> bytes:
+def _encode_post(post: Post, seq: int) -> bytes:
     at = post.at if math.isfinite(post.at) else 0.0
-    record = _Record(seq, post.id, post.kind, at, to_jsonable(post.body))
-    return fit_for_a_line(msgspec.json.encode(record), f"post {post.id!r}")
+    record = _PostRecord(seq, post.id, post.kind, at, to_jsonable(post.body))
+    return to_ascii_json(msgspec.json.encode(record), f"post {post.id!r}")

@@ -1,7 +1,7 @@
-"""Puts the file of a session in order again. Above: `log.py`, for a driver that holds the session's lock.
+"""Repair a damaged session file. The caller, who is about to run the session, has locked it.
 
-No byte is lost: what is no entry is set aside before it is taken out. Power may fail at any point: then the file is
-still the old one, or the new one already.
+No byte is lost: bytes that are no entry are copied to the quarantine file before they are removed. Power may fail at
+any point: the file is then still the old one, or already the new one.
 """
 
 import contextlib
@@ -9,34 +9,38 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .access import close_file, open_file, read_at, sync_data, sync_folder, write_all
-from .erase import TEMPORARY, erasing, new_name, remove_leftovers
-from .name import Place
-from .record import Damage, line_of
-from .survey import Header, Kept, Survey, header_line
+from .file_io import close_file, open_file, read_at, sync_data, sync_folder, write_all
+from .file_scan import EncodedEntry, FileScan, Header, encode_header
+from .lines import DamagedRange, encode_line
+from .paths import SessionPaths
+from .secure_delete import TEMPORARY_SUFFIX, erase_after_replace, remove_leftovers, unused_path
 
 _CHUNK: Final = 1024 * 1024
 
 
-def repair(descriptor: int, found: Survey, header: Header) -> int:
-    """The descriptor of the file in good order: the same, or that of a new file in its place. Raises `OSError`."""
+def repair_file(descriptor: int, found: FileScan, header: Header) -> int:
+    """Repair a damaged file. Return its descriptor, which is a new one if the file had to be replaced. Raises
+    `OSError`.
+    """
     place = found.place
-    if found.bad:
-        _set_aside(descriptor, found.bad, place)
-    if (end := found.torn_at) is not None:
+    if found.damaged:
+        _copy_to_quarantine(descriptor, found.damaged, place)
+    if (end := found.truncate_at) is not None:
         os.ftruncate(descriptor, end)
         sync_data(descriptor)
         return descriptor
-    new = rewrite(place, header, found.entries)
+    new = rewrite_file(place, header, found.entries)
     close_file(descriptor)
     return new
 
 
-def rewrite(place: Place, header: Header, entries: Sequence[Kept]) -> int:
-    """Put a new file in the place of a session's; its descriptor. Raises `OSError`, and no entry has changed then."""
+def rewrite_file(place: SessionPaths, header: Header, entries: Sequence[EncodedEntry]) -> int:
+    """Replace a session's file with a new one that has these entries; return its descriptor. Raises `OSError`, and
+    leaves the old file in place then.
+    """
     remove_leftovers(place.log)
-    descriptor, temporary = prepare(place, header, entries)
-    put_in_place(descriptor, temporary, place)
+    descriptor, temporary = write_temporary(place, header, entries)
+    rename_into_place(descriptor, temporary, place)
     try:
         sync_folder(os.path.dirname(place.log))  # noqa: PTH120 - a string
     except BaseException:
@@ -45,50 +49,54 @@ def rewrite(place: Place, header: Header, entries: Sequence[Kept]) -> int:
     return descriptor
 
 
-def rewrite_erasing(place: Place, header: Header, entries: Sequence[Kept]) -> None:
-    """Put a new file in the place of another, and leave no byte of that one. Raises `OSError`."""
+def rewrite_and_erase(place: SessionPaths, header: Header, entries: Sequence[EncodedEntry]) -> None:
+    """Replace a session's file with a new one that has these entries, and overwrite the old one on the disk. Raises
+    `OSError`.
+    """
     remove_leftovers(place.log)
-    with erasing(place.log):
-        descriptor, temporary = prepare(place, header, entries)
-        put_in_place(descriptor, temporary, place)
+    with erase_after_replace(place.log):
+        descriptor, temporary = write_temporary(place, header, entries)
+        rename_into_place(descriptor, temporary, place)
         close_file(descriptor)
         sync_folder(os.path.dirname(place.log))  # noqa: PTH120 - a string
 
 
-def prepare(place: Place, header: Header, entries: Sequence[Kept]) -> tuple[int, str]:
-    """A new file that is on the disk, and has not got its name yet: its descriptor and path. Raises `OSError`."""
-    temporary = new_name(place.log, TEMPORARY)
+def write_temporary(place: SessionPaths, header: Header, entries: Sequence[EncodedEntry]) -> tuple[int, str]:
+    """Write and sync a temporary file with these entries; return its descriptor and path. Raises `OSError`."""
+    temporary = unused_path(place.log, TEMPORARY_SUFFIX)
     descriptor = open_file(temporary, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
     try:
-        for part in _parts(place, header, entries):
+        for part in _encode_parts(place, header, entries):
             write_all(descriptor, part)
         sync_data(descriptor)
     except BaseException:
-        _abandon(descriptor, temporary)
+        _discard_temporary(descriptor, temporary)
         raise
     return descriptor, temporary
 
 
-def put_in_place(descriptor: int, temporary: str, place: Place) -> None:
-    """Give a prepared file its name, which lasts when the folder is synced. Raises `OSError`, and it is gone then."""
+def rename_into_place(descriptor: int, temporary: str, place: SessionPaths) -> None:
+    """Rename a finished temporary file to its final name, and sync the folder. Raises `OSError`, and removes the
+    temporary file then.
+    """
     try:
         os.replace(temporary, place.log)  # noqa: PTH105 - of two strings
     except BaseException:
-        _abandon(descriptor, temporary)
+        _discard_temporary(descriptor, temporary)
         raise
 
 
-def _abandon(descriptor: int, temporary: str) -> None:
+def _discard_temporary(descriptor: int, temporary: str) -> None:
     close_file(descriptor)
     with contextlib.suppress(OSError):
         os.unlink(temporary)  # noqa: PTH108 - a string
 
 
-def _parts(place: Place, header: Header, entries: Sequence[Kept]) -> Iterator[bytes]:
-    """The content of a file, in parts that are worth a write."""
-    lines, size = [header_line(header)], 0
+def _encode_parts(place: SessionPaths, header: Header, entries: Sequence[EncodedEntry]) -> Iterator[bytes]:
+    """Yield the content of a file in parts of about one chunk."""
+    lines, size = [encode_header(header)], 0
     for entry in entries:
-        lines.append(line_of(entry.body, place.seed, has_more=entry.has_more))
+        lines.append(encode_line(entry.body, place.seed, has_more=entry.has_more))
         size += len(lines[-1])
         if size > _CHUNK:
             yield b"".join(lines)
@@ -96,8 +104,8 @@ def _parts(place: Place, header: Header, entries: Sequence[Kept]) -> Iterator[by
     yield b"".join(lines)
 
 
-def _set_aside(descriptor: int, bad: Sequence[Damage], place: Place) -> None:
-    """Copy bad bytes behind those that were set aside before. Blocks of zeros are left as holes."""
+def _copy_to_quarantine(descriptor: int, bad: Sequence[DamagedRange], place: SessionPaths) -> None:
+    """Append bad bytes to the quarantine file. Blocks of zeros become holes in it."""
     quarantine = open_file(place.quarantine, os.O_RDWR | os.O_CREAT)
     try:
         at = os.fstat(quarantine).st_size

@@ -1,1 +1,1 @@
-"""Sessions in a PostgreSQL database, which machines may share. `store.py` is the store; the rest lies below it."""
+"""A store that keeps sessions in a PostgreSQL database, which several machines may share. See `store.py`."""

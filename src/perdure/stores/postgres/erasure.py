@@ -1,6 +1,6 @@
-"""What is taken out of a PostgreSQL database, and stays out. Above: `database.py`. Below: psycopg.
+"""Redact entries and delete sessions in a PostgreSQL database.
 
-What was replaced or deleted is out of reach at once. On the disk it is a dead row until the table is vacuumed, so that
+Replaced or deleted rows are out of reach at once. On the disk they are dead rows until the table is vacuumed, so that
 is done right after, as far as the user may do it, and as far as no old transaction can still see the row.
 """
 
@@ -11,8 +11,8 @@ from psycopg import AsyncConnection
 
 from perdure.core.codec import VERSION
 
-from .lease import Held
-from .row import Row
+from .entry_rows import EntryRow
+from .leases import ActiveLease
 
 # The entry may lie in a session that this one was forked from: it is the same for all that share it.
 _REDACT: Final = """
@@ -45,26 +45,28 @@ _SWEEP: Final = """
 VACUUM (TRUNCATE false, INDEX_CLEANUP off) perdure.session, perdure.entry, perdure.said, perdure.post"""
 
 
-class Erasure:
-    """Each of these is one transaction."""
+class EraseStatements:
+    """SQL statements of one tenant that redact entries and delete sessions; each is one transaction."""
 
     def __init__(self, tenant: str, lease_seconds: float) -> None:
         self._tenant = tenant
         self._lease_seconds = lease_seconds
 
-    async def redact(self, connection: AsyncConnection, held: Held, row: Row) -> bool | None:
-        """Put a row in the place of another; `False` when there is none, `None` when the session is not ours."""
+    async def redact(self, connection: AsyncConnection, held: ActiveLease, row: EntryRow) -> bool | None:
+        """Replace the row of an entry; return False if there is no entry with its number, `None` if the lease was
+        lost.
+        """
         lease = held.lease
         ours = (self._tenant, lease.session_id, lease.fence, held.grip, self._lease_seconds)
         found = await (await connection.execute(_REDACT, (*ours, *row, VERSION))).fetchone()
         return bool(found[0]) if found else None
 
-    async def forget(self, connection: AsyncConnection, session_id: str, free: Sequence[str]) -> bool | None:
-        """Delete a session and its posts; `False` when there is nothing, `None` when somebody holds it."""
+    async def delete(self, connection: AsyncConnection, session_id: str, free: Sequence[str]) -> bool | None:
+        """Delete a session and the messages to it; return False if it does not exist, `None` if a process runs it."""
         row = await (await connection.execute(_FORGET, (self._tenant, session_id, [*free]))).fetchone()
         return row[0] if row else None
 
 
-async def sweep(connection: AsyncConnection) -> None:
-    """Remove dead rows from the tables. A user who may not do that is not refused: nothing happens then."""
+async def vacuum_dead_rows(connection: AsyncConnection) -> None:
+    """Remove deleted and replaced rows from the disk. Does nothing if the database user may not do that."""
     await connection.execute(_SWEEP)

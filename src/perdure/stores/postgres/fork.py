@@ -1,7 +1,7 @@
-"""Sessions that begin with the entries of another one. Above: `database.py`. Below: psycopg.
+"""Fork sessions in a PostgreSQL database: the new session names its parent and how many of its entries it shares.
 
-Nothing is copied: a fork names its parent, and up to which entry it reads there. Who deletes that one meanwhile waits
-for us, or we for them.
+Nothing is copied: a fork names its parent, and up to which entry it reads there. A row lock on the parent excludes its
+deletion meanwhile.
 """
 
 from typing import Final, NamedTuple
@@ -30,31 +30,31 @@ SELECT head, EXISTS (SELECT FROM made), set_config('synchronous_commit', 'on', t
 _MADE: Final = "SELECT FROM perdure.session WHERE tenant = $1 AND id = $2 AND token = $3"
 
 
-class Forked(NamedTuple):
-    """What came of it."""
+class ForkResult(NamedTuple):
+    """Outcome of creating a fork: made or not, and the entry count of the original."""
 
     head: int
-    """How many entries the original has; 0 when there is no such session."""
+    """The number of entries of the original; 0 if there is no such session."""
     is_made: bool
 
 
-class Fork(NamedTuple):
-    """What is to be made."""
+class TenantForkRequest(NamedTuple):
+    """The arguments of a fork in the sessions of one tenant."""
 
     tenant: str
     session_id: str
     new_id: str
     at: int | None
     token: str
-    """Not that of any other fork: by it we know ours when nobody told us that it was made."""
+    """Unique to this fork: a repeated statement recognizes by it that the fork was made."""
     now: float
 
 
-async def fork(connection: AsyncConnection, wanted: Fork) -> Forked:
-    """Make a fork, unless there is something in its way. One transaction."""
-    row = await (await connection.execute(_FORK, wanted)).fetchone()
+async def create_fork(connection: AsyncConnection, request: TenantForkRequest) -> ForkResult:
+    """Create a fork in one transaction, unless the original session is missing or the new id is taken."""
+    row = await (await connection.execute(_FORK, request)).fetchone()
     if row and row[1]:
-        return Forked(row[0], is_made=True)
-    known = (wanted.tenant, wanted.new_id, wanted.token)
+        return ForkResult(row[0], is_made=True)
+    known = (request.tenant, request.new_id, request.token)
     made = await (await connection.execute(_MADE, known)).fetchone()
-    return Forked(row[0] if row else 0, is_made=made is not None)
+    return ForkResult(row[0] if row else 0, is_made=made is not None)

@@ -1,7 +1,7 @@
-"""Posts in a PostgreSQL database, one tenant at a time. Above: `database.py`. Below: psycopg.
+"""Posts (durable messages to a session) in a PostgreSQL database.
 
-A post is taken when the log holds an entry of its id, and that is all there is to it: the row is swept away when the
-session is given back.
+A post is taken when the log has an entry with its id; there is no other mark. The row is deleted when the lease is
+released.
 """
 
 from typing import Any, Final
@@ -16,7 +16,7 @@ _TAKEN: Final = """
 SELECT FROM perdure.session CROSS JOIN LATERAL perdure.line(session.key) AS line
 JOIN perdure.entry ON entry.session = line.session AND seq <= upto
 WHERE session.tenant = $1 AND session.id = $2 AND entry.id = """
-# Whoever finds its own token there has posted it before, and has not heard so.
+# A row with the same token is from an earlier attempt whose response was lost.
 _POST: Final = f"""
 INSERT INTO perdure.post AS post(tenant, session, id, at, token, version, body)
 SELECT $1, $2, $3, $4, $5, $6, $7 WHERE NOT EXISTS ({_TAKEN} $3)
@@ -27,24 +27,24 @@ SELECT id, at, version, body FROM perdure.post
 WHERE tenant = $1 AND session = $2 AND NOT EXISTS ({_TAKEN} post.id) ORDER BY place"""  # noqa: S608 - made of constants
 
 
-class Mailbox:
-    """Each of these is one transaction."""
+class PostStatements:
+    """SQL statements of one tenant that add and read posts (messages to a session); each is one transaction."""
 
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
 
-    async def post(self, connection: AsyncConnection, session_id: str, post: Post, token: str) -> bool:
-        """Keep a post; `False` when somebody else's of this id is there, or was."""
+    async def add(self, connection: AsyncConnection, session_id: str, post: Post, token: str) -> bool:
+        """Store a post (a message to a session); return False if another one with its id was stored before."""
         body = encode_event(Custom(post.kind, post.body))  # which takes any value, and gives JSON back
         values = (self._tenant, session_id, post.id, post.at, token, VERSION, body)
         return await (await connection.execute(_POST, values)).fetchone() is not None
 
-    async def posts(self, connection: AsyncConnection, session_id: str) -> list[Post]:
-        """Those that nobody has taken."""
+    async def read_pending(self, connection: AsyncConnection, session_id: str) -> list[Post]:
+        """Return the posts of a session that the process running it has not taken yet."""
         cursor = await connection.execute(_POSTS, (self._tenant, session_id), binary=True)
-        return [_post_of(*row) for row in await cursor.fetchall()]
+        return [_decode_post(*row) for row in await cursor.fetchall()]
 
 
-def _post_of(post_id: str, at: float, version: int, body: bytes) -> Post:
+def _decode_post(post_id: str, at: float, version: int, body: bytes) -> Post:
     event: Any = decode_event(body, version=version)
     return Post(post_id, event.name, event.data, at)

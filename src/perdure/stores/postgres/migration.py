@@ -1,6 +1,6 @@
-"""The tables of a PostgreSQL store, as they have grown. Above: `schema.py`. Below: psycopg.
+"""The table definitions of a PostgreSQL store, as a list of migrations from each format to the next.
 
-They lie in a schema of their own, beside whatever else the database holds.
+They are in a separate schema, beside other tables of the database.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,15 +10,15 @@ from psycopg import AsyncConnection
 
 from perdure.core.error import StoreError
 
-from .row import event_of, said_in
+from .entry_rows import decode_row_event, tokenized_text
 
 Migration: TypeAlias = str | Callable[[AsyncConnection], Awaitable[None]]
-"""Statements, or what they cannot say."""
+"""One step to the next format: SQL statements, or a function for changes that SQL cannot express."""
 
 _BATCH: Final = 100
-"""How many entries are read at once."""
+"""The number of entries that are read at once."""
 
-# `tenant` stands before every key. The session's row changes with every append, so its pages keep room for the next
+# `tenant` precedes every key. The session's row changes with every append, so its pages keep room for the next
 # version of it, and nothing that changes is indexed. "C" compares bytes: the same everywhere, and good for prefixes.
 # In meta, `format` is the version of the tables, and `fence` the highest fence of a tenant's deleted sessions: one that
 # is made anew under an old id goes on from there. Bodies are compressed with lz4 where the server has it: that takes a
@@ -142,8 +142,8 @@ END $$;
 COMMENT ON FUNCTION perdure.forget IS 'delete a session, and what only it needed; null when somebody holds it';
 """
 
-# The vector of an entry also holds a mark of its tenant, so that no search goes through what others have said. One that
-# would be too large for the server, which few long texts are, holds the first half of the words, or the first quarter …
+# The vector of an entry also contains a mark of its tenant, so that no search scans the text of other tenants. One that
+# would be too large for the server, which few long texts are, has the first half of the words, or the first quarter …
 _SEARCH: Final = """
 CREATE TABLE perdure.said(
     session bigint NOT NULL REFERENCES perdure.session(key) ON DELETE CASCADE,
@@ -170,36 +170,36 @@ BEGIN
 END $$;
 """
 
-_UNHEARD: Final = """
+_UNINDEXED: Final = """
 SELECT tenant, session, seq, entry.at, critical, version, body
 FROM perdure.entry JOIN perdure.session ON session = key
 WHERE (session, seq) > ($1, $2) AND kind IN ('message_added', 'tool_finished') ORDER BY session, seq LIMIT $3"""
-_HEAR: Final = """
+_ADD_TO_INDEX: Final = """
 INSERT INTO perdure.said(session, seq, role, at, words)
 SELECT session, seq, role, at, perdure.vector(tenant, words)
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::float8[], $6::text[])
     AS heard(tenant, session, seq, role, at, words)"""
 
 
-async def _hear_what_was_said(connection: AsyncConnection) -> None:
-    """Make searchable what was stored before there was a search."""
+async def _index_existing_entries(connection: AsyncConnection) -> None:
+    """Index the entries that were stored before there was a search."""
     place = (0, 0)
-    while rows := await (await connection.execute(_UNHEARD, (*place, _BATCH), binary=True)).fetchall():
-        heard = [each for row in rows if (each := _heard(row))]
+    while rows := await (await connection.execute(_UNINDEXED, (*place, _BATCH), binary=True)).fetchall():
+        heard = [each for row in rows if (each := _build_search_row(row))]
         if heard:
-            await connection.execute(_HEAR, tuple(list(column) for column in zip(*heard, strict=True)))
+            await connection.execute(_ADD_TO_INDEX, tuple(list(column) for column in zip(*heard, strict=True)))
         place = rows[-1][1], rows[-1][2]
 
 
-def _heard(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """A row for the search; none for an entry with nothing to find, or one that cannot be read."""
+def _build_search_row(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the search row of an entry; `None` if it has no text, or cannot be read."""
     tenant, session, seq, at, critical, version, body = row
     try:
-        role, words = said_in(event_of("", seq, critical, version, body))
+        role, words = tokenized_text(decode_row_event("", seq, critical, version, body))
     except StoreError:
         return None
     return None if words is None else (tenant, session, seq, role, at, words)
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_FIRST_FORMAT, _FORKS_AND_POSTS, _SEARCH, _hear_what_was_said)
-"""The N-th makes format N + 1 of format N; there is nothing in format 0."""
+MIGRATIONS: Final[tuple[Migration, ...]] = (_FIRST_FORMAT, _FORKS_AND_POSTS, _SEARCH, _index_existing_entries)
+"""The N-th migrates format N to format N + 1; format 0 is an empty schema."""

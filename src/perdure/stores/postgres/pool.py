@@ -1,9 +1,7 @@
-"""The connections of one event loop to a PostgreSQL database. Above: `store.py`. Below: psycopg and
-`schema.py`.
+"""Connection pool to a PostgreSQL database, one for each event loop. Broken connections are replaced.
 
-There are few of them, they are made when they are needed, and made anew when they break: whoever needs one waits for
-the server, up to a deadline. Nothing outlives a transaction on the server, so a pooler of transactions may stand
-between us and it.
+There are few of them, opened when needed, and opened again when they break: a call waits for the server, up to a
+deadline. No state on the server outlives a transaction, so a transaction pooler may be in between.
 """
 
 import asyncio
@@ -19,19 +17,19 @@ from psycopg.conninfo import conninfo_to_dict
 
 from perdure.core.error import ConfigError, StoreError
 
-from .address import FORM
-from .error import is_passing, store_error, unreachable
-from .schema import bring_up_to_date, is_up_to_date
+from .database_url import URL_FORM
+from .errors import is_transient, to_store_error, unreachable_error
+from .schema import has_current_schema, migrate_schema
 
 T = TypeVar("T")
 Settings: TypeAlias = dict[str, Any]
-"""How to connect, by libpq's own names."""
+"""Connection parameters, by libpq's names."""
 
 CONNECT_SECONDS: Final = 10
-"""How long one attempt to connect may take; another may follow."""
+"""The time limit of one attempt to connect; another may follow."""
 
 _PAUSES: Final = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
-"""Seconds between attempts; the last one for all that follow."""
+"""Seconds between attempts; the last one is repeated."""
 
 # What the address does not say. A peer that has silently gone is noticed by the system after some twenty seconds.
 _DEFAULTS: Final[Settings] = {
@@ -45,16 +43,16 @@ _DEFAULTS: Final[Settings] = {
 }
 
 
-def settings_of(address: str, place: str) -> Settings:
-    """How to connect to an address."""
+def parse_settings(address: str, place: str) -> Settings:
+    """Parse a database URL into connection parameters. `place` is its form without secrets, for errors."""
     try:
         return {**_DEFAULTS, **conninfo_to_dict(address)}
-    except psycopg.ProgrammingError:  # its text, and so the whole chain, may hold the password
-        raise ConfigError(f"PostgreSQL does not understand the address {place!r}: write '{FORM}'") from None
+    except psycopg.ProgrammingError:  # its text, and so the whole chain, may contain the password
+        raise ConfigError(f"PostgreSQL does not understand the address {place!r}: write '{URL_FORM}'") from None
 
 
-class Pool:
-    """Up to `size` connections. Belongs to the event loop on which it is made."""
+class ConnectionPool:
+    """Up to `size` connections to a PostgreSQL database, used by the event loop on which the pool is created."""
 
     def __init__(self, settings: Settings, place: str, *, size: int, patience: float) -> None:
         self._settings = settings
@@ -62,63 +60,70 @@ class Pool:
         self._size = size
         self._patience = patience
         self._loop = asyncio.get_running_loop()
-        self._turns = asyncio.Semaphore(size)
+        self._slots = asyncio.Semaphore(size)
         self._idle: list[AsyncConnection] = []
         self._is_ready = False
         self._is_closed = False
 
     async def run(
-        self, work: Callable[[AsyncConnection], Awaitable[T]], *, patience: float | None = None, hurried: bool = True
+        self,
+        work: Callable[[AsyncConnection], Awaitable[T]],
+        *,
+        patience: float | None = None,
+        has_deadline: bool = True,
     ) -> T:
-        """Do some work with a connection. It may be done twice, and must bear that.
+        """Run a function with a connection from the pool; retry if the connection breaks. So it may run twice, and
+        must allow for that.
 
-        While the server is away we try again, until `patience` seconds have passed; then work that is `hurried` is
-        broken off as well. Raises `StoreError`.
+        While the server is unreachable it is retried, until `patience` seconds have passed; then work with
+        `has_deadline` is aborted as well. Raises `StoreError`.
         """
         patience = self._patience if patience is None else patience
         deadline = self._loop.time() + patience
         attempt = 0
         while True:
             try:
-                return await self._attempt(work, deadline, hurried=hurried)
+                return await self._attempt(work, deadline, has_deadline=has_deadline)
             except psycopg.Error as error:
                 pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
-                if not is_passing(error):
-                    raise store_error(error, self._place) from error
+                if not is_transient(error):
+                    raise to_store_error(error, self._place) from error
                 if self._loop.time() + pause >= deadline:
-                    raise unreachable(error, self._place, patience) from error
+                    raise unreachable_error(error, self._place, patience) from error
             attempt += 1
             await asyncio.sleep(pause)
 
     def close(self) -> None:
-        """Let go of the connections: of idle ones now, of others when they are given back. From any thread."""
+        """Close the connections: idle ones now, others when they are no longer in use. Callable from any thread."""
         self._is_closed = True
         while self._idle:
             _close(self._idle.pop())
 
-    async def _attempt(self, work: Callable[[AsyncConnection], Awaitable[T]], deadline: float, *, hurried: bool) -> T:
-        await self._turn(deadline)
+    async def _attempt(
+        self, work: Callable[[AsyncConnection], Awaitable[T]], deadline: float, *, has_deadline: bool
+    ) -> T:
+        await self._wait_for_slot(deadline)
         try:
             connection = await self._connection(deadline)
-            cut_off = self._loop.call_at(deadline, partial(_cut, connection))
+            cut_off = self._loop.call_at(deadline, partial(_abort_call, connection))
             try:
-                if not self._is_ready and not await is_up_to_date(connection, self._place):
+                if not self._is_ready and not await has_current_schema(connection, self._place):
                     cut_off.cancel()  # it takes as long as it takes: when it is broken off, it begins anew
-                    await bring_up_to_date(connection, self._place)
+                    await migrate_schema(connection, self._place)
                 self._is_ready = True
-                if not hurried:
+                if not has_deadline:
                     cut_off.cancel()
                 return await work(connection)
             finally:
                 cut_off.cancel()
-                self._give_back(connection)
+                self._return_connection(connection)
         finally:
-            self._turns.release()
+            self._slots.release()
 
-    async def _turn(self, deadline: float) -> None:
+    async def _wait_for_slot(self, deadline: float) -> None:
         try:
             async with asyncio.timeout_at(deadline):
-                await self._turns.acquire()
+                await self._slots.acquire()
         except TimeoutError:
             raise StoreError(
                 f"all {self._size} connections to {self._place!r} stayed in use: make the store with more of them, "
@@ -139,8 +144,8 @@ class Pool:
         except TimeoutError as error:
             raise psycopg.OperationalError("no connection was made in time") from error
 
-    def _give_back(self, connection: AsyncConnection) -> None:
-        """Keep a connection that is as good as new. One that broke takes the others along: they broke with it."""
+    def _return_connection(self, connection: AsyncConnection) -> None:
+        """Keep a connection for reuse. If it is broken, close the idle ones too: they broke with it."""
         if connection.closed:
             while self._idle:
                 _close(self._idle.pop())
@@ -151,15 +156,15 @@ class Pool:
 
 
 def _close(connection: AsyncConnection) -> None:
-    """As the connection's own `close`, where there is no event loop to do it."""
+    """Close a connection without an event loop."""
     connection.pgconn.finish()
 
 
-def _cut(connection: AsyncConnection) -> None:
-    """End a call that hangs. Whoever waits for the server finds the connection lost."""
-    with contextlib.suppress(OSError, psycopg.Error), _line(connection) as line:
+def _abort_call(connection: AsyncConnection) -> None:
+    """Abort a call that hangs, by shutting down its socket: it then fails as if the connection was lost."""
+    with contextlib.suppress(OSError, psycopg.Error), _socket_of(connection) as line:
         line.shutdown(socket.SHUT_RDWR)
 
 
-def _line(connection: AsyncConnection) -> socket.socket:
+def _socket_of(connection: AsyncConnection) -> socket.socket:
     return socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)

@@ -1,6 +1,4 @@
-"""The tables of a PostgreSQL store: whether they are there, and up to date. Above: `pool.py`.
-Below: `migration.py`.
-"""
+"""Check that a PostgreSQL database has the current tables of the store, and create or migrate them."""
 
 from typing import Final
 
@@ -11,7 +9,7 @@ from perdure.core.error import StoreError
 from .migration import MIGRATIONS
 
 FORMAT: Final = len(MIGRATIONS)
-"""Of the tables that this version works with; newer ones are refused."""
+"""The version of the tables that this version works with; newer ones are refused."""
 
 # The lock is gone with the transaction, and the transaction soon after a process that stops in the middle of it. The
 # isolation level is named because a database may have another default, and must see what was done before the lock.
@@ -19,7 +17,29 @@ _BEGIN: Final = f"""
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL idle_in_transaction_session_timeout = '10s';
 SET LOCAL synchronous_commit = on;
-SELECT pg_advisory_xact_lock({int.from_bytes(b"perdure")})"""
+SELECT pg_advisory_xact_lock({int.from_bytes(b"perdure")});
+SELECT pg_advisory_xact_lock({int.from_bytes(b"windlass")})"""
+# While the project was called Windlass, so was the schema, and the bodies of its functions name it. (They are the only
+# text in it that does: all else in the catalogue refers to the schema itself, and so follows its name.)
+_RENAME_OLD: Final = """
+DO $$
+DECLARE
+    definition text;
+BEGIN
+    IF EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = 'perdure' AND tablename = 'meta')
+        OR NOT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = 'windlass' AND tablename = 'meta')
+    THEN
+        RETURN;
+    END IF;
+    ALTER SCHEMA windlass RENAME TO perdure;
+    FOR definition IN
+        SELECT pg_catalog.replace(pg_catalog.pg_get_functiondef(proc.oid), 'windlass.', 'perdure.')
+        FROM pg_catalog.pg_proc AS proc JOIN pg_catalog.pg_namespace AS namespace ON namespace.oid = pronamespace
+        WHERE nspname = 'perdure'
+    LOOP
+        EXECUTE definition;
+    END LOOP;
+END $$"""
 _MAKE_SCHEMA: Final = """
 DO $$ BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'perdure') THEN CREATE SCHEMA perdure; END IF;
@@ -34,16 +54,19 @@ INSERT INTO perdure.meta VALUES('', 'format', $1)
 ON CONFLICT(tenant, name) DO UPDATE SET value = excluded.value"""
 
 
-async def is_up_to_date(connection: AsyncConnection, place: str) -> bool:
-    """Whether the database has our tables, in the format that we know. Raises `StoreError` if it cannot be used."""
-    return await _format(connection, place) == FORMAT
+async def has_current_schema(connection: AsyncConnection, place: str) -> bool:
+    """Return True if the database has the tables in the current format. Raises `StoreError` if they are of a newer
+    one.
+    """
+    return await _read_format(connection, place) == FORMAT
 
 
-async def bring_up_to_date(connection: AsyncConnection, place: str) -> None:
-    """Make our tables, or make those of this version out of older ones, in one transaction."""
+async def migrate_schema(connection: AsyncConnection, place: str) -> None:
+    """Create the tables of the store, or migrate older ones, in one transaction."""
     # Whoever fails in between leaves the transaction open: such a connection is closed, and that undoes it.
     await connection.execute(_BEGIN.encode())
-    found = await _format(connection, place)  # another process may have been quicker
+    await connection.execute(_RENAME_OLD)
+    found = await _read_format(connection, place)  # another process may have been quicker
     if found == 0:
         await connection.execute(_MAKE_SCHEMA)
     for migration in MIGRATIONS[found:]:
@@ -55,8 +78,8 @@ async def bring_up_to_date(connection: AsyncConnection, place: str) -> None:
     await connection.execute("COMMIT")
 
 
-async def _format(connection: AsyncConnection, place: str) -> int:
-    """The format of the tables that are there; 0 when there are none."""
+async def _read_format(connection: AsyncConnection, place: str) -> int:
+    """Return the format of the existing tables; 0 if there are none."""
     encoding, is_made = await (await connection.execute(_STATE)).fetchone() or ("", False)
     if encoding != "UTF8":
         raise StoreError(f"the database {place!r} keeps text as {encoding}, not as UTF-8: make one with encoding UTF8")

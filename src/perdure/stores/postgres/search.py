@@ -1,7 +1,7 @@
-"""What was said in the sessions of a tenant, found by its words. Above: `database.py`. Below: psycopg.
+"""Full-text search in the sessions of one tenant of a PostgreSQL store.
 
-The server finds and ranks the entries; the words around what was found are taken from the entries themselves, which
-the index does not hold a second time.
+The server finds and ranks the entries; snippets are made from the entries themselves, whose text the index does not
+store again.
 """
 
 from typing import Any, Final
@@ -10,12 +10,12 @@ from psycopg import AsyncConnection
 
 from perdure.core.error import ConfigError, StoreError
 from perdure.core.store import Hit
-from perdure.stores.search_query import Asked
-from perdure.stores.snippet import Wanted, snippet
-from perdure.stores.spoken import spoken
+from perdure.stores.entry_text import searchable_text
+from perdure.stores.search_query import SearchRequest
+from perdure.stores.snippet import SearchTerms, make_snippet
 
-from .row import event_of
-from .words import Query, placed_words, plain_query, web_query
+from .entry_rows import decode_row_event
+from .search_terms import ParsedQuery, parse_plain_query, parse_web_query, tokenize
 
 _FITS: Final = "({0} = $3 OR $3 = '') AND starts_with({0}, $4)"
 # What forks share belongs to the session that was forked. When that one is not asked for, or deleted, it is found in
@@ -50,30 +50,34 @@ _BY_WORDS: Final = _SEARCH.format(parse="plainto_tsquery")
 _BY_QUERY: Final = _SEARCH.format(parse="websearch_to_tsquery")
 
 
-async def search(connection: AsyncConnection, tenant: str, asked: Asked, query: Query) -> list[Hit]:
-    """A page of hits, the best first."""
-    statement = _BY_WORDS if asked.syntax == "words" else _BY_QUERY
-    narrowed = (asked.session_id, asked.prefix, asked.role, asked.since, asked.until)
-    values = (tenant, query.text, *narrowed, asked.limit, asked.offset)
+async def search_entries(
+    connection: AsyncConnection, tenant: str, request: SearchRequest, query: ParsedQuery
+) -> list[Hit]:
+    """Search the entries of one tenant and return a page of hits, the best first."""
+    statement = _BY_WORDS if request.syntax == "words" else _BY_QUERY
+    narrowed = (request.session_id, request.prefix, request.role, request.since, request.until)
+    values = (tenant, query.text, *narrowed, request.limit, request.offset)
     cursor = await connection.execute(statement.encode(), values, binary=True)
-    wanted = Wanted(query.words)
-    return [_hit(row, wanted) for row in await cursor.fetchall()]
+    wanted = SearchTerms(query.words)
+    return [_build_hit(row, wanted) for row in await cursor.fetchall()]
 
 
-def query_of(asked: Asked) -> Query:
-    """What is to be looked for. Raises `ConfigError` when that is nothing, unless they were plain words."""
-    if asked.syntax == "words":
-        return plain_query(asked.query)
-    query = web_query(asked.query)
+def parse_query(request: SearchRequest) -> ParsedQuery:
+    """Parse the text of a search request. Raises `ConfigError` for a query in search syntax without any term."""
+    if request.syntax == "words":
+        return parse_plain_query(request.query)
+    query = parse_web_query(request.query)
     if not query.text:
-        raise ConfigError(f'there is no word in the query {asked.query!r}: write words, "words together", or, -without')
+        raise ConfigError(
+            f'there is no word in the query {request.query!r}: write words, "words together", or, -without'
+        )
     return query
 
 
-def _hit(row: tuple[Any, ...], wanted: Wanted) -> Hit:
+def _build_hit(row: tuple[Any, ...], wanted: SearchTerms) -> Hit:
     session_id, seq, role, score, at, critical, version, body = row
     try:
-        said = spoken(event_of(session_id, seq, critical, version, body))
-    except StoreError:  # one damaged entry must not hide all the others; who reads the session is told
+        said = searchable_text(decode_row_event(session_id, seq, critical, version, body))
+    except StoreError:  # one damaged entry must not hide all the others; reading the session reports it
         said = None
-    return Hit(session_id, seq, role, snippet(said[1], wanted, placed_words) if said else "", score, at)
+    return Hit(session_id, seq, role, make_snippet(said[1], wanted, tokenize) if said else "", score, at)

@@ -1,8 +1,8 @@
-"""Logs in a PostgreSQL database, which many machines may share. Above: `open_store`. Below: `database.py`.
+"""`PostgresStore`: sessions in a PostgreSQL database, which many machines may share.
 
-Each change is one statement, and so one transaction that needs nothing of us once it is sent: a driver that is paused
-in the middle of it keeps nobody waiting. Each can be repeated: when a connection breaks before the answer is there, it
-is sent again, and what it finds done is not done twice.
+Each change is one statement, and so one transaction that needs nothing of the client once it is sent: a driver that is
+paused in the middle of it blocks no other. Each can be repeated: when a connection breaks before the response arrives,
+it is sent again, and has no effect if it was done before.
 """
 
 import asyncio
@@ -10,27 +10,26 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, Unpack
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import ConfigError, Conflict, StoreError, Unsupported
 from perdure.core.event import Entry
-from perdure.core.store import Hit, Lease, Narrowed, Post, SessionInfo, StoreSize, insisted
-from perdure.stores.listing import check_count, check_page, check_session_id
-from perdure.stores.refusal import check_post
-from perdure.stores.search_query import asked
+from perdure.core.store import Hit, Lease, Post, SearchOptions, SessionInfo, StoreSize, run_to_completion_repeatedly
+from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
+from perdure.stores.search_query import validate_search
 
-from .address import check_driver, checked_address, driver_missing, shown
-from .row import follow_one_another, row_of
+from .database_url import check_driver, driver_missing_error, redact_url, validate_url
+from .entry_rows import encode_row, has_consecutive_numbers
 
 if TYPE_CHECKING:
-    from .database import Database
+    from .operations import PostgresOperations
 
 LEASE_SECONDS: Final = 15.0
-"""How long a session stays with a driver of whom nothing is heard."""
+"""The time after which a session whose driver does not renew its lease is free."""
 PATIENCE_SECONDS: Final = 30.0
-"""How long a call waits for a server that is away."""
+"""The time that a call waits for an unreachable server."""
 CONNECTIONS: Final = 8
-"""The most connections of one event loop."""
+"""The maximum number of connections of one event loop."""
 
 T = TypeVar("T")
 
@@ -38,12 +37,14 @@ _log = logging.getLogger("perdure.stores")
 
 
 class PostgresStore:
-    """Keeps sessions in a database. A `Store`, `Searchable` and `Maintained`. Needs `pip install 'perdure[postgres]'`.
+    """A store that keeps sessions in a PostgreSQL database, which several machines may share. It can be searched.
 
-    `tenant` stands in front of every session's id: tenants do not see one another's sessions. Each event loop has up to
-    `connections` of its own. A driver of whom nothing is heard loses its session after `lease_seconds`, and stops by
-    itself after two thirds of them. While the server is away, a call waits for it up to `patience_seconds`, and raises
-    `StoreError` then.
+    A `Store`, `SearchableStore` and `MaintainableStore`. Needs `pip install 'perdure[postgres]'`.
+
+    `tenant` is a prefix of every session's key: tenants do not see one another's sessions. Each event loop has up to
+    `connections` connections. A driver that does not renew its lease loses its session after `lease_seconds`, and stops
+    by itself after two thirds of them. While the server is unreachable, a call waits for it up to `patience_seconds`,
+    and raises `StoreError` then.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class PostgresStore:
         patience_seconds: float = PATIENCE_SECONDS,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._address = checked_address(address)
+        self._address = validate_url(address)
         check_session_id(tenant, what="a tenant")
         check_driver()
         if type(connections) is not int or connections < 1:
@@ -68,169 +69,173 @@ class PostgresStore:
         self._lease_seconds = lease_seconds
         self._patience_seconds = patience_seconds
         self._clock = clock
-        self._database: Database | None = None
+        self._database: PostgresOperations | None = None
 
     def __repr__(self) -> str:
         tenant = f", tenant={self._tenant!r}" if self._tenant else ""
-        return f"PostgresStore({shown(self._address)!r}{tenant})"
+        return f"PostgresStore({redact_url(self._address)!r}{tenant})"
 
     async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
-        """The lease of a session, which is made if it is new.
+        """Acquire the lease of a session (the exclusive right to append to its log); create the session if it is new.
 
-        One whose lease has ended, or whose holder has died on this machine, is taken over, and with `take_over` any
-        other one as well. Raises `SessionBusy` naming the process that holds it.
+        A lease that has expired, or whose process has died on this machine, is taken over, and with `take_over` any
+        lease. Raises `SessionBusy` naming the process that drives the session.
         """
         check_session_id(session_id)
-        database = self._opened()
-        grip = database.new_grip()
-        held, cancelled = await insisted(lambda: database.take(session_id, grip, take_over=take_over))
+        database = self._get_database()
+        grip = database.new_holder_json()
+        held, cancelled = await run_to_completion_repeatedly(
+            lambda: database.acquire(session_id, grip, take_over=take_over)
+        )
         if cancelled:
-            await insisted(lambda: self.release(held.lease))
+            await run_to_completion_repeatedly(lambda: self.release(held.lease))
             raise asyncio.CancelledError
         return held.lease
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back; one that was lost already is not an error."""
+        """Release a lease; one that was lost already is not an error."""
         database = self._database
         held = database.leases.remove(lease) if database else None
         if database and held:
-            await _to_the_end(lambda: database.give_back([held]))
+            await _finish_before_cancel(lambda: database.release([held]))
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
-        """Add entries, numbered from the log's end, all or none."""
+        """Append entries to a session's log, all or none; their numbers must follow its last entry."""
         if not entries:
             return
-        database = self._opened()
-        held = database.leases.checked(lease)
-        rows = [row_of(entry) for entry in entries]
-        if not follow_one_another(rows):
+        database = self._get_database()
+        held = database.leases.get_valid(lease)
+        rows = [encode_row(entry) for entry in entries]
+        if not has_consecutive_numbers(rows):
             raise Conflict(
                 f"entries for session {lease.session_id!r} must be numbered one by one, from {rows[0].seq} on"
             )
-        await _to_the_end(lambda: database.append(held, rows, sync=sync))
-        faults.point("store.append.after_commit")
+        await _finish_before_cancel(lambda: database.append(held, rows, sync=sync))
+        faults.fault_point("store.append.after_commit")
 
     async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
-        """The entries numbered above `after`, in order; none for a session that is not there."""
+        """Return the entries numbered above `after`, in order; an empty list if there is no such session."""
         check_session_id(session_id)
         check_count("after", after)
-        database = self._opened()
+        database = self._get_database()
         return await database.run(lambda connection: database.statements.read(connection, session_id, after))
 
     async def info(self, session_id: str) -> SessionInfo | None:
-        """The line of one session in the list; `None` when there is none, or it holds nothing."""
+        """Return title, times and entry count of a session; `None` if it does not exist or has no entries."""
         check_session_id(session_id)
-        database = self._opened()
+        database = self._get_database()
         return await database.run(lambda connection: database.statements.info(connection, session_id))
 
     async def post(self, session_id: str, post: Post) -> bool:
-        """Keep a post until the session's driver takes it; `False` when one of this id was there already.
+        """Store a post (a message to a session) until the process that runs the session takes it. Return False if a
+        post with this id was stored before.
 
-        When the connection breaks, it is sent again and still counts as new, unless a driver has taken it and gone in
-        that very moment: then nobody can tell whose it was, and this is `False`.
+        When the connection breaks, it is sent again and still counts as new, unless a driver has taken it and released
+        the session in that very moment: then it cannot be recognized, and the result is False.
         """
         check_session_id(session_id)
         check_post(post)
-        database = self._opened()
+        database = self._get_database()
         token = database.new_token()
-        return await _to_the_end(lambda: database.post(session_id, post, token))
+        return await _finish_before_cancel(lambda: database.post(session_id, post, token))
 
     async def posts(self, session_id: str) -> list[Post]:
-        """The posts that nobody has taken, in the order in which they came."""
+        """Return the posts (messages to a session) that the process running it has not taken yet, oldest first."""
         check_session_id(session_id)
-        database = self._opened()
-        return await database.run(lambda connection: database.mailbox.posts(connection, session_id))
+        database = self._get_database()
+        return await database.run(lambda connection: database.mailbox.read_pending(connection, session_id))
 
     async def fork(self, session_id: str, new_id: str, *, at: int | None = None) -> None:
-        """Make a session that begins with the first `at` entries of another (all of them, when it is not said)."""
+        """Create a session that starts with the first `at` entries of another (by default all of them)."""
         check_session_id(session_id)
         check_session_id(new_id)
-        database = self._opened()
+        database = self._get_database()
         token = database.new_token()
-        await _to_the_end(lambda: database.fork(session_id, new_id, at, token))
+        await _finish_before_cancel(lambda: database.fork(session_id, new_id, at, token))
 
     async def redact(self, lease: Lease, entry: Entry) -> None:
-        """Put `entry` in the place of the one with its number, here and in all sessions that share that one.
+        """Replace the entry that has the same number as `entry`, also in all sessions that share it.
 
-        No query finds the old one from then on. Its dead row leaves the table by a `VACUUM` that follows at once, if
-        this user may do that and no older transaction is open. What PostgreSQL keeps elsewhere is its administrator's:
-        the write-ahead log until it is recycled, replicas and backups, unused space of a page until it is written
-        again (`VACUUM FULL` leaves none), and single words in the index of the search until `vacuum` builds it anew.
+        No query finds the old one from then on. Its dead row is removed from the table by a `VACUUM` that follows at
+        once, if this user may do that and no older transaction is open. Other copies are up to the database's
+        administrator: the write-ahead log until it is recycled, replicas and backups, unused space of a page until it
+        is overwritten (`VACUUM FULL` leaves none), and single terms in the search index until `vacuum` rebuilds it.
         """
-        database = self._opened()
-        held, row = database.leases.checked(lease), row_of(entry)
-        await _to_the_end(lambda: database.redact(held, row))
+        database = self._get_database()
+        held, row = database.leases.get_valid(lease), encode_row(entry)
+        await _finish_before_cancel(lambda: database.redact(held, row))
 
     async def delete(self, session_id: str) -> None:
-        """Forget a session; one that is not there is not an error. Raises `SessionBusy` while it is being driven.
+        """Delete a session; a missing one is not an error. Raises `SessionBusy` while a process runs it.
 
-        What its forks need stays, under no name, until the last of them is deleted. What `redact` says of bytes on the
-        disk holds here too.
+        Entries that its forks need are kept, without an id, until the last fork is deleted. For bytes on the disk, the
+        same applies as for `redact`.
         """
         check_session_id(session_id)
-        database = self._opened()
-        await _to_the_end(lambda: database.delete(session_id))
+        database = self._get_database()
+        await _finish_before_cancel(lambda: database.delete(session_id))
 
-    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
-        """What people, models and tools have said, the best hits first; everything that was appended is found.
+    async def search(self, query: str, **narrowed: Unpack[SearchOptions]) -> list[Hit]:
+        """Search the text of users, models and tools, the best hits first; everything that was appended is found.
 
-        A word is a run of letters and digits. With `syntax="query"` it is PostgreSQL's `websearch_to_tsquery`:
-        `"words together"`, `or`, `-without`. What forks share is found once, in the session where it was said. Of a
-        text with more different words than PostgreSQL can index, which is a megabyte of them, the first half is found.
+        A search term is a sequence of letters and digits. With `syntax="query"` the query is parsed by PostgreSQL's
+        `websearch_to_tsquery`: `"exact phrase"`, `or`, `-without`. Entries that forks share are found once, in the
+        session that owns them. Of a text with more different terms than PostgreSQL can index, about a megabyte of them,
+        the first half is indexed.
         """
-        question = asked(query, narrowed)
-        return await self._opened().search(question)
+        question = validate_search(query, narrowed)
+        return await self._get_database().search(question)
 
     async def size(self) -> StoreSize:
-        """What the tables take, with those of other tenants; `sessions` are this tenant's.
+        """Return how many bytes the tables take for all tenants together, and the size of each session of this tenant.
 
-        `free_bytes` is an estimate by the server's own counts of dead rows.
+        `free_bytes` is an estimate from the server's counts of dead rows.
         """
-        return await self._opened().size()
+        return await self._get_database().size()
 
     async def vacuum(self) -> None:
-        """Remove dead rows, whose room is used again, and build the index of the search anew. Nobody has to wait.
+        """Remove dead rows, whose space is reused, and rebuild the search index. Other calls are not blocked.
 
-        Tables do not shrink by that: `VACUUM FULL` makes them, and locks them meanwhile.
+        Tables do not shrink by that: `VACUUM FULL` shrinks them, and locks them meanwhile.
         """
-        await self._opened().vacuum()
+        await self._get_database().vacuum()
 
     async def backup(self, path: str) -> None:
-        """Not from here: raises `Unsupported`."""
+        """Raise `Unsupported`: use `pg_dump`, or the backups of the server."""
         raise Unsupported(
             f"a database cannot be written to {path!r} by one of its users: use pg_dump --schema=perdure, "
             "or the backups of your server"
         )
 
     async def aclose(self) -> None:
-        """Give back the leases that are out, and let go of the connections. The next use makes new ones."""
+        """Release all leases and close the connections. The next use opens new ones."""
         database, self._database = self._database, None
         if database is None or database.is_inherited:
             return
         held = database.leases.remove_all()
         try:
-            await _to_the_end(lambda: database.give_back(held))
+            await _finish_before_cancel(lambda: database.release(held))
         except StoreError as error:
             _log.warning("%d leases were not given back, and end by themselves: %s", len(held), error)
         finally:
             database.close()
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
-        """Sessions whose id begins with `prefix` and that hold something, the most recently used first."""
+        """Return a page of non-empty sessions whose id begins with `prefix`, the most recently used first."""
         check_page(prefix, limit, offset)
-        database = self._opened()
+        database = self._get_database()
         return await database.run(lambda connection: database.statements.list(connection, prefix, limit, offset))
 
-    def _opened(self) -> "Database":
+    def _get_database(self) -> "PostgresOperations":
         database = self._database
         if database is None:
             try:
-                from .database import Database
+                from .operations import PostgresOperations
             except ImportError as error:
-                raise driver_missing() from error
-            database = self._database = Database(
+                raise driver_missing_error() from error
+            database = self._database = PostgresOperations(
                 self._address,
-                shown(self._address),
+                redact_url(self._address),
                 self._tenant,
                 connections=self._connections,
                 lease=self._lease_seconds,
@@ -240,9 +245,9 @@ class PostgresStore:
         return database
 
 
-async def _to_the_end(work: Callable[[], Awaitable[T]]) -> T:
-    """Await what must not be left undone, and only then obey a cancel."""
-    result, cancelled = await insisted(work)
+async def _finish_before_cancel(work: Callable[[], Awaitable[T]]) -> T:
+    """Await work that must be finished, and raise a cancellation only afterwards."""
+    result, cancelled = await run_to_completion_repeatedly(work)
     if cancelled:
         raise asyncio.CancelledError
     return result

@@ -1,1 +1,1 @@
-"""Sessions in one SQLite file, which several processes may share. `store.py` is the store; the rest lies below it."""
+"""A store that keeps all sessions in one SQLite file; several processes may share it. See `store.py`."""

@@ -1,6 +1,6 @@
-"""Who drives a session of an SQLite file. Above: `store.py`. Below: `holder.py` and the table `session`.
+"""Leases in an SQLite file: the exclusive right of a process to append to a session's log.
 
-Everything here is done inside a transaction that somebody else has begun.
+The functions here run inside a transaction that the caller has begun.
 """
 
 from typing import Final
@@ -9,12 +9,12 @@ import msgspec
 
 from perdure.core.error import SessionBusy
 from perdure.core.store import Lease
-from perdure.stores.holder import Holder, parse_holder, this_process
+from perdure.stores.lease_holder import LeaseHolder, describe_this_process, parse_holder
 
-from .connection import Connection
-from .log import Notes
-from .merge import merge
-from .post import forget_taken
+from .apsw_types import Connection
+from .log import AppendState
+from .mailbox import delete_taken_posts
+from .merge import merge_log
 
 _FIND: Final = "SELECT fence, holder FROM session WHERE tenant = '' AND id = ?"
 _TAKE: Final = """
@@ -25,35 +25,37 @@ RETURNING fence"""
 _GIVE_BACK: Final = "UPDATE session SET holder = NULL WHERE tenant = '' AND id = ? AND fence = ? RETURNING key"
 
 
-def take(session_id: str, now: float, leases: set[Lease], take_over: bool, connection: Connection) -> Lease:  # noqa: FBT001 - handed through
-    """The lease of a session, which is made if it is new. Raises `SessionBusy`, unless it is to be taken over."""
+def acquire_lease(session_id: str, now: float, leases: set[Lease], take_over: bool, connection: Connection) -> Lease:  # noqa: FBT001 - handed through
+    """Acquire the lease of a session; create the session if it is new. Raises `SessionBusy` if a process runs it,
+    unless `take_over` is set.
+    """
     if not take_over:
-        check_free(session_id, leases, connection)
-    holder = msgspec.json.encode(this_process(now)).decode()
+        check_not_driven(session_id, leases, connection)
+    holder = msgspec.json.encode(describe_this_process(now)).decode()
     lease = Lease(session_id, int(connection.execute(_TAKE, (session_id, holder, now)).get))
     leases.add(lease)
     return lease
 
 
-def check_free(session_id: str, leases: set[Lease], connection: Connection) -> None:
-    """Refuse a session that somebody drives. What a dead process left behind, or we before an exec, is free."""
+def check_not_driven(session_id: str, leases: set[Lease], connection: Connection) -> None:
+    """Raise `SessionBusy` if a live process runs the session. A lease that a dead process has left does not count."""
     for fence, text in connection.execute(_FIND, (session_id,)).fetchall():
         holder = parse_holder(text)
-        if holder is not None and _drives(holder, Lease(session_id, fence), leases):
+        if holder is not None and _is_driving(holder, Lease(session_id, fence), leases):
             raise SessionBusy(
                 f"session {session_id!r} is being driven by {holder}: end that run, take it over, or open another "
                 "session"
             )
 
 
-def _drives(holder: Holder, lease: Lease, leases: set[Lease]) -> bool:
+def _is_driving(holder: LeaseHolder, lease: Lease, leases: set[Lease]) -> bool:
     return lease in leases if holder.is_this_process else holder.is_alive
 
 
-def give_back(lease: Lease, notes: Notes, connection: Connection) -> None:
-    """Let others drive the session, and leave its log in good order."""
-    notes.tops.pop(lease.session_id, None)
+def release_lease(lease: Lease, notes: AppendState, connection: Connection) -> None:
+    """Release the lease of a session, merge the small rows of its log, and delete the posts that it has taken."""
+    notes.highest_ids.pop(lease.session_id, None)
     key = connection.execute(_GIVE_BACK, (lease.session_id, lease.fence)).get
     if key is not None:
-        merge(connection, key)
-        forget_taken(lease.session_id, connection)
+        merge_log(connection, key)
+        delete_taken_posts(lease.session_id, connection)

@@ -1,32 +1,33 @@
-"""The tables of an SQLite store, and how those of an older format become these. Above: `file.py`.
-Below: `row.py`.
+"""The tables of an SQLite store, and the migration from older formats.
 
-- `session`: a line for each. One that was deleted stays, without its id, while forks share entries with it.
-- `pack`: the entries, several to a row (see `row.py`). An append adds a row; now and then the last rows of a
-  session are merged into one (see `log.py`), so the number of a row says nothing: an entry is found by its
-  session and its own number. A fork has only what came after `at`; what is before is read from its parent.
+- `session`: a row for each. A deleted one stays, without its id, while forks share entries with it.
+- `pack`: the entries, several to a row (see `pack_rows.py`). An append adds a row; now and then the last rows of a
+  session are merged into one (see `merge.py`), so the key of a row means nothing: an entry is found by its
+  session and its own number. A fork has only the entries after `at`; those before are read from its parent.
 - `label`: the ids of entries in merged rows, of which most are numbered: `stem-first` to `stem-last` are entries `seq`
-  and on. Those that are not numbered are stems of their own.
+  and on. An id that is not numbered is a stem by itself.
 - `blob`: long texts, by their hash, with the number of places that use them.
 - `post`: by the id of the session, which need not exist yet.
 
-`tenant` stands before every id, and is empty in a file of one's own. In `meta`, `fence` is the highest fence of any
-deleted session: one that is made anew under an old id goes on from there, so that no forgotten lease ever fits it.
+`tenant` precedes every id, and is empty in this store. In `meta`, `fence` is the highest fence of any deleted session:
+one that is created again under an old id continues from there, so that no forgotten lease is valid for it.
 `repeated` counts appends that were already there.
 """
 
 from collections.abc import Iterator
 from typing import Any, Final
 
-from .connection import Connection
-from .label import add_labels
-from .row import Heads, Row, fitted
+from .apsw_types import Connection
+from .entry_id_index import add_ids
+from .pack_rows import EntryHeads, PackRow, build_row_without_long_texts
 
 FORMAT: Final = 2
-"""Of the tables below; a file of a newer one is refused."""
-APPLICATION_ID: Final = 0x574E444C
-"""Marks the file as ours, for us and for `file(1)`: the letters WNDL."""
-MERGED: Final = 96 * 1024
+"""The version of the tables below; a file of a newer one is refused."""
+APPLICATION_ID: Final = 0x50524455
+"""The id in the file's header that marks it as a store, also for `file(1)`: the letters PRDU."""
+APPLICATION_IDS: Final = frozenset({APPLICATION_ID, 0x574E444C})
+"""All ids of a store's file. Files made while the project was called Windlass have the letters WNDL."""
+MERGED_ROW_BYTES: Final = 96 * 1024
 """The bytes that are put into one row. Memory for more than 128 KiB is mapped, and cleared, each time it is read."""
 
 # Rows are large, so the tables keep their rowid.
@@ -104,39 +105,39 @@ _OLD_ENTRIES: Final = """
 SELECT session, seq, coalesce(id, ''), kind, critical, version, at, body FROM old_entry ORDER BY session, seq"""
 
 
-def migrate(connection: Connection) -> None:
-    """Bring a file of an older format to this one. Inside a transaction."""
+def migrate_tables(connection: Connection) -> None:
+    """Migrate a database of an older format to the current one. The caller has begun a transaction."""
     fences = connection.execute("SELECT value FROM meta WHERE name = 'fence'").get
     connection.execute(_SET_ASIDE)
     connection.execute(TABLES)
     connection.execute("UPDATE meta SET value = ? WHERE name = 'fence'", (fences,))
     connection.execute(_TAKE_SESSIONS)
-    for session, row, texts in _old_rows(connection):
+    for session, row, texts in _read_old_rows(connection):
         connection.execute(ADD_ROW, (session, *row))
         connection.executemany(ADD_BLOB, texts.items())
-        add_labels(connection, session, row)
+        add_ids(connection, session, row)
     connection.execute("DROP TABLE old_entry; DROP TABLE old_session")
 
 
-def _old_rows(connection: Connection) -> Iterator[tuple[int, Row, dict[bytes, bytes]]]:
-    """The entries of a file of format 1, several to a row; nobody looks into their bodies."""
+def _read_old_rows(connection: Connection) -> Iterator[tuple[int, PackRow, dict[bytes, bytes]]]:
+    """Yield the entries of a file of format 1, several to a row; their bodies are not decoded."""
     belong: tuple[int, int] = (0, 0)
     first = size = 0
-    heads, bodies = Heads([], [], []), list[bytes]()
+    heads, bodies = EntryHeads([], [], []), list[bytes]()
     for session, seq, entry_id, kind, critical, version, at, body in connection.execute(_OLD_ENTRIES):
-        if bodies and (size >= MERGED or belong != (session, version)):
-            yield belong[0], *fitted(first, belong[1], heads, b"[%b]" % b",".join(bodies))
+        if bodies and (size >= MERGED_ROW_BYTES or belong != (session, version)):
+            yield belong[0], *build_row_without_long_texts(first, belong[1], heads, b"[%b]" % b",".join(bodies))
             bodies = []
         if not bodies:
-            belong, first, size, heads = (session, version), seq, 0, Heads([], [], [])
+            belong, first, size, heads = (session, version), seq, 0, EntryHeads([], [], [])
         bodies.append(body)
         size += len(body)
         _add_head(heads, at, entry_id, kind if critical else "")
     if bodies:
-        yield belong[0], *fitted(first, belong[1], heads, b"[%b]" % b",".join(bodies))
+        yield belong[0], *build_row_without_long_texts(first, belong[1], heads, b"[%b]" % b",".join(bodies))
 
 
-def _add_head(heads: Heads, at: float, entry_id: str, critical: Any) -> None:
+def _add_head(heads: EntryHeads, at: float, entry_id: str, critical: Any) -> None:
     heads.ats.append(at)
     heads.ids.append(entry_id)
     if critical and critical not in heads.critical:

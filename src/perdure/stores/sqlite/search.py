@@ -1,10 +1,9 @@
-"""Search in an SQLite store: what the log says, found by way of the index. Above: `search_thread.py`.
-Below: `search_file.py`, which has the words, and `search_log.py`, which has the log.
+"""Full-text search in an SQLite store. The index is updated after the log, and rebuilt if they do not match.
 
-The log never waits for the index. How far a session is indexed is noted in the log, after the index is safe on disk;
-so what is indexed twice is noticed, and nothing is left out. Both bear a stamp, which changes whenever something leaves
-the log: when the two differ, be it that a process died in between or that somebody put another file in the place of
-one, the index is made anew.
+The log never waits for the index. How far a session is indexed is recorded in the log, after the index is synced; so
+entries that are indexed twice are noticed, and none is left out. Log and index have a stamp, which changes whenever
+something is removed from the log: when the two differ, because a process died in between or a file was replaced, the
+index is rebuilt.
 """
 
 import json
@@ -18,22 +17,22 @@ import apsw
 
 from perdure.core.error import ConfigError
 from perdure.core.store import Hit
-from perdure.stores.search_query import ROLES, Asked, words_of
-from perdure.stores.snippet import Wanted, snippet
+from perdure.stores.search_query import ROLES, SearchRequest, split_query
+from perdure.stores.snippet import SearchTerms, make_snippet
 
-from .batch import Job
-from .file import store_error
-from .search_file import DAMAGE, Index, Stale
-from .search_log import LAST, Source, Span, Submit
+from .database_file import to_store_error
+from .indexed_log import MAX_SEQ, IndexedLog, ShownRange, SubmitJob
+from .queued_jobs import Job
+from .search_index import DAMAGE, SearchIndex, StaleIndex
 
 T = TypeVar("T")
 
 BATCH_ENTRIES: Final = 500
-"""What is indexed in one transaction in the background, so that who wants to search can do so in between."""
+"""The number of entries that are indexed in one transaction in the background, so that searches can run in between."""
 CATCH_UP_ENTRIES: Final = 2000
-"""The same when somebody waits for all of it: each transaction is synced."""
+"""The number of entries per transaction when a search waits for the rest to be indexed: each transaction is synced."""
 CHARACTERS_PER_ENTRY: Final = 2000
-"""Where entries are longer, fewer of them are indexed in one transaction."""
+"""If entries are longer than this on average, fewer of them are indexed in one transaction."""
 
 # The best first, and of equals the latest. FTS5's rank is lower for what is better.
 _ORDER: Final = "ORDER BY search.rank, search.rowid DESC LIMIT :limit OFFSET :offset"
@@ -57,8 +56,8 @@ _OPERATORS: Final = frozenset({"AND", "OR", "NOT", "NEAR"})
 _log = logging.getLogger("perdure.stores")
 
 
-class _Found(NamedTuple):
-    """A row of a query."""
+class _FoundRow(NamedTuple):
+    """A row of the search query."""
 
     session: int
     seq: int
@@ -68,243 +67,249 @@ class _Found(NamedTuple):
     score: float
 
 
-class Search:
-    """The index of one file. All of it is for one thread."""
+class LogSearch:
+    """Full-text search of one SQLite store. Use it on one thread only."""
 
-    def __init__(self, path: str, vfs: str | None, submit: Submit) -> None:
-        self._index = Index(path)
-        self._source = Source(path, vfs, submit)
+    def __init__(self, path: str, vfs: str | None, submit: SubmitJob) -> None:
+        self._index = SearchIndex(path)
+        self._source = IndexedLog(path, vfs, submit)
 
-    def search(self, asked: Asked) -> list[Hit]:
-        """What is found, with everything that is in the log by now."""
-        return self._guarded(lambda: self._search(asked))
+    def search(self, request: SearchRequest) -> list[Hit]:
+        """Index all entries that are not indexed yet, then return the hits."""
+        return self._with_rebuild(lambda: self._search(request))
 
-    def batch(self) -> int:
-        """Index some of what is not indexed yet; says how many entries these were."""
-        return self._guarded(lambda: self._batch(BATCH_ENTRIES))
+    def index_batch(self) -> int:
+        """Index a limited number of entries that are not indexed yet; return how many."""
+        return self._with_rebuild(lambda: self._index_batch(BATCH_ENTRIES))
 
-    def erase(self, session_id: str, seq: int | None, job: Job[T]) -> T:
-        """Do a job that takes a session, or one of its entries, out of the log; and take it out of the index.
+    def run_erasing_job(self, session_id: str, seq: int | None, job: Job[T]) -> T:
+        """Run a job that removes a session, or its entry `seq`, from the log, and remove the text from the index too.
 
-        No byte of it is left in there. If that cannot be done in another way, the index is emptied.
+        No byte of it is left in the index. If that cannot be done otherwise, the index is emptied.
         """
-        self._index.look()
-        self._source.look()
+        self._index.close_if_replaced()
+        self._source.close_if_replaced()
         done: list[T] = []
         try:
             try:
                 self._erase(session_id, seq, job, done)
-            except (*DAMAGE, Stale) as error:
-                self._tell(error)
-                self._index.reset()
+            except (*DAMAGE, StaleIndex) as error:
+                self._warn_of_rebuild(error)
+                self._index.clear()
                 if not done:
-                    done.append(self._source.change(job)[0])
+                    done.append(self._source.run_removal(job)[0])
         except apsw.Error as error:
-            raise store_error(error, self._index.path) from error
+            raise to_store_error(error, self._index.path) from error
         return done[0]
 
     def vacuum(self) -> None:
-        """Make the file of the index, if there is one, as small as it can be."""
+        """Shrink the index file, if there is one, to its minimum size."""
         if self._index.exists:
-            self._guarded(self._index.vacuum)
+            self._with_rebuild(self._index.vacuum)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._index.close()
         self._source.close()
 
     # -- keeping up ----------------------------------------------------------------------------------------------------
 
-    def _guarded(self, work: Callable[[], T]) -> T:
-        """Do something with the index. One that is damaged or out of date is made anew first."""
-        self._index.look()
-        self._source.look()
+    def _with_rebuild(self, work: Callable[[], T]) -> T:
+        """Run a function that uses the index. A damaged or outdated index is rebuilt first."""
+        self._index.close_if_replaced()
+        self._source.close_if_replaced()
         try:
             try:
                 return work()
-            except (*DAMAGE, Stale) as error:
-                self._tell(error)
-                self._renew()
+            except (*DAMAGE, StaleIndex) as error:
+                self._warn_of_rebuild(error)
+                self._rebuild_index()
                 return work()
         except apsw.Error as error:
-            raise store_error(error, self._index.path) from error
+            raise to_store_error(error, self._index.path) from error
 
-    def _tell(self, error: Exception) -> None:
-        is_new = isinstance(error, Stale) and not self._source.stamp()
+    def _warn_of_rebuild(self, error: Exception) -> None:
+        is_new = isinstance(error, StaleIndex) and not self._source.read_stamp()
         if not is_new:
             _log.warning("the search index %r is made anew: %s", self._index.path, error)
 
-    def _renew(self) -> None:
-        self._index.reset()
-        with self._index.changing():
-            self._index.stamp = self._source.renew()
+    def _rebuild_index(self) -> None:
+        self._index.clear()
+        with self._index.write_transaction():
+            self._index.stamp = self._source.reset_indexed()
 
-    def _check(self) -> int:
-        """The stamp that both have. Raises `Stale` when they differ."""
-        stamp = self._source.stamp()
+    def _check_stamps(self) -> int:
+        """Return the stamp of log and index. Raises `StaleIndex` if they differ."""
+        stamp = self._source.read_stamp()
         if not stamp or self._index.stamp != stamp:
-            raise Stale("it does not belong to the log as it is now")
+            raise StaleIndex("it does not belong to the log as it is now")
         return stamp
 
     def _catch_up(self) -> None:
-        """Index all that was there when this began; more may come all the time."""
-        self._check()
-        backlog = self._source.backlog()
-        while backlog > 0 and (done := self._batch(CATCH_UP_ENTRIES)):
+        """Index all entries that were in the log when this began; more may be appended meanwhile."""
+        self._check_stamps()
+        backlog = self._source.count_unindexed()
+        while backlog > 0 and (done := self._index_batch(CATCH_UP_ENTRIES)):
             backlog -= done
 
-    def _batch(self, most: int) -> int:
-        if not self._source.behind(1):
-            self._check()
+    def _index_batch(self, most: int) -> int:
+        if not self._source.find_unindexed(1):
+            self._check_stamps()
             return 0
         upto: list[tuple[int, int]] = []
         entries = characters = 0
-        with self._index.changing(), self._source.reading():
-            stamp = self._check()
-            for key, after, head in self._source.behind(most):
+        with self._index.write_transaction(), self._source.read_transaction():
+            stamp = self._check_stamps()
+            for key, after, head in self._source.find_unindexed(most):
                 last = min(head, after + most - entries)
-                docs = self._source.docs(key, after, last)
+                docs = self._source.read_texts(key, after, last)
                 self._index.add(docs)
                 upto.append((key, last))
                 entries += last - after
                 characters += sum([len(doc.text) for doc in docs])
                 if entries >= most or characters >= most * CHARACTERS_PER_ENTRY:
                     break
-        self._source.note(stamp, upto)
+        self._source.record_indexed(stamp, upto)
         return entries
 
     # -- taking out ----------------------------------------------------------------------------------------------------
 
     def _erase(self, session_id: str, seq: int | None, job: Job[T], done: list[T]) -> None:
-        if not self._index.exists and not self._source.stamp():
-            result, stamp = self._source.change(job)
+        if not self._index.exists and not self._source.read_stamp():
+            result, stamp = self._source.run_removal(job)
             done.append(result)
             if stamp:
-                raise Stale("it was begun while something left the log")
+                raise StaleIndex("it was begun while something left the log")
             return
-        with self._index.changing():
-            self._check()
-            before = self._indexed(self._source.at_risk(session_id, seq))
-            result, stamp = self._source.change(job)
+        with self._index.write_transaction():
+            self._check_stamps()
+            before = self._indexed_texts(self._source.find_removable_ranges(session_id, seq))
+            result, stamp = self._source.run_removal(job)
             done.append(result)
-            gone = [(*place, text) for place, text in before.items() if self._source.text(*place) != text]
-            self._index.take_out(gone)
+            gone = [(*place, text) for place, text in before.items() if self._source.read_text(*place) != text]
+            self._index.remove(gone)
             for session, number, _ in gone:
-                self._index.add(self._source.docs(session, number - 1, number))
+                self._index.add(self._source.read_texts(session, number - 1, number))
             self._index.stamp = stamp
-        self._index.settle()
+        self._index.truncate_wal()
 
-    def _indexed(self, stretches: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int], str]:
-        """The texts of what is indexed of some entries."""
+    def _indexed_texts(self, stretches: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int], str]:
+        """Return the texts of those entries in some ranges that are indexed."""
         found: dict[tuple[int, int], str] = {}
         for session, first, last in stretches:
-            places = set(self._index.places(session, first, last))
+            places = set(self._index.find_indexed_seqs(session, first, last))
             if places:
-                docs = self._source.docs(session, min(places) - 1, max(places))
+                docs = self._source.read_texts(session, min(places) - 1, max(places))
                 found |= {(session, doc.seq): doc.text for doc in docs if doc.seq in places}
                 if len(docs) < len(places):
-                    raise Stale(f"some entries of session {session} can be read no more")
+                    raise StaleIndex(f"some entries of session {session} can be read no more")
         return found
 
     # -- finding -------------------------------------------------------------------------------------------------------
 
-    def _search(self, asked: Asked) -> list[Hit]:
-        expression, wanted = self._understood(asked)
+    def _search(self, request: SearchRequest) -> list[Hit]:
+        expression, wanted = self._parse_request(request)
         try:
-            return self._hits(asked, expression, wanted)
-        except Stale:  # perhaps another process has just taken something out of log and index: then it is well by now
-            return self._hits(asked, expression, wanted)
+            return self._find_hits(request, expression, wanted)
+        except (
+            StaleIndex
+        ):  # perhaps another process has just taken something out of log and index: then it is well by now
+            return self._find_hits(request, expression, wanted)
 
-    def _hits(self, asked: Asked, expression: str, wanted: Wanted) -> list[Hit]:
+    def _find_hits(self, request: SearchRequest, expression: str, terms: SearchTerms) -> list[Hit]:
         self._catch_up()
-        spans = self._spans(asked)
+        spans = self._find_ranges(request)
         if spans is not None and not spans:
             return []
         names = {span.session: span.shown_as for span in spans or ()}
-        return [self._hit(found, names, wanted) for found in self._found(asked, expression, spans)]
+        return [self._build_hit(found, names, terms) for found in self._query_rows(request, expression, spans)]
 
-    def _found(self, asked: Asked, expression: str, spans: Sequence[Span] | None) -> list[_Found]:
+    def _query_rows(
+        self, request: SearchRequest, expression: str, spans: Sequence[ShownRange] | None
+    ) -> list[_FoundRow]:
         try:
-            return [_Found(*row) for row in self._index.rows(*_statement(asked, expression, spans))]
+            return [_FoundRow(*row) for row in self._index.query(*_build_statement(request, expression, spans))]
         except apsw.SQLError as error:
-            if asked.syntax == "query" and self._is_sound():
-                raise _misunderstood(asked.query, error) from error
+            if request.syntax == "query" and self._is_index_sound():
+                raise _query_syntax_error(request.query, error) from error
             raise
 
-    def _understood(self, asked: Asked) -> tuple[str, Wanted]:
-        """The query for FTS5, and what is to be marked in what is found."""
-        if asked.syntax == "query":
-            return asked.query, self._wanted(asked.query)
-        words = {word: self._words(word) for word in words_of(asked.query)}
+    def _parse_request(self, request: SearchRequest) -> tuple[str, SearchTerms]:
+        """Build the FTS5 query, and the terms to mark in the hits."""
+        if request.syntax == "query":
+            return request.query, self._parse_terms(request.query)
+        words = {word: self._tokenize(word) for word in split_query(request.query)}
         told = [f'"{word.replace(chr(34), chr(34) * 2)}"' for word, inside in words.items() if inside]
         if not told:
-            raise ConfigError(f"there is no word in {asked.query!r}, only signs, and these are not indexed")
-        return " AND ".join(told), Wanted(frozenset(word for inside in words.values() for word in inside))
+            raise ConfigError(f"there is no word in {request.query!r}, only signs, and these are not indexed")
+        return " AND ".join(told), SearchTerms(frozenset(word for inside in words.values() for word in inside))
 
-    def _wanted(self, query: str) -> Wanted:
-        """What a query is about, its operators left aside."""
+    def _parse_terms(self, query: str) -> SearchTerms:
+        """Return the terms of an FTS5 query, without its operators."""
         words: set[str] = set()
         beginnings: set[str] = set()
         for text, star in _QUERY_WORD.findall(query):
             if text in _OPERATORS:
                 continue
-            inside = self._words(text)
+            inside = self._tokenize(text)
             words.update(inside)
             if star and inside:
                 beginnings.add(inside[-1])
-        return Wanted(words, tuple(sorted(beginnings)))
+        return SearchTerms(words, tuple(sorted(beginnings)))
 
-    def _words(self, text: str) -> list[str]:
-        return [word for _, _, word in self._index.tokens(text.encode())]
+    def _tokenize(self, text: str) -> list[str]:
+        return [word for _, _, word in self._index.tokenize(text.encode())]
 
-    def _spans(self, asked: Asked) -> list[Span] | None:
-        """What the search is narrowed to; `None` when it is about all sessions."""
-        if not asked.session_id:
-            return self._source.spans_under(asked.prefix) if asked.prefix else None
-        if not asked.session_id.startswith(asked.prefix):
+    def _find_ranges(self, request: SearchRequest) -> list[ShownRange] | None:
+        """Return the ranges that the search is limited to; `None` if it covers all sessions."""
+        if not request.session_id:
+            return self._source.ranges_under_prefix(request.prefix) if request.prefix else None
+        if not request.session_id.startswith(request.prefix):
             return []
-        return self._source.spans_of(asked.session_id)
+        return self._source.ranges_of_session(request.session_id)
 
-    def _is_sound(self) -> bool:
+    def _is_index_sound(self) -> bool:
         try:
-            self._index.rows("SELECT rowid FROM search WHERE search MATCH 'a' LIMIT 1", {})
+            self._index.query("SELECT rowid FROM search WHERE search MATCH 'a' LIMIT 1", {})
         except DAMAGE:
             return False
         return True
 
-    def _hit(self, found: _Found, names: Mapping[int, str], wanted: Wanted) -> Hit:
-        text = self._source.text(found.session, found.seq)
-        name = names.get(found.session) or self._source.name(found.session, found.seq)
+    def _build_hit(self, found: _FoundRow, names: Mapping[int, str], terms: SearchTerms) -> Hit:
+        text = self._source.read_text(found.session, found.seq)
+        name = names.get(found.session) or self._source.find_shown_session_id(found.session, found.seq)
         if text is None or not name or found.checksum != crc32(text.encode()):
-            raise Stale(f"entry {found.seq} of session {found.session} is not in the log as it was indexed")
-        shown = snippet(text, wanted, self._index.tokens)
+            raise StaleIndex(f"entry {found.seq} of session {found.session} is not in the log as it was indexed")
+        shown = make_snippet(text, terms, self._index.tokenize)
         return Hit(name, found.seq, ROLES[found.role], shown, found.score, found.at)
 
 
-def _statement(asked: Asked, expression: str, spans: Sequence[Span] | None) -> tuple[str, dict[str, Any]]:
-    """The query, and what is put into it."""
-    values: dict[str, Any] = {"expression": expression, "limit": asked.limit, "offset": asked.offset}
+def _build_statement(
+    request: SearchRequest, expression: str, spans: Sequence[ShownRange] | None
+) -> tuple[str, dict[str, Any]]:
+    """Build the SQL statement and its parameters."""
+    values: dict[str, Any] = {"expression": expression, "limit": request.limit, "offset": request.offset}
     conditions: list[str] = []
-    if asked.role:
+    if request.role:
         conditions.append("doc.role = :role")
-        values["role"] = ROLES.index(asked.role)
-    if asked.since is not None:
+        values["role"] = ROLES.index(request.role)
+    if request.since is not None:
         conditions.append("doc.at >= :since")
-        values["since"] = asked.since
-    if asked.until is not None:
+        values["since"] = request.since
+    if request.until is not None:
         conditions.append("doc.at <= :until")
-        values["until"] = asked.until
+        values["until"] = request.until
     if spans is not None:
-        parts = [span for span in spans if span.upto < LAST]
+        parts = [span for span in spans if span.upto < MAX_SEQ]
         conditions.append(_WITHIN_PARTS if parts else _WITHIN)
-        values["whole"] = json.dumps([span.session for span in spans if span.upto == LAST])
+        values["whole"] = json.dumps([span.session for span in spans if span.upto == MAX_SEQ])
         values["parts"] = json.dumps([span[:3] for span in parts])
     if not conditions:
         return _FIND.format(order=_ORDER), values
     return _FIND_SOME.format(conditions=" AND ".join(conditions), order=_ORDER), values
 
 
-def _misunderstood(query: str, error: apsw.Error) -> ConfigError:
+def _query_syntax_error(query: str, error: apsw.Error) -> ConfigError:
     reason = str(error).removeprefix("fts5: ")
     return ConfigError(
         f"the query {query!r} is not understood ({reason}): put what is not a plain word between double quotes, "

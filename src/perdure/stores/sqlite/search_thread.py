@@ -1,7 +1,7 @@
-"""The thread on which an SQLite store is indexed and searched. Above: `store.py`. Below: `search.py`.
+"""The background thread on which an SQLite store is indexed and searched.
 
-Appending only says that there is something new. It is indexed when nothing more has come for a moment, or at the latest
-some time after the first of it; and whoever searches has the rest indexed first.
+An append only signals that there is something new. It is indexed after a quiet moment, or at the latest some time after
+the first of it; a search indexes the rest first.
 """
 
 import asyncio
@@ -15,107 +15,107 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from .search import Search
-    from .search_log import Submit
+    from .indexed_log import SubmitJob
+    from .search import LogSearch
 
 T = TypeVar("T")
-Work: TypeAlias = Callable[["Search"], T]
+IndexTask: TypeAlias = Callable[["LogSearch"], T]
 
 QUIET_SECONDS: Final = 1.0
-"""Nothing is indexed in the background before it has been quiet for as long."""
+"""The time without appends after which indexing in the background begins."""
 LATEST_SECONDS: Final = 30.0
-"""Unless something has been waiting for as long."""
+"""The time after which it begins even if there are appends all the time."""
 
 _log = logging.getLogger("perdure.stores")
 
 
-class Indexer:
-    """Works for one file. There is a thread from the first append or question on, until it is closed."""
+class SearchThread:
+    """Indexes and searches an SQLite store on a background thread, which the first append or search starts."""
 
-    def __init__(self, path: str, vfs: str | None, submit: "Submit") -> None:
+    def __init__(self, path: str, vfs: str | None, submit: "SubmitJob") -> None:
         self._make_search = partial(_make_search, path, vfs, submit)
         self._lock = threading.Lock()
         self._worker: _Worker | None = None
 
-    def noticed(self) -> None:
-        """Something was appended. Costs next to nothing."""
+    def signal_append(self) -> None:
+        """Notify the thread that there are new entries to index. Costs next to nothing."""
         worker = self._worker
-        if worker is None or not worker.is_told:
+        if worker is None or not worker.has_new_entries:
             with self._lock:
-                self._begun().tell()
+                self._get_or_start_worker().signal_append()
         else:
             worker.appends += 1
 
-    async def ask(self, work: "Work[T]") -> T:
-        """Do something with the index, on the thread, as soon as the batch that is being indexed is done."""
+    async def run_with_index(self, work: "IndexTask[T]") -> T:
+        """Run a function with the index on the search thread, as soon as the current batch is indexed."""
         future: Future[T] = Future()
 
         def perform() -> None:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(work(worker.search))
-                except BaseException as error:  # noqa: BLE001 - whoever asked is told
+                except BaseException as error:  # noqa: BLE001 - raised to the caller
                     future.set_exception(error)
 
         with self._lock:
-            worker = self._begun()
-            worker.put(perform)
+            worker = self._get_or_start_worker()
+            worker.enqueue(perform)
         return await asyncio.wrap_future(future)
 
     async def aclose(self) -> None:
-        """Let go of the files; what is not indexed yet will be when somebody searches. It may be used again."""
+        """End the thread and close its files. The object can be used again; the next search indexes the rest."""
         with self._lock:
             worker, self._worker = self._worker, None
             if worker is None:
                 return
-            worker.put(None)  # its last
+            worker.enqueue(None)  # its last
         await asyncio.wrap_future(worker.closed)
 
-    def _begun(self) -> "_Worker":
+    def _get_or_start_worker(self) -> "_Worker":
         if self._worker is None:
             self._worker = _Worker(self._make_search)
         return self._worker
 
 
 class _Worker:
-    """The thread, and what is to be done on it."""
+    """The search thread and its queue of functions."""
 
-    def __init__(self, make_search: "Callable[[], Search]") -> None:
+    def __init__(self, make_search: "Callable[[], LogSearch]") -> None:
         self.appends = 0
-        """How many there have been, more or less: it is only looked at whether it changes."""
-        self.is_told = False
-        """Whether it knows that there is something to index."""
+        """The approximate number of appends: only changes of it matter."""
+        self.has_new_entries = False
+        """True if the thread knows that there is something to index."""
         self.closed: Future[None] = Future()
         self._make_search = make_search
-        self._search: Search | None = None
-        self._pause = Pause()
+        self._search: LogSearch | None = None
+        self._pause = IndexingDelay()
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         # A daemon: it may be anywhere when the process ends, and the index is whole all the same.
         threading.Thread(target=self._run, name="perdure-search", daemon=True).start()
 
     @property
-    def search(self) -> "Search":
-        """What the work is done with. Made when it is needed, on the thread, so that nobody waits for it."""
+    def search(self) -> "LogSearch":
+        """The `LogSearch` object, created on the thread when first needed, so that callers do not wait for it."""
         if self._search is None:
             self._search = self._make_search()
         return self._search
 
-    def put(self, work: Callable[[], None] | None) -> None:
-        """Have something done, or nothing more."""
+    def enqueue(self, work: Callable[[], None] | None) -> None:
+        """Queue a function; `None` ends the thread."""
         self._queue.put(work)
 
-    def tell(self) -> None:
-        """There is something to index, when it is quiet."""
+    def signal_append(self) -> None:
+        """Notify the thread that there are entries to index after a quiet moment."""
         self.appends += 1
-        if not self.is_told:
-            self.is_told = True
-            self._queue.put(lambda: self._pause.begin(self.appends))
+        if not self.has_new_entries:
+            self.has_new_entries = True
+            self._queue.put(lambda: self._pause.start(self.appends))
 
     def _run(self) -> None:
-        """Do what is asked, and index in between."""
+        """Run queued functions, and index entries while the queue is empty."""
         while True:
             try:
-                work = self._queue.get(timeout=self._pause.seconds())
+                work = self._queue.get(timeout=self._pause.remaining_seconds())
             except Empty:
                 if self._pause.is_over(self.appends):
                     self._index_some()
@@ -126,15 +126,15 @@ class _Worker:
         self._close()
 
     def _index_some(self) -> None:
-        """Index a batch; the next one comes when nothing else is asked for."""
-        self.is_told = False  # what is appended from here on is told again
+        """Index a batch; the next one follows when the queue is empty."""
+        self.has_new_entries = False  # later appends signal again
         try:
-            if self.search.batch():
-                self.is_told = True
+            if self.search.index_batch():
+                self.has_new_entries = True
                 return
         except Exception as error:  # noqa: BLE001 - a full disk, say: it is tried again at the next append
             _log.warning("the search index could not be brought up to date: %s", error)
-        self._pause.end()
+        self._pause.stop()
 
     def _close(self) -> None:
         try:
@@ -145,14 +145,14 @@ class _Worker:
         self.closed.set_result(None)
 
 
-def _make_search(path: str, vfs: str | None, submit: "Submit") -> "Search":
-    from .search import Search
+def _make_search(path: str, vfs: str | None, submit: "SubmitJob") -> "LogSearch":
+    from .search import LogSearch
 
-    return Search(path, vfs, submit)
+    return LogSearch(path, vfs, submit)
 
 
-class Pause:
-    """How long to wait before indexing."""
+class IndexingDelay:
+    """Decides how long indexing waits after an append, so that it runs in a quiet moment."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -160,19 +160,19 @@ class Pause:
         self._latest = 0.0
         self._appends = 0
 
-    def begin(self, appends: int) -> None:
-        """Something is new, the last of so many appends."""
+    def start(self, appends: int) -> None:
+        """Start waiting, unless already waiting; `appends` is the current count."""
         if self._until is None:
             self._appends = appends
             self._until = self._clock() + QUIET_SECONDS
             self._latest = self._clock() + LATEST_SECONDS
 
-    def seconds(self) -> float | None:
-        """How long that is from now; `None` when there is nothing to index."""
+    def remaining_seconds(self) -> float | None:
+        """Return the seconds until indexing may begin; `None` if there is nothing to index."""
         return None if self._until is None else max(self._until - self._clock(), 0)
 
     def is_over(self, appends: int) -> bool:
-        """Whether it has been quiet, or cannot wait any longer; else it goes on."""
+        """Return True if there was no append during the wait, or the latest time is reached; else extend the wait."""
         now = self._clock()
         if appends == self._appends or now >= self._latest:
             return True
@@ -180,6 +180,6 @@ class Pause:
         self._until = min(now + QUIET_SECONDS, self._latest)
         return False
 
-    def end(self) -> None:
-        """All is indexed."""
+    def stop(self) -> None:
+        """Stop waiting, because everything is indexed."""
         self._until = None

@@ -1,8 +1,7 @@
-"""Logs in one SQLite file. Above: `open_store`. Below: `writer.py`, which says who may use the file when, and
-`log.py`, `lease.py`, `post.py`, `tree.py`, which say what is done with it.
+"""`SqliteStore`: all sessions in one SQLite file.
 
-Each method is one transaction. The file is opened at first use, and then shared: by the stores, threads and event
-loops of this process, and with other processes.
+Each method is one transaction. The file is opened at first use, and then shared by the stores, threads and event loops
+of this process, and with other processes. `file_scheduler.py` schedules access to the file.
 """
 
 import asyncio
@@ -11,22 +10,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
-from perdure.core import faults
+from perdure.core import fault_injection as faults
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.event import Entry, Event
-from perdure.core.store import Hit, Lease, Narrowed, Post, SessionInfo, StoreSize, uninterrupted
-from perdure.stores.listing import check_count, check_page, check_session_id
-from perdure.stores.place import checked_path
-from perdure.stores.refusal import check_post
+from perdure.core.store import Hit, Lease, Post, SearchOptions, SessionInfo, StoreSize, run_to_completion
+from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
+from perdure.stores.store_paths import validate_path
 
-from .connection import Connection
-from .lease import give_back, take
-from .log import Stretch, addition, append, entries_in, events_in, lineage
-from .post import add_post, encoded, waiting
-from .tree import Forking, delete, fork, redact
+from .apsw_types import Connection
+from .forks_and_erasure import ForkRequest, create_fork, delete_session, redact_entry
+from .lease import acquire_lease, release_lease
+from .log import EntryRange, append_entries, encode_append, find_ranges, read_entries, read_events
+from .mailbox import add_post, encode_post_body, read_pending_posts
 
 if TYPE_CHECKING:
-    from .writer import Writer
+    from .file_scheduler import FileScheduler
 
 _FIND: Final = "SELECT key, head FROM session WHERE tenant = '' AND id = ?"
 _INFO: Final = """
@@ -40,219 +38,238 @@ ORDER BY session.updated_at DESC, session.key DESC LIMIT ?2 OFFSET ?3"""
 
 
 class SqliteStore:
-    """Keeps sessions in a file. A `Store`, `Searchable`, `Maintained`, and `Immediate` for what needs no sync."""
+    """A store that keeps all sessions in one SQLite file, which several processes may share. It can be searched.
+
+    A `Store`, `SearchableStore`, `MaintainableStore`, and `ImmediateStore` for appends without sync.
+    """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK, vfs: str | None = None) -> None:
-        """`vfs` is for tests: the name of another way for SQLite to reach its files, registered with apsw."""
-        self._path = checked_path(path)
+        """Create a store; `vfs` is for tests: the name of an SQLite VFS registered with apsw."""
+        self._path = validate_path(path)
         self._clock = clock
         self._vfs = vfs
-        self._writer: Writer | None = None
+        self._writer: FileScheduler | None = None
         self._leases: set[Lease] = set()
 
     def __repr__(self) -> str:
         return f"SqliteStore({self._path!r})"
 
     async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
-        """The lease of a session, which is made if it is new.
+        """Acquire the lease of a session (the exclusive right to append to its log); create the session if it is new.
 
-        One whose holder has died is taken over, and with `take_over` any. Raises `SessionBusy` naming the process that
-        holds it.
+        A lease of a dead process is taken over, and with `take_over` any lease. Raises `SessionBusy` naming the process
+        that drives the session.
         """
         check_session_id(session_id)
-        writer = self._opened()
-        job = partial(take, session_id, self._clock.now(), writer.leases, take_over)
-        lease, cancelled = await uninterrupted(writer.write(job, sync=take_over))
+        writer = self._get_writer()
+        job = partial(acquire_lease, session_id, self._clock.now(), writer.leases, take_over)
+        lease, cancelled = await run_to_completion(writer.write(job, sync=take_over))
         self._leases.add(lease)
         if cancelled:
-            await uninterrupted(self.release(lease))
+            await run_to_completion(self.release(lease))
             raise asyncio.CancelledError
         return lease
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back; one that was lost already is not an error."""
+        """Release a lease; one that was lost already is not an error."""
         if self._writer is None:
             return  # closing gave back all there were
-        writer = self._opened()
+        writer = self._get_writer()
         self._leases.discard(lease)
-        await _to_the_end(self._give_back(writer, lease))
+        await _finish_before_cancel(self._release_lease(writer, lease))
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
-        """Add entries, numbered from the log's end, all or none."""
+        """Append entries to a session's log, all or none; their numbers must follow its last entry."""
         if entries:
-            writer = self._opened()
-            await writer.append(partial(append, addition(lease, entries), writer.notes), sync=sync)
-            writer.indexer.noticed()
-            faults.point("store.append.after_commit")
+            writer = self._get_writer()
+            await writer.append(partial(append_entries, encode_append(lease, entries), writer.notes), sync=sync)
+            writer.indexer.signal_append()
+            faults.fault_point("store.append.after_commit")
 
     def append_soon(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> "asyncio.Future[None]":
-        """As `append`, which shares its transaction with whatever comes at the same time."""
-        writer = self._opened()
-        stored = writer.append(partial(append, addition(lease, entries), writer.notes), sync=sync)
-        writer.indexer.noticed()
+        """Append entries in a transaction shared with other appends of the same moment; return its future."""
+        writer = self._get_writer()
+        stored = writer.append(partial(append_entries, encode_append(lease, entries), writer.notes), sync=sync)
+        writer.indexer.signal_append()
         if faults.is_armed():
-            stored.add_done_callback(lambda _: faults.point("store.append.after_commit"))
+            stored.add_done_callback(lambda _: faults.fault_point("store.append.after_commit"))
         return stored
 
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
-        """As `append`; `False` for a barrier, and while the file is busy or not open yet."""
+        """Append entries without waiting. With `sync`, or while the file is busy or not open, store nothing and return
+        False.
+        """
         if not entries:
             return True
-        writer = self._opened()
-        if sync or not writer.would_serve(lease.session_id):
+        writer = self._get_writer()
+        if sync or not writer.can_write_now(lease.session_id):
             return False
-        if not writer.write_now(partial(append, addition(lease, entries), writer.notes), lease.session_id):
+        if not writer.write_now(partial(append_entries, encode_append(lease, entries), writer.notes), lease.session_id):
             return False
-        writer.indexer.noticed()
-        faults.point("store.append.after_commit")
+        writer.indexer.signal_append()
+        faults.fault_point("store.append.after_commit")
         return True
 
     async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
-        """The entries numbered above `after`, in order; none for a session that is not there."""
+        """Return the entries numbered above `after`, in order; an empty list if there is no such session."""
         check_session_id(session_id)
         check_count("after", after)
-        return await self._opened().read(partial(_read, session_id, after))
+        return await self._get_writer().read(partial(_read_entries, session_id, after))
 
     async def events(self, session_id: str, *, after: int = 0) -> "tuple[list[Event], int]":
-        """As `read`, without ids and times, and so in less time; and the number of the last entry."""
+        """Return the events of the entries numbered above `after`, and the number of the last entry. Faster than
+        `read`.
+        """
         check_session_id(session_id)
         check_count("after", after)
-        return await self._opened().read(partial(_events, session_id, after))
+        return await self._get_writer().read(partial(_read_events, session_id, after))
 
     async def post(self, session_id: str, post: Post) -> bool:
-        """Keep a post until the session's driver takes it; `False` when one of this id was there already."""
+        """Store a post (a message to a session) until the process that runs the session takes it. Return False if a
+        post with this id was stored before.
+        """
         check_session_id(session_id)
         check_post(post)
-        return await self._opened().write(partial(add_post, session_id, post, encoded(post.body)), sync=True)
+        return await self._get_writer().write(
+            partial(add_post, session_id, post, encode_post_body(post.body)), sync=True
+        )
 
     async def posts(self, session_id: str) -> list[Post]:
-        """The posts that nobody has taken, in the order in which they came."""
+        """Return the posts (messages to a session) that the process running it has not taken yet, oldest first."""
         check_session_id(session_id)
-        return await self._opened().read(partial(waiting, session_id))
+        return await self._get_writer().read(partial(read_pending_posts, session_id))
 
     async def info(self, session_id: str) -> SessionInfo | None:
-        """The line of one session in the list; `None` when there is none, or it holds nothing."""
+        """Return title, times and entry count of a session; `None` if it does not exist or has no entries."""
         check_session_id(session_id)
-        found = await self._opened().read(partial(_infos, _ONE, (session_id,)))
+        found = await self._get_writer().read(partial(_query_infos, _ONE, (session_id,)))
         return found[0] if found else None
 
     async def fork(self, session_id: str, new_id: str, *, at: int | None = None) -> None:
-        """Make a session that begins with the first `at` entries of another, which it shares with that one."""
+        """Create a session that starts with the first `at` entries of another (by default all of them)."""
         check_session_id(session_id)
         check_session_id(new_id)
-        writer = self._opened()
-        job = partial(fork, Forking(session_id, new_id, at, self._clock.now()), writer.leases)
-        await _to_the_end(writer.write(job, sync=True))
+        writer = self._get_writer()
+        job = partial(create_fork, ForkRequest(session_id, new_id, at, self._clock.now()), writer.leases)
+        await _finish_before_cancel(writer.write(job, sync=True))
 
     async def redact(self, lease: Lease, entry: Entry) -> None:
-        """Put `entry` in the place of the one with its number, and leave no byte of that one, nor in forks."""
-        await _to_the_end(self._erase(lease.session_id, entry.seq, partial(redact, lease, entry)))
+        """Replace the entry that has the same number as `entry`, also in forks, and leave no byte of the old one in
+        the file.
+        """
+        await _finish_before_cancel(
+            self._run_erasing_job(lease.session_id, entry.seq, partial(redact_entry, lease, entry))
+        )
 
     async def delete(self, session_id: str) -> None:
-        """Forget a session, and leave no byte of it but what its forks share. Raises `SessionBusy` if it is driven."""
-        check_session_id(session_id)
-        await _to_the_end(self._erase(session_id, None, partial(delete, session_id, self._opened().leases)))
-
-    async def search(self, query: str, **narrowed: Unpack[Narrowed]) -> list[Hit]:
-        """What people, models and tools have said, the best hits first; everything that was appended is found.
-
-        With `syntax="query"` the query is one of FTS5.
+        """Delete a session, and leave no byte of it in the file except for entries that its forks share. Raises
+        `SessionBusy` while a process runs it.
         """
-        from perdure.stores.search_query import asked
+        check_session_id(session_id)
+        await _finish_before_cancel(
+            self._run_erasing_job(session_id, None, partial(delete_session, session_id, self._get_writer().leases))
+        )
 
-        question = asked(query, narrowed)
-        return await self._opened().indexer.ask(lambda search: search.search(question))
+    async def search(self, query: str, **narrowed: Unpack[SearchOptions]) -> list[Hit]:
+        """Search the text of users, models and tools, the best hits first; everything that was appended is found.
+
+        With `syntax="query"` the query is an FTS5 query.
+        """
+        from perdure.stores.search_query import validate_search
+
+        question = validate_search(query, narrowed)
+        return await self._get_writer().indexer.run_with_index(lambda search: search.search(question))
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
-        """Sessions whose id begins with `prefix`, the most recently used first."""
+        """Return a page of non-empty sessions whose id begins with `prefix`, the most recently used first."""
         check_page(prefix, limit, offset)
-        return await self._opened().read(partial(_infos, _LIST, (prefix, limit, offset)))
+        return await self._get_writer().read(partial(_query_infos, _LIST, (prefix, limit, offset)))
 
     async def size(self) -> StoreSize:
-        """What it takes."""
-        from .search_file import search_bytes
-        from .upkeep import size_of
+        """Return how many bytes the files of the store take, in total and for each session."""
+        from .maintenance import measure_database
+        from .search_index import measure_search_index
 
-        return await self._opened().read(partial(size_of, self._path, search_bytes(self._path)))
+        return await self._get_writer().read(partial(measure_database, self._path, measure_search_index(self._path)))
 
     async def vacuum(self) -> None:
-        """Give back what is not used."""
-        from .upkeep import vacuum
+        """Shrink the store's files to their minimum size."""
+        from .maintenance import vacuum_database
 
-        writer = self._opened()
-        await _to_the_end(writer.alone(vacuum))
-        await _to_the_end(writer.indexer.ask(lambda search: search.vacuum()))
-        await _to_the_end(writer.erase_log())
+        writer = self._get_writer()
+        await _finish_before_cancel(writer.run_alone(vacuum_database))
+        await _finish_before_cancel(writer.indexer.run_with_index(lambda search: search.vacuum()))
+        await _finish_before_cancel(writer.erase_wal())
 
     async def backup(self, path: str) -> None:
-        """Write all of it to a new file, in one piece, while it may be in use. It appears there whole or not at all."""
-        from .upkeep import back_up
+        """Write a copy of the store to a new file, while it may be in use. It appears complete or not at all."""
+        from .maintenance import back_up_database
 
-        target = checked_path(path)
-        await self._opened().read(lambda _: None)  # it may have to be made
-        await _to_the_end(asyncio.to_thread(back_up, self._path, self._vfs, target))
+        target = validate_path(path)
+        await self._get_writer().read(lambda _: None)  # it may have to be made
+        await _finish_before_cancel(asyncio.to_thread(back_up_database, self._path, self._vfs, target))
 
     async def aclose(self) -> None:
-        """Give back the leases that are out, and let go of the file. The next use opens it again."""
+        """Release all leases and close the file. The next use opens it again."""
         writer, self._writer = self._writer, None
         if writer is None or writer.is_inherited:
             return
         leases, self._leases = self._leases, set()
         try:
             for lease in leases:
-                await _to_the_end(self._give_back(writer, lease))
+                await _finish_before_cancel(self._release_lease(writer, lease))
         finally:
             writer.leases -= leases
-            await _to_the_end(writer.leave(self))
+            await _finish_before_cancel(writer.remove_user(self))
 
-    async def _give_back(self, writer: "Writer", lease: Lease) -> None:
+    async def _release_lease(self, writer: "FileScheduler", lease: Lease) -> None:
         try:
-            await writer.write(partial(give_back, lease, writer.notes))
+            await writer.write(partial(release_lease, lease, writer.notes))
         finally:
-            writer.leases.discard(lease)  # also when the disk has failed: nobody drives it any more
+            writer.leases.discard(lease)  # also when the disk has failed: it is not driven any more
 
-    async def _erase(self, session_id: str, seq: int | None, job: Callable[[Connection], None]) -> None:
-        writer = self._opened()
-        await writer.indexer.ask(lambda search: search.erase(session_id, seq, job))
-        await writer.erase_log()
+    async def _run_erasing_job(self, session_id: str, seq: int | None, job: Callable[[Connection], None]) -> None:
+        writer = self._get_writer()
+        await writer.indexer.run_with_index(lambda search: search.run_erasing_job(session_id, seq, job))
+        await writer.erase_wal()
 
-    def _opened(self) -> "Writer":
+    def _get_writer(self) -> "FileScheduler":
         writer = self._writer
         if writer is None:
-            from .writer import writer_of
+            from .file_scheduler import get_file_scheduler
 
-            writer = self._writer = writer_of(self._path, self._vfs)
-            writer.join(self)
+            writer = self._writer = get_file_scheduler(self._path, self._vfs)
+            writer.add_user(self)
         writer.check_process()
         return writer
 
 
-async def _to_the_end(work: Awaitable[None]) -> None:
-    """Await what must not be left undone, and only then obey a cancel."""
-    _, cancelled = await uninterrupted(work)
+async def _finish_before_cancel(work: Awaitable[None]) -> None:
+    """Await work that must be finished, and raise a cancellation only afterwards."""
+    _, cancelled = await run_to_completion(work)
     if cancelled:
         raise asyncio.CancelledError
 
 
-def _read(session_id: str, after: int, connection: Connection) -> "list[Entry]":
-    wanted = _stretches(session_id, after, connection)
-    return [entry for each in wanted for entry in entries_in(connection, each, session_id)]
+def _read_entries(session_id: str, after: int, connection: Connection) -> "list[Entry]":
+    wanted = _find_wanted_ranges(session_id, after, connection)
+    return [entry for each in wanted for entry in read_entries(connection, each, session_id)]
 
 
-def _events(session_id: str, after: int, connection: Connection) -> "tuple[list[Event], int]":
-    wanted = _stretches(session_id, after, connection)
-    events = [event for each in wanted for event in events_in(connection, each, session_id)]
+def _read_events(session_id: str, after: int, connection: Connection) -> "tuple[list[Event], int]":
+    wanted = _find_wanted_ranges(session_id, after, connection)
+    events = [event for each in wanted for event in read_events(connection, each, session_id)]
     return events, wanted[-1].upto if wanted else after
 
 
-def _stretches(session_id: str, after: int, connection: Connection) -> "list[Stretch]":
+def _find_wanted_ranges(session_id: str, after: int, connection: Connection) -> "list[EntryRange]":
     return [
         stretch._replace(after=max(after, stretch.after))
         for key, head in connection.execute(_FIND, (session_id,)).fetchall()
-        for stretch in lineage(connection, key, head)
+        for stretch in find_ranges(connection, key, head)
         if stretch.upto > after
     ]
 
 
-def _infos(statement: str, values: tuple[str | int, ...], connection: Connection) -> "list[SessionInfo]":
+def _query_infos(statement: str, values: tuple[str | int, ...], connection: Connection) -> "list[SessionInfo]":
     return [SessionInfo(*row) for row in connection.execute(statement, values).fetchall()]

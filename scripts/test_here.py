@@ -1,0 +1,191 @@
+"""Run the linters, type checkers and tests on the interpreter of .venv, as jobs side by side, one for each core.
+
+    python -m scripts.test_here              every job, then the budgets, alone
+    python -m scripts.test_here core stores  these jobs; `unit` stands for all that run tests
+
+`make test`, `make lint` and `make unit` call it. Jobs start in the order of `JOBS`, longest first, so that no core is
+left without work early; each prints its output when it ends, and all failures are listed once more at the very end.
+A folder of tests that no job names belongs to `core`, where the branches of `perdure.core` are counted. Property-based
+tests run without that weight: every branch has to be covered by an example that somebody wrote down.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+PROGRESS = re.compile(r"[.sx]+ *(\[ *\d+%\])?")
+FAILURE = re.compile(r"^(FAILED|ERROR) |^src/.* \d+%|: error: |Coverage failure|^\+* ?Timeout|is not allowed to import")
+
+FOLDERS: Mapping[str, Sequence[str]] = {
+    "faults": ["faults"],
+    "models": ["models", "net", "wire"],
+    "cli": ["cli"],
+    "stores": ["stores"],
+    "pages": ["architecture", "bench", "docs", "scripts"],
+    "parts": ["configuring", "context", "credentials", "interaction", "logs", "mcp", "testing", "tracing"],
+}
+"""The folders of tests that a job of that name runs."""
+
+LINTING = ("style", "types", "layers")
+"""The jobs that run no tests."""
+
+
+class Job(NamedTuple):
+    """Commands that run one after another until one fails."""
+
+    commands: Sequence[Sequence[str]]
+    environment: Mapping[str, str] = {}
+
+
+class Result(NamedTuple):
+    """What became of a job."""
+
+    name: str
+    exit_code: int
+    output: str
+    seconds: float
+    cpu_seconds: float
+    """Of its processes; on a loaded machine this alone can be compared."""
+
+    @property
+    def failures(self) -> list[str]:
+        """The lines of its output that name what failed."""
+        return [line for line in self.output.splitlines() if FAILURE.search(line)]
+
+
+def folders(name: str) -> list[str]:
+    """Return the paths of the folders that the job of this name runs."""
+    return [f"tests/{folder}" for folder in FOLDERS[name]]
+
+
+def ignore(paths: Iterable[str]) -> list[str]:
+    """Return pytest's options to leave these paths out."""
+    return [f"--ignore={path}" for path in paths]
+
+
+def pytest(*arguments: str, marks: str = "not budget") -> list[str]:
+    """Return the command that runs tests."""
+    return [*PYTEST, "-m", marks, *arguments]
+
+
+def files_with(text: str, outside: Sequence[str] = ()) -> list[str]:
+    """Return the files of tests that contain a text: reading all files is quicker than letting pytest import them."""
+    paths = [path for path in (ROOT / "tests").rglob("test_*.py") if text in path.read_text("utf-8")]
+    return sorted(
+        str(path.relative_to(ROOT)) for path in paths if not any(path.is_relative_to(ROOT / each) for each in outside)
+    )
+
+
+def jobs() -> dict[str, Job]:
+    """Return every job by its name, longest first."""
+    named = [path for name in FOLDERS for path in folders(name)]
+    coverage = str(BIN / "coverage")
+    counted = pytest("tests", *ignore(named), marks="not budget and not hypothesis")
+    properties = pytest(*files_with("hypothesis", named), marks="not budget and hypothesis")
+    return {
+        "faults": Job([pytest(*folders("faults"))]),
+        "models": Job([pytest(*folders("models"))]),
+        "cli": Job([pytest(*folders("cli"))]),
+        "types": Job([[str(BIN / "mypy"), "--no-error-summary"], [str(BIN / "basedpyright"), "--warnings"]]),
+        "core": Job([[coverage, "run", *counted[1:]], [coverage, "report"]]),
+        "stores": Job([pytest(*folders("stores"))]),
+        "pages": Job([pytest(*folders("pages"))]),
+        "parts": Job([pytest(*folders("parts"))]),
+        "properties": Job([properties]),
+        "resumed": Job([pytest(*files_with("mark.resumed"), marks="resumed")], {"PERDURE_ALWAYS_RESUME": "1"}),
+        "layers": Job([[str(BIN / "lint-imports"), "--no-logo"]]),
+    }
+
+
+def stages() -> list[dict[str, Job]]:
+    """Return the jobs by stage: what takes no time first, and last what measures, because nothing may run beside it."""
+    ruff = str(BIN / "ruff")
+    style = Job([[ruff, "check", "--quiet", "."], [ruff, "format", "--quiet", "--check", "."]])
+    budgets = Job([pytest(*files_with("mark.budget"), marks="budget")])
+    return [{"style": style}, jobs(), {"budgets": budgets}]
+
+
+def run(name: str, job: Job) -> Result:
+    """Run the commands of a job until one fails; its output is kept, and shown by the caller."""
+    started, exit_code, cpu_seconds = time.monotonic(), 0, 0.0
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        for command in job.commands:
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **job.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+            exit_code = process.returncode = os.waitstatus_to_exitcode(status)
+            cpu_seconds += usage.ru_utime + usage.ru_stime
+            if exit_code != 0:
+                break
+        output.seek(0)
+        return Result(name, exit_code, output.read(), time.monotonic() - started, cpu_seconds)
+
+
+def show(result: Result) -> None:
+    """Print how a job ended: all of its output, or its last line when that says enough."""
+    verdict = f"failed with exit code {result.exit_code}" if result.exit_code else "passed"
+    lines = result.output.strip().splitlines()
+    if result.exit_code == 0:
+        lines = [line for line in lines if not PROGRESS.fullmatch(line)]
+    print(f"test: {result.name} {verdict} in {result.seconds:.0f} s ({result.cpu_seconds:.0f} s of CPU)", flush=True)
+    print(*[f"    {line}\n" for line in lines], sep="", end="", flush=True)
+
+
+def run_all(chosen: Mapping[str, Job], workers: int) -> list[Result]:
+    """Run jobs side by side, each when a worker is free; show each when it ends."""
+    results: list[Result] = []
+    with ThreadPoolExecutor(workers) as threads:
+        waiting = [threads.submit(run, name, job) for name, job in chosen.items()]
+        for done in as_completed(waiting):
+            results.append(done.result())
+            show(results[-1])
+    return results
+
+
+def choose(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the jobs that are meant by these names; raise `ValueError` when there is no such job."""
+    if unknown := [name for name in names if name not in {*known, "unit"}]:
+        raise ValueError(f"no job is called {unknown[0]!r}: use unit, {', '.join(known)}")
+    return [name for name in known if not names or name in names or ("unit" in names and name not in LINTING)]
+
+
+def main(*names: str) -> int:
+    """Run the named jobs, or all, until a stage has failed; return the exit code."""
+    started, results, all_stages = time.monotonic(), list[Result](), stages()
+    try:
+        chosen = choose(names, [name for stage in all_stages for name in stage])
+    except ValueError as error:
+        print(f"test: {error}", file=sys.stderr)
+        return 2
+    print(f"test: {', '.join(chosen)}", flush=True)
+    for stage in all_stages:
+        results += run_all({name: job for name, job in stage.items() if name in chosen}, os.cpu_count() or 1)
+        if any(result.exit_code for result in results):
+            break
+    failed = [result for result in results if result.exit_code]
+    for result in failed:
+        print(f"test: {result.name} failed", *[f"    {line}" for line in result.failures], sep="\n")
+    cpu_seconds = sum(result.cpu_seconds for result in results)
+    took = f"{time.monotonic() - started:.0f} s ({cpu_seconds:.0f} s of CPU)"
+    print(f"test: {len(results) - len(failed)} of {len(results)} jobs passed in {took}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))

@@ -1,0 +1,189 @@
+"""Assemble the agent of `perdure run` from options, environment, project files and defaults, in that order.
+
+Nothing in a project can stop a run: what cannot be used is reported and left out.
+"""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.context.compaction import Compaction
+from perdure.context.directives import Mentions
+from perdure.context.role import Role
+from perdure.core.permission import Gate, Handler, Permissions, allow, allow_all, later
+from perdure.core.stop_conditions import Limits
+from perdure.interaction.grant_file import GrantFile
+from perdure.runtime.agent import Agent
+from perdure.runtime.overrides import Overrides
+from perdure.toolkits.basics import basic_tools
+
+from .default_model import ModelChoice, choose_model, has_small_context
+from .find_config import describe_unused_config, read_config
+from .home import grants_path, store_spec
+from .project_context import (
+    build_extra_extensions,
+    load_project,
+    load_project_roles,
+    load_project_skills,
+    load_skill_trust,
+    try_to_load,
+)
+
+if TYPE_CHECKING:
+    from perdure.config import Config
+
+    from .run_options import AgentOptions, CommandOptions
+
+
+class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
+    """Everything needed to build the agent of `perdure run`: its model, `Agent` options, and notes for the user."""
+
+    choice: ModelChoice
+    """The model, and why it was chosen."""
+    options: dict[str, Any]
+    """Keyword arguments for `Agent`."""
+    config: "Config | None" = None
+    """The configuration file in use, if any."""
+    warnings: tuple[str, ...] = ()
+    """Warnings for the user, such as that a file is not used."""
+    notes: tuple[str, ...] = ()
+    """Notes for the user about what was found and left out."""
+
+    @property
+    def store(self) -> str:
+        """Store in which the sessions are kept, such as `sqlite:PATH`."""
+        store: str = self.options["store"]
+        return store
+
+    def build_agent(self, **more: Any) -> Agent[Any]:
+        """Build the agent; keyword arguments are further options of `Agent`."""
+        return Agent(**{**self.options, **more})
+
+    def build_gate(self, handler: Handler | None, *, yes: bool = False, wait: bool = False) -> Gate:
+        """Build the gate that decides whether a tool call may run. Configured denials apply even with `yes`."""
+        table = None if self.config is None else self.config.tables.permissions
+        rules = () if table is None else table.rules
+        if yes:
+            denied = [rule for rule in rules if rule.policy == "deny"]
+            return Permissions(*denied, allow()) if denied else allow_all
+        waits = wait or (table is not None and table.otherwise == "later")
+        return Permissions(
+            *rules,
+            handler=handler or (later if waits else None),
+            grants=GrantFile(grants_path()),
+            expires_seconds=None if table is None else table.expires_seconds,
+        )
+
+    def build_overrides(self, order: "CommandOptions") -> Overrides[Any]:
+        """Return the options of one run, which the log keeps so that `resume` asks the same model in the same way."""
+        given = Overrides[Any]()
+        if isinstance(self.options["model"], str):  # a model object has its own address, which the file sets again
+            given["model"] = self.choice.model
+        if order.instructions is not None:
+            given["instructions"] = order.instructions
+        if order.agent.role:
+            given["role"] = order.agent.role
+        if order.max_turns is not None:
+            given["limits"] = replace(self.options.get("limits", Limits()), max_turns=order.max_turns)
+        return given
+
+
+def assemble_agent(options: "AgentOptions", workdir: str = os.curdir) -> AgentParts:
+    """Collect the parts of the agent for the working folder `workdir`.
+
+    Raises `ConfigError` for wrong options, and for files that the user named or trusts.
+    """
+    config, problem = read_config(options.config, workdir)
+    if config is not None:
+        from perdure.config import BadConfig
+
+        try:
+            return _assemble(options, config, workdir)
+        except BadConfig as error:
+            if options.config is not None or config.trusted:  # the user asked for it, so it is not skipped
+                raise
+            problem = describe_unused_config(config.path, error)
+    return replace(_assemble(options, None, workdir), warnings=(problem,) if problem else ())
+
+
+def resolve_store(options: "AgentOptions", workdir: str = os.curdir) -> str:
+    """Return the store to use, from the options or the configuration file, without assembling the agent."""
+    return _store_of(options, read_config(options.config, workdir).config)
+
+
+def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> AgentParts:
+    here = workdir if config is None or ("workdir",) not in config.lines else config.workdir
+    notes = _describe_config(config)
+    roles, role = load_project_roles(wish, config, here, notes)
+    choice = choose_model(wish.model, _suggest_model(config, role))
+    has_room = wish.config is not None or not has_small_context(wish.previous_model or choice.model)
+    parts: dict[str, Any] = {
+        "model": choice.model,
+        "tools": () if _has_setting(config, "tools") else basic_tools(here),
+        "compaction": Compaction(),
+        "mentions": try_to_load(lambda: Mentions(here), "files cannot be mentioned", notes),
+        "project": load_project(here, notes) if _is_enabled("project", wish, config, otherwise=has_room) else None,
+        "extensions": build_extra_extensions() if wish.context or (wish.context is None and has_room) else (),
+    }
+    if _is_enabled("skills", wish, config, otherwise=has_room):
+        parts["skills"] = load_project_skills(here, notes)
+    if config is not None:
+        parts |= _options_from_file(wish, config, choice)
+    parts |= {"roles": roles, "store": _store_of(wish, config)}
+    return AgentParts(choice=choice, options=parts, config=config, notes=tuple(notes))
+
+
+# -- what the file says ------------------------------------------------------------------------------------------------
+
+
+def _has_setting(config: "Config | None", name: str) -> bool:
+    """Return True if the configuration file sets the key `name`, even to false."""
+    return config is not None and (name,) in config.lines
+
+
+def _is_enabled(name: str, wish: "AgentOptions", config: "Config | None", *, otherwise: bool) -> bool:
+    if wish.context is not None:
+        return wish.context
+    return bool(getattr(config.tables, name)) if config is not None and _has_setting(config, name) else otherwise
+
+
+def _options_from_file(wish: "AgentOptions", config: "Config", choice: ModelChoice) -> dict[str, Any]:
+    """Return the `Agent` options that the configuration file sets."""
+    names = ["name", "description", "instructions", "limits", "settings", "role", "interactive"]
+    names += [name for name in ("tools", "compaction", "extensions", "vault", "mentions") if _has_setting(config, name)]
+    names += ["model"] if choice == _configured_model(config) else []
+    if wish.context is not False and not isinstance(config.tables.skills, bool) and config.tables.skills:
+        names.append("skills")
+    parts = config.build_options(names, trust=load_skill_trust())
+    if not config.tables.base_url:  # then the name is enough, and a name can be kept in the log
+        parts.pop("model", None)
+    return parts
+
+
+def _configured_model(config: "Config") -> ModelChoice:
+    return ModelChoice(config.tables.model, f"{config.path} names it")
+
+
+def _suggest_model(config: "Config | None", role: Role | None) -> ModelChoice | None:
+    if role is not None and role.model:
+        return ModelChoice(role.model, f"role {role.name!r} names it")
+    return _configured_model(config) if config is not None and config.tables.model else None
+
+
+def _store_of(wish: "AgentOptions", config: "Config | None") -> str:
+    if wish.store or config is None or not config.tables.store:
+        return store_spec(wish.store)
+    store: str = config.build_options(["store"])["store"]
+    return store
+
+
+def _describe_config(config: "Config | None") -> list[str]:
+    if config is None:
+        return []
+    told = "" if config.trusted else "; it is not trusted, and needs no trust"
+    notes = [f"{config.path} is used{told}", *config.problems]
+    if any(each.tables for each in config.servers):
+        notes.append(f"the MCP servers of {config.path} are ignored: connecting to them is not supported yet")
+    return notes

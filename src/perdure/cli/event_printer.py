@@ -1,0 +1,149 @@
+"""Print a run's events: the answer to standard output, a short line per tool call to standard error."""
+
+import sys
+from typing import Final
+
+from perdure.core.codec import encode_event
+from perdure.core.error import ConfigError
+from perdure.core.event import (
+    Compacted,
+    ErrorRaised,
+    Event,
+    FailedOver,
+    GuardrailTripped,
+    Lagged,
+    MessageAdded,
+    ReplyDiscarded,
+    RetryScheduled,
+    SkillLoaded,
+    SlotOpened,
+    SlotUpdated,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    ValueKept,
+)
+from perdure.core.message import Message, ToolResult
+
+from .screen import Screen, line_width, to_ascii_json, to_one_line
+from .slot_text import render_slot
+
+MAX_LINE: Final = 1000
+"""Limit on the characters of a line about a tool call, where there is no terminal width."""
+
+
+class TextEventPrinter:
+    """Prints the events of a run for people: the answer as it streams, and a line per tool call, retry or error."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._arguments: dict[str, str] = {}
+        self._renderers: dict[str, str] = {}
+        self._streamed = False
+        """True if part of the current reply has been printed."""
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, (SlotOpened, SlotUpdated)):  # of any agent: slots are meant for the user
+            self._print_slot(event)
+        if event.path:
+            return  # the output of subagents is not printed
+        match event:
+            case TextDelta(text=text):
+                self._streamed = True
+                self._screen.write(text)
+            case MessageAdded(message=message) if message.role == "assistant":
+                self._print_reply(message)
+            case ReplyDiscarded(reason=reason):
+                self._end_reply()
+                self._print_line(f"the reply broke off ({reason})")
+            case ToolStarted(call_id=call_id, name=name):
+                self._print_line(f"tool {name} {self._arguments.get(call_id, '')}".rstrip())
+            case ToolFinished(result=result):
+                self._print_line(format_result(result))
+            case MessageAdded(message=message) if message.metadata:
+                self._print_unattached_files(message)
+            case _:
+                self._print_notice(event)
+
+    def _print_unattached_files(self, message: Message) -> None:
+        """Print the files that a prompt mentions and that were not attached."""
+        from perdure.context.directives.apply import NOT_ATTACHED_KEY
+
+        for note in message.metadata.get(NOT_ATTACHED_KEY, ()):
+            self._print_line(note)
+
+    def _print_reply(self, message: Message) -> None:
+        if not self._streamed:  # a model may send its whole reply at the end
+            self._screen.write(message.text)
+        self._end_reply()
+        self._arguments = {call.call_id: call.arguments for call in message.tool_calls}
+
+    def _print_slot(self, event: SlotOpened | SlotUpdated) -> None:
+        if isinstance(event, SlotOpened):
+            self._renderers[event.slot_id] = event.renderer
+        self._screen.note(render_slot(self._renderers.get(event.slot_id, ""), event.input))
+
+    def _end_reply(self) -> None:
+        self._screen.end_line()
+        self._streamed = False
+
+    def _print_notice(self, event: Event) -> None:
+        """Print events that explain a delay or a change: retries, failovers, guardrails, errors."""
+        match event:
+            case RetryScheduled():
+                self._print_line(f"{event.error}: {event.message}; trying again in {event.delay_seconds:.1f} s")
+            case FailedOver():
+                self._print_line(f"{event.failed} failed ({event.error}); asking {event.next}")
+            case GuardrailTripped():
+                self._print_line(f"guardrail {event.guardrail} tripped ({event.count} times): {event.action}")
+            case ErrorRaised() if not event.where.startswith("tool "):  # those are printed with their results
+                self._print_line(f"{event.where}: {event.error}: {event.message}")
+            case Lagged():
+                self._print_line(f"{event.missed} events were not shown: output is too slow")
+            case SkillLoaded(name=name, source="user"):
+                self._print_line(f"skill {name} is loaded")
+            case Compacted(upto=upto):
+                self._print_line(f"the first {upto} messages are summarised for the model; the session keeps them")
+            case ValueKept() if line := format_tasks_or_notes(event):
+                self._print_line(line)
+            case _:
+                pass
+
+    def _print_line(self, text: str) -> None:
+        self._screen.note(to_one_line(text, line_width(sys.stderr) or MAX_LINE))
+
+
+def format_result(result: ToolResult) -> str:
+    """Return a tool result as one line: status, first line, and the number of further lines."""
+    first, *more = result.text.strip().splitlines() or [""]
+    rest = f" (and {len(more)} more lines)" if more else ""
+    return f"tool {result.name} {result.status}: {first}{rest}"
+
+
+def format_tasks_or_notes(event: ValueKept) -> str:
+    """Return a line that shows the model's new task list or notes; empty if the event stored another value."""
+    from perdure.toolkits.scratchpad import SCRATCHPAD
+    from perdure.toolkits.tasks import TASKS, parse_tasks
+
+    if event.name == SCRATCHPAD and isinstance(event.value, str):
+        first, *more = event.value.splitlines() or ["(empty)"]
+        return f"notes: {first}{f' (and {len(more)} more lines)' if more else ''}"
+    if event.name != TASKS:
+        return ""
+    try:
+        tasks = parse_tasks(event.value)
+    except ConfigError:  # another value under the same name
+        return ""
+    done = sum(task.status == "completed" for task in tasks)
+    now = [task.display_text for task in tasks if task.status == "in_progress"]
+    return "; ".join([f"tasks: {done} of {len(tasks)} done", *now])
+
+
+class JsonEventPrinter:
+    """Prints each event of a run as a line of JSON, for `--json`."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def __call__(self, event: Event) -> None:
+        self._screen.write(to_ascii_json(encode_event(event)) + "\n")

@@ -1,0 +1,100 @@
+"""Load a project's instruction files (AGENTS.md), skills and roles for the agent of `perdure run`.
+
+Nothing here can stop a run: what cannot be read or may not be used is left out, with a note.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from perdure.context.project import Project
+from perdure.context.role import Role
+from perdure.context.roles import find_role, load_roles
+from perdure.context.skills import Skills, Trust, load_skills
+from perdure.core.error import ConfigError
+from perdure.extensions import history, large_results, notebook
+from perdure.runtime.extension import Extension
+
+from .find_config import find_nearest
+from .skills import trust_path
+
+if TYPE_CHECKING:
+    from perdure.config import Config
+
+    from .run_options import AgentOptions
+
+T = TypeVar("T")
+
+ROLES: Final = "roles"
+"""Name of the folder in which role files are looked for."""
+
+
+def try_to_load(make: Callable[[], T], what: str, notes: list[str]) -> T | None:
+    """Call `make` and return its result; if it cannot read its files, append a message to `notes` and return `None`."""
+    try:
+        return make()
+    except (ConfigError, OSError) as error:
+        notes.append(f"{what}: {error}")
+        return None
+
+
+def load_project(here: str, notes: list[str]) -> Project | None:
+    """Load the instruction files of the project around folder `here`, such as AGENTS.md; problems go to `notes`."""
+    project = try_to_load(lambda: Project(here), "the files of the project are left out", notes)
+    notes += () if project is None else project.problems
+    return project
+
+
+def load_skill_trust() -> Trust:
+    """Return the record of project skills that the user trusts, from `~/.perdure`."""
+    return Trust(trust_path())
+
+
+def load_project_skills(here: str, notes: list[str]) -> Skills | None:
+    """Load the user's skills and the trusted skills of the project; `notes` gets the names of the untrusted ones."""
+    skills = try_to_load(lambda: load_skills(here, trust=load_skill_trust()), "skills are left out", notes)
+    if skills is None:
+        return None
+    if skills.problems:
+        first, *more = skills.problems
+        notes.append(f"{first} (and {len(more)} more problems: perdure skills list)" if more else first)
+    if names := ", ".join([each.name for each in skills.untrusted]):
+        notes.append(
+            f"skills of this project that you do not trust yet are not used: {names}; read one with: "
+            "perdure skills show NAME; then: perdure skills trust NAME"
+        )
+    return skills or None
+
+
+def build_extra_extensions() -> Sequence[Extension]:
+    """Return the extensions for longer work: previews of large results, history search, task list and notes."""
+    return [large_results(), history(), notebook()]
+
+
+def load_project_roles(
+    options: "AgentOptions", config: "Config | None", here: str, notes: list[str]
+) -> tuple[Sequence[Role], Role | None]:
+    """Load the project's roles, and return them with the selected one. Raises `ConfigError` if it does not exist."""
+    problems: list[str] = []
+    roles: Sequence[Role] = ()
+    if config is not None and config.tables.roles:
+        roles = config.roles
+    elif (folder := find_nearest(ROLES, here)) is not None:
+        roles = _drop_roles_with_addresses(load_roles(folder, problems=problems), problems)
+    name = options.role or ("" if config is None else config.tables.role)
+    if not name:
+        return roles, None  # problems of roles that are not used are not reported
+    notes += problems
+    return roles, find_role(roles, name)
+
+
+def _drop_roles_with_addresses(roles: Sequence[Role], problems: list[str]) -> list[Role]:
+    """Drop roles whose model is a URL: they need trust, which a folder that was merely found does not have."""
+    from perdure.configuring.trust_required import list_restricted_roles
+
+    refused = list_restricted_roles(roles)
+    problems += [
+        f"role {each.name!r} is left out: it would send conversations to {each.model!r}, which is an address; name "
+        "the folder in perdure.toml, and trust that"
+        for each in refused
+    ]
+    return [each for each in roles if each not in refused]

@@ -1,0 +1,91 @@
+"""Parsed options of `perdure run`, `resume` and `replay`; those about the agent are restored from the session's log.
+
+The options about the agent are stored in the metadata of the prompt, so that a resumed run continues with the same
+agent, and a replay uses the same agent.
+"""
+
+# ruff: noqa: PTH100 - pathlib would cost every start milliseconds
+import os
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.core.fold import State
+
+METADATA: Final = "command_line"
+"""Key in a prompt's metadata under which the options are stored."""
+
+
+class AgentOptions(Struct, frozen=True, kw_only=True):
+    """Command-line options that choose the agent, such as `--model`; for `None`, project files and defaults decide."""
+
+    model: str | None = None
+    """The model to ask, as `provider:model`."""
+    role: str | None = None
+    """Name of the agent's role."""
+    config: str | None = None
+    """Path of the configuration file; without it, the nearest `perdure.toml` is used."""
+    context: bool | None = None
+    """True to give the agent project instructions, skills and more tools; `None` lets the size of its model decide."""
+    store: str | None = None
+    """The store that keeps sessions."""
+    previous_model: str = ""
+    """The model of the run that is resumed: its context window decides when `context` is `None`."""
+
+    @property
+    def prompt_metadata(self) -> dict[str, Any]:
+        """The options to store in the metadata of the prompt: those that the log does not record otherwise."""
+        said = {"context": self.context, "config": self.config and os.path.abspath(self.config)}
+        return {METADATA: known} if (known := {name: each for name, each in said.items() if each is not None}) else {}
+
+
+class CommandOptions(Struct, frozen=True, kw_only=True):
+    """All options of one `perdure run` or `perdure resume` command."""
+
+    session_id: str | None = None
+    """The session to use; `None` creates one."""
+    prompt: str | None = None
+    """The prompt; `None` if only the last run is to be finished."""
+    resume: bool = False
+    """Finish the last run first, if it was cut off."""
+    agent: AgentOptions = AgentOptions()
+    """Options that choose the agent."""
+    instructions: str | None = None
+    """System instructions for this run."""
+    max_turns: int | None = None
+    """Limit on the model's replies in this run."""
+    as_json: bool = False
+    quiet: bool = False
+    raw: bool = False
+    yes: bool = False
+    """Allow every tool call."""
+    later: bool = False
+    """Leave questions open when there is no terminal to ask at."""
+
+
+class _StoredOptions(Struct, frozen=True):
+    """Options about the agent, as they are stored in the metadata of a prompt."""
+
+    context: bool | None = None
+    config: str | None = None
+
+
+def restore_options(options: AgentOptions, state: State) -> AgentOptions:
+    """Return `options` with each one that the user did not give taken from the session's last run."""
+    model = None if state.run is None else state.run.options.get("model")
+    prompt = next(
+        (each for each in state.messages[state.first_message_index :] if each.role == "user" and not each.origin), None
+    )
+    try:
+        said = msgspec.convert({} if prompt is None else prompt.metadata.get(METADATA, {}), _StoredOptions)
+    except msgspec.ValidationError:  # it is not ours
+        said = _StoredOptions()
+    return replace(
+        options,
+        model=options.model or model,
+        previous_model=model or "",
+        context=said.context if options.context is None else options.context,
+        config=said.config if options.config is None else options.config,
+    )

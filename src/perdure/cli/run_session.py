@@ -1,0 +1,223 @@
+"""Run an agent for `perdure run` and `resume`: print its events, pass signals on to it, and return the exit code."""
+
+import asyncio
+import logging
+import os
+import shlex
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+from perdure.core.error import PerdureError
+from perdure.core.event import Event, QuestionAsked, RunResumed
+from perdure.core.fold import fold_entries
+from perdure.core.message import user
+from perdure.core.outcome import Outcome
+from perdure.core.permission import later, questions_of
+from perdure.runtime.session import Session
+from perdure.stores import open_store
+
+from .agent_assembly import AgentParts, assemble_agent, resolve_store
+from .event_printer import JsonEventPrinter, TextEventPrinter
+from .home import build_session_not_found, format_answer_command
+from .keyboard import Keyboard
+from .permission_prompt import TerminalPermissionPrompt
+from .run_options import AgentOptions, CommandOptions, restore_options
+from .screen import OutputFailed, Screen, can_ask, report_error, to_one_line, warn
+from .signals import SignalHandler
+from .tool_questions import TerminalQuestions, UnattendedQuestions
+
+ENDED_EARLY: Final = 3
+"""Exit code of a run that ended early: at a limit, by a guardrail, or with an open question."""
+
+StartRun: TypeAlias = Callable[[], Awaitable[Outcome[Any]]]
+Show: TypeAlias = Callable[[Event], None]
+
+
+def run_session(options: CommandOptions) -> int:
+    """Run the agent that the options describe, print its events, and return the exit code of the command."""
+    if os.environ.get("PERDURE_DEBUG"):
+        logging.basicConfig(level=logging.DEBUG)
+    else:  # what matters is printed, without tracebacks
+        logging.getLogger().addHandler(logging.NullHandler())
+    return asyncio.run(_run_with_signals(options))
+
+
+async def _run_with_signals(order: CommandOptions) -> int:
+    screen = Screen(raw=order.raw or order.as_json, quiet=order.quiet or order.as_json)
+    with SignalHandler(screen.note) as interrupts:
+        return interrupts.exit_with(await _run_attended(order, screen, interrupts))
+
+
+async def _run_attended(order: CommandOptions, screen: Screen, interrupts: SignalHandler) -> int:
+    """Run the agent while signals are handled, and return the exit code."""
+    report = JsonEventPrinter(screen) if order.as_json else TextEventPrinter(screen)
+    keyboard = Keyboard()
+    question = TerminalPermissionPrompt(screen, keyboard) if can_ask() else None
+    equipment = assemble_agent(
+        order.agent if order.prompt is not None else await restore_agent_options(order.agent, order.session_id)
+    )
+    _print_warnings(equipment, order)
+    headings = [*_list_notes(equipment, order)]
+
+    def show(event: Event) -> None:
+        while headings:
+            screen.note(headings.pop(0))
+        report(event)
+        slots(event)
+        if question is not None and _can_ask_permission(event):
+            question.allow_asking()
+
+    patience = 0.0 if question is None else float("inf")  # a person may take their time
+    gate = equipment.build_gate(question, yes=order.yes, wait=order.later)
+    async with interrupts.wrap_agent(equipment.build_agent(permission=gate, answer_timeout_seconds=patience)) as agent:
+        session = agent.session(order.session_id)
+        slots = _build_question_handler(session, screen, order, keyboard if question is not None else None)
+        code = 0
+        for begin in await _plan_runs(session, order, equipment):
+            outcome = None if interrupts.is_interrupted else await _show_run(session, begin, show, interrupts)
+            code = code or _report_outcome(outcome, interrupts)
+            if interrupts.is_interrupted:
+                break
+        slots.cancel_all()
+        if not equipment.store.startswith("memory:"):
+            screen.note(f"session {session.session_id}; go on with: {_format_next_command(order, session.session_id)}")
+        return code
+
+
+def _can_ask_permission(event: Event) -> bool:
+    """Return True if a permission question can be asked now: this event asked it, or an earlier run left it open."""
+    return isinstance(event, RunResumed) or (isinstance(event, QuestionAsked) and event.about == "permission")
+
+
+def _build_question_handler(
+    session: Session, screen: Screen, order: CommandOptions, keyboard: Keyboard | None
+) -> TerminalQuestions | UnattendedQuestions:
+    """Return the handler for questions that tools ask: at the terminal, or without one."""
+    if keyboard is not None:
+        return TerminalQuestions(session.display, keyboard, screen)
+
+    def tell(question: QuestionAsked) -> None:
+        screen.note(
+            f"a question is open: {to_one_line(question.text)}; {format_answer_command(session.session_id, question)}"
+        )
+
+    return UnattendedQuestions(session.display, tell if order.later else None)
+
+
+async def restore_agent_options(options: AgentOptions, session_id: str | None) -> AgentOptions:
+    """Return the options with each one that the user did not give taken from the session's last run."""
+    store = open_store(resolve_store(options))
+    try:
+        return restore_options(options, fold_entries(await store.read(session_id or "")))
+    finally:
+        await store.aclose()
+
+
+def _print_warnings(equipment: AgentParts, order: CommandOptions) -> None:
+    """Print the warnings that are shown before the run."""
+    if order.yes:
+        warn("--yes: every tool call is made without asking")
+    for each in equipment.warnings:
+        warn(to_one_line(each))
+
+
+def _list_notes(equipment: AgentParts, order: CommandOptions) -> Iterator[str]:
+    """Yield the notes that are shown with the first event."""
+    choice = equipment.choice
+    if order.prompt is not None and choice.reason:
+        yield f"model {choice.model}: {choice.reason}"
+    yield from map(to_one_line, equipment.notes)
+
+
+async def _plan_runs(session: Session, order: CommandOptions, equipment: AgentParts) -> list[StartRun]:
+    """Return the runs to start, in order: a resumption, the prompt, or both."""
+    begins: list[StartRun] = []
+    if order.resume:
+        state = fold_entries(await session.store.read(session.session_id))
+        if state.run is None and order.prompt is None:
+            raise build_session_not_found(session.session_id)
+        if state.is_interrupted or order.prompt is None:
+            begins.append(_build_resume(session, asked=bool(state.open_questions)))
+    if order.prompt is not None:
+        prompt = user(order.prompt, metadata=order.agent.prompt_metadata)
+        begins.append(lambda: session.run(prompt, **equipment.build_overrides(order)))
+    return begins
+
+
+def _build_resume(session: Session, *, asked: bool) -> StartRun:
+    """Return a function that resumes the last run. An open question stays open until it has an answer."""
+    gate = questions_of(session.agent.permission)
+    if asked and gate is not None and gate.handler is None:
+        waiting = gate.with_handler(later, gate.grants)
+        return lambda: session.resume(permission=waiting)
+    return session.resume
+
+
+async def _show_run(session: Session, begin: StartRun, show: Show, interrupts: SignalHandler) -> Outcome[Any] | None:
+    """Show a run until it ends, and return its outcome; `None` when it was stopped before it began."""
+    subscription = session.subscribe(backpressure=True)  # a slow terminal slows the run, and misses nothing
+    run = asyncio.ensure_future(begin())
+    run.add_done_callback(lambda _: subscription.close())
+
+    async def stop() -> None:
+        if not await session.cancel():
+            run.cancel()
+
+    interrupts.on_interrupt(stop)
+    try:
+        async for entry in subscription:
+            show(entry.event)
+    except OutputFailed:
+        subscription.close()
+        if not interrupts.is_shutdown:  # a closed terminal shows nothing more, and that is no failure
+            await stop()
+            await asyncio.wait((run,))
+            raise
+    try:
+        return await run
+    except asyncio.CancelledError:
+        if not interrupts.is_interrupted:
+            raise
+        return None
+
+
+def _report_outcome(outcome: Outcome[Any] | None, interrupts: SignalHandler) -> int:
+    """Return the exit code of a run, and print a line unless it ended well."""
+    if outcome is None or outcome.status == "cancelled":
+        if interrupts.is_shutdown:
+            warn("the run was ended; finished work is kept")
+        else:
+            report_error("the run was cancelled; finished work is kept")
+        return interrupts.exit_code if interrupts.is_interrupted else 1
+    if isinstance(outcome.error, PerdureError):
+        report_error(str(outcome.error))
+        return outcome.error.exit_code
+    if outcome.error is not None:
+        report_error(f"the run failed: {type(outcome.error).__name__}: {outcome.error} (PERDURE_DEBUG=1 shows more)")
+        return PerdureError.exit_code
+    if outcome.status == "done" or outcome.reason in {"terminated", "stop_condition"}:
+        return 0
+    if outcome.status == "waiting":
+        for question in outcome.questions:
+            command = format_answer_command(outcome.session_id, question)
+            report_error(f"a question is open: {to_one_line(question.text)}; {command}")
+        return ENDED_EARLY
+    more = "allow more with --max-turns, or " if outcome.reason == "max_turns" else ""
+    report_error(f"the run ended early ({outcome.status}: {outcome.reason}); {more}continue the session")
+    return ENDED_EARLY
+
+
+def _format_next_command(order: CommandOptions, session_id: str) -> str:
+    """Return the command line that continues the session."""
+    wish = order.agent
+    options = {
+        "--session": session_id,
+        "--model": wish.model,
+        "--role": wish.role,
+        "--config": wish.config,
+        "--store": wish.store,
+    }
+    given = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value]
+    if wish.context is not None:
+        given.append("--context" if wish.context else "--no-context")
+    return f'perdure run {" ".join(given)} "…"'

@@ -1,0 +1,208 @@
+"""Commands about a session's run: `questions`, `answer`, `inbox`, `resolve`, `steer` and `cancel`.
+
+What is sent is stored when the command ends. A run in another process receives it within a second; if the session has
+no run, it waits for the next one or for `perdure resume`.
+"""
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.core.error import UsageError
+
+from .home import store_option, use_session
+from .screen import Screen, to_ascii_json, to_one_line
+from .sessions_show import format_inbox_item
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perdure.core.event import QuestionAsked
+    from perdure.interaction.slot_view import SlotView
+    from perdure.runtime.session import Session
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
+
+
+@click.command()
+@click.argument("session_id", metavar="SESSION")
+@click.argument("words", metavar="[ASK_ID] yes|no|TEXT|JSON", nargs=-1)
+@click.option("--reject", metavar="REASON", help="Decline to answer, with a reason.")
+@json_option
+@store_option
+def answer(session_id: str, words: tuple[str, ...], *, reject: str | None, as_json: bool, store: str | None) -> None:
+    """Answer an open question of SESSION. ASK_ID is needed only if several are open.
+
+    Permission for tool calls: yes or no, for all calls of the question. A call that a crash cut off: retry, skip, or
+    its result as text. A question of a tool: yes or no, one of the options, text, or JSON for a form. `perdure
+    questions SESSION` lists open questions.
+    """
+    given = words if reject is None else (*words, reject)
+    if not given:
+        raise click.UsageError(f"missing argument: give an answer; perdure questions {session_id} lists the questions")
+    *before, said = given
+    if len(before) > 1:
+        raise click.UsageError("an answer is one argument; put it in quotes")
+
+    async def give(session: "Session") -> dict[str, Any]:
+        question = _select_question(session_id, await session.questions(), before[0] if before else None)
+        if not await _send_answer(session, question, said, rejected=reject is not None):
+            raise UsageError(f"question {question.ask_id!r} was already answered, and the first answer counts")
+        return {"session_id": session_id, "ask_id": question.ask_id, "answer" if reject is None else "rejected": said}
+
+    done = use_session(store, session_id, give)
+    resume = f"perdure resume {shlex.quote(session_id)}"
+    _print_result(
+        done, f"question {done['ask_id']} is answered; if the session has no active run: {resume}", as_json=as_json
+    )
+
+
+def _select_question(session_id: str, questions: "list[QuestionAsked]", ask_id: str | None) -> "QuestionAsked":
+    """Return the question with this id, or the only open one. Raises `UsageError` otherwise."""
+    found = [each for each in questions if ask_id in {None, each.ask_id}]
+    if len(found) == 1:
+        return found[0]
+    if not questions:
+        raise UsageError(f"session {session_id!r} has no open question")
+    known = ", ".join([each.ask_id for each in questions])
+    if ask_id is None:
+        raise UsageError(f"session {session_id!r} has several open questions: name one of {known}")
+    raise UsageError(f"session {session_id!r} has no open question {ask_id!r}: open are {known}")
+
+
+async def _send_answer(session: "Session", question: "QuestionAsked", said: str, *, rejected: bool) -> bool:
+    if rejected:
+        return await session.display.reject(question.ask_id, said)
+    return await session.answer(question.ask_id, _parse_answer(question, said))
+
+
+def _parse_answer(question: "QuestionAsked", text: str) -> Any:
+    """Parse the answer to a question. Raises `UsageError` if it does not fit."""
+    from perdure.core.schema import Invalid
+
+    from .parse_input import YES_NO, parse_input
+
+    if question.about != "permission":
+        try:
+            return parse_input(text, question.output)
+        except Invalid as problem:
+            raise UsageError(f"{text!r} does not answer {question.text!r}: {problem}") from None
+    verdict = YES_NO.get(text.strip().lower())
+    if verdict is None:
+        raise UsageError(f"{text!r} is neither yes nor no: answer yes to allow the calls, no to deny them")
+    return verdict
+
+
+@click.command()
+@click.argument("session_id", metavar="SESSION")
+@click.option("--json", "as_json", is_flag=True, help="Print each question as a line of JSON.")
+@store_option
+def questions(session_id: str, *, as_json: bool, store: str | None) -> None:
+    """List the open questions of SESSION. Tools ask them, or calls need permission."""
+    import msgspec
+
+    async def list_open(session: "Session") -> "list[SlotView]":
+        return [each for each in await session.display.slots() if each.waits]
+
+    screen = Screen()
+    found = use_session(store, session_id, list_open)
+    for each in found:
+        screen.write((to_ascii_json(msgspec.json.encode(each)) if as_json else _describe_question(each)) + "\n")
+    if not found and not as_json:
+        screen.note(to_one_line(f"session {session_id} has no open question"))
+
+
+def _describe_question(view: "SlotView") -> str:
+    """Describe a question: its text, what is displayed with it, and the schema of its answer."""
+    from perdure.core.jsonable import to_text
+
+    from .slot_text import render_slot
+
+    head = f"{view.slot_id}  {view.renderer}: {to_one_line(view.text)}"
+    if view.renderer == "permission":
+        calls = [f"{_describe_rule(scope, call)}" for call in view.input["calls"] for scope in ("session", "forever")]
+        return "\n".join([head, *calls])
+    wanted = "" if view.output is None else f"\n| answer: {to_one_line(to_text(view.output), 1000)}"
+    shown = "" if view.renderer in {"line", "confirm", "settlement"} else f"\n{render_slot(view.renderer, view.input)}"
+    return f"{head}{shown}{wanted}"
+
+
+def _describe_rule(scope: str, call: "Mapping[str, Any]") -> str:
+    return to_one_line(f"| approved for {scope}, this is allowed: {call['rules'][scope]}", 1000)
+
+
+@click.command()
+@click.argument("session_id", metavar="SESSION")
+@click.option("--json", "as_json", is_flag=True, help="Print each item as a line of JSON.")
+@store_option
+def inbox(session_id: str, *, as_json: bool, store: str | None) -> None:
+    """List the inbox of SESSION. It has what the session waits for from outside, or has received."""
+    import msgspec
+
+    items = use_session(store, session_id, lambda session: session.inbox())
+    screen = Screen()
+    for item in items:
+        screen.write((to_ascii_json(msgspec.json.encode(item)) if as_json else format_inbox_item(item)) + "\n")
+    if not items and not as_json:
+        screen.note(to_one_line(f"the inbox of session {session_id} is empty"))
+
+
+@click.command()
+@click.argument("session_id", metavar="SESSION")
+@click.argument("item_id", metavar="ITEM")
+@click.argument("text")
+@json_option
+@store_option
+def resolve(session_id: str, item_id: str, text: str, *, as_json: bool, store: str | None) -> None:
+    """Resolve ITEM in the inbox of SESSION with TEXT as the answer."""
+
+    async def give(session: "Session") -> None:
+        if not await session.resolve(item_id, text):
+            raise UsageError(f"item {item_id!r} was already resolved, and the first answer counts")
+
+    use_session(store, session_id, give)
+    done = {"session_id": session_id, "item_id": item_id, "response": text}
+    _print_result(done, f"item {item_id} is resolved; the model receives it in its next turn", as_json=as_json)
+
+
+@click.command()
+@click.argument("session_id", metavar="SESSION")
+@click.argument("text")
+@json_option
+@store_option
+def steer(session_id: str, text: str, *, as_json: bool, store: str | None) -> None:
+    """Send a message to the model of SESSION. It arrives between two turns, or at the start of the next run."""
+    use_session(store, session_id, lambda session: session.steer(text))
+    done = {"session_id": session_id, "text": text}
+    _print_result(done, f"session {session_id} receives it between two turns, or in its next run", as_json=as_json)
+
+
+@click.command()
+@click.argument("session_id", metavar="SESSION")
+@click.option(
+    "--mode",
+    type=click.Choice(["now", "after_tools", "after_turn"]),
+    default="now",
+    help="At once, after the running calls, or after the turn.  [default: now]",
+)
+@json_option
+@store_option
+@click.pass_context
+def cancel(context: click.Context, /, session_id: str, *, mode: Any, as_json: bool, store: str | None) -> None:
+    """Cancel the run of SESSION, in whatever process it is. Finished work is kept. Exit code 1 if there is no run."""
+    asked = use_session(store, session_id, lambda session: session.cancel(mode))
+    text = "is being cancelled" if asked else "has no active run"
+    _print_result(
+        {"session_id": session_id, "mode": mode, "cancelled": asked}, f"session {session_id} {text}", as_json=as_json
+    )
+    context.exit(int(not asked))
+
+
+def _print_result(done: dict[str, Any], text: str, *, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        Screen().write(to_ascii_json(msgspec.json.encode(done)) + "\n")
+    else:
+        Screen().note(to_one_line(text))

@@ -1,0 +1,138 @@
+"""`perdure sessions du` and `prune`: show the size of sessions, and delete old ones."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from . import units as amount
+from .home import store_option, use_store
+from .screen import Screen, line_width, to_ascii_json, to_one_line
+
+if TYPE_CHECKING:
+    from perdure.core.store import SessionInfo, Store, StoreSize
+
+
+@click.command()
+@click.option("--limit", default=20, type=click.IntRange(min=0, max=1_000_000), help="How many to list.  [default: 20]")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one line of JSON, sizes in bytes.")
+@store_option
+def du(*, limit: int, as_json: bool, store: str | None) -> None:
+    """Show the size of each session, largest first, and of the store."""
+    import msgspec
+
+    async def measure(opened: "Store") -> "StoreSize":
+        from perdure.store_maintenance import require_maintained
+
+        return await require_maintained(opened).size()
+
+    size = use_store(store, measure)
+    screen = Screen()
+    if as_json:
+        screen.write(to_ascii_json(msgspec.json.encode(size)) + "\n")
+        return
+    largest = sorted(size.sessions.items(), key=lambda each: (-each[1], each[0]))
+    for session_id, count in largest[:limit]:
+        screen.write(_format_size_row(count, to_one_line(session_id)) + "\n")
+    if len(largest) > limit:
+        rest = sum(count for _, count in largest[limit:])
+        screen.write(_format_size_row(rest, f"in {len(largest) - limit} more sessions") + "\n")
+    screen.write(_format_size_row(sum(size.sessions.values()), f"sessions: {len(largest)}") + "\n")
+    screen.write(_format_size_row(size.search_bytes, "search index") + "\n")
+    screen.write(
+        _format_size_row(size.free_bytes, "free: given back when `perdure sessions prune` removes something") + "\n"
+    )
+    screen.write(_format_size_row(size.total_bytes, "total, including overhead") + "\n")
+
+
+def _format_size_row(count: int, what: str) -> str:
+    return to_one_line(f"{amount.format_size(count):>9}  {what}", line_width(sys.stdout))
+
+
+@click.command()
+@click.option(
+    "--older-than", callback=amount.parse_duration, metavar="30d", help="Remove those not used for this long."
+)
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Remove all but the N most recently used.")
+@click.option(
+    "--max-bytes",
+    callback=amount.parse_size,
+    metavar="1G",
+    help="Remove the oldest until the rest fits this size.",
+)
+@click.option("--waiting-too", is_flag=True, help="Also remove sessions that wait for an answer.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, without removing it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print each removed session as a line of JSON.")
+@store_option
+@click.pass_context
+def prune(
+    context: click.Context,
+    /,
+    *,
+    older_than: float | None,
+    keep: int | None,
+    max_bytes: int | None,
+    waiting_too: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    store: str | None,
+) -> None:
+    """Delete the least recently used sessions permanently, and free their space.
+
+    Choose them with --older-than, --keep and --max-bytes; if several are given, each applies. --max-bytes counts the
+    sizes that `perdure sessions du` shows per session. A session with an active run is never deleted, and one that
+    waits for an answer only with --waiting-too. Forks keep the entries they share with deleted sessions.
+    """
+    from perdure.store_maintenance import list_expendable_sessions, remove_sessions
+
+    if older_than is None and keep is None and max_bytes is None:
+        raise click.UsageError("there is no criterion; give at least one of --older-than, --keep and --max-bytes")
+
+    async def choose(opened: "Store") -> "list[SessionInfo]":
+        return await list_expendable_sessions(
+            opened,
+            older_than_seconds=older_than,
+            keep=keep,
+            max_bytes=max_bytes,
+            waiting_too=waiting_too,
+            now=time.time(),
+        )
+
+    chosen = use_store(store, choose)
+    screen = Screen()
+    if dry_run or not chosen:
+        _print_sessions(screen, chosen, as_json=as_json)
+        screen.note("nothing was removed" if dry_run else "there is nothing to remove")
+        return
+    if not yes:
+        _confirm_removal(context, screen, chosen)
+    removed = use_store(store, lambda opened: remove_sessions(opened, chosen))
+    _print_sessions(screen, removed, as_json=as_json)
+    skipped = len(chosen) - len(removed)
+    screen.note(f"removed {len(removed)} sessions{f'; {skipped} were used meanwhile and are kept' if skipped else ''}")
+
+
+def _confirm_removal(context: click.Context, screen: Screen, chosen: "Sequence[SessionInfo]") -> None:
+    """List the sessions and ask at the terminal whether to delete them."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask at; use --yes to remove the sessions, or --dry-run")
+    for info in chosen:
+        screen.note(_format_session(info))
+    if not click.confirm(f"Remove these {len(chosen)} sessions permanently?", err=True):
+        context.exit(1)
+
+
+def _print_sessions(screen: Screen, infos: "Sequence[SessionInfo]", *, as_json: bool) -> None:
+    import msgspec
+
+    for info in infos:
+        screen.write((to_ascii_json(msgspec.json.encode(info)) if as_json else _format_session(info)) + "\n")
+
+
+def _format_session(info: "SessionInfo") -> str:
+    used = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.updated_at))
+    return to_one_line(f"{to_one_line(info.session_id)}  {used}  {to_one_line(info.title)}", line_width(sys.stdout))

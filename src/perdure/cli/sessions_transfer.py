@@ -1,0 +1,120 @@
+"""`perdure sessions export` and `import`: write a session to a JSON file, and create a session from one.
+
+A file is written whole or not at all, and replaces another only with --force.
+"""
+
+# ruff: noqa: PTH105, PTH108, PTH123 - pathlib would cost every start milliseconds
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.core.error import ConfigError
+
+from .home import store_option, use_store
+from .screen import Screen, to_ascii_json, to_one_line
+
+if TYPE_CHECKING:
+    from perdure.core.store import Store
+
+STREAM = "-"
+"""File name that means standard input or standard output."""
+
+
+@click.command()
+@click.argument("session_id", metavar="ID")
+@click.option("--output", "-o", metavar="FILE", default=STREAM, help="File; - is standard output.  [default: -]")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON, with --output.")
+@store_option
+def export(session_id: str, *, output: str, force: bool, as_json: bool, store: str | None) -> None:
+    """Export session ID as a JSON document for `perdure sessions import`.
+
+    The document contains the whole conversation.
+    """
+    import msgspec
+
+    from perdure.session_transfer import export_session
+
+    document = use_store(store, lambda opened: export_session(opened, session_id))
+    data = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+    screen = Screen()
+    if output == STREAM:
+        _print_json(data)
+        return
+    write_file(output, data, replace=force)
+    if as_json:
+        done = {"session_id": session_id, "file": output, "entries": len(document["entries"]), "bytes": len(data)}
+        screen.write(to_ascii_json(msgspec.json.encode(done)) + "\n")
+    else:
+        entries = len(document["entries"])
+        screen.note(
+            to_one_line(f"session {session_id} is exported to {output}: {entries} entries, {len(data):,} bytes")
+        )
+
+
+@click.command("import")
+@click.argument("file")
+@click.option("--as", "name", metavar="ID", help="Id of the new session.  [default: its original id]")
+@click.option("--json", "as_json", is_flag=True, help="Print the new session as a line of JSON.")
+@store_option
+def import_(file: str, *, name: str | None, as_json: bool, store: str | None) -> None:
+    """Import a session from a document written by `perdure sessions export`, and print its id.
+
+    FILE may be -, for standard input. An existing session is never replaced.
+    """
+    import msgspec
+
+    from perdure.session_transfer import import_session
+
+    data = sys.stdin.buffer.read() if file == STREAM else _read_file(file)
+
+    async def make(opened: "Store") -> bytes:
+        made = await import_session(opened, data, session_id=name)
+        return msgspec.json.encode(await opened.info(made))
+
+    info = use_store(store, make)
+    made = str(msgspec.json.decode(info)["session_id"])
+    screen = Screen()
+    screen.write((to_ascii_json(info) if as_json else to_one_line(made)) + "\n")
+    screen.note(to_one_line(f"session {made} is imported; show it with: perdure sessions show {made}"))
+
+
+def write_file(path: str, data: bytes, *, replace: bool) -> None:
+    """Write a file atomically, synced to disk and readable by its owner only.
+
+    Raises `ConfigError` if it exists and `replace` is False.
+    """
+    if not replace and os.path.lexists(path):
+        raise ConfigError(f"{path!r} exists already: name another file, or use --force")
+    unfinished = f"{path}.{os.getpid()}.unfinished"
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            os.replace(unfinished, path)
+        else:
+            os.link(unfinished, path)  # unlike a rename, it replaces nothing
+    except FileExistsError:
+        raise ConfigError(f"{path!r} was created meanwhile, and is not replaced: name another file") from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(unfinished)
+
+
+def _print_json(data: bytes) -> None:
+    """Print JSON in ASCII only, so that a terminal cannot obey anything in it."""
+    Screen(raw=True).write("\n".join([to_ascii_json(line) for line in data.splitlines()]) + "\n")
+
+
+def _read_file(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise ConfigError(f"{path!r} cannot be read: {error.strerror}; name a file that export wrote") from error

@@ -1,0 +1,234 @@
+"""Ask at the terminal the questions that tools put to the user.
+
+Each kind of question has its own form: yes or no, a number from a list, a form field by field. For an answer that does
+not fit, the reason is printed and the question repeated; the end of the input (Ctrl-D) declines.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+from perdure.core.event import Event, QuestionAnswered, QuestionAsked, QuestionWithdrawn, RunResumed, ToolStarted
+from perdure.core.jsonable import to_text
+from perdure.core.schema import check_value
+from perdure.core.validation_problems import Invalid, missing_key_problem
+from perdure.interaction.slot_view import SlotView, slot_view_of_question
+from perdure.runtime.display import SessionDisplay
+
+from .keyboard import Keyboard
+from .parse_input import parse_input
+from .screen import Screen, to_one_line
+from .slot_text import render_slot
+
+DECLINED: Final = "the user declined to answer"
+ABSENT: Final = "there is no terminal at which to answer"
+
+Ask: TypeAlias = Callable[[str], Awaitable[str]]
+"""Function that shows a prompt and returns the typed line. Raises `EOFError` at the end of the input."""
+
+
+class TerminalQuestions:
+    """Asks the user at the terminal the questions that tools put, one after the other, and sends the answers."""
+
+    def __init__(self, display: SessionDisplay, keyboard: Keyboard, screen: Screen) -> None:
+        self._display = display
+        self._keyboard = keyboard
+        self._screen = screen
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._waiting: list[asyncio.Task[None]] = []
+
+    def __call__(self, event: Event) -> None:
+        """Handle an event of the run: ask a new question, or drop one that was answered elsewhere."""
+        match event:
+            case QuestionAsked(about="slot" | "settlement"):
+                self._start_asking(slot_view_of_question(event))
+            case QuestionAnswered(ask_id=ask_id) | QuestionWithdrawn(ask_id=ask_id) if ask_id in self._asking:
+                self._asking.pop(ask_id).cancel()
+                self._screen.note("\nthat question was answered elsewhere")
+            case RunResumed():
+                self._waiting.append(asyncio.ensure_future(self._ask_open_questions()))
+            case _:
+                pass
+
+    def cancel_all(self) -> None:
+        """Stop asking: cancel the question at the terminal and those that wait."""
+        for task in (*self._asking.values(), *self._waiting):
+            task.cancel()
+
+    async def _ask_open_questions(self) -> None:
+        """Ask the questions that an earlier run left open."""
+        for view in await self._display.slots():
+            if view.waits and view.renderer != "permission":
+                self._start_asking(view)
+
+    def _start_asking(self, view: SlotView) -> None:
+        if view.slot_id not in self._asking:
+            self._asking[view.slot_id] = asyncio.ensure_future(self._ask(view))
+
+    async def _ask(self, view: SlotView) -> None:
+        async with self._keyboard.lock:
+            self._keyboard.discard_typed()
+            try:
+                value = await ask_question(view, self._read_line)
+                settle = self._display.resolve(view.slot_id, value)
+            except EOFError:
+                settle = self._display.reject(view.slot_id, DECLINED)
+        self._waiting.append(self._asking.pop(view.slot_id))  # from here on our answer settles it
+        await settle
+
+    async def _read_line(self, prompt: str) -> str:
+        self._screen.write_question(prompt)
+        line = await self._keyboard.read_line()
+        if line is None:
+            raise EOFError
+        return line
+
+
+class UnattendedQuestions:
+    """Handles the questions of tools without a terminal: leaves them open for `perdure answer`, or declines them."""
+
+    def __init__(self, display: SessionDisplay, on_open_question: Callable[[QuestionAsked], None] | None) -> None:
+        """Create the handler; `on_open_question` receives each question left open; without it, they are declined."""
+        self._display = display
+        self._tell = on_open_question
+        self._begun: set[str] = set()
+        self._declining: list[asyncio.Future[bool]] = []
+
+    def __call__(self, event: Event) -> None:
+        """Handle an event of the run: decline a question that cannot wait, or leave it open."""
+        match event:
+            case ToolStarted(call_id=call_id):
+                self._begun.add(call_id)
+            case QuestionAsked(about="slot") if event.calls[0]["call_id"] in self._begun:
+                if self._tell is not None:
+                    self._tell(event)
+                else:
+                    self._declining.append(asyncio.ensure_future(self._display.reject(event.ask_id, ABSENT)))
+            case _:
+                pass
+
+    def cancel_all(self) -> None:
+        """Cancel pending declines."""
+        for each in self._declining:
+            each.cancel()
+
+
+# -- one question ------------------------------------------------------------------------------------------------------
+
+
+async def ask_question(view: SlotView, ask: Ask) -> Any:
+    """Ask a tool's question until the answer is valid, and return it. Raises `EOFError` when the user declines."""
+    given: object = view.input
+    data = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
+    question = to_one_line(view.text)
+    match view.renderer:
+        case "confirm":
+            yes, no = to_one_line(str(data.get("yes", "Yes"))), to_one_line(str(data.get("no", "No")))
+            return await _ask_until_valid(
+                ask, f"{question} [y: {yes}, n: {no}] ", lambda text: parse_input(text, view.output)
+            )
+        case "choice" | "choices":
+            options = cast("Sequence[Mapping[str, str]]", data.get("options", ()))
+            several = view.renderer == "choices"
+            head = "\n".join([question, *_format_options(options)])
+            hint = "numbers, separated by commas: " if several else "number or text: "
+            return await _ask_until_valid(
+                ask, f"{head}\n{hint}", lambda text: _parse_choice(text, options, view.output, several=several)
+            )
+        case "form":
+            return await _ask_form(question, data, view.output or {}, ask)
+        case "line" | "settlement":
+            return await _ask_until_valid(ask, f"{question} ", lambda text: parse_input(text, view.output))
+        case _:  # a kind that this screen does not know
+            head = f"{question}\n{render_slot(view.renderer, view.input)}\n"
+            return await _ask_until_valid(ask, f"{head}answer: ", lambda text: parse_input(text, view.output))
+
+
+async def _ask_until_valid(ask: Ask, prompt: str, read: Callable[[str], Any]) -> Any:
+    """Ask until `read` accepts the line, and return the parsed value."""
+    line = await ask(prompt)
+    while True:
+        try:
+            return read(line)
+        except Invalid as problem:
+            line = await ask(f"{to_one_line(str(problem))}; try again: ")
+
+
+def _format_options(options: Sequence[Mapping[str, str]]) -> list[str]:
+    lines: list[str] = []
+    for number, option in enumerate(options, 1):
+        description = option.get("description", "")
+        lines.append(
+            f"  {number}. {to_one_line(option['label'])}{f': {to_one_line(description)}' if description else ''}"
+        )
+    return lines
+
+
+def _parse_choice(
+    text: str, options: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None, *, several: bool
+) -> Any:
+    """Parse a choice: numbers, labels or values."""
+    words = [each.strip() for each in text.split(",")] if several else [text.strip()]
+    names = {str(number): option["value"] for number, option in enumerate(options, 1)}
+    names |= {option["label"]: option["value"] for option in options} | {
+        each["value"]: each["value"] for each in options
+    }
+    values = [names.get(word, word) for word in words if word]
+    value: Any = values if several else (values or [""])[0]
+    check_value(value, dict(schema or {}))
+    return value
+
+
+# -- forms -------------------------------------------------------------------------------------------------------------
+
+
+async def _ask_form(question: str, data: Mapping[str, Any], schema: Mapping[str, Any], ask: Ask) -> Any:
+    """Ask for each field of a form, and again for all of them if together they are invalid."""
+    initial = cast("Mapping[str, Any]", data.get("initial") or {})
+    head = f"{question}\n"
+    while True:
+        value: dict[str, Any] = {}
+        for name, field in cast("Mapping[str, Any]", schema.get("properties", {})).items():
+            required = name in schema.get("required", ())
+            whole = {**field, **{key: schema[key] for key in ("$defs", "definitions") if key in schema}}
+            label = head + _format_field(name, field, initial, required=required)
+            typed = await _ask_field(ask, label, whole, optional=name in initial or not required)
+            head = ""
+            if typed is not _NOTHING:
+                value[name] = typed
+            elif name in initial:
+                value[name] = initial[name]
+        try:
+            check_value(value, dict(schema))
+        except Invalid as problem:
+            head = f"{to_one_line(str(problem))}; try again:\n"
+        else:
+            return value
+
+
+_NOTHING: Final = object()
+
+
+async def _ask_field(ask: Ask, prompt: str, schema: Mapping[str, Any], *, optional: bool) -> Any:
+    """Ask for one field; return `_NOTHING` when it is optional and left empty."""
+
+    def read(text: str) -> Any:
+        if text.strip():
+            return parse_input(text, schema)
+        if optional:
+            return _NOTHING
+        raise Invalid([missing_key_problem("")])
+
+    return await _ask_until_valid(ask, prompt, read)
+
+
+def _format_field(name: str, field: Mapping[str, Any], initial: Mapping[str, Any], *, required: bool) -> str:
+    """Return the prompt for a form field: name, description, type and default."""
+    kinds = field.get("enum") or [field.get("type", "")]
+    about = [
+        to_one_line(str(field.get("description", ""))),
+        " | ".join([to_one_line(str(each)) for each in kinds if each]),
+    ]
+    told = ", ".join([each for each in (*about, "" if required else "optional") if each])
+    default = f" [{to_one_line(to_text(initial[name]))}]" if name in initial else ""
+    return f"  {to_one_line(name)}{f' ({told})' if told else ''}{default}: "

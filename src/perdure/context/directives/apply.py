@@ -1,0 +1,151 @@
+"""Apply the directives in a user's message: run `/command`s, load `/skill`s, attach `@file`s.
+
+Nothing is stored here. The caller stores the messages and events, and asks the model unless a command has answered.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.core.event import Event, HookInvoked, SkillLoaded
+from perdure.core.jsonable import replace_surrogates
+from perdure.core.message import Message, Part, Text, user
+
+from .command import Command, CommandContext, Rewrite, ShortCircuit, index_commands
+from .mentions import Mentions
+from .syntax import SlashToken, mark_slash_names, parse_mentions
+
+NOT_ATTACHED_KEY = "not_attached"
+"""Metadata key of the notes on mentioned files that were not attached."""
+
+SkillTextLookup: TypeAlias = Callable[[str, str], str | None]
+"""Function from the name and arguments of a skill to its text; `None` if there is no such skill.
+
+It is called without arguments first, to check if the skill exists.
+"""
+
+
+class AppliedDirectives(Struct, frozen=True, kw_only=True):
+    """Result of applying the directives in a message: messages and events to store, and a command's reply."""
+
+    messages: tuple[Message, ...]
+    """Messages to store, in order: skills, and the user's message last."""
+    answer: Message | None = None
+    """Reply of a command; the model is not asked then."""
+    events: tuple[Event, ...] = ()
+    """Events for the commands that ran and the skills that were loaded."""
+    notes: tuple[str, ...] = ()
+    """Notes for the user on mentions that were not attached. They are in the metadata of the message, too."""
+
+
+async def apply_directives(
+    message: Message,
+    *,
+    commands: Iterable[Command] = (),
+    skill_text: SkillTextLookup | None = None,
+    mentions: Mentions | None = None,
+    agents: Collection[str] = (),
+    controls: Any = None,
+) -> AppliedDirectives:
+    """Run the commands, load the skills (`/name`) and attach the files (`@path`) that a user's message names.
+
+    Args:
+        message: The user's message.
+        commands: Handlers of `/name`; a command takes precedence over a skill of the same name.
+        skill_text: Returns the text of a skill.
+        mentions: Limits for `@path`; without it, mentions are left unchanged.
+        agents: Names that `@name` may refer to; they are left for the model to read.
+        controls: The session, as commands see it.
+
+    Raises `CommandFailed` if a command fails.
+    """
+    events: list[Event] = []
+    parts, answer = await _run_commands(message, index_commands(commands), controls, events)
+    before: list[Message] = []
+    notes: tuple[str, ...] = ()
+    if answer is None:
+        if skill_text is not None:
+            parts = _load_skills(parts, skill_text, before, events)
+        if mentions is not None:
+            parts, notes = await _attach_files(parts, mentions, agents)
+    said = message
+    if parts != message.parts:
+        beside = {**message.metadata, NOT_ATTACHED_KEY: list(notes)} if notes else message.metadata
+        typed = message.original_text or message.text
+        said = replace(message, parts=parts, original_text=typed, metadata=beside)
+    return AppliedDirectives(messages=(*before, said), answer=answer, events=tuple(events), notes=notes)
+
+
+async def _run_commands(
+    message: Message, commands: dict[str, Command], controls: Any, events: list[Event]
+) -> tuple[tuple[Part, ...], Message | None]:
+    """Run the commands in the message. Return its parts, and the reply if a command gave one."""
+    parts, found = _mark_tokens(message.parts, commands.__contains__) if commands else (message.parts, [])
+    for name, arguments in found:
+        context = CommandContext(name, _join_texts(parts), message.text, arguments, controls)
+        events.append(HookInvoked(name))
+        match await commands[name].call_handler(context):
+            case Rewrite(text=text):
+                parts = _replace_text(parts, replace_surrogates(text))
+            case ShortCircuit(message=answer):
+                return parts, answer
+            case None:
+                pass
+    return parts, None
+
+
+def _load_skills(
+    parts: tuple[Part, ...], skill_text: SkillTextLookup, before: list[Message], events: list[Event]
+) -> tuple[Part, ...]:
+    parts, found = _mark_tokens(parts, lambda name: skill_text(name, "") is not None)
+    for name, arguments in found:
+        before.append(
+            user(replace_surrogates(skill_text(name, arguments) or ""), origin="skill", metadata={"skill": name})
+        )
+        events.append(SkillLoaded(name, "user", arguments))
+    return parts
+
+
+async def _attach_files(
+    parts: tuple[Part, ...], mentions: Mentions, agents: Collection[str]
+) -> tuple[tuple[Part, ...], tuple[str, ...]]:
+    paths: dict[str, None] = {}
+
+    def collect_mentions(text: str) -> str:
+        text, found = parse_mentions(text)
+        paths.update(dict.fromkeys(found))
+        return text
+
+    parts = _map_texts(parts, collect_mentions)
+    files = await mentions.read_files(list(paths), agents)
+    return ((*parts, Text(f"\n\n{files.text}")), files.notes) if files.text else (parts, ())
+
+
+def _mark_tokens(parts: tuple[Part, ...], is_bound: Callable[[str], bool]) -> tuple[tuple[Part, ...], list[SlashToken]]:
+    """Mark each bound token in the parts, and return those tokens."""
+    found: list[SlashToken] = []
+
+    def mark_text(text: str) -> str:
+        text, tokens = mark_slash_names(text, is_bound)
+        found.extend(tokens)
+        return text
+
+    return _map_texts(parts, mark_text), found
+
+
+def _map_texts(parts: tuple[Part, ...], change: Callable[[str], str]) -> tuple[Part, ...]:
+    """Apply a function to the text parts; other parts stay."""
+    return tuple([replace(part, text=change(part.text)) if type(part) is Text else part for part in parts])
+
+
+def _replace_text(parts: tuple[Part, ...], text: str) -> tuple[Part, ...]:
+    """Replace all text parts by one text, at the position of the first."""
+    others = [part for part in parts if type(part) is not Text]
+    first = next((place for place, part in enumerate(parts) if type(part) is Text), 0)
+    return (*others[:first], Text(text), *others[first:])
+
+
+def _join_texts(parts: tuple[Part, ...]) -> str:
+    return "".join([part.text for part in parts if type(part) is Text])

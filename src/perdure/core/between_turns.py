@@ -1,0 +1,27 @@
+"""Work between two turns of a run: compact or shorten the history, after storing what changed meanwhile (closed display
+slots, revoked grants).
+
+The loop calls this before each request to the model and before its tool calls are executed. None of it is shown to the
+model.
+"""
+
+from .event import GrantRevoked
+from .permission import grants_of
+from .run import Run
+
+
+async def run_between_turns(run: Run) -> None:
+    """Store closed slots and revoked grants, then call the run's `upkeep` functions (compaction, shortening, …)."""
+    if run.mailbox.log_only_events:
+        await store_log_only_events(run)
+    for upkeep in run.spec.between_turns:
+        await upkeep(run)
+
+
+async def store_log_only_events(run: Run) -> None:
+    """Store events that the model is not sent: which display slots were closed, and which grants were revoked."""
+    events, names = run.mailbox.take_log_only_events()
+    await run.emit(*[run.stamp_event(each) for each in events], entry_ids=names)
+    for event in events:
+        if isinstance(event, GrantRevoked) and (grants := grants_of(run.gate)) is not None:
+            grants.forget(event.grant_id)

@@ -1,0 +1,92 @@
+"""Erasure of an event's content on request, and the search for summaries that repeat it.
+
+The structure remains: roles, tool names, statuses, ids. So a log whose secret was redacted still gives a valid history.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, cast
+
+import msgspec
+
+from .event import RESERVED_PREFIXES, Compacted, Entry, Event, MessageAdded, QuestionAsked, ToolFinished, ValueKept
+from .fold import State
+from .message import Message, Part, Text, ToolCall, ToolResult, Usage
+
+REDACTED = "[redacted]"
+NO_SUMMARY = "[There was a summary of what came before. It was taken out on request.]"
+
+_KEPT_CALL_FIELDS = frozenset({"call_id", "tool", "place", "arguments_hash", "attempt"})
+"""Fields of a call in a question that are kept: by them an answer is matched to the question."""
+
+_KEPT_RUNTIME_FIELDS = frozenset({"handle", "agent", "session_id", "call_id", "item_id"})
+"""Fields that are kept in the runtime's own stored values, since the runtime looks them up."""
+
+
+def erase_event_content(event: Event) -> Event:
+    """Return a copy of an event with its content erased; ids, statuses and other `structural` fields are kept."""
+    if isinstance(event, MessageAdded):
+        return msgspec.structs.replace(event, message=_redact_message(event.message))
+    if isinstance(event, ToolFinished):
+        return msgspec.structs.replace(event, result=_redact_result(event.result))
+    if isinstance(event, Compacted):
+        return msgspec.structs.replace(event, summary=_redact_message(event.summary, NO_SUMMARY))
+    if isinstance(event, ValueKept) and event.name.startswith(RESERVED_PREFIXES):
+        return msgspec.structs.replace(event, value=_redact_runtime_value(event.value))
+    said = [name for name in event.__struct_fields__ if name not in event.structural]
+    if isinstance(event, QuestionAsked):
+        event = msgspec.structs.replace(event, calls=tuple([_redact_call(each) for each in event.calls]))
+        said.remove("calls")
+    return msgspec.structs.replace(event, **{name: _empty_value(getattr(event, name)) for name in said})
+
+
+def find_summaries_of(entries: Sequence[Entry], entry: Entry) -> list[Entry]:
+    """Return the log entries with summaries that repeat this entry's content, directly or through another summary."""
+    if not isinstance(entry.event, (MessageAdded, ToolFinished, Compacted)):
+        return []
+    path, state = entry.event.path, State()
+    for each in entries:
+        if each.seq < entry.seq:
+            state.apply(each.event)
+    before = 0 if isinstance(entry.event, Compacted) else len((state.get_child(path) if path else state).messages)
+    later = [(each, each.event) for each in entries if each.seq > entry.seq and each.event.path == path]
+    return [each for each, event in later if isinstance(event, Compacted) and event.upto > before]
+
+
+def _redact_runtime_value(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return _empty_value(value)
+    named = cast("dict[str, Any]", value)
+    return {name: value if name in _KEPT_RUNTIME_FIELDS else _empty_value(value) for name, value in named.items()}
+
+
+def _redact_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in call.items() if name in _KEPT_CALL_FIELDS}
+
+
+def _redact_message(message: Message, replacement: str = "") -> Message:
+    parts = (Text(replacement),) if replacement else tuple([_redact_part(part) for part in message.parts])
+    return msgspec.structs.replace(message, parts=parts, original_text="", metadata={})
+
+
+def _redact_part(part: Part) -> Part:
+    if isinstance(part, ToolCall):
+        return msgspec.structs.replace(part, arguments="{}", signature="")
+    if isinstance(part, ToolResult):
+        return _redact_result(part)
+    return Text(REDACTED)
+
+
+def _redact_result(result: ToolResult) -> ToolResult:
+    return msgspec.structs.replace(result, content=(Text(REDACTED),), render=None, summary="", preview="")
+
+
+def _empty_value(value: Any) -> Any:
+    """Return an empty value of the same type; numbers, dates and statuses are returned unchanged."""
+    if type(value) is str:
+        return REDACTED
+    if isinstance(value, dict):
+        return {}
+    if isinstance(value, tuple):
+        return ()
+    return value if isinstance(value, (bool, int, float, StrEnum, Usage)) else None

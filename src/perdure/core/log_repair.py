@@ -1,0 +1,70 @@
+"""Events that end an interrupted run in the log, so that the conversation can continue with a new message.
+
+Repairs are appended; entries are never changed. They depend on nothing but the state: no clock, no randomness, no I/O.
+"""
+
+from .event import Event, QuestionWithdrawn, RunEnded, SubagentFinished, SubagentStarted, ToolFinished
+from .fold import State
+from .message import Status, Text, ToolResult
+
+INTERRUPTED_CALL_TEXT = (
+    "The runtime stopped while this ran. It may or may not have taken effect. Check the state before repeating."
+)
+NOT_STARTED_CALL_TEXT = "This call was not started: the run ended before its turn came. It had no effect."
+
+
+ENDING_PROCESS_DIED = ("failed", "interrupted", "the process ended")
+ENDING_UNANSWERED = ("cancelled", "unanswered", "the conversation went on without an answer")
+ENDING_CRASH_LOOP = ("parked", "crash_loop", "the process ended again and again at this place")
+ENDING_PARENT_ENDED = ("cancelled", "left_alone", "the run that it worked for has ended")
+"""Status, reason and error text with which a run is closed that no process drives."""
+
+
+def build_repairs(state: State, ending: tuple[str, str, str] = ENDING_PROCESS_DIED) -> list[Event]:
+    """Build the events that end an interrupted run, and give its open tool calls a result, so that a new message can
+    follow.
+
+    A call that was started gets the status *unknown*, one that was not gets a result saying so, and the run is ended.
+    Applying the repairs twice adds nothing the second time.
+    """
+    events = build_child_repairs(state, ending)
+    run_id = state.run.run_id if state.run else ""
+    for call in state.unsettled_calls:
+        events += _build_lost_result(
+            state, call.call_id, call.name, run_id, started=call.call_id in state.begun_call_ids
+        )
+    for start in [start for call_id, start in state.started_calls.items() if call_id not in state.open_calls]:
+        events += _build_lost_result(state, start.call_id, start.name, start.run_id, started=True)
+    if state.is_interrupted:
+        status, reason, words = ending
+        ended = RunEnded(status, reason, words, state.usage, turns=state.turns, run_id=run_id, path=state.path)
+        events.append(ended)
+    return events
+
+
+def build_child_repairs(state: State, ending: tuple[str, str, str]) -> list[Event]:
+    """Build the events that end the interrupted runs of subagents that carried out tool calls of this run."""
+    events: list[Event] = [event for child in state.open_children.values() for event in build_repairs(child, ending)]
+    own = [each for each in state.subagents.values() if each.child.rpartition("/")[0] == state.path]  # in this log
+    return events + [_build_task_given_up(each, ending) for each in own]
+
+
+def _build_task_given_up(task: SubagentStarted, ending: tuple[str, str, str]) -> SubagentFinished:
+    status, _, words = ending
+    return SubagentFinished(task.call_id, task.name, status, words, run_id=task.run_id, path=task.path)
+
+
+def _build_lost_result(state: State, call_id: str, name: str, run_id: str, *, started: bool) -> list[Event]:
+    status, text = (
+        (Status.UNKNOWN, INTERRUPTED_CALL_TEXT) if started else (Status.CANCELLED_BEFORE_START, NOT_STARTED_CALL_TEXT)
+    )
+    result = ToolResult(call_id, name, (Text(text),), status)
+    return [*build_withdrawals(state, result), ToolFinished(call_id, name, result, run_id=run_id, path=state.path)]
+
+
+def build_withdrawals(state: State, result: ToolResult) -> list[Event]:
+    """Build the events that withdraw the open questions of a tool call that now has its result."""
+    asked = [each for each in state.open_questions if each.about == "slot" and each.path == state.path]
+    left = [each for each in asked if result.call_id in [call.get("call_id") for call in each.calls]]
+    reason = f"the call that asked is over ({result.status}): no answer is needed any more"
+    return [QuestionWithdrawn(each.ask_id, reason, run_id=each.run_id, path=each.path) for each in left]

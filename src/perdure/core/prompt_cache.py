@@ -1,0 +1,124 @@
+"""Detection of requests that miss the provider's prompt cache because they do not begin like the request before them.
+
+A request is segments in a fixed order: model, instructions, tools, then the messages. A provider reads unchanged
+segments from its cache, at a tenth of the price, up to the first one that changed. Text added to one request only
+(`PASSING_ORIGINS`) is at its very end, where it costs nothing.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from .event import ModelRequested
+from .message import PASSING_ORIGINS, Message, Usage
+from .model import ModelInfo, Request
+from .transcript import View
+
+
+class PrefixChange(Struct, frozen=True):
+    """A request that missed the provider's prompt cache, because it did not begin like the request before it."""
+
+    turn: int
+    """Turn of the run whose request it was."""
+    segment: str
+    """First segment that differs: `model`, `instructions`, `tools`, or `messages[3]`."""
+    messages_resent: int
+    """Number of messages from there on that had been sent before, and are read at full price again."""
+
+
+class CacheReport(Struct, frozen=True, kw_only=True):
+    """Report on how well a run used the provider's prompt cache."""
+
+    requests: int = 0
+    """Number of requests that were compared with the one before them."""
+    changes: tuple[PrefixChange, ...] = ()
+    """Requests that did not begin with the one before them."""
+    input_tokens: int = 0
+    """All input tokens."""
+    read_tokens: int = 0
+    """Input tokens read from the cache."""
+    written_tokens: int = 0
+    """Input tokens written to the cache."""
+
+    @property
+    def first_changed(self) -> str:
+        """The first part that changed in this run, such as `tools`; empty if all requests began like the one before."""
+        return self.changes[0].segment if self.changes else ""
+
+
+class PrefixComparer:
+    """Compares each request of a session with the one before it, to find misses of the provider's prompt cache."""
+
+    __slots__ = ("_previous_request", "changes", "requests")
+
+    def __init__(self) -> None:
+        self._previous_request: tuple[str, Request] | None = None
+        self.requests = 0
+        self.changes: list[PrefixChange] = []
+
+    def begin_run(self) -> None:
+        """Reset the counts for a new run. Its first request is still compared with the last one before it."""
+        self.requests = 0
+        self.changes = []
+
+    def compare_request(self, request: Request, info: ModelInfo, turn: int) -> str:
+        """Compare a request with the one before it; return the first part that differs, such as `tools`, or `""`."""
+        model, segment = f"{info.provider}:{info.name}", ""
+        if self._previous_request is not None:
+            self.requests += 1
+            known, before = self._previous_request
+            segment, resent = ("model", len(before.messages)) if known != model else find_first_change(before, request)
+            if segment:
+                self.changes.append(PrefixChange(turn, segment, resent))
+        self._previous_request = (model, request)
+        return segment
+
+    def build_report(self, usage: Usage) -> CacheReport:
+        """Return the cache report of the run so far."""
+        return CacheReport(
+            requests=self.requests,
+            changes=tuple(self.changes),
+            input_tokens=usage.input_tokens,
+            read_tokens=usage.cache_read_tokens,
+            written_tokens=usage.cache_write_tokens,
+        )
+
+
+def find_first_change(before: Request, after: Request) -> tuple[str, int]:
+    """Return the first part that differs between two requests, such as `tools`, and the number of resent messages."""
+    kept = count_kept_messages(before.messages)
+    if before.instructions != after.instructions:
+        return "instructions", kept
+    if before.tools is not after.tools and list(before.tools) != list(after.tools):
+        return "tools", kept
+    shared = _count_shared_messages(before.messages, after.messages, kept)
+    return ("", 0) if shared == kept else (f"messages[{shared}]", kept - shared)
+
+
+def count_kept_messages(messages: Sequence[Message]) -> int:
+    """Return the number of messages that the next request repeats: all but the reminders at the end."""
+    count = len(messages)
+    while count and messages[count - 1].origin in PASSING_ORIGINS:
+        count -= 1
+    return count
+
+
+def _count_shared_messages(before: Sequence[Message], after: Sequence[Message], kept: int) -> int:
+    """Return the number of messages, at most `kept`, that are the same at the beginning of both requests."""
+    if isinstance(before, View) and isinstance(after, View) and after.is_extension_of(before):
+        return kept  # the same transcript, grown
+    shared = 0
+    for one, other in zip(before, after, strict=False):
+        if shared == kept or (one is not other and one != other):
+            break
+        shared += 1
+    return shared
+
+
+def prefix_change_cause(before: ModelRequested, now: ModelRequested, segment: str) -> str:
+    """Return why a request does not begin like the one before; empty if it does. `segment` is the first to differ."""
+    if before.model != now.model or before.provider != now.provider:
+        return "model"
+    if before.prefix != now.prefix:
+        return "tools" if before.prefix.partition("-")[0] == now.prefix.partition("-")[0] else "instructions"
+    return "messages" if segment.startswith("messages") else ""

@@ -1,0 +1,66 @@
+"""Types of the functions that a run calls: engine, history processor, output validators, reminders, compaction."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from . import check
+from .error import ContextOverflow
+from .event import Event
+from .message import Message
+from .outcome import Outcome
+
+if TYPE_CHECKING:
+    from .run import Run
+
+CancelMode: TypeAlias = Literal["now", "after_tools", "after_turn"]
+"""At once; when the calls in progress have their results; or when the reply and all its calls are settled."""
+
+HistoryProcessor: TypeAlias = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
+"""Returns the messages to send for a conversation. They are sent and never stored: the transcript is unchanged."""
+
+
+class Accepted(Struct, frozen=True):
+    """Returned by an output validator: the model's reply is accepted as the answer."""
+
+
+class Retry(Struct, frozen=True):
+    """Returned by an output validator: the model has to try again, with this feedback."""
+
+    feedback: str
+    origin: str = "feedback"
+    """The origin recorded with the feedback message."""
+    event: Event | None = None
+    """An event to store in the same append."""
+
+    def __post_init__(self) -> None:
+        check.require_text("Retry", "feedback", self.feedback, non_empty=True)
+        check.require_text("Retry", "origin", self.origin)
+        if self.event is not None and not isinstance(self.event, Event):
+            check.raise_config_error("Retry", "event", self.event, "give an event, such as Custom(…)")
+
+
+OutputValidator: TypeAlias = Callable[["Run", Message], "Accepted | Retry | Awaitable[Accepted | Retry]"]
+"""Validates a reply without tool calls, which would end the run. Output types, guards and graders are of this type."""
+
+BetweenTurns: TypeAlias = Callable[["Run"], Awaitable[None]]
+"""Called before each request to the model, and before its calls are executed (then `run.state.reply` is set)."""
+
+Reminder: TypeAlias = Callable[["Run"], "str | None"]
+"""Returns text for the very end of one request, never stored: the place for information that changes all the time."""
+
+
+class CompactFunction(Protocol):
+    """Type of the function that shortens the conversation for the model, usually by a summary."""
+
+    def __call__(self, run: "Run", cause: str, *, error: ContextOverflow | None = None) -> Awaitable[bool]:
+        """Shorten the conversation; return True if it is shorter now.
+
+        `error` is set if the model rejected the request as too long.
+        """
+        ...
+
+
+Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
+"""Drives a run to its outcome. `react` is the engine in core; others wrap it."""

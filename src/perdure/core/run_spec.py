@@ -1,0 +1,93 @@
+"""The inputs of a run: its options, the settings from its agent, and its session with log, watchers and mailbox."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic
+
+from msgspec import Struct, field
+
+from .budget import Budget
+from .clock import SYSTEM_CLOCK, Clock
+from .event import Entry
+from .fanout import Fanout
+from .mailbox import DrainMode, Mailbox
+from .model import Model, OutputSpec, Settings
+from .permission import Gate
+from .prompt_cache import PrefixComparer
+from .run_callbacks import BetweenTurns, CompactFunction, HistoryProcessor, OutputValidator, Reminder
+from .secret_redaction import SharedRedaction
+from .stop_conditions import Guardrail, Limits, StopCondition
+from .store import Log
+from .tool import D, Tool
+from .toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from .run import Run
+
+_NO_DEPS: Any = None  # typed Any, because `Agent[Ship](…)` may be given its deps for each run instead
+
+
+class RunOptions(Struct, Generic[D], kw_only=True, eq=False, dict=True):
+    """The options of an agent that its runs use without changing them."""
+
+    name: str = "agent"
+    """The agent's name, in events, in logs and as a tool."""
+    limits: Limits = Limits()
+    """Upper limits of a run: turns, tokens, money, time, tools."""
+    settings: Settings = Settings()
+    """Settings of the model: temperature, maximum tokens, reasoning effort, …"""
+    history_processor: HistoryProcessor | None = None
+    """Transforms the messages that the model is sent; the transcript stays as it is."""
+    deps: D = _NO_DEPS
+    """Passed to tools as `ToolContext.deps`; a run may be given another value of the same type."""
+    steering_mode: DrainMode = "one"
+    """Delivery of queued steering messages: one for each turn, or all at once."""
+    follow_up_mode: DrainMode = "one"
+    """Delivery of queued follow-up messages: one for each turn, or all at once."""
+    answer_timeout_seconds: float = 0.0
+    """Seconds a run waits for an answer from another process before it ends as `waiting`."""
+    interactive: bool = True
+    """False for runs without a person who can answer questions."""
+    clock: Clock = SYSTEM_CLOCK
+    """The source of time, such as `perdure.testing.FakeClock()` in tests."""
+
+
+class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
+    """The settings of a run: those of its agent, extensions and session, and the overrides for this run, combined."""
+
+    options: RunOptions[Any]
+    model: Model
+    """The model with all its wrappers."""
+    toolbox: Toolbox
+    instructions: str = ""
+    """The system prompt."""
+    gate: Gate | None = None
+    stop: StopCondition | None = None
+    guardrails: Sequence[Guardrail] = ()
+    output_validators: Sequence[OutputValidator] = ()
+    output_spec: OutputSpec | None = None
+    """The schema of the reply, for a provider that can enforce it."""
+    between_turns: Sequence[BetweenTurns] = ()
+    reminders: Sequence[Reminder] = ()
+    compaction: CompactFunction | None = None
+    wrap_tool: Callable[[Tool[..., Any]], Tool[..., Any]] | None = None
+    """Wraps tools that are added while the run goes on."""
+    budgets: Sequence[Budget] = ()
+    """The budgets that this run and its children share."""
+
+
+class RunPlace(Struct, frozen=True, kw_only=True, eq=False):
+    """The surroundings of a run: its session, log, watchers, mailbox and parent run."""
+
+    session_id: str
+    run_id: str
+    log: Log
+    fanout: Fanout[Entry]
+    mailbox: Mailbox
+    prefix_comparer: PrefixComparer = field(default_factory=PrefixComparer)
+    """Detects requests that do not begin with the one before, which the provider's cache cannot serve."""
+    can_wait: bool = True
+    """True if the run may end as `waiting`, because it can be resumed."""
+    parent: "Run | None" = None
+    """The run whose tool call this one carries out."""
+    redaction: SharedRedaction = field(default_factory=SharedRedaction)
+    """The redaction that all runs of a session and its subagents share."""

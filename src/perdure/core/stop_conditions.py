@@ -1,0 +1,253 @@
+"""Limits, stop conditions and guardrails: functions of a run's turns that decide when it ends.
+
+The loop calls them at fixed points. None of them raises to end a run: each end is an `Outcome` that keeps the work.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from . import check
+from .error import ConfigError
+from .message import Message, Status, ToolCall, ToolResult
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """The limits of a run. `None` is no limit. Reaching one ends the run with status `limit`."""
+
+    max_turns: int | None = 50
+    """Replies of the model."""
+    token_budget: int | None = None
+    """Input and output tokens of the whole run."""
+    max_cost_usd: float | None = None
+    """Cost in dollars; needs a model whose price is known."""
+    timeout_seconds: float | None = None
+    """Wall-clock time of the run."""
+    max_tool_calls: int | None = None
+    """Calls that are carried out. The model may still answer from their results; requesting more ends the run."""
+    max_parallel_tools: int = 8
+    """Calls of one reply that run at the same time."""
+    tool_timeout_seconds: float | None = None
+    """Timeout of each call of a tool that sets none."""
+    allowed_tools: tuple[str, ...] | None = None
+    """The names of the only tools that are offered and run."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name == "allowed_tools":
+                _check_names(value)
+            elif value is not None or name == "max_parallel_tools":
+                _check_amount(name, value)
+
+
+def _check_amount(name: str, value: object) -> None:
+    kind, kinds = ("number", (int, float)) if name.endswith(("_usd", "_seconds")) else ("whole number", (int,))
+    if not isinstance(value, kinds) or isinstance(value, bool) or not value > 0:
+        otherwise = "" if name == "max_parallel_tools" else ", or None for no limit"
+        message = f"Limits({name}={value!r}): give a {kind} above zero{otherwise}"
+        raise ConfigError(message)
+
+
+def _check_names(names: tuple[str, ...] | None) -> None:
+    if names is not None and not (isinstance(names, (tuple, list)) and all(isinstance(name, str) for name in names)):
+        message = f"Limits(allowed_tools={names!r}): give the names of tools, such as ('shell',), or None for all"
+        raise ConfigError(message)
+
+
+class Step(Struct, frozen=True):
+    """A turn in which the model called tools, with their results: the argument of stop conditions and guardrails."""
+
+    turn: int
+    """The number of the turn, from 1."""
+    reply: Message
+    calls: Sequence[ToolCall]
+    """The calls of the reply, in order."""
+    results: Sequence[ToolResult]
+    """The result of each call, in the order of the calls."""
+    messages: Sequence[Message]
+    """The transcript up to here."""
+
+
+def rebuild_steps(messages: Sequence[Message], first: int) -> list[Step]:
+    """Rebuild the turns with tool calls of a run that begins at message `first`, for guardrails of a resumed run."""
+    steps: list[Step] = []
+    turn = 0
+    for place in range(first, len(messages)):
+        reply = messages[place]
+        turn += reply.role == "assistant"
+        if reply.tool_calls:
+            results = messages[place + 1].tool_results
+            steps.append(Step(turn, reply, reply.tool_calls, results, messages[: place + 2]))
+    return steps
+
+
+StopCondition: TypeAlias = Callable[[Step], bool | Awaitable[bool]]
+"""A function called after each turn that called tools, unless a steering message has just arrived. `True` ends the
+run."""
+
+
+async def evaluate_condition(condition: StopCondition, step: Step) -> bool:
+    """Call a stop condition, plain or async, with the last turn; return True if the run is to stop."""
+    answer = condition(step)
+    return bool(await answer if inspect.isawaitable(answer) else answer)
+
+
+def max_turns(count: int) -> StopCondition:
+    """Stop the run after `count` turns with tool calls. (`Limits(max_turns=…)` also counts turns without.)"""
+    if not isinstance(count, int) or count < 1:
+        message = f"max_turns({count!r}): give a whole number above zero"
+        raise ConfigError(message)
+    return lambda step: step.turn >= count
+
+
+def when_tool_called(*names: str) -> StopCondition:
+    """Stop the run once one of these tools was called, whatever its result."""
+    if not names or not all(isinstance(name, str) for name in names):
+        message = (
+            f"when_tool_called({', '.join(map(repr, names))}): give the name of at least one tool, such as 'shell'"
+        )
+        raise ConfigError(message)
+    return lambda step: any(result.name in names for result in step.results)
+
+
+def any_of(*conditions: StopCondition) -> StopCondition:
+    """Stop the run when at least one of the conditions is true; with no conditions, never."""
+    _check_conditions("any_of", conditions)
+
+    async def condition(step: Step) -> bool:
+        for each in conditions:
+            if await evaluate_condition(each, step):
+                return True
+        return False
+
+    return condition
+
+
+def all_of(*conditions: StopCondition) -> StopCondition:
+    """Stop the run when all of the conditions are true; with no conditions, never."""
+    _check_conditions("all_of", conditions)
+
+    async def condition(step: Step) -> bool:
+        for each in conditions:
+            if not await evaluate_condition(each, step):
+                return False
+        return bool(conditions)
+
+    return condition
+
+
+def none_of(*conditions: StopCondition) -> StopCondition:
+    """Stop the run when none of the conditions is true (negation); with no conditions, always."""
+    _check_conditions("none_of", conditions)
+
+    async def condition(step: Step) -> bool:
+        for each in conditions:
+            if await evaluate_condition(each, step):
+                return False
+        return True
+
+    return condition
+
+
+def _check_conditions(name: str, conditions: Sequence[object]) -> None:
+    for each in conditions:
+        if not callable(each):
+            message = f"{name}({each!r}): give conditions, which are functions of a Step, such as max_turns(3)"
+            raise ConfigError(message)
+
+
+class Nudge(Struct, frozen=True):
+    """Returned by a guardrail: send the model this text, and go on."""
+
+    text: str
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        check.require_text("Nudge", "text", self.text, non_empty=True)
+        check.require_int("Nudge", "count", self.count)
+
+
+class Halt(Struct, frozen=True):
+    """Returned by a guardrail: end the run."""
+
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        check.require_int("Halt", "count", self.count)
+
+
+Guardrail: TypeAlias = Callable[[Step], Nudge | Halt | None]
+"""A function that watches one run for going in circles; called after each turn that called tools, so it may keep a
+count.
+"""
+
+
+def repeated_calls(*, nudge_at: int = 3, halt_at: int = 5) -> Callable[[], Guardrail]:
+    """Make a guardrail against the same single call turn after turn: nudges the model, then ends the run."""
+    _check_thresholds("repeated_calls", nudge_at, halt_at, first=2)
+
+    def start() -> Guardrail:
+        previous: tuple[str, str] | None = None
+        streak = 0
+
+        def repeat(step: Step) -> Nudge | Halt | None:
+            nonlocal previous, streak
+            calls = step.calls
+            key = (calls[0].name, "".join(calls[0].arguments.split())) if len(calls) == 1 else None
+            streak = streak + 1 if key is not None and key == previous else 1
+            previous = key
+            return None if streak < nudge_at else _nudge_or_halt(streak, nudge_at, halt_at, _REPEAT)
+
+        return repeat
+
+    return start
+
+
+def mistakes(*, nudge_at: int = 3, halt_at: int = 6) -> Callable[[], Guardrail]:
+    """Make a guardrail against turn after turn in which every tool call fails: nudges the model, then ends the run."""
+    _check_thresholds("mistakes", nudge_at, halt_at, first=1)
+
+    def start() -> Guardrail:
+        streak = 0
+
+        def mistakes(step: Step) -> Nudge | Halt | None:
+            nonlocal streak
+            for result in step.results:
+                if result.status is Status.OK:
+                    streak = 0
+                    return None
+            streak += 1
+            return None if streak < nudge_at else _nudge_or_halt(streak, nudge_at, halt_at, _MISTAKES)
+
+        return mistakes
+
+    return start
+
+
+_REPEAT = (
+    "You have made the same call {count} times in a row. It will not give another result: "
+    "use what you have, or try something else."
+)
+_MISTAKES = (
+    "Every call of the last {count} turns failed. Read the errors, and change your approach or say what is missing."
+)
+
+
+def _nudge_or_halt(streak: int, nudge_at: int, halt_at: int, text: str) -> Nudge | Halt | None:
+    if streak >= halt_at:
+        return Halt(streak)
+    return Nudge(text.format(count=streak), streak) if streak == nudge_at else None
+
+
+def _check_thresholds(name: str, nudge_at: object, halt_at: object, *, first: int) -> None:
+    if not (isinstance(nudge_at, int) and isinstance(halt_at, int) and first <= nudge_at < halt_at):
+        given = f"{name}(nudge_at={nudge_at!r}, halt_at={halt_at!r})"
+        message = f"{given}: nudge_at has to be smaller than halt_at, both whole numbers, and at least {first}"
+        raise ConfigError(message)
+
+
+GUARDRAILS: tuple[Callable[[], Guardrail], ...] = (repeated_calls(), mistakes())
+"""The guardrails of a run that sets none."""

@@ -1,0 +1,315 @@
+"""Execution of one tool call, from validated arguments to a result.
+
+Everything that a tool can do (return any value, raise any error, hang, be cancelled from elsewhere) becomes a
+`ToolResult`.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from . import check
+from .arguments import arguments_hash
+from .error import NotStarted, ToolError
+from .event import ToolStarted
+from .jsonable import replace_surrogates, to_jsonable, to_text
+from .message import RESULT_TYPES, ResultPart, Status, Text, ToolCall, ToolResult, sanitize_part
+from .permission import PermissionRequest
+from .store import wait_despite_cancel
+from .tool import Arguments, Tool, ToolContext, ToolOutput
+from .unsuccessful_results import (
+    CONTAINED_ERRORS,
+    Suspended,
+    build_error_result,
+    build_uncertain_result,
+    describe_error,
+)
+
+if TYPE_CHECKING:
+    from .run import Run
+
+GRACE_SECONDS = 2.0
+"""Seconds that a cancelled tool has to end; then it is abandoned."""
+RETRY_SECONDS = 0.1
+"""Delay before a tool is retried; doubles each time."""
+
+
+class PreparedCall(Struct, eq=False):
+    """A tool call that is ready to run: its tool was found, and its arguments were parsed and validated."""
+
+    call: ToolCall
+    tool: Tool[..., Any]
+    arguments: Arguments
+    """Arguments of the call, as JSON values."""
+    parsed_arguments: Arguments
+    """The arguments validated and converted: what the function gets."""
+    attempts: int = 0
+    """Number of intents that were stored for this call before."""
+    is_interrupted: bool = False
+    """True if the run was cancelled while this ran."""
+    is_suspended: bool = False
+    """True if the call waits for an answer that cannot be had here; it starts again when there is one."""
+    arguments_hash: str = ""
+    """Hash of the arguments that a verdict is bound to; empty when no permission is needed."""
+
+    def needs_permission(self) -> bool:
+        """Return True if the tool requires permission for this call."""
+        permission = self.tool.permission
+        if isinstance(permission, bool):
+            return permission
+        try:
+            return bool(permission(self.parsed_arguments))
+        except Exception:  # noqa: BLE001 - when the tool cannot decide, a person has to be asked
+            return True
+
+    def build_permission_request(self, session_id: str, run_id: str) -> PermissionRequest:
+        """Build the permission request for this call, bound to these arguments."""
+        tool = self.tool
+        self.arguments_hash = arguments_hash(self.arguments)
+        required, target = self.needs_permission(), to_text(self.arguments)
+        if tool.target is not None:
+            try:
+                target = replace_surrogates(str(tool.target(self.parsed_arguments)))
+            except Exception:  # noqa: BLE001 - without a target, a person has to look at the arguments
+                required = True
+        return PermissionRequest(
+            self.call.call_id,
+            tool.name,
+            tool.action or tool.name,
+            target,
+            self.arguments,
+            self.arguments_hash,
+            required,
+            session_id,
+            run_id,
+        )
+
+    def build_intent(self, run: "Run") -> ToolStarted:
+        """Build the event that is stored before the call can have an effect."""
+        return ToolStarted(
+            self.call.call_id,
+            self.tool.name,
+            self.tool.effect,
+            run.idempotency_key(self.call.call_id),
+            self.arguments_hash,
+            self.attempts + 1,
+            run_id=run.run_id,
+            path=run.path,
+        )
+
+
+async def run_call_without_intent(run: "Run", job: PreparedCall) -> ToolResult:
+    """Run a call of a tool that asks first: it is not recorded as started until the tool calls `context.begin()`."""
+    run.calls_without_intent.add(job.call.call_id)
+    try:
+        return await run_call(run, job)
+    finally:
+        run.calls_without_intent.discard(job.call.call_id)
+
+
+async def run_call(run: "Run", job: PreparedCall) -> ToolResult:
+    """Run a tool call, with retries if its tool allows them, and return its result; an error becomes a result too."""
+    tries = 0
+    while True:
+        tries += 1
+        begin = _intent_storer(run, job) if job.tool.asks_first else None
+        context: ToolContext[Any] = ToolContext(run, job.call.call_id, job.tool.name, begin)
+        try:
+            seconds = job.tool.timeout_seconds or run.limits.tool_timeout_seconds
+            if seconds is None and job.tool.abortable:
+                return to_tool_result(job, await job.tool.call(job.parsed_arguments, context))
+            return to_tool_result(job, await call_in_task(run, job, context, seconds))
+        except Suspended:
+            raise
+        except _CallTimedOut as late:
+            return build_uncertain_result(job.call, Status.TIMED_OUT, str(late))
+        except asyncio.CancelledError as stop:
+            if _is_run_cancelled(run, job):
+                job.is_interrupted = True
+                return build_uncertain_result(job.call, Status.CANCELLED, "The run was cancelled while this ran.")
+            error: BaseException = stop
+        except GeneratorExit as closing:
+            if _current_task() is None:
+                raise  # not caused by the tool: the whole run is being discarded
+            error = closing
+        except BaseException as raised:  # noqa: BLE001 - SystemExit, KeyboardInterrupt, groups: none may end the run
+            error = raised
+        finally:
+            context.cancelled = True
+            context.flush_progress()
+        if tries > job.tool.retries or not _can_retry(job.tool, error):
+            return _build_failure(run, job, error)
+        try:
+            await run.clock.sleep(RETRY_SECONDS * 2 ** (tries - 1))
+        except asyncio.CancelledError:
+            job.is_interrupted = True
+            return _build_failure(run, job, error)  # its last error is all that is known
+
+
+def _intent_storer(run: "Run", job: PreparedCall) -> Callable[[], Awaitable[None]]:
+    """Return a function that records a call as started, for a tool that asks first, when its effect begins."""
+
+    async def begin() -> None:
+        if job.call.call_id not in run.state.started_calls:
+            await run.emit(job.build_intent(run), sync=job.tool.effect != "read")
+
+    return begin
+
+
+async def call_in_task(run: "Run", job: PreparedCall, context: ToolContext[Any], seconds: float | None) -> Any:
+    """Call the tool in a separate asyncio task, which can be cancelled, and abandoned on timeout."""
+    task = asyncio.ensure_future(_call_tool(job, context))
+    await _wait_for_task(run, job, task, seconds)
+    told_to_stop = not task.done()
+    if told_to_stop:
+        context.cancelled = True
+        await _cancel_task(run, job, task)
+    if task.done() and not task.cancelled():
+        value, error = task.result()
+        if error is None:
+            return value
+        if not told_to_stop or not isinstance(error, asyncio.CancelledError):
+            raise error
+    if not told_to_stop or (job.is_interrupted and job.tool.abortable):
+        raise asyncio.CancelledError
+    raise _CallTimedOut(f"Timed out after {seconds:g} seconds; it may still be running.")
+
+
+async def _wait_for_task(run: "Run", job: PreparedCall, task: "asyncio.Future[Any]", seconds: float | None) -> None:
+    """Wait until the task is done, the time is up, or the run is cancelled and the tool may be aborted."""
+    expired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = None if seconds is None else run.clock.call_later(seconds, lambda: expired.done() or expired.cancel())
+    try:
+        while not task.done() and not expired.done():
+            try:
+                await asyncio.wait((task, expired), return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                job.is_interrupted = True
+                if job.tool.abortable:
+                    return
+    finally:
+        expired.cancel()
+        if timer is not None:
+            timer.cancel()
+
+
+async def _cancel_task(run: "Run", job: PreparedCall, task: "asyncio.Future[Any]") -> None:
+    """Cancel a task and wait for `GRACE_SECONDS`. A task that does not end is abandoned; its result is ignored."""
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    task.add_done_callback(lambda _: ended.cancel())
+    timer = run.clock.call_later(GRACE_SECONDS, ended.cancel)
+    task.cancel()
+    if await wait_despite_cancel((ended,)):
+        job.is_interrupted = True
+    timer.cancel()
+
+
+async def _call_tool(job: PreparedCall, context: ToolContext[Any]) -> tuple[Any, BaseException | None]:
+    """Call the tool, and return its value or its error. A task cancelled before it starts does not begin the call.
+
+    Errors are returned, since asyncio would let some errors raised in a task end the event loop.
+    """
+    try:
+        return await job.tool.call(job.parsed_arguments, context), None
+    except BaseException as error:  # noqa: BLE001 - see above
+        return None, error
+
+
+class _CallTimedOut(Exception):
+    """Raised when the time limit of a call is over."""
+
+
+def _is_run_cancelled(run: "Run", job: PreparedCall) -> bool:
+    """Return True if a `CancelledError` was caused by the run, not by something inside the tool."""
+    return job.is_interrupted or run.is_interrupted
+
+
+def _current_task() -> "asyncio.Task[Any] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def _can_retry(tool: Tool[..., Any], error: BaseException) -> bool:
+    return isinstance(error, NotStarted) or (tool.effect in {"read", "idempotent"} and isinstance(error, Exception))
+
+
+async def run_finish_hooks(run: "Run", job: PreparedCall, result: ToolResult) -> ToolResult:
+    """Run the tool's `finish` hooks on the result, and add its short form."""
+    tool = job.tool
+    try:
+        for hook in tool.finish:
+            changed = hook(job.call, result)
+            if inspect.isawaitable(changed):
+                changed = await changed
+            if changed is not None:
+                check.require_return_type("after", hook, changed, ToolResult, "a ToolResult, or nothing")
+                result = sanitize_result(job.call, changed)
+        if tool.summary is not None and not result.summary and not result.is_error:
+            result = msgspec.structs.replace(result, summary=replace_surrogates(str(tool.summary(result))))
+    except CONTAINED_ERRORS as error:  # a hook may hide something: when it fails, nothing is shown
+        if isinstance(error, asyncio.CancelledError) and _is_run_cancelled(run, job):
+            job.is_interrupted = True
+            return build_uncertain_result(
+                job.call, Status.CANCELLED, "The run was cancelled when this had just finished."
+            )
+        run.report_error(error, f"a finish hook of {tool.name!r}")
+        return build_error_result(
+            job.call, f"the tool ran, but its result could not be processed: {describe_error(error)}"
+        )
+    return result
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+def to_tool_result(job: PreparedCall, value: Any) -> ToolResult:
+    """Convert the return value of a tool to a result."""
+    call = job.call
+    if type(value) is str:
+        return ToolResult(call.call_id, call.name, (Text(replace_surrogates(value)),), terminate=job.tool.terminate)
+    if isinstance(value, ToolResult):
+        return sanitize_result(call, value)
+    if not isinstance(value, ToolOutput):
+        return ToolResult(call.call_id, call.name, to_result_parts(value), terminate=job.tool.terminate)
+    return ToolResult(
+        call.call_id,
+        call.name,
+        to_result_parts(value.content),
+        Status.ERROR if value.is_error else Status.OK,
+        to_jsonable(value.render),
+        to_text(value.summary),
+        value.terminate is True or job.tool.terminate,
+    )
+
+
+def sanitize_result(call: ToolCall, result: ToolResult) -> ToolResult:
+    """Return a result from a tool or hook, which was not validated before, in a form that can be stored."""
+    content = to_result_parts(result.content) if result.content else ()
+    try:
+        status = Status(result.status)
+    except ValueError:
+        status = Status.ERROR
+    render, summary, preview = to_jsonable(result.render), to_text(result.summary), to_text(result.preview)
+    return ToolResult(call.call_id, call.name, content, status, render, summary, result.terminate is True, preview)
+
+
+def to_result_parts(value: Any) -> tuple[ResultPart, ...]:
+    """Convert a value to result parts: parts stay as they are, everything else becomes text."""
+    values = cast("Sequence[Any]", value if type(value) is list or type(value) is tuple else (value,))
+    if values and all(isinstance(each, RESULT_TYPES) for each in values):
+        parts = [sanitize_part(each) for each in values]
+        if None not in parts:
+            return tuple(cast("list[ResultPart]", parts))
+    return (Text(to_text(value)),)
+
+
+def _build_failure(run: "Run", job: PreparedCall, error: BaseException) -> ToolResult:
+    if not isinstance(error, ToolError):
+        run.report_error(error, f"tool {job.tool.name!r}")
+    return build_error_result(job.call, describe_error(error))

@@ -1,0 +1,302 @@
+"""Wrappers around a model (retry, failover, gating) or a tool (hooks, timeout, truncation), each giving a new one.
+
+They read as adjectives, and stack: `retried(gated(model, budget))`. A wrapper of a stream closes the stream that it
+wraps.
+"""
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, NoReturn, TypeAlias, cast
+
+import msgspec
+
+from . import check
+from .clock import SYSTEM_CLOCK, Clock
+from .error import AllModelsFailed, ConfigError, ContextOverflow, EmptyReply, ModelError, ReplyCutOff
+from .event import ErrorRaised, FailedOver, ModelEvent, ReplyFinished, RetryScheduled, TextDelta, ToolCallDelta
+from .message import Text, ToolCall, ToolResult
+from .model import Model, ModelInfo, Price, Request, ShortenRequest, is_empty, model_info
+from .tool import Arguments, Finish, Prepare, Tool, ToolContext
+
+# -- models ------------------------------------------------------------------------------------------------------------
+
+
+class WrappedModel:
+    """A model made from a stream function; its `info` is that of the model it wraps."""
+
+    __slots__ = ("_about", "_stream")
+
+    def __init__(self, about: Model | ModelInfo, stream: Callable[[Request], AsyncIterator[ModelEvent]]) -> None:
+        self._about = about
+        self._stream = stream
+
+    @property
+    def info(self) -> ModelInfo:
+        """The current facts about the wrapped model. They may change, as when its context window is discovered."""
+        return self._about if isinstance(self._about, ModelInfo) else model_info(self._about)
+
+    def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+        """Stream the answer to a request."""
+        return self._stream(request)
+
+    def __repr__(self) -> str:
+        return f"WrappedModel({self.info.name!r})"
+
+
+def open_stream(model: Model, request: Request) -> "aclosing[Any]":
+    """Open the stream of a model's answer as a context manager that closes it."""
+    return aclosing(cast("Any", model.stream(request)))
+
+
+def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Model:
+    """Wrap a model so that `watch` is called with every event of its answers, which it cannot change.
+
+    If `watch` raises, the answer ends.
+    """
+    _check_models("observed", model)
+    check.require_callable("observed", "watch", watch)
+
+    async def stream(request: Request) -> AsyncIterator[ModelEvent]:
+        async with open_stream(model, request) as events:
+            async for event in events:
+                watch(request, event)
+                yield event
+
+    return WrappedModel(model, stream)
+
+
+def gated(model: Model, gate: Callable[[Request], Awaitable[Request | None]]) -> Model:
+    """Wrap a model so that `gate` is awaited before each request: it may wait, change the request, or raise."""
+    _check_models("gated", model)
+    check.require_callable("gated", "gate", gate)
+
+    async def stream(request: Request) -> AsyncIterator[ModelEvent]:
+        async with open_stream(model, await gate(request) or request) as events:
+            async for event in events:
+                yield event
+
+    return WrappedModel(model, stream)
+
+
+def retried(
+    model: Model,
+    *,
+    attempts: int = 4,
+    base_seconds: float = 2.0,
+    max_seconds: float = 30.0,
+    jitter: Callable[[], float] = random.random,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Model:
+    """Wrap a model so that a request is retried after a transient error, an incomplete answer or an empty one.
+
+    A `RetryScheduled` event is emitted before each wait. The wait doubles from `base_seconds` up to `max_seconds`, and
+    is shortened at random so that many clients do not retry at once; a provider that asks for a longer wait gets it, up
+    to the same maximum.
+    """
+    _check_models("retried", model)
+    check.require_callable("retried", "jitter", jitter)
+    numbers = isinstance(base_seconds, (int, float)) and isinstance(max_seconds, (int, float))
+    if not isinstance(attempts, int) or attempts < 1 or not numbers or not 0 <= base_seconds <= max_seconds:
+        given = f"retried(attempts={attempts!r}, base_seconds={base_seconds!r}, max_seconds={max_seconds!r})"
+        message = f"{given}: give at least one attempt, and a base from 0 to the maximum"
+        raise ConfigError(message)
+
+    async def stream(request: Request) -> AsyncIterator[ModelEvent]:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                event, has_content = None, False
+                async with open_stream(model, request) as events:
+                    async for event in events:
+                        has_content = has_content or _has_content(event)
+                        if type(event) is ReplyFinished and not has_content:
+                            _raise_empty_reply(model)
+                        yield event
+                _check_complete(model, event)
+                return
+            except ModelError as error:
+                if not error.retryable or attempt == attempts:
+                    raise
+                longest = min(base_seconds * 2 ** (attempt - 1), max_seconds)
+                wait = min(max(longest * (0.5 + jitter() / 2), error.retry_after_seconds or 0.0), max_seconds)
+                yield RetryScheduled(attempt, attempts, wait, type(error).__name__, str(error))
+            await clock.sleep(wait)
+
+    return WrappedModel(model, stream)
+
+
+def compacted(model: Model, compact: ShortenRequest) -> Model:
+    """Wrap a model so that a request that was too long is shortened by `compact` and sent once more."""
+    _check_models("compacted", model)
+    check.require_callable("compacted", "compact", compact)
+
+    async def stream(request: Request) -> AsyncIterator[ModelEvent]:
+        try:
+            async with open_stream(model, request) as events:
+                async for event in events:
+                    yield event
+            return
+        except ContextOverflow as error:
+            shorter = await compact(request, error)
+            if shorter is None:
+                raise
+            yield RetryScheduled(1, 2, 0.0, type(error).__name__, str(error))
+        async with open_stream(model, shorter) as events:
+            async for event in events:
+                yield event
+
+    return WrappedModel(model, stream)
+
+
+_STATUS_EVENTS = (RetryScheduled, FailedOver, ErrorRaised)
+"""Events that are no part of an answer."""
+
+
+def failover(*models: Model) -> Model:
+    """Make one model of several: when one fails before its answer has begun, the next one is asked.
+
+    A model whose answer has begun is never replaced. Costs are counted at the highest price of all of them, so that a
+    limit in money applies whichever answers.
+    """
+    _check_models("failover", *models)
+
+    async def stream(request: Request) -> AsyncIterator[ModelEvent]:
+        failed: list[tuple[str, Exception]] = []
+        for place, model in enumerate(models):
+            begun, event = False, None
+            try:
+                async with open_stream(model, request) as events:
+                    async for event in events:
+                        begun = begun or not isinstance(event, _STATUS_EVENTS)
+                        yield event
+                _check_complete(model, event)
+                return
+            except ModelError as error:
+                if begun:
+                    raise
+                failed.append((model_info(model).name, error))
+                if place + 1 < len(models):
+                    following = model_info(models[place + 1]).name
+                    yield FailedOver(model_info(model).name, following, type(error).__name__, str(error))
+        raise AllModelsFailed(tuple(failed)) from failed[-1][1]
+
+    info = msgspec.structs.replace(
+        model_info(models[0]), price=_highest_price([model_info(model).price for model in models])
+    )
+    return WrappedModel(info, stream)
+
+
+def _highest_price(prices: Sequence[Price | None]) -> Price | None:
+    """Return the highest of each price; `None` when one of them is unknown."""
+    known = [price for price in prices if price is not None]
+    if len(known) < len(prices):
+        return None
+    return Price(
+        input_usd=max(price.input_usd for price in known),
+        output_usd=max(price.output_usd for price in known),
+        cache_read_usd=max(price.read_usd for price in known),
+        cache_write_usd=max(price.write_usd for price in known),
+    )
+
+
+def _check_models(name: str, *models: object) -> None:
+    if not models:
+        message = f"{name}() needs at least one model"
+        raise ConfigError(message)
+    for model in models:
+        if isinstance(model, type) or not callable(getattr(model, "stream", None)):
+            message = f"{name}({model!r}): give a model object; perdure.open_model(…) opens one by its name"
+            raise ConfigError(message)
+
+
+def _has_content(event: ModelEvent) -> bool:
+    if type(event) is ReplyFinished:
+        return event.message is not None and not is_empty(event.message)
+    return type(event) is ToolCallDelta or (type(event) is TextDelta and bool(event.text.strip()))
+
+
+def _raise_empty_reply(model: Model) -> NoReturn:
+    raise EmptyReply(f"{model_info(model).name} answered with neither text nor calls")
+
+
+def _check_complete(model: Model, last: ModelEvent | None) -> None:
+    if type(last) is not ReplyFinished:
+        message = f"the reply of {model_info(model).name} broke off before it was finished"
+        raise ReplyCutOff(message)
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+CallNext: TypeAlias = Callable[[], Awaitable[Any]]
+ToolWrapper: TypeAlias = Callable[[CallNext, Arguments, ToolContext[Any]], Awaitable[Any]]
+
+
+def before(tool: Tool[..., Any], hook: Prepare) -> Tool[..., Any]:
+    """Wrap a tool so that `hook` gets each call before it runs; it may rewrite the arguments, or `Skip` the call."""
+    _check_tool("before", tool, hook)
+    return msgspec.structs.replace(tool, prepare=(*tool.prepare, hook))
+
+
+def after(tool: Tool[..., Any], hook: Finish) -> Tool[..., Any]:
+    """Wrap a tool so that `hook` gets each result before it is stored, and may replace it."""
+    _check_tool("after", tool, hook)
+    return msgspec.structs.replace(tool, finish=(*tool.finish, hook))
+
+
+def around(tool: Tool[..., Any], wrapper: ToolWrapper) -> Tool[..., Any]:
+    """Wrap a tool so that `wrapper(call_next, arguments, context)` runs around its function.
+
+    The wrapper may read the arguments, but not change them.
+    """
+    _check_tool("around", tool, wrapper)
+    inner, receiver = tool.call, tool.receiver
+
+    def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
+        shown = {name: value for name, value in arguments.items() if name != receiver}
+        return wrapper(lambda: inner(arguments, context), shown, context)
+
+    return msgspec.structs.replace(tool, call=call)
+
+
+def timed(tool: Tool[..., Any], seconds: float) -> Tool[..., Any]:
+    """Wrap a tool so that a call times out after `seconds`."""
+    _check_tool("timed", tool)
+    return msgspec.structs.replace(tool, timeout_seconds=seconds)
+
+
+def truncated(tool: Tool[..., Any], max_characters: int) -> Tool[..., Any]:
+    """Wrap a tool so that the middle of a long result is replaced by a note of how many characters are missing."""
+    _check_tool("truncated", tool)
+    if not isinstance(max_characters, int) or max_characters < 2:  # noqa: PLR2004 - one for the head, one for the tail
+        message = f"truncated({tool!r}, {max_characters!r}): keep at least 2 characters"
+        raise ConfigError(message)
+
+    def cut(_call: ToolCall, result: ToolResult) -> ToolResult:
+        content = [
+            Text(shorten_text(part.text, max_characters), part.signature) if isinstance(part, Text) else part
+            for part in result.content
+        ]
+        return msgspec.structs.replace(result, content=tuple(content))
+
+    return after(tool, cut)
+
+
+def shorten_text(text: str, max_characters: int) -> str:
+    """Return at most this many characters of a text, with its middle replaced by a note."""
+    missing = len(text) - max_characters
+    if missing <= 0:
+        return text
+    head = max_characters - max_characters // 2
+    return f"{text[:head]}\n[… {missing} characters left out …]\n{text[len(text) - max_characters // 2 :]}"
+
+
+def _check_tool(name: str, tool: object, *hooks: object) -> None:
+    if not isinstance(tool, Tool):
+        message = f"{name}({tool!r}, …): give a tool; @tool makes one from a function"
+        raise ConfigError(message)
+    for hook in hooks:
+        if not callable(hook):
+            message = f"{name}({tool!r}, {hook!r}): give a function"
+            raise ConfigError(message)

@@ -1,0 +1,153 @@
+"""Wrap a model so that secrets are redacted from its requests and replies.
+
+A user may type a value, and a model may repeat it, piece by piece. Text that may be the beginning of a value is delayed
+until it is clear, and its rest is emitted before the end of the reply.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TypeAlias, cast
+
+import msgspec
+
+from perdure.core.event import (
+    FailedOver,
+    ModelEvent,
+    ReplyFinished,
+    RetryScheduled,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
+from perdure.core.message import Message
+from perdure.core.model import Model, Request
+from perdure.core.wrappers import WrappedModel, open_stream
+
+from .error_redaction import has_secret, redact_error
+from .redaction_filter import RedactingStream, RedactionFilter
+from .redactor import Redactor
+
+_MOST_SESSIONS = 64
+_Delta: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta
+_Key: TypeAlias = tuple[type, int]
+
+
+def redacted_model(model: Model, redactor: Redactor) -> Model:
+    """Wrap a model so that the secrets that the redactor knows are redacted from its requests and replies."""
+    sent = _RedactedMessages()
+
+    def stream(request: Request) -> AsyncIterator[ModelEvent]:
+        scrubber = redactor.redaction_filter
+        if scrubber is None:
+            return model.stream(request)
+        return _stream_redacted(model, sent.redact_request(request, scrubber), scrubber)
+
+    return WrappedModel(model, stream)
+
+
+async def _stream_redacted(model: Model, request: Request, scrubber: RedactionFilter) -> AsyncIterator[ModelEvent]:
+    reply = ReplyRedactor(scrubber)
+    try:
+        async with open_stream(model, request) as events:
+            async for event in events:
+                for each in reply.redact_event(event):
+                    yield each
+        return
+    except Exception as error:
+        if not has_secret(error, scrubber):
+            raise
+        failure = redact_error(error, scrubber)
+    raise failure  # not inside `except`, where the original would be chained to it
+
+
+class ReplyRedactor:
+    """Redacts secrets from the streamed events of one model reply, also secrets that are split across events."""
+
+    __slots__ = ("_changed", "_last", "_scrubber", "_streams")
+
+    def __init__(self, scrubber: RedactionFilter) -> None:
+        self._scrubber = scrubber
+        self._streams: dict[_Key, tuple[_Delta, RedactingStream]] = {}
+        self._changed: set[_Key] = set()
+        self._last: _Key | None = None
+
+    def redact_event(self, event: ModelEvent) -> Iterator[ModelEvent]:
+        """Take the next event of the reply; yield the redacted events that can be shown by now."""
+        if isinstance(event, (TextDelta, ThinkingDelta, ToolCallDelta)):
+            yield from self._redact_delta(event)
+            return
+        if isinstance(event, ReplyFinished):
+            yield from self._flush_streams(list(self._streams))
+        elif isinstance(event, (RetryScheduled, FailedOver)):  # it begins anew
+            self._streams.clear()
+            self._changed.clear()
+        yield self._scrubber.redact_value(event)
+
+    def _redact_delta(self, event: _Delta) -> Iterator[ModelEvent]:
+        key: _Key = (type(event), 0 if isinstance(event, TextDelta) else event.index)
+        last, self._last = self._last, key
+        if last is not None and last != key and last[0] is not ToolCallDelta:
+            yield from self._flush_streams([last])
+        if isinstance(event, ToolCallDelta) and event.call_id and key in self._streams:
+            first = self._streams[key][0]
+            if isinstance(first, ToolCallDelta) and first.call_id not in {"", event.call_id}:
+                yield from self._flush_streams([key])  # another call under the same number
+        _, stream = self._streams.setdefault(key, (event, RedactingStream(self._scrubber)))
+        yield from self._emit_delta(event, key, stream)
+
+    def _emit_delta(self, event: _Delta, key: _Key, stream: RedactingStream) -> Iterator[ModelEvent]:
+        if isinstance(event, ToolCallDelta):
+            arguments = stream.feed(event.arguments)
+            if arguments or event.call_id or event.name or event.signature:
+                yield msgspec.structs.replace(event, arguments=arguments)
+            return
+        text = stream.feed(event.text)
+        if isinstance(event, TextDelta):
+            if text:
+                yield msgspec.structs.replace(event, text=text)
+            return
+        if event.signature:  # the last delta
+            text += stream.end()
+        if stream.changed:
+            self._changed.add(key)
+        signature = "" if key in self._changed else event.signature  # it would not match the redacted text
+        if text or signature or event.data or event.details:
+            yield msgspec.structs.replace(event, text=text, signature=signature)
+
+    def _flush_streams(self, keys: Sequence[_Key]) -> Iterator[ModelEvent]:
+        for key in keys:
+            entry = self._streams.pop(key, None)
+            rest = "" if entry is None else entry[1].end()
+            if not rest:
+                continue
+            if key[0] is TextDelta:
+                yield TextDelta(rest)
+            elif key[0] is ThinkingDelta:
+                yield ThinkingDelta(rest, index=key[1])
+            else:
+                yield ToolCallDelta(arguments=rest, index=key[1])
+
+
+class _RedactedMessages:
+    """Cache of redacted messages, so that each message of a conversation is redacted once."""
+
+    __slots__ = ("_scrubber", "_sessions")
+
+    def __init__(self) -> None:
+        self._scrubber: RedactionFilter | None = None
+        self._sessions: dict[str, dict[int, tuple[Message, Message]]] = {}
+
+    def redact_request(self, request: Request, scrubber: RedactionFilter) -> Request:
+        """Return the request with the secrets redacted; the same object if it contains none."""
+        if scrubber is not self._scrubber or len(self._sessions) > _MOST_SESSIONS:
+            self._scrubber, self._sessions = scrubber, {}
+        before = self._sessions.get(request.session_id, {})
+        now: dict[int, tuple[Message, Message]] = {}
+        for message in request.messages:
+            known = before.get(id(message))
+            now[id(message)] = (message, cast("Message", scrubber.redact_value(message))) if known is None else known
+        self._sessions[request.session_id] = now
+        instructions = scrubber.redact_text(request.instructions)
+        messages = [now[id(message)][1] for message in request.messages]
+        if instructions == request.instructions and all(new is old for old, new in now.values()):
+            return request
+        return msgspec.structs.replace(request, instructions=instructions, messages=messages)

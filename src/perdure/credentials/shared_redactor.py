@@ -1,0 +1,46 @@
+"""A redactor for agents that work together: secrets that any of them knows are redacted for all.
+
+Each agent with a vault has its own redactor. Agents that work together share one: a value that any of them was given is
+redacted from all that any of them stores, shows, sends or receives.
+"""
+
+from weakref import WeakSet
+
+from perdure.core.model import Model
+
+from .model_redaction import redacted_model
+from .redaction_filter import RedactionFilter
+from .redactor import Redactor
+
+
+class SharedRedactor(Redactor):
+    """Redacts all secrets that its member redactors know, including those that they learn later."""
+
+    __slots__ = ("_members", "_only")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._members: WeakSet[Redactor] = WeakSet()
+        self._only: Redactor | None = None
+
+    def __contains__(self, redactor: object) -> bool:
+        return redactor in self._members
+
+    def add(self, redactor: Redactor) -> None:
+        """Add a member, whose present and future secrets are redacted from now on."""
+        if redactor in self:
+            return
+        self._only = None if self._members else redactor
+        self._members.add(redactor)
+        redactor.share_with(self)
+
+    @property
+    def redaction_filter(self) -> RedactionFilter | None:
+        """Filter that redacts the secrets of all members; `None` if there are none yet."""
+        return (
+            super().redaction_filter if self._only is None else self._only.redaction_filter
+        )  # which is made already, as a rule
+
+    def model(self, model: Model) -> Model:
+        """Wrap a model so that the secrets of all members are redacted from its requests and replies."""
+        return redacted_model(model, self)

@@ -1,0 +1,56 @@
+"""Table of the thinking and sampling parameters that each generation of models of the Messages API accepts.
+
+A profile names its dialect. Without one, it is derived from the model's name, which contains the generation.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive"]
+"""How a model thinks: not at all; within a token budget; or as it decides, guided by an effort."""
+
+
+class AnthropicModelFeatures(Struct, frozen=True, kw_only=True):
+    """Thinking and sampling parameters that one generation of models accepts."""
+
+    thinking: ThinkingMode = "budget"
+    """How thinking is requested."""
+    budgets: bool = True
+    """True if the model accepts a token budget for thinking."""
+    sampling: bool = True
+    """True if the model accepts `temperature` or `top_p`."""
+    signed: bool = True
+    """True if thinking without a signature is refused."""
+
+
+DIALECTS: Mapping[str, AnthropicModelFeatures] = {
+    "plain": AnthropicModelFeatures(thinking="none", budgets=False),
+    "budget": AnthropicModelFeatures(),
+    "adaptive": AnthropicModelFeatures(thinking="adaptive"),
+    "adaptive_only": AnthropicModelFeatures(thinking="adaptive", budgets=False, sampling=False),
+    "unsigned": AnthropicModelFeatures(signed=False),  # compatible servers that do not sign thinking
+}
+"""All dialects by name."""
+
+_BY_MODEL: tuple[tuple[str, str], ...] = (
+    (r"claude-(opus-4-[7-9]|[a-z]+-([5-9]|\d\d)\b)", "adaptive_only"),
+    (r"claude-[a-z]+-4-6", "adaptive"),
+    (r"claude-(3-(5|haiku|sonnet|opus)|2|instant)", "plain"),
+    (r"claude", "budget"),
+)
+
+
+def get_model_features(name: str, model: str) -> AnthropicModelFeatures:
+    """Return the parameters of the table row `name`; without such a row, those of the generation of `model`."""
+    return DIALECTS.get(name) or _get_dialect_by_model(model)
+
+
+@cache
+def _get_dialect_by_model(model: str) -> AnthropicModelFeatures:
+    plain = model.lower().replace(".", "-")
+    found = next((name for pattern, name in _BY_MODEL if re.search(pattern, plain)), "unsigned")
+    return DIALECTS[found]

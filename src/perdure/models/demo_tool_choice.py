@@ -1,0 +1,226 @@
+"""Choose a tool and guess its arguments by comparing texts, for the demo model.
+
+The rules are few and deterministic. The tool wins that shares most words with the sentence. A parameter gets the value
+that is given for it by name (`city=Oslo`, `3 days`); or else, by its type and name, the next number, path, URL, quoted
+text or name (a capitalised word) in the sentence, each of which is used once.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from perdure.core.model import ToolSpec
+
+_MAX_CHARACTERS = 2000
+"""Maximum number of characters of a sentence that are used."""
+_MIN_SCORE = 2
+"""Minimum score of a tool to be chosen; a match in its name counts 3, any other 1."""
+
+_COMMON_WORDS = """
+a about all am an and any are as ask at be by call can could do does for from get give have hello hi how i if in into is
+it its let make me my need no not of on one or our out please run say show tell than thank that the their them then
+there this to tool up us use using was we what when where which who why will with would you your
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+_FREE_TEXT = {"command", "content", "input", "message", "prompt", "query", "question", "sentence", "text", "topic"}
+_PATHS = {"dir", "directory", "file", "filename", "folder", "path"}
+_ADDRESSES = {"address", "link", "uri", "url", "website"}
+_FORMULAS = {"calculation", "equation", "expression", "formula"}
+
+_QUOTED = re.compile(r"[\"“”]([^\"“”]+)[\"“”]|`([^`]+)`|(?<!\w)'([^']+)'(?!\w)")
+_NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?!\w)")
+_ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
+_PATH = re.compile(
+    r"(?<![\w/:.~])(?:~?/|\.{1,2}/)?[\w.-]+(?:/[\w.-]+)+/?|(?<!\S)/[\w.-]+|(?<![\w/.])[\w-]+\.[A-Za-z]\w{0,4}\b"
+)
+_FORMULA = re.compile(r"[0-9(][0-9\s+\-*/^().%]*[0-9)]")
+_TOKEN = re.compile(r"[\w'\u2019-]+|[.!?:;\n]")
+_AFTER_PREPOSITION = re.compile(
+    r"\b(?:in|for|of|about|to|at|on|named|called|from)\s+(?:the\s+|an?\s+)?([\w'\u2019-]+)", re.IGNORECASE
+)
+
+
+def choose_tool(sentence: str, tools: Sequence[ToolSpec], *, required: bool = False) -> ToolSpec | None:
+    """Return the tool whose texts fit the sentence best; `None` if none fits well enough, unless `required`."""
+    said = _extract_stems(sentence[:_MAX_CHARACTERS])
+    best, most = None, -1
+    for tool in tools:
+        name, other = _extract_stems(tool.name), _extract_stems(" ".join(_collect_tool_texts(tool)))
+        score = 3 * len(said & name) + len(said & (other - name))
+        if score > most:
+            best, most = tool, score
+    return best if required or most >= _MIN_SCORE else None
+
+
+def guess_arguments(tool: ToolSpec, sentence: str) -> tuple[dict[str, Any], list[str]]:
+    """Guess arguments for the tool; also return the required parameters for which none were found."""
+    clues = _ArgumentClues(sentence[:_MAX_CHARACTERS], _extract_stems(tool.name))
+    required = tool.parameters.get("required", ())
+    arguments: dict[str, Any] = {}
+    missing: list[str] = []
+    for name, schema in _get_properties(tool).items():
+        value = clues.find_named_value(name, schema)
+        if value is None and name in required:
+            value = clues.take_next_value(name, schema)
+        if value is not None:
+            arguments[name] = value
+        elif name in required:
+            missing.append(name)
+    return arguments, missing
+
+
+class _ArgumentClues:
+    """Values in a sentence that could be arguments of a tool. Each is used at most once."""
+
+    def __init__(self, sentence: str, about: frozenset[str]) -> None:
+        self.sentence = sentence
+        self.quoted = ["".join(groups) for groups in _QUOTED.findall(sentence)]
+        unquoted = _QUOTED.sub(" ", sentence)
+        self.numbers: list[str] = _NUMBER.findall(sentence)
+        self.addresses: list[str] = [found.rstrip(".,;:!?)") for found in _ADDRESS.findall(sentence)]
+        self.paths: list[str] = [found.rstrip(".") for found in _PATH.findall(_ADDRESS.sub(" ", sentence))]
+        self.formulas: list[str] = [
+            found.strip() for found in _FORMULA.findall(sentence) if re.search(r"[+\-*/^%]", found)
+        ]
+        self.names = _find_names(unquoted, about)
+        self.objects: list[str] = [
+            word
+            for word in _AFTER_PREPOSITION.findall(unquoted)
+            if word.lower() not in _COMMON and _get_stem(word) not in about
+        ]
+
+    def find_named_value(self, name: str, schema: Mapping[str, Any]) -> Any:
+        """Return the value that the sentence gives for a parameter by name, or an allowed value that it mentions."""
+        allowed = schema.get("enum")
+        if allowed:
+            return next((each for each in allowed if _has_phrase(self.sentence, str(each))), None)
+        kind, label = _get_type(schema), re.escape(name).replace("_", r"[\s_-]")
+        if kind in {"integer", "number"}:
+            return self._find_named_number(f"{label.removesuffix('s')}s?", kind)
+        if kind == "boolean":
+            return True if _has_phrase(self.sentence, name.replace("_", " ")) else None
+        if kind == "string":
+            value = rf"\b{label}\s*[=:]\s*(?:\"([^\"]+)\"|'([^']+)'|([^\s,;]+))"
+            found = re.search(value, self.sentence, re.IGNORECASE)
+            return (found[1] or found[2] or found[3]).rstrip(".!?") if found else None
+        return None
+
+    def take_next_value(self, name: str, schema: Mapping[str, Any]) -> Any:
+        """Return the default, or else the next unused value in the sentence that fits the parameter's type and name."""
+        if "default" in schema:
+            return schema["default"]
+        allowed: Sequence[Any] = schema.get("enum") or ()
+        if allowed:
+            return allowed[0]
+        match _get_type(schema):
+            case "string":
+                return self._take_text(set(re.findall(r"[a-z]+", name.lower())))
+            case "integer" | "number" as kind:
+                fitting = self._find_numbers(kind)
+                return self._take_number(fitting[0], kind) if fitting else None
+            case "boolean":
+                return False
+            case "array":
+                return self._take_list(_as_mapping(schema.get("items")))
+            case _:
+                return None
+
+    def _find_named_number(self, label: str, kind: str) -> int | float | None:
+        """Return the number given for a parameter by name: `days=3`, `days of 3`, `3 days`."""
+        for number in self._find_numbers(kind):
+            digits = re.escape(number)
+            pattern = rf"\b{label}\s*(?:[=:]|is|of)?\s*{digits}(?!\w|\.\d)|(?<![\w.]){digits}\s+{label}\b"
+            if re.search(pattern, self.sentence, re.IGNORECASE):
+                return self._take_number(number, kind)
+        return None
+
+    def _take_text(self, words: set[str]) -> str | None:
+        if words & _PATHS and self.paths:
+            return self.paths.pop(0)
+        if words & _ADDRESSES and self.addresses:
+            return self.addresses.pop(0)
+        if words & _FORMULAS and self.formulas:
+            return self.formulas.pop(0)
+        if self.quoted:
+            return self.quoted.pop(0)
+        if words & (_FREE_TEXT | _FORMULAS):
+            return self.sentence.strip()
+        for pool in (self.names, self.objects):
+            if pool:
+                return pool.pop(0)
+        return None
+
+    def _find_numbers(self, kind: str) -> list[str]:
+        return [number for number in self.numbers if kind == "number" or "." not in number]
+
+    def _take_number(self, number: str, kind: str) -> int | float:
+        self.numbers.remove(number)
+        return float(number) if kind == "number" and "." in number else int(number)
+
+    def _take_list(self, items: Mapping[str, Any]) -> list[Any] | None:
+        kind = _get_type(items)
+        if kind in {"integer", "number"}:
+            return [self._take_number(number, kind) for number in self._find_numbers(kind)] or None
+        return (self.quoted or self.names or None) if kind == "string" else None
+
+
+def _get_properties(tool: ToolSpec) -> Mapping[str, Mapping[str, Any]]:
+    """Return the schema of each parameter; an empty one if it is not an object."""
+    properties = _as_mapping(tool.parameters.get("properties"))
+    return {name: _as_mapping(schema) for name, schema in properties.items()}
+
+
+def _as_mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _collect_tool_texts(tool: ToolSpec) -> list[str]:
+    """Return the description of a tool, and the names, descriptions and allowed values of its parameters."""
+    texts = [tool.description]
+    for name, schema in _get_properties(tool).items():
+        texts += [name, str(schema.get("description", "")), *map(str, schema.get("enum", ()))]
+    return texts
+
+
+def _get_type(schema: Mapping[str, Any]) -> str:
+    """Return the type of a parameter; of several, the first that is not null."""
+    for each in schema.get("anyOf") or schema.get("oneOf") or ():
+        if (chosen := _get_type(_as_mapping(each))) != "null":
+            return chosen
+    kind: Any = schema.get("type", "string")
+    return kind if isinstance(kind, str) else next((str(each) for each in kind if each != "null"), "null")
+
+
+def _extract_stems(text: str) -> frozenset[str]:
+    """Return the significant words of a text, each cut to its stem, so that *searches* matches *search*."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text)
+    words = [word.lower() for word in re.findall(r"[^\W\d_]{2,}", apart)]
+    return frozenset(
+        [_get_stem(word) for word in words if word not in _COMMON and word.removesuffix("s") not in _COMMON]
+    )
+
+
+def _get_stem(word: str) -> str:
+    return word.lower().removesuffix("s")[:6]
+
+
+def _find_names(sentence: str, about: frozenset[str]) -> list[str]:
+    """Return groups of adjacent capitalised terms; those that begin a sentence are listed last."""
+    inside: list[list[str]] = []
+    beginning: list[list[str]] = []
+    first, group = True, None
+    for token in _TOKEN.findall(sentence):
+        capitalised = token[0].isupper() and token.lower() not in _COMMON and _get_stem(token) not in about
+        if not capitalised:
+            group = None
+        elif group is not None:
+            group.append(token)
+        else:
+            group = [token]
+            (beginning if first else inside).append(group)
+        first = not (token[0].isalnum() or token[0] in "'-_\u2019")
+    return [" ".join(words) for words in inside + beginning]
+
+
+def _has_phrase(sentence: str, words: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", sentence, re.IGNORECASE) is not None

@@ -1,0 +1,262 @@
+"""Model that is reached over HTTP: combines an API format (wire), a profile, a base URL and a key.
+
+    encode the request → wait for a slot → post → decode the response, as it arrives
+
+All failures are raised as a `ModelError`. A request is repeated here only with a renewed key, or without a tool that
+the provider rejects; all other retries are left to `retried`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NoReturn
+
+from msgspec.structs import replace
+
+from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.error import (
+    AuthFailed,
+    BadRequest,
+    ContextOverflow,
+    ModelError,
+    ProviderDown,
+    RateLimited,
+    ReplyCutOff,
+)
+from perdure.core.event import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled
+from perdure.core.model import Request
+from perdure.net.error import DeadlineExceeded, NetError
+from perdure.net.http import get_shared_transport
+from perdure.net.tap import mask_sent_secrets, mask_url
+from perdure.net.transport import Response, Transport
+
+from .auth import Auth, FixedHeaders
+from .encoding_memo import EncodingMemo
+from .profile import Profile
+from .provider_errors import classify_error
+from .throttle import Throttle, get_shared_throttle
+from .throttle_state import RequestSlot, WaitReason
+from .tool_quarantine import ToolQuarantine
+from .wire import Decoder, EncodedRequest, Wire
+
+PROGRESS_SECONDS = 600.0
+"""Timeout of a response that sends pings but no content."""
+DRAIN_SECONDS = 1.0
+"""How long to wait for a response to end after its last event."""
+REPORT_WAIT_AFTER_SECONDS = 1.0
+"""After waiting this long for a slot, an event with the reason is emitted."""
+
+_MAX_ERROR_BYTES = 256 * 1024
+_BYTES_PER_TOKEN = 4
+"""Rule of thumb, until the provider reports usage."""
+_REDIRECTS = range(300, 400)
+_OVERLOADED = frozenset({503, 529})
+
+
+class HttpModel:
+    """Model that is reached over HTTP. It encodes requests, waits for rate limits, and decodes responses."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        profile: Profile,
+        *,
+        base_url: str,
+        auth: Auth | None = None,
+        transport: Transport | None = None,
+        throttle: Throttle | None = None,
+        progress_seconds: float = PROGRESS_SECONDS,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """By default, connections (`transport`) and the rate limits of the key (`throttle`) are shared by the process.
+
+        The query of `base_url`, if any, is sent with every request.
+        """
+        self.profile = profile
+        """Profile of the model. A context window that is not known is learned from the first overflow error."""
+        self.info = profile.info
+        """Model info for `model_info`."""
+        base, _, self._query = base_url.partition("?")
+        self._base = base.rstrip("/")
+        self._wire = wire
+        self._auth = auth or FixedHeaders({})
+        self._transport = transport or get_shared_transport()
+        self._throttle = throttle or get_shared_throttle(self._base, self._auth.identity)
+        self._progress_seconds = progress_seconds
+        self._clock = clock
+        self._memo = EncodingMemo()
+        self._quarantine = ToolQuarantine()
+
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:  # noqa: PLR0912 - helpers would add a generator per event
+        """Send a request, and yield the events of the reply as they arrive. Raises a `ModelError`.
+
+        A `RetryScheduled` event with attempt 0 means that the request waits for a slot of its key: nothing has failed.
+        """
+        throttle, chances = self._throttle, _ImmediateRetries(self._auth, self._quarantine)
+        while True:
+            asked = self._quarantine.remove_rejected_tools(request)
+            sending = self._wire.encode(asked, self.profile, self._memo)
+            tokens = len(sending.body) // _BYTES_PER_TOKEN
+            slot = throttle.try_take_slot(tokens)
+            if slot is None:
+                place = throttle.join_queue(tokens)
+                try:
+                    slot = await throttle.wait_for_slot(place, REPORT_WAIT_AFTER_SECONDS)
+                    if slot is None:
+                        yield _build_waiting_event(place.obstacle)
+                        slot = await throttle.wait_for_slot(place)
+                finally:
+                    throttle.leave_queue(place)
+            event: ModelEvent | None = None
+            decoder: Decoder | None = None
+            headers: Mapping[str, str] = {}
+            try:  # every event passes here: no extra generator, task or timer per event
+                url, headers = await self._build_url_and_headers(sending)
+                async with self._transport.post(url, headers, sending.body) as answer:
+                    await self._raise_for_error(answer, slot)
+                    decoder = self._wire.decoder(self.profile, _get_media_type(answer))
+                    quiet_since: float | None = None
+                    chunks = answer.chunks()
+                    async for data in chunks:
+                        before = event
+                        for event in decoder.feed(data):
+                            yield event
+                        if decoder.done:
+                            await _drain_response(chunks)
+                            break
+                        quiet_since = None if event is not before else self._check_progress(quiet_since)
+                for event in decoder.end():
+                    yield event
+                return
+            except NetError as error:
+                for event in self._finish_broken_reply(decoder, error):
+                    yield event
+                return
+            except ModelError as error:
+                error.args = (mask_sent_secrets(str(error), headers), *error.args[1:])
+                self._learn_from_error(error, slot)
+                for notice in await chances.prepare_retry(error, asked, has_started=event is not None):
+                    yield notice
+            finally:
+                throttle.release_slot(slot, _get_used_tokens(event))
+
+    async def _build_url_and_headers(self, sending: EncodedRequest) -> tuple[str, Mapping[str, str]]:
+        """Return the URL and headers of a request."""
+        url = self._base + sending.path
+        if self._query:
+            url += f"{'&' if '?' in sending.path else '?'}{self._query}"
+        headers = {"content-type": "application/json"}
+        for said in (sending.headers, await self._auth.headers(url, sending.body)):
+            for name, text in said.items():
+                headers[name.lower()] = text
+        return url, headers
+
+    # -- the response --------------------------------------------------------------------------------------------------
+
+    async def _raise_for_error(self, answer: Response, slot: RequestSlot) -> None:
+        """Raise the `ModelError` of a response whose status is an error."""
+        status = answer.status
+        if status < _REDIRECTS.start:
+            if _get_media_type(answer) == "text/html":
+                self._raise_wrong_url(f"answers with a web page instead of a reply (HTTP {status})")
+            self._throttle.record_accepted(slot)
+            return
+        if status in _REDIRECTS and (location := answer.headers.get("location")):
+            self._raise_wrong_url(
+                f"answers with a redirect to {mask_url(location)!r} (HTTP {status}), which is not followed"
+            )
+        error = await self._read_error(answer)
+        if status in _OVERLOADED and error.retry_after_seconds is None:  # otherwise `_learn_from_error` does it
+            self._throttle.record_refused(slot)
+        raise error
+
+    async def _read_error(self, answer: Response) -> ModelError:
+        try:
+            body = await answer.read(_MAX_ERROR_BYTES)
+        except NetError:
+            body = b""  # the status is enough
+        return classify_error(answer.status, answer.headers, body, self.profile.provider, now=self._clock.now())
+
+    def _raise_wrong_url(self, told: str) -> NoReturn:
+        raise BadRequest(
+            f"{mask_url(self._base)!r} {told}: check base_url, which must be the API of {self.profile.provider}"
+        )
+
+    def _finish_broken_reply(self, decoder: Decoder | None, error: NetError) -> Iterable[ModelEvent]:
+        """Return the last events of a reply whose connection broke. Raises a `ModelError` if it is incomplete."""
+        if decoder is None:
+            kind = ProviderDown if error.retryable else ModelError
+            raise kind(f"{self.info.name} of {self.profile.provider} cannot be reached: {error}") from error
+        if not error.retryable:
+            raise ModelError(f"the reply of {self.info.name} cannot be read: {error}") from error
+        try:
+            return list(decoder.end())
+        except ReplyCutOff:
+            raise ReplyCutOff(f"the reply of {self.info.name} broke off: {error}") from error
+
+    def _check_progress(self, quiet_since: float | None) -> float:
+        """Return the time since which the response has had no content. Raises `DeadlineExceeded` if too long ago."""
+        now = self._clock.monotonic()
+        if quiet_since is None:
+            return now
+        if now - quiet_since > self._progress_seconds:
+            raise DeadlineExceeded(f"no content for {self._progress_seconds:g} s, though the connection is alive")
+        return quiet_since
+
+    def _learn_from_error(self, error: ModelError, slot: RequestSlot) -> None:
+        """Update the rate limits, or the model's context window, from what an error reveals."""
+        if isinstance(error, (RateLimited, ProviderDown)) and error.retryable:
+            if isinstance(error, RateLimited) or error.retry_after_seconds is not None:
+                self._throttle.record_refused(slot, error.retry_after_seconds)
+        elif isinstance(error, ContextOverflow) and error.window_tokens and self.profile.context_tokens is None:
+            self.profile = replace(self.profile, context_tokens=error.window_tokens)
+            self.info = self.profile.info
+
+    def __repr__(self) -> str:
+        return f"HttpModel({self.info.name!r} at {mask_url(self._base)!r})"
+
+
+class _ImmediateRetries:
+    """Retries of one request without delay: with a renewed key, or without a tool that the provider rejects."""
+
+    __slots__ = ("_auth", "_quarantine", "_renewed")
+
+    def __init__(self, auth: Auth, quarantine: ToolQuarantine) -> None:
+        self._auth = auth
+        self._quarantine = quarantine
+        self._renewed = False
+
+    async def prepare_retry(
+        self, error: ModelError, sent_request: Request, *, has_started: bool
+    ) -> Sequence[ModelEvent]:
+        """Return the events to emit before a retry. Raises `error` if there is none, or the reply has started."""
+        if has_started:
+            raise error
+        if isinstance(error, AuthFailed) and not self._renewed and await self._auth.renew():
+            self._renewed = True
+            return ()
+        warning = self._quarantine.quarantine_from_error(error, sent_request)
+        if warning is None:
+            raise error
+        return (ErrorRaised(type(error).__name__, warning, "model"),)
+
+
+async def _drain_response(chunks: AsyncIterator[bytes]) -> None:
+    """Read the rest of a completed response, for a short time, so that its connection can be reused."""
+    with suppress(TimeoutError, NetError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            async for _ in chunks:
+                pass
+
+
+def _build_waiting_event(obstacle: WaitReason) -> RetryScheduled:
+    return RetryScheduled(0, 0, obstacle.seconds or 0.0, "RateLimited", f"waiting to send: {obstacle.reason}")
+
+
+def _get_media_type(answer: Response) -> str:
+    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _get_used_tokens(last: ModelEvent | None) -> int | None:
+    """Return the number of tokens that the reply reports as used; `None` if it reports none."""
+    return last.usage.total_tokens if type(last) is ReplyFinished and last.usage is not None else None

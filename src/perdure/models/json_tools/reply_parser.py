@@ -1,0 +1,200 @@
+"""Parse the streamed JSON of a reply in JSON tool mode into tool calls and text. No I/O.
+
+    {"tool": "add", "args": {"a": 1, "b": 2}}     a tool call, emitted when it is complete
+    {"final": "They are three."}                  the answer, emitted as it arrives
+
+An endpoint may ignore the requested form. Code fences around the JSON are skipped, several calls may follow one
+another, and anything else is an answer in plain text.
+"""
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from perdure.core.event import TextDelta, ToolCallDelta
+
+from .incremental_json import JsonStringDecoder, JsonValueScanner
+
+MAX_UNDECIDED_CHARACTERS = 1000
+"""Maximum number of characters to read before the form of a reply is decided."""
+
+_FENCE = re.compile(r"```\w*[ \t]*\r?\n\s*(?=\S)")
+_FENCE_BEGUN = re.compile(r"`{1,2}|```\w*[ \t]*(?:\r?\n\s*|\r)?")
+_FIRST_KEY = re.compile(r'\{\s*"((?:[^"\\]|\\.)*)"\s*:\s*(?=\S)')
+_BETWEEN_CALLS = re.compile(r"[\s,;]*")
+
+ReplyEvents: TypeAlias = list[TextDelta | ToolCallDelta]
+
+
+class JsonReplyParser:
+    """Incremental parser of one reply's JSON text into events: tool calls, or the answer."""
+
+    def __init__(self, call_prefix: str, *, most_calls: int, structured: bool) -> None:
+        """`structured`: the answer is a JSON value, emitted as it is written; otherwise it is text."""
+        self._call_prefix = call_prefix
+        self._most_calls = most_calls
+        self._structured = structured
+        self._calls = 0
+        self._events: ReplyEvents = []
+        self._undecided = True
+        """True until something is emitted: the reply may still be plain text."""
+        self._before = ""
+        """Text before the first object: blanks, or a code fence."""
+        self._pieces: list[str] = []
+        """Object that is being read."""
+        self._beginning = ""
+        """Beginning of that object, to find its first key."""
+        self._span = JsonValueScanner()
+        self._string = JsonStringDecoder()
+        self._read: Callable[[str], str] = self._read_opening
+        """Current parser state: consumes characters, and returns those that belong to the next state."""
+
+    def feed(self, text: str) -> ReplyEvents:
+        """Parse more of the reply, and return the events for it."""
+        while text:
+            text = self._read(text)
+        told, self._events = self._events, []
+        return told
+
+    def end(self) -> ReplyEvents:
+        """Return the remaining events at the end of the reply. An incomplete tool call is dropped."""
+        if self._undecided:
+            self._emit_text(self._before + "".join(self._pieces))
+        self._read = self._skip_text
+        return self.feed("")
+
+    def _emit_text(self, text: str) -> None:
+        self._undecided = False
+        if text:
+            self._events.append(TextDelta(text))
+
+    # -- parser states -------------------------------------------------------------------------------------------------
+
+    def _read_opening(self, text: str) -> str:
+        self._before += text
+        seen = self._before[:MAX_UNDECIDED_CHARACTERS]
+        stripped = seen.lstrip()
+        fence = _FENCE.match(stripped)
+        begin = len(seen) - len(stripped) + (fence.end() if fence else 0)
+        if seen[begin : begin + 1] == "{":
+            self._read = self._read_object
+            self._before, rest = self._before[:begin], self._before[begin:]
+            return rest
+        may_be_json = not stripped or (not fence and _FENCE_BEGUN.fullmatch(stripped))
+        if may_be_json and len(seen) < MAX_UNDECIDED_CHARACTERS:
+            return ""
+        self._read = self._read_plain_text
+        return self._before
+
+    def _read_plain_text(self, text: str) -> str:
+        self._emit_text(text)
+        return ""
+
+    def _skip_text(self, _text: str) -> str:
+        return ""
+
+    def _read_object(self, text: str) -> str:
+        self._pieces.append(text)
+        if self._undecided and len(self._beginning) < MAX_UNDECIDED_CHARACTERS:
+            self._beginning = (self._beginning + text)[:MAX_UNDECIDED_CHARACTERS]
+            opening = _FIRST_KEY.match(self._beginning)
+            if opening and opening[1] == "final":
+                return self._start_answer("".join(self._pieces)[opening.end() :])
+        end = self._span.feed(text)
+        if end is None:
+            return ""
+        self._pieces[-1] = text[:end]
+        whole = "".join(self._pieces)
+        self._pieces, self._span = [], JsonValueScanner()
+        return self._emit_object(whole, text[end:])
+
+    def _start_answer(self, value: str) -> str:
+        self._undecided = False
+        if value[0] == '"' and not self._structured:
+            self._read = self._read_answer_text
+            return value[1:]
+        self._span = JsonValueScanner()
+        self._read = self._read_answer_value
+        return value
+
+    def _read_answer_text(self, text: str) -> str:
+        said, rest = self._string.feed(text)
+        self._emit_text(said)
+        if rest is not None:
+            self._read = self._skip_text
+        return ""
+
+    def _read_answer_value(self, text: str) -> str:
+        end = self._span.feed(text)
+        self._emit_text(text[:end])
+        if end is not None:
+            self._read = self._skip_text
+        return ""
+
+    def _read_between_calls(self, text: str) -> str:
+        rest = _BETWEEN_CALLS.sub("", text, count=1)
+        if rest:
+            more = rest[0] == "{" and self._calls < self._most_calls
+            self._read = self._read_object if more else self._skip_text
+        return rest
+
+    # -- complete objects ----------------------------------------------------------------------------------------------
+
+    def _emit_object(self, whole: str, rest: str) -> str:
+        """Emit the content of a complete object; return the text to parse after it."""
+        said = _parse_reply_object(whole)
+        if said.tool and said.result is UNSET and self._most_calls:
+            self._undecided = False
+            self._emit_call(said.tool, said.args)
+            self._read = self._read_between_calls
+            return rest
+        self._read = self._skip_text
+        if not self._calls:
+            if said.final is not UNSET:
+                self._emit_text(_get_value_text(said.final, structured=self._structured))
+            elif self._structured:  # the requested value, without the object around it
+                self._emit_text(whole)
+            else:
+                self._read = self._read_plain_text
+                return f"{self._before}{whole}{rest}"
+        return rest
+
+    def _emit_call(self, name: str, args: Raw | UnsetType) -> None:
+        arguments = "{}" if args is UNSET else _get_value_text(_format_on_one_line(args), structured=False)
+        self._events.append(ToolCallDelta(f"{self._call_prefix}{self._calls}", name, arguments, index=self._calls))
+        self._calls += 1
+
+
+class _ReplyObject(Struct):
+    """JSON object in a reply: a tool call, or the answer."""
+
+    tool: str | UnsetType = UNSET
+    args: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    """Result of a call, as it is shown to the model: a model that repeats one makes no call."""
+    final: Raw | UnsetType = UNSET
+
+
+_decode_reply_object = msgspec.json.Decoder(_ReplyObject).decode
+
+
+def _parse_reply_object(whole: str) -> _ReplyObject:
+    """Parse a JSON object of a reply; without any fields if it is invalid."""
+    try:
+        return _decode_reply_object(whole)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return _ReplyObject()
+
+
+def _format_on_one_line(value: Raw) -> bytes:
+    """Reformat JSON on one line, dropping the blanks that some models write between its parts."""
+    return msgspec.json.format(bytes(value), indent=0)
+
+
+def _get_value_text(value: Raw | bytes, *, structured: bool) -> str:
+    """Return a JSON value as it was written; unless `structured`, return the content of a string."""
+    raw = bytes(value).decode()
+    return JsonStringDecoder().feed(raw[1:])[0] if raw[0] == '"' and not structured else raw

@@ -1,0 +1,217 @@
+"""Build a model from its name: find the provider, base URL, key and profile, and wrap the result.
+
+All configuration errors are raised here, when the model is opened, and say what to set.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.core import check
+from perdure.core.error import ConfigError
+from perdure.core.model import Model
+from perdure.core.wrappers import retried
+
+from .api_key import ApiKey, key_header_for
+from .auth import Auth
+from .base_url import check_url, get_host, get_wire_base_url, is_provider_url, resolve_base_url
+from .model_families import get_capability_fields
+from .price import price_of
+from .profile import Profile
+from .profile_files import load_profile, normalize_url
+from .provider_catalog import PROVIDERS, Provider, WireName, find_provider, raise_unknown_provider
+from .think_tags import with_think_tags
+
+if TYPE_CHECKING:
+    from .model_list import ListedModel
+    from .wire import Wire
+
+DEFAULT_ATTEMPTS = 4
+"""Default number of attempts for a request that fails with a retryable error."""
+
+
+class ModelOptions(Struct, frozen=True, kw_only=True):
+    """Options of `open_model` besides the name of the model."""
+
+    api_key: str = ""
+    """API key, overriding the environment."""
+    base_url: str = ""
+    """Base URL, overriding the provider's own."""
+    attempts: int = DEFAULT_ATTEMPTS
+    """Total attempts for a request that fails with a retryable error. 1: no retries."""
+    profile: Mapping[str, Any] = {}
+    """Fields of a `Profile` that override the catalogue."""
+    throttle: Any = None
+    """`Throttle` instead of the one that all models with this key share."""
+    transport: Any = None
+    """`Transport` instead of the shared one: `HttpTransport(Deadlines(…))`, or `tapped(HttpTransport(), …)`."""
+
+    def __post_init__(self) -> None:
+        for name in ("api_key", "base_url"):
+            check.require_text("open_model", name, getattr(self, name))
+        check.require_int("open_model", "attempts", self.attempts, 1)
+        if unknown := sorted(set(self.profile) - set(Profile.__struct_fields__)):
+            fields = ", ".join(Profile.__struct_fields__)
+            raise ConfigError(f"open_model(profile={{{unknown[0]!r}: …}}): unknown field; a profile has {fields}")
+
+
+def open_catalog_model(provider: Provider, model: str, options: ModelOptions) -> Model:
+    """Open a model of a built-in provider (one of `provider_catalog.py`)."""
+    name = model or provider.default_model
+    if not name:
+        _raise_missing_model_name(provider)
+    if provider.wire in {"demo", "local"}:
+        return _open_in_process(provider, model, options)
+    url, auth = resolve_url_and_auth(provider, name, options)
+    return build_model(_adapt_to_url(provider, url), name, url, auth, options)
+
+
+def _open_in_process(provider: Provider, model: str, options: ModelOptions) -> Model:
+    """Open a model that runs in this process, which needs no URL and no key."""
+    if options != ModelOptions():
+        raise ConfigError(f"{provider.name!r} runs in this process, and takes no options besides its name")
+    if provider.wire == "demo":
+        from .demo import DemoModel
+
+        return DemoModel(model or provider.default_model)
+    from .local import open_local
+
+    return open_local(model)
+
+
+def open_url_model(base_url: str, model: str, wire: WireName, options: ModelOptions, provider: str = "") -> Model:
+    """Open a model at any base URL; `wire` names the API format that is served there."""
+    if not model.strip():
+        raise ConfigError(f"{base_url!r}: name a model, as in open_model('https://host/v1#model')")
+    url = check_url(base_url)
+    known = None if provider else _find_provider_at(url, wire)
+    if known is not None:
+        return open_catalog_model(known, model, options)
+    kept = load_profile(url, model)
+    spoken = kept.wire if kept else wire
+    row = Provider(
+        name=provider or get_host(url),
+        title=url,
+        wire=spoken,
+        base_url=url,
+        needs_key=False,
+        window_set_by_server=True,
+    )
+    variables = (kept.key_variable,) if kept and kept.key_variable else ()
+    auth = ApiKey(variables, header=key_header_for(spoken), given=options.api_key)
+    return build_model(row, model, url, auth, options)
+
+
+def _find_provider_at(url: str, wire: WireName) -> Provider | None:
+    """Return the built-in provider with this URL; if there are several, the one with this API format."""
+    there = [each for each in PROVIDERS if each.base_url and normalize_url(each.base_url) == normalize_url(url)]
+    return next((each for each in there if each.wire == wire), there[0] if there else None)
+
+
+def build_model(provider: Provider, model: str, url: str, auth: Auth, options: ModelOptions) -> Model:
+    """Build the HTTP model, wrapped with retries, think tags and, if its profile asks for it, JSON tool mode."""
+    from .http_model import HttpModel
+
+    kept = load_profile(url, model)
+    profile = _build_profile(provider, model, url, {**(kept.profile if kept else {}), **options.profile})
+    wire = kept.wire if kept else provider.wire
+    base = get_wire_base_url(url, wire)
+    opened: Model = HttpModel(
+        load_wire(wire), profile, base_url=base, auth=auth, throttle=options.throttle, transport=options.transport
+    )
+    if profile.tools == "json":
+        from .json_tools import json_tools
+
+        opened = json_tools(opened)
+    return retried(with_think_tags(opened), attempts=options.attempts)
+
+
+def load_wire(name: WireName) -> "Wire":
+    """Import and return the wire (API format) with this name."""
+    from importlib import import_module
+
+    module: Any = import_module(f"perdure.models.{name}")
+    wire: Wire = module.WIRE
+    return wire
+
+
+def _build_profile(provider: Provider, model: str, url: str, overrides: Mapping[str, Any]) -> Profile:
+    """Build a model's profile (capabilities and limits) from its name, its provider, its URL and the `overrides`."""
+    fields: dict[str, Any] = {
+        "provider": provider.name,
+        "model": model,
+        "dialect": provider.dialect,
+        **get_capability_fields(model),
+    }
+    if provider.cache_marked_models and re.search(provider.cache_marked_models, model.lower()):
+        fields["cache"] = "marked"
+    if provider.window_set_by_server:
+        fields |= {"context_tokens": None, "max_output_tokens": None}
+    try:
+        profile = msgspec.convert({**fields, **provider.profile, **overrides}, Profile)
+    except (msgspec.ValidationError, ConfigError) as error:
+        raise ConfigError(f"open_model(profile={dict(overrides)!r}): {error}") from error
+    if profile.price is None and (provider.same_at_any_url or is_provider_url(provider, url)):
+        return replace(profile, price=price_of(provider.name, model))
+    return profile
+
+
+def _adapt_to_url(provider: Provider, url: str) -> Provider:
+    """Return the provider; OpenAI at a custom URL is switched to plain chat completions."""
+    if provider.name in {"openai", "openai-chat"} and not is_provider_url(provider, url):
+        return replace(provider, wire="openai_chat", dialect="", profile={}, window_set_by_server=True)
+    return provider
+
+
+# -- base URL and key --------------------------------------------------------------------------------------------------
+
+
+def resolve_url_and_auth(provider: Provider, model: str, options: ModelOptions) -> tuple[str, Auth]:
+    """Return the base URL and authentication for a provider. Raises `ConfigError` if either is missing."""
+    if provider.wire == "codex":
+        from perdure.net.http import get_shared_transport
+
+        from .codex import CodexAuth
+
+        login = CodexAuth(get_shared_transport())
+        login.check()
+        return resolve_base_url(provider, model, options.base_url), login
+    if provider.wire == "bedrock":
+        from .bedrock import BedrockAuth
+
+        return resolve_base_url(provider, model, options.base_url), BedrockAuth(token=options.api_key)
+    key = ApiKey(provider.key_variables, header=provider.key_header, given=options.api_key)
+    url = resolve_base_url(provider, model, options.base_url, key.variable_name)
+    if provider.needs_key and not key and (is_provider_url(provider, url) or provider.same_at_any_url):
+        # At a custom URL a key may not be needed.
+        raise ConfigError(
+            f"{provider.name}:{model} needs an API key, and none is set: set {' or '.join(provider.key_variables)} "
+            f"(get one at {provider.key_help_url}), or pass api_key=…"
+        )
+    return url, key
+
+
+async def list_provider_models(name: str) -> "list[ListedModel] | None":
+    """Fetch the models that a built-in provider serves; `None` if it publishes no list."""
+    from perdure.net.http import get_shared_transport
+
+    from .model_list import fetch_model_list
+
+    provider = find_provider(name)
+    if provider is None:
+        raise_unknown_provider(name, name, [])
+    if provider.wire in {"bedrock", "codex", "local", "demo"}:
+        return None
+    url, auth = resolve_url_and_auth(provider, provider.default_model or provider.example_model, ModelOptions())
+    return await fetch_model_list(url, auth, get_shared_transport())
+
+
+def _raise_missing_model_name(provider: Provider) -> NoReturn:
+    raise ConfigError(
+        f"{provider.name!r} alone names no model, and {provider.title} has no default model: name one, as in "
+        f"'{provider.name}:{provider.example_model}'"
+    )

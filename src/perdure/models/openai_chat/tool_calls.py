@@ -1,0 +1,106 @@
+"""Assemble the tool calls of one reply from their streamed pieces.
+
+By the rule, pieces of a call share an index, and the first piece has the id and the name. In practice there are servers
+that send no index, no id, a new id with every piece, the name with every piece, or one index for all calls of a reply.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from perdure.core.event import ToolCallDelta
+
+from .chunk_types import FunctionPiece, ToolCallPiece
+
+_NO_FUNCTION = FunctionPiece()
+
+
+class _PendingCall:
+    __slots__ = ("arguments", "id", "index", "name", "place")
+
+    def __init__(self, place: int, index: int | None) -> None:
+        self.place = place
+        """Position of the call in the reply, counted by us."""
+        self.index = index
+        """Index sent by the provider."""
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+
+class ToolCallAccumulator:
+    """Accumulator of the tool calls of one reply from their streamed pieces."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self) -> None:
+        self._calls: list[_PendingCall] = []
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add_pieces(self, pieces: Sequence[ToolCallPiece]) -> list[ToolCallDelta]:
+        """Add streamed pieces of tool calls, and return a delta event for each piece that adds something."""
+        deltas: list[ToolCallDelta] = []
+        for piece in pieces:
+            function = piece.function or _NO_FUNCTION
+            delta = self._add_piece(piece.index, piece.id or "", function.name or "", function.arguments or "")
+            if piece.extra_content is not None and piece.signature:
+                place = self._calls[-1].place if delta is None else delta.index
+                delta = replace(delta or ToolCallDelta(index=place), signature=piece.signature)
+            if delta is not None:
+                deltas.append(delta)
+        return deltas
+
+    @property
+    def has_complete_arguments(self) -> bool:
+        """True if the arguments of every call are complete JSON, or empty."""
+        return all(_has_json_arguments(call) or not "".join(call.arguments).strip() for call in self._calls)
+
+    def _add_piece(self, index: int | None, call_id: str, name: str, arguments: str) -> ToolCallDelta | None:
+        call = self._find_continued_call(index, call_id, name, arguments)
+        if call is None:
+            if not (call_id or name or arguments):
+                return None
+            call = _PendingCall(len(self._calls), index)
+            self._calls.append(call)
+        if arguments == "null" and not call.arguments:  # some servers start with it, and send the arguments next
+            arguments = ""
+        new_id = "" if call.id else call_id
+        new_name = "" if call.name else name
+        if new_id:
+            call.id = new_id
+        if new_name:
+            call.name = new_name
+        if arguments:
+            call.arguments.append(arguments)
+        elif not (new_id or new_name):
+            return None
+        return ToolCallDelta(new_id, new_name, arguments, index=call.place)
+
+    def _find_continued_call(self, index: int | None, call_id: str, name: str, arguments: str) -> _PendingCall | None:
+        """Return the call that a piece continues, or None if the piece starts another call."""
+        call = self._find_latest_call(index)
+        if call is None or (call_id and call_id == call.id) or not name:
+            return call
+        if call_id and call.id:
+            return None  # another id and a name: another call, whatever its index
+        if index is None and call.name:
+            return None  # each piece is a whole call
+        begins = bool(call.name) and arguments.lstrip().startswith("{") and _has_json_arguments(call)
+        return None if begins else call
+
+    def _find_latest_call(self, index: int | None) -> _PendingCall | None:
+        for call in reversed(self._calls):
+            if index is None or call.index == index:
+                return call
+        return None
+
+
+def _has_json_arguments(call: _PendingCall) -> bool:
+    try:
+        msgspec.json.decode("".join(call.arguments))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,75 @@
+"""Store the fields of an output item that a message has no field for, so that the item can be sent back. No I/O.
+
+The id and phase of a text, and the id and type of a call, are stored as JSON in `signature`. Reasoning is stored whole:
+its encrypted part as `Thinking.data`, the rest as `Thinking.details`. Items of unknown types, such as a search by the
+provider, are stored entirely in `details`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from perdure.core.message import Thinking
+
+ItemMetadata: TypeAlias = Mapping[str, str]
+"""Fields stored with a text or a call."""
+
+CUSTOM_TOOL_CALL = "custom_tool_call"
+"""Type of a call whose input is free text."""
+
+_METADATA_FIELDS = ("id", "phase", "namespace")
+_REASONING = "reasoning"
+
+_decode = msgspec.json.Decoder(dict[str, str]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def encode_metadata(item: Mapping[str, Any]) -> str:
+    """Encode the id and other metadata of a text or call item as a signature; empty if there are none."""
+    kept = {name: item[name] for name in _METADATA_FIELDS if isinstance(item.get(name), str) and item[name]}
+    if item.get("type") == CUSTOM_TOOL_CALL:
+        kept["type"] = CUSTOM_TOOL_CALL
+    return _encode(kept).decode() if kept else ""
+
+
+def decode_metadata(signature: str) -> ItemMetadata:
+    """Return the metadata stored in a signature; empty if the signature is from another provider's API."""
+    if not signature.startswith("{"):
+        return {}
+    try:
+        return _decode(signature)
+    except msgspec.DecodeError:
+        return {}
+
+
+def build_thinking_part(item: Mapping[str, Any], text: str, provider: str, model: str) -> Thinking:
+    """Build the thinking part that stores a reasoning item, or an item of an unknown type."""
+    if item.get("type") != _REASONING:
+        return Thinking("", "", "", provider, model, dict(item))
+    details = {name: value for name, value in item.items() if name not in {"encrypted_content", "status"}}
+    if not details.get("content"):
+        details.pop("content", None)
+    return Thinking(text, "", item.get("encrypted_content") or "", provider, model, details)
+
+
+def is_unknown_item(thought: Thinking) -> bool:
+    """Return True if the part stores an item of an unknown type instead of reasoning."""
+    return bool(thought.details.get("type", _REASONING) != _REASONING)
+
+
+def can_send_back(thought: Thinking, *, stored: bool) -> bool:
+    """Return True if the item in this part can be sent back. Unless `stored`, the provider needs its content."""
+    return "type" in thought.details and (
+        stored or is_unknown_item(thought) or bool(thought.data or thought.details.get("content"))
+    )
+
+
+def rebuild_item(thought: Thinking) -> dict[str, Any]:
+    """Return the output item that a thinking part stores, as it is sent back to the provider."""
+    item = dict(thought.details)
+    if not is_unknown_item(thought):
+        item.setdefault("summary", [])
+    if thought.data:
+        item["encrypted_content"] = thought.data
+    return item

@@ -1,0 +1,258 @@
+"""Experiments of a probe, each of which tests one capability.
+
+An experiment checks the reply, not only the status: an endpoint that accepts a request with a schema may still ignore
+the schema.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.core.error import BadRequest, ContextOverflow
+from perdure.core.message import Image, Text, ToolCall, user
+from perdure.core.model import OutputSpec, ToolSpec
+from perdure.models.model_list import SupportsGet, fetch_context_window
+from perdure.models.profile import Profile
+
+from .client import ProbeClient, ProbeReply
+from .profile_draft import ProfileDraft
+
+LOOKUP = ToolSpec(
+    "lookup",
+    "Look up what a word means.",
+    {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
+)
+COLOUR = OutputSpec(
+    "colour",
+    {
+        "type": "object",
+        "properties": {"colour": {"type": "string", "enum": ["red", "green", "blue"]}},
+        "required": ["colour"],
+    },
+)
+_CALL = "Call the tool lookup with the word 'pawl'. Do not answer yourself."
+_TWO_CALLS = "Call the tool lookup twice in this one reply: once with 'pawl' and once with 'perdure'."
+_PROSE = "Which colour has grass? Write one plain sentence in English."
+_OBJECT = "Which colour has grass? Reply with a JSON object that has one key, colour."
+
+_LONG_WORDS = 1_500_000
+"""Number of words in a request that exceeds almost any context window."""
+_THINKING = re.compile(rb'"(reasoning_content|reasoning_details|reasoning|thinking)"\s*:\s*(?:"[^"]|\[\s*\{)')
+
+
+class _LookupArguments(Struct):
+    """Arguments that the test tool expects."""
+
+    word: str
+
+
+class _ColourAnswer(Struct):
+    colour: str = ""
+
+
+# -- first request -----------------------------------------------------------------------------------------------------
+
+
+async def probe_first_request(asker: ProbeClient, draft: ProfileDraft) -> ProbeReply:
+    """Send a first request in various forms until one is accepted. Return the last reply."""
+    heard = ProbeReply()
+    for fields in _list_request_forms(draft.profile, asker.wire.name):
+        tried = replace(draft.profile, **fields)
+        heard = await asker.send_request("first request", tried, user("Reply with the one word: ready"))
+        if heard.is_accepted:
+            _record_first_reply(draft, fields, heard)
+            return heard
+        if not isinstance(heard.error, BadRequest) or heard.status in {404, 405}:
+            return heard
+    return heard
+
+
+def _list_request_forms(profile: Profile, wire: str) -> list[dict[str, Any]]:
+    """Return the forms of the first request, from the richest to the plainest. The `openai` dialect names the output
+    limit differently.
+    """
+    dialects = [profile.dialect, "openai"] if wire == "openai_chat" else [profile.dialect]
+    streams = [(True, True), (True, False), (False, False)] if wire == "openai_chat" else [(True, True), (False, False)]
+    return [
+        {"streams": stream, "usage_in_stream": usage, "dialect": dialect}
+        for stream, usage in streams
+        for dialect in dialects
+    ]
+
+
+def _record_first_reply(draft: ProfileDraft, fields: Mapping[str, Any], heard: ProbeReply) -> None:
+    draft.set_fields(dialect=fields["dialect"])
+    streams = fields["streams"] and heard.is_streamed
+    draft.record_finding("streaming", "yes" if streams else "no: it replies at once", streams=streams)
+    told = heard.usage is not None
+    if streams:
+        asked = fields["usage_in_stream"]
+        found = "yes" if told and asked else ("reported without being requested" if told else "not reported")
+        draft.record_finding("usage in streams", found, usage_in_stream=told and asked)
+    else:
+        draft.record_finding("usage", "reported" if told else "not reported", usage_in_stream=False)
+    record_thinking_fields(draft, heard)
+
+
+def record_thinking_fields(draft: ProfileDraft, heard: ProbeReply) -> None:
+    """Record the response fields in which this reply showed thinking."""
+    draft.thinking_fields |= {name.decode() for name in _THINKING.findall(heard.body)}
+    if "<think>" in heard.message.text:
+        draft.thinking_fields.add("<think> in the text")
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+async def probe_tools(asker: ProbeClient, draft: ProfileDraft) -> None:
+    """Test native tool calls, voluntary and forced. A model that never makes voluntary calls gets JSON tool mode."""
+    native = replace(draft.profile, tools="native")
+    heard = await asker.send_request("tool calls", native, user(_CALL), tools=(LOOKUP,))
+    record_thinking_fields(draft, heard)
+    if not heard.is_accepted:
+        draft.record_finding("tools", f"refused ({heard.reason}); JSON tool mode is used", tools="json")
+        return
+    if _find_valid_calls(heard):
+        draft.record_finding("tools", "native calls", tools="native")
+    forced = await asker.send_request(
+        "forced tool calls", native, user(_CALL), tools=(LOOKUP,), settings={"tool_choice": "required"}
+    )
+    obeys = bool(_find_valid_calls(forced))
+    draft.record_finding(
+        "forced calls", "yes" if obeys else (f"refused ({forced.reason})" if forced.error else "ignored")
+    )
+    if not _find_valid_calls(heard):
+        why = "only forced ones" if obeys else "it answers itself"
+        draft.record_finding("tools", f"no voluntary calls ({why}); JSON tool mode is used", tools="json")
+
+
+async def probe_parallel_calls(asker: ProbeClient, draft: ProfileDraft) -> None:
+    """Test if the model calls several tools at once, and if that can be disabled."""
+    heard = await asker.send_request("parallel calls", draft.profile, user(_TWO_CALLS), tools=(LOOKUP,))
+    several = len(_find_valid_calls(heard)) > 1
+    told = replace(draft.profile, parallel_tool_calls=True)
+    single = await asker.send_request(
+        "one call at a time", told, user(_TWO_CALLS), tools=(LOOKUP,), settings={"parallel_tool_calls": False}
+    )
+    listens = single.is_accepted and len(_find_valid_calls(single)) <= 1
+    found = "yes" if several else "one at a time"
+    how = "and they can be disabled" if listens else "and they cannot be disabled"
+    draft.record_finding("parallel calls", f"{found}, {how}" if several else found, parallel_tool_calls=listens)
+
+
+async def probe_strict_tools(asker: ProbeClient, draft: ProfileDraft) -> None:
+    """Test strict tool schemas. Skipped for an endpoint that rejects JSON Schema keywords."""
+    if draft.profile.schema != "plain":
+        draft.record_finding("strict tools", "not tested, as some schemas are rejected", strict_tools=False)
+        return
+    held = replace(draft.profile, strict_tools=True, schema="openai_strict")
+    heard = await asker.send_request("strict tools", held, user(_CALL), tools=(LOOKUP,))
+    if heard.is_accepted and _find_valid_calls(heard):
+        draft.record_finding("strict tools", "accepted", strict_tools=True, schema="openai_strict")
+    else:
+        draft.record_finding("strict tools", f"no ({heard.reason or 'no call was made'})", strict_tools=False)
+
+
+def _find_valid_calls(heard: ProbeReply) -> list[ToolCall]:
+    """Return the tool calls of a reply that are valid."""
+    return [call for call in heard.message.tool_calls if _is_valid_call(call)]
+
+
+def _is_valid_call(call: ToolCall) -> bool:
+    try:
+        msgspec.json.decode(call.arguments, type=_LookupArguments)
+    except msgspec.MsgspecError:
+        return False
+    return call.name == LOOKUP.name
+
+
+# -- structured output -------------------------------------------------------------------------------------------------
+
+
+async def probe_structured_output(asker: ProbeClient, draft: ProfileDraft) -> None:
+    """Test structured output. The prompt asks for a sentence, so a JSON reply proves that the schema is enforced."""
+    held = replace(draft.profile, output="schema")
+    heard = await asker.send_request("output with a schema", held, user(_PROSE), output=COLOUR)
+    if heard.is_accepted and _parse_colour(heard) in {"red", "green", "blue"}:
+        draft.record_finding("structured output", "JSON Schema enforced", output="schema")
+        return
+    why = f"a schema is refused ({heard.reason})" if heard.error else "a schema is ignored"
+    loosely = replace(draft.profile, output="object")
+    loose = await asker.send_request("output as a JSON object", loosely, user(_OBJECT), output=COLOUR)
+    if loose.is_accepted and _parse_colour(loose) is not None:
+        draft.record_finding("structured output", f"any JSON object; {why}", output="object")
+    else:
+        draft.record_finding("structured output", f"no; {why}", output="none")
+
+
+def _parse_colour(heard: ProbeReply) -> str | None:
+    """Return the colour in a reply that is a JSON object; `None` for any other reply."""
+    try:
+        return msgspec.json.decode(heard.message.text, type=_ColourAnswer).colour
+    except msgspec.MsgspecError:
+        return None
+
+
+# -- context window ----------------------------------------------------------------------------------------------------
+
+
+async def probe_published_window(asker: ProbeClient, draft: ProfileDraft) -> None:
+    """Look up the context window that the endpoint publishes."""
+    tokens = None
+    if isinstance(asker.transport, SupportsGet):
+        tokens = await fetch_context_window(asker.base_url, draft.profile.model, asker.auth, asker.transport)
+    if tokens is not None:
+        draft.record_finding("context", f"{tokens} tokens", context_tokens=tokens)
+
+
+async def probe_window_by_overflow(asker: ProbeClient, draft: ProfileDraft) -> None:
+    """Find out the context window with a request that is much too long. Costly if the request is accepted."""
+    if draft.profile.context_tokens is not None:
+        return
+    heard = await asker.send_request("a request that is too long", draft.profile, user("hi " * _LONG_WORDS))
+    if isinstance(heard.error, ContextOverflow) and heard.error.window_tokens is not None:
+        tokens = heard.error.window_tokens
+        draft.record_finding("context", f"{tokens} tokens, from its error message", context_tokens=tokens)
+
+
+# -- images and roles --------------------------------------------------------------------------------------------------
+
+
+async def probe_images(asker: ProbeClient, draft: ProfileDraft) -> None:
+    """Test if the endpoint accepts an image."""
+    seeing = replace(draft.profile, images=True)
+    picture = user([Text("Which colour is this? One word."), Image(data=build_red_png(), media_type="image/png")])
+    heard = await asker.send_request("images", seeing, picture)
+    draft.record_finding(
+        "images", "accepted" if heard.is_accepted else f"refused ({heard.reason})", images=heard.is_accepted
+    )
+
+
+async def probe_developer_role(asker: ProbeClient, draft: ProfileDraft) -> None:
+    """Test the `developer` role. The result is only reported: requests use `system`, which every endpoint accepts."""
+
+    def change(body: dict[str, Any]) -> None:
+        body["messages"][0]["role"] = "developer"
+
+    heard = await asker.send_request(
+        "the developer role", draft.profile, user("Reply with the one word: ready"), change=change
+    )
+    draft.record_finding("developer role", "accepted" if heard.is_accepted else f"refused ({heard.reason})")
+
+
+def build_red_png(size: int = 16) -> bytes:
+    """Return a small red image, as PNG."""
+    import struct
+    import zlib
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
+    rows = (b"\0" + b"\xff\0\0" * size) * size
+    pieces = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(pieces)

@@ -1,0 +1,38 @@
+"""Profile (capabilities and limits) that a probe fills in, with a finding for each experiment."""
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.models.profile import Profile
+
+
+class Finding(Struct, frozen=True):
+    """Result of one experiment of a probe, as text for people."""
+
+    about: str
+    found: str
+    """Result, for people to read."""
+
+
+class ProfileDraft:
+    """Profile that a probe is filling in, and the findings of its experiments."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.findings: list[Finding] = []
+        self.fields: dict[str, Any] = {}
+        """Fields of the profile that were found out."""
+        self.thinking_fields: set[str] = set()
+        """Fields of responses in which thinking was seen."""
+
+    def record_finding(self, about: str, found: str, **fields: Any) -> None:
+        """Record a finding, and set the fields of the profile that follow from it."""
+        self.findings.append(Finding(about, found))
+        self.set_fields(**fields)
+
+    def set_fields(self, **fields: Any) -> None:
+        """Set fields of the profile, and remember that the probe determined them."""
+        self.fields |= fields
+        self.profile = replace(self.profile, **fields)

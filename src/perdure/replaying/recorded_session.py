@@ -1,0 +1,41 @@
+"""Session of a replay: its runs begin with the recorded messages instead of a typed prompt.
+
+What a typed message asks for (`/name` handlers, skills, files) was done before it was stored, and is not done again:
+the stored messages begin the run, under its recorded id.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.core.message import Message
+from perdure.core.outcome import Outcome
+from perdure.runtime.driver import NOTHING_NEW
+from perdure.runtime.driver_commands import DriverCommand, ResumeCommand, RunCommand, WakeCommand
+from perdure.runtime.overrides import RunOverrides
+from perdure.runtime.session import Session
+
+from .segment import Segment
+
+
+class RecordedSession(Session[Any]):
+    """Session of a replay: its runs begin with recorded messages; `/name` and `@file` in them are not handled again."""
+
+    async def begin(self, segment: Segment, overrides: RunOverrides) -> Outcome[Any] | None:
+        """Begin or resume a run as recorded, and return its outcome; `None` if there was nothing to answer."""
+        run_id = segment.started.run_id
+        if segment.is_cancelled_at_start:
+            self._driver.cancel_run(run_id, "now")
+        outcome = await self._driver.perform_command(_command(segment, run_id, overrides))
+        return None if outcome.reason == NOTHING_NEW else outcome
+
+    async def view(self) -> Sequence[Message]:
+        """Return the messages that the model would be sent now, after compaction."""
+        return (await self.read_state()).view
+
+
+def _command(segment: Segment, run_id: str, overrides: RunOverrides) -> DriverCommand:
+    if segment.begins == "resume":
+        return ResumeCommand(overrides)
+    if segment.begins == "wake":
+        return WakeCommand(run_id)
+    return RunCommand(run_id, overrides, tuple(segment.opening), tuple(segment.skills), segment.answer)

@@ -1,0 +1,106 @@
+"""Tools of a replay: they are not run, their results are taken from the recorded log.
+
+A recorded result has passed all that the tool does to its results. What the call stored besides it is stored again
+before it: values, slots, questions and answers, inbox items, skills, summaries, and subagent runs. So reminders, limits
+and the tools of a skill find the log as it was.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from perdure.core.arguments import arguments_hash
+from perdure.core.event import Entry, InboxAdded, ModelRequested, ToolsChanged
+from perdure.core.jsonable import to_text
+from perdure.core.message import Status, ToolCall, ToolResult
+from perdure.core.run import Run
+from perdure.core.tool import Arguments, Tool, ToolContext
+
+from .playback import Playback
+from .segment import is_compaction
+
+
+class RecordedTools:
+    """Replaces the tools of an agent by copies that return the recorded results."""
+
+    def __init__(self, tape: Playback, added: Mapping[str, Tool[..., Any]]) -> None:
+        self._tape = tape
+        self._added = added
+        """Tools that calls may have added, by name."""
+        self._changed: set[int] = set()
+        """Entries about added tools that have been handled."""
+
+    def wrap_tool(self, tool: Tool[..., Any]) -> Tool[..., Any]:
+        """Return a copy of the tool that does not run, but returns the recorded result of each call."""
+        return msgspec.structs.replace(
+            tool,
+            call=self._call,
+            prepare=(*tool.prepare, self._check_arguments),
+            finish=(),
+            summary=None,
+            retries=0,
+            timeout_seconds=None,
+            abortable=True,
+        )
+
+    async def _call(self, _arguments: Arguments, context: ToolContext[Any]) -> ToolResult | str:
+        stretch, call_id = self._tape.segment, context.call_id
+        if call_id in stretch.started_calls:
+            await context.begin()  # of a tool that asks first, and went on to do something
+        result = stretch.results.get(call_id)
+        await self._restore_entries(context.run, stretch.result_entries.get(call_id, self._tape.record.last + 1))
+        if result is None:
+            return ""  # a crash precedes its result, or it waits: the replay stops when this is to be stored
+        if result.status is Status.CANCELLED:
+            await self._tape.interrupt()
+        self._restore_added_tools(context)
+        await self._repeat_cancel()
+        return result
+
+    async def _restore_entries(self, run: Run, before: int) -> None:
+        """Store again what was stored before this result and has not been stored yet."""
+        left = self._tape.check.remaining
+
+        def is_wanted(entry: Entry) -> bool:
+            return not is_compaction(entry.event) or entry in left  # else it precedes the calls
+
+        stored = await self._tape.store_other_entries(run, before, is_wanted)
+        if any(isinstance(event, InboxAdded) for event in stored):
+            await self._tape.send_messages()
+
+    def _restore_added_tools(self, context: ToolContext[Any]) -> None:
+        """Add the tools that were added during the calls of this reply."""
+        for entry in self._tape.check.remaining:
+            if isinstance(entry.event, ModelRequested):
+                return
+            if isinstance(entry.event, ToolsChanged) and entry.seq not in self._changed:
+                self._changed.add(entry.seq)
+                context.add_tools(*[self._added[name] for name in entry.event.added if name in self._added])
+
+    async def _repeat_cancel(self) -> None:
+        """Cancel the run if it was cancelled during the calls of this reply."""
+        tape = self._tape
+        statuses = tape.segment.call_statuses(tape.exchange) if tape.exchange is not None else set[Status]()
+        if Status.CANCELLED_BEFORE_START in statuses and Status.CANCELLED not in statuses:
+            await tape.session.cancel("after_tools")
+
+    async def _check_arguments(self, call: ToolCall, arguments: Arguments) -> None:
+        """Compare the final arguments of a call with the recorded ones."""
+        tape = self._tape
+        known = tape.record.hashes.get(call.call_id)
+        if known is not None and known != arguments_hash(arguments):
+            self._record_other_arguments(call, arguments)
+        exchange, result = tape.exchange, tape.segment.results.get(call.call_id)
+        if exchange is None or result is None or result.status is not Status.CANCELLED_BEFORE_START:
+            return
+        if tape.segment.is_interrupted and not exchange.started:  # the cancel precedes the first of them
+            await tape.interrupt()
+
+    def _record_other_arguments(self, call: ToolCall, arguments: Arguments) -> None:
+        check = self._tape.check
+        seq = next((each.seq for each in check.remaining if getattr(each.event, "call_id", "") == call.call_id), 0)
+        what = f"the call of {call.name!r} is made with other arguments"
+        check.record_divergence(
+            seq, "call", what, f"call {call.name} {call.arguments}", f"call {call.name} {to_text(arguments)}"
+        )

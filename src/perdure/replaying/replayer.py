@@ -1,0 +1,148 @@
+"""Replay a log run by run: start each run as recorded, and compare what the agent does with the log."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import Struct
+
+from perdure.core.error import ConfigError
+from perdure.core.event import Entry, GrantRevoked, QuestionAsked
+from perdure.core.outcome import Outcome
+from perdure.core.tool import Tool
+from perdure.runtime.agent import Agent
+from perdure.runtime.overrides import RunOverrides, restore_overrides
+from perdure.session_transfer import Recording
+
+from .compare import LogComparison, ReplayStopped
+from .doubles import ComparingStore
+from .offline import list_skill_tools, make_offline
+from .playback import Playback
+from .recorded_permissions import build_recorded_gate
+from .recorded_session import RecordedSession
+from .recorded_tools import RecordedTools
+from .recording import RecordedLog
+from .segment import Segment
+
+_UNUSED: Mapping[str, Any] = {"deps": None, "budget": None}
+"""Run options that only tools and models use, which a replay does not call."""
+
+
+class ReplayedRuns(Struct):
+    """Numbers and outcomes of the runs that a `Replayer` has replayed, up to the first difference."""
+
+    runs: int = 0
+    """Number of runs replayed, to their end or to where the replay stopped."""
+    skipped: int = 0
+    """Number of runs that were a direct tool call, which cannot be replayed."""
+    outcomes: tuple[Outcome[Any], ...] = ()
+
+
+def list_missing_options(segment: Segment, code: RunOverrides) -> list[str]:
+    """Return the options that a recorded run got as Python objects, such as `tools`, and that `code` lacks.
+
+    The model, and objects that only tools use, are not needed for a replay.
+    """
+    needed = set(segment.started.options.get("code", ())) - {"model", *_UNUSED}
+    return [name for name in needed if name not in code] if segment.begins != "call" else []
+
+
+class Replayer:
+    """Replays one recorded log with an offline copy of the agent."""
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        recording: Recording,
+        record: RecordedLog,
+        code: RunOverrides,
+        added: Sequence[Tool[..., Any]],
+    ) -> None:
+        self.check = LogComparison(record, recording.prefixes)
+        """The comparison with the log; it has the first difference."""
+        self._name = recording.session_id
+        self._record = record
+        self._code = code
+        self._tape = Playback(self.check)
+        known = {tool.name: tool for tool in (*list_skill_tools(agent), *added)}
+        self._agent = make_offline(agent, self._tape, RecordedTools(self._tape, known))
+
+    async def replay_all(self, entries: Sequence[Entry]) -> ReplayedRuns:
+        """Replay the runs of the log in order, up to the first difference, and return their outcomes."""
+        driven = ReplayedRuns()
+        reached = -1  # the last entry that the session has, if it has all of them
+        for stretch in self._record.segments:
+            if stretch.begins == "call":
+                driven.skipped += 1
+                continue
+            first = stretch.entries[0].seq
+            if reached + 1 != first:
+                await self._open_session(entries[: first - 1], max(reached, 0))
+            driven.runs += stretch.begins != "resume"
+            outcome = await self._replay_segment(stretch)
+            if self.check.divergence is not None:
+                break
+            reached = -1 if outcome is None else stretch.entries[-1].seq
+            driven.outcomes += () if outcome is None else (outcome,)
+        return driven
+
+    async def _open_session(self, before: Sequence[Entry], reached: int) -> None:
+        """Open a session with the recorded entries: at the start, and where entries between two runs were skipped."""
+        store = ComparingStore(self.check)
+        await store.load_entries(self._name, before)
+        self._tape.session = RecordedSession(self._agent, self._name, store)
+        for event in [entry.event for entry in before[reached:]]:
+            if isinstance(event, GrantRevoked):
+                for gate in self._tape.gates:
+                    gate.grants.forget(event.grant_id)
+
+    async def _replay_segment(self, segment: Segment) -> Outcome[Any] | None:
+        """Replay one segment and return its outcome; `None` if it was cut off or differs from the log."""
+        await self._tape.begin(segment)
+        session, overrides = self._tape.session, self._overrides(segment)
+        try:
+            if segment.begins == "run" and not segment.opening:
+                raise ReplayStopped("the record breaks off before the prompt")  # noqa: TRY301 - as anywhere else
+            outcome = await session.begin(segment, overrides)
+            while outcome is not None and outcome.status == "waiting":
+                answered = not segment.is_waiting and await self._answer_questions(session, outcome.questions)
+                outcome = await session.resume(**overrides) if answered else None
+        except ReplayStopped:
+            return None
+        except ConfigError as error:  # a role, an agent or a tool that it needs is not there any more
+            self.check.record_divergence(
+                segment.entries[0].seq, "request", "the run cannot be begun", "a run", str(error)
+            )
+            return None
+        finally:
+            await session.aclose()
+        self.check.finish()
+        return outcome
+
+    async def _answer_questions(self, session: RecordedSession, questions: Sequence[QuestionAsked]) -> bool:
+        """Answer questions as recorded; return False if one has no recorded answer."""
+        known = {(ask.about, _calls_of(ask)): answered for ask, answered in self._record.answers}
+        for question in questions:
+            answered = known.get((question.about, _calls_of(question)))
+            if answered is None:
+                return False
+            await session.answer(question.ask_id, answered.answer)
+        return True
+
+    def _overrides(self, segment: Segment) -> RunOverrides:
+        """Return the options of this run, with its model replaced by the recorded one."""
+        options = segment.started.options
+        own: set[str] = set(options.get("code", ()))
+        again: dict[str, Any] = {name: value for name, value in {**_UNUSED, **self._code}.items() if name in own}
+        data = {name: value for name, value in options.items() if name not in {"code", "model"}}
+        overrides: RunOverrides = {**restore_overrides(data, {}), **cast("RunOverrides", again)}
+        if "model" in options or "model" in own:
+            overrides["model"] = self._agent.model
+        if "permission" in overrides:
+            overrides["permission"] = build_recorded_gate(self._tape, overrides["permission"])
+        if "budget" in overrides:
+            overrides["budget"] = None
+        return overrides
+
+
+def _calls_of(question: QuestionAsked) -> tuple[str, ...]:
+    return tuple([str(call["call_id"]) for call in question.calls])

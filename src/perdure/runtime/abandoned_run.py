@@ -1,0 +1,38 @@
+"""The end of a run whose task ignores its cancel: the task is abandoned, and the end is stored in the log."""
+
+import asyncio
+from typing import Any
+
+from perdure.core.call_preparation import build_tool_finished
+from perdure.core.event import RunStarted
+from perdure.core.log_repair import build_child_repairs
+from perdure.core.loop import build_run_ended
+from perdure.core.message import Status, ToolCall
+from perdure.core.outcome import Outcome
+from perdure.core.run import Run
+from perdure.core.unsuccessful_results import build_not_started_result, build_uncertain_result
+
+from .resume_reasons import CALL_OPTION
+
+
+def retrieve_exception(task: "asyncio.Future[Any]") -> None:
+    """Mark a finished task's exception as retrieved, so that asyncio does not warn about it."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def end_abandoned_run(run: Run) -> Outcome[Any]:
+    """End a run whose task does not stop: take its log away from it, and give every open tool call a result."""
+    open_calls = [ToolCall(start.call_id, start.name) for start in run.state.started_calls.values()]
+    open_calls += [call for call in run.state.unsettled_calls if call.call_id not in run.state.started_calls]
+    begun = [call for call in open_calls if call.call_id in run.state.begun_call_ids]
+    waiting = [call for call in open_calls if call not in begun]
+    text = "The run was cancelled, and this did not stop; it may still be running."
+    results = [build_uncertain_result(call, Status.CANCELLED, text) for call in begun]
+    results += [build_not_started_result(call) for call in waiting]
+    below = build_child_repairs(run.state, ("cancelled", run.interrupt_reason, text))
+    await run.store_for_stuck_loop([*below, *[build_tool_finished(run, each) for each in results]])
+    run.output = run.state.latest_result if CALL_OPTION in (run.state.run or RunStarted()).options else None
+    outcome = run.interrupted_outcome()
+    await run.store_for_stuck_loop([build_run_ended(run, outcome)])
+    return outcome

@@ -1,0 +1,288 @@
+"""Assembly of a run from the agent, its extensions, the session's settings and the overrides for this run.
+
+Precedence, highest first: the overrides of this run, its role, the session's configuration, then the agent and its
+extensions. The same log and the same agent always build the same run, so an interrupted run continues as it began.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from perdure.core.budget import Budget, budgeted
+from perdure.core.error import ConfigError, ContextOverflow
+from perdure.core.fold import State
+from perdure.core.gate_operations import restrict_gate
+from perdure.core.jsonable import replace_surrogates
+from perdure.core.loop import process_history
+from perdure.core.model import Model, Request, ShortenRequest, model_info
+from perdure.core.permission import Gate, grants_of
+from perdure.core.run import Run
+from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
+from perdure.core.secret_redaction import SharedRedaction
+from perdure.core.stop_conditions import Guardrail, Limits, StopCondition, any_of, rebuild_steps
+from perdure.core.tool import Tool
+from perdure.core.toolbox import Toolbox
+
+from .active_agent import active_agent, choose_model, choose_role, get_session_configuration
+from .extension import add_extension_rules
+from .handoff import HANDED_BY_SETTING, HANDOFF_TRIAL_KEY, handoff_tool_name, make_handoff_step, make_handoff_tool
+from .output import OutputPlan, apply_output
+from .overrides import RunOverrides
+from .spec import AgentSpec
+
+if TYPE_CHECKING:
+    from perdure.context.compaction import Compaction
+    from perdure.context.role import Role
+    from perdure.context.skills import Skills
+
+
+def build_run(
+    first_agent: AgentSpec[Any], place: RunPlace, state: State, overrides: RunOverrides, skills: Sequence[str] = ()
+) -> Run:
+    """Build the next run of a session whose conversation began with `first_agent`.
+
+    `skills` are the names of the skills that are loaded as the run begins.
+    """
+    made: list[Run] = []
+
+    def build_spec(current: Run | None = None, handed_to: str = "") -> RunSpec:
+        agent = first_agent.find_reachable(handed_to) if handed_to else active_agent(first_agent, state)
+        before = state.settings.get(HANDED_BY_SETTING, "") if current is None else current.agent_name
+        back = None if agent is first_agent else first_agent.find_reachable(before)
+        spec = _build_spec(
+            agent, place, state, overrides, skills=skills, first_agent=first_agent, previous_agent=back, built_runs=made
+        )
+        return (
+            replace(spec, between_turns=[make_handoff_step(build_spec), *spec.between_turns])
+            if first_agent.handoffs
+            else spec
+        )
+
+    run = Run(build_spec(), place, state)
+    made.append(run)
+    if first_agent.handoffs:
+        run.scratch[HANDOFF_TRIAL_KEY] = build_spec
+    return run
+
+
+def _build_spec(
+    agent: AgentSpec[Any],
+    place: RunPlace,
+    state: State,
+    overrides: RunOverrides,
+    *,
+    skills: Sequence[str],
+    first_agent: AgentSpec[Any],
+    previous_agent: AgentSpec[Any] | None,
+    built_runs: Sequence[Run],
+) -> RunSpec:
+    """Build the settings of a run from the active agent, its extensions, the session's settings and the overrides.
+
+    `first_agent` is the agent that the session was begun with, `previous_agent` the one to hand the conversation back
+    to. `built_runs` is empty at first and will contain the run once it exists.
+    """
+    configured, parent = get_session_configuration(first_agent, agent, state), place.parent
+    role = choose_role(first_agent, agent, overrides, configured)
+    model = choose_model(agent, overrides, role, configured)
+    limits = overrides.get("limits", agent.limits)
+    if limits.max_cost_usd is not None and model_info(model).price is None:
+        raise ConfigError(f"max_cost_usd needs a model whose price is known, and {model_info(model).name!r} has none")
+    ledgers = _collect_budgets(agent, overrides, parent)
+    model, compaction = (
+        _wrap_model(agent, model, ledgers, built_runs),
+        _build_compaction(agent, ledgers, place.redaction),
+    )
+    toolbox = build_toolbox(agent, overrides, agent.all_skills(), [*state.skills, *skills])
+    if previous_agent is not None:
+        toolbox = _add_handback_tool(previous_agent, agent, toolbox)
+    base = overrides.get("instructions", configured.get("instructions", agent.instructions))
+    texts = [each for each in (base, *[extension.instructions for extension in agent.extensions]) if each]
+    plain = OutputPlan(
+        toolbox, "\n\n".join(texts), [*agent.output_validators, *_collect_from_extensions(agent, "output_validators")]
+    )
+    asked = apply_output(overrides.get("output"), model_info(model), plain)
+    upkeep = _collect_from_extensions(agent, "between_turns")
+    return RunSpec(
+        options=_build_options(agent, overrides, _drop_tools_of_other_agents(first_agent, toolbox, limits), parent),
+        model=model,
+        toolbox=asked.toolbox,
+        instructions=_compose_instructions(agent, asked, agent.all_skills(), role[0]),
+        gate=_build_gate(
+            add_extension_rules(overrides.get("permission", agent.permission), agent.extensions), place, state
+        ),
+        stop=_combine_stop_conditions(agent),
+        guardrails=_start_guardrails(agent, place, state),
+        output_validators=asked.accept,
+        output_spec=asked.spec,
+        between_turns=upkeep if compaction is None else [*upkeep, compaction],
+        reminders=_collect_from_extensions(agent, "reminders"),
+        compaction=None if compaction is None else compaction.compact,
+        wrap_tool=_get_tool_wrapper(agent),
+        budgets=ledgers,
+    )
+
+
+def _build_options(
+    agent: AgentSpec[Any], overrides: RunOverrides, limits: Limits, parent: Run | None
+) -> RunOptions[Any]:
+    """Return the agent's run options, with the overrides of this run applied.
+
+    A child run waits for answers at least as long as its parent.
+    """
+    changes: dict[str, Any] = {name: value for name, value in overrides.items() if name in {"settings", "deps"}}
+    if limits is not agent.limits:
+        changes["limits"] = limits
+    if parent is not None:
+        changes["interactive"] = agent.interactive and parent.options.interactive
+        changes["answer_timeout_seconds"] = max(agent.answer_timeout_seconds, parent.options.answer_timeout_seconds)
+    if not changes:
+        return agent
+    return RunOptions(**{**{name: getattr(agent, name) for name in RunOptions.__struct_fields__}, **changes})
+
+
+def _collect_from_extensions(agent: AgentSpec[Any], field: str) -> list[Any]:
+    """Return the items in this field of all extensions of an agent, in the order in which they are listed."""
+    return [each for extension in agent.extensions for each in getattr(extension, field)]
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+def _collect_budgets(agent: AgentSpec[Any], overrides: RunOverrides, parent: Run | None) -> Sequence[Budget]:
+    """Return the budgets of this run: its own, and those of its parent runs."""
+    own, above = overrides.get("budget", agent.budget), () if parent is None else parent.spec.budgets
+    return above if own is None or own in above else [own, *above]
+
+
+def _wrap_model(agent: AgentSpec[Any], model: Model, budgets: Sequence[Budget], built_runs: Sequence[Run]) -> Model:
+    """Wrap the model with the wrappers of extensions, then compaction on context overflow, then budgets."""
+    for extension in agent.extensions:
+        if extension.wrap_model is not None:
+            model = extension.wrap_model(model)
+    if agent.compaction is not None:
+        from perdure.core.wrappers import compacted  # at first use, as for a budget
+
+        model = compacted(model, _compact_on_overflow(built_runs))
+    for ledger in budgets:
+        model = budgeted(model, ledger)
+    return model
+
+
+def _build_compaction(
+    agent: AgentSpec[Any], budgets: Sequence[Budget], redaction: SharedRedaction
+) -> "Compaction | None":
+    """Return the agent's compaction; a separate summary model gets the same budgets and redaction as the agent's."""
+    compaction, redactor = agent.compaction, redaction.redactor
+    if compaction is None or compaction.model is None or not (budgets or redactor):
+        return compaction
+    model = compaction.model
+    for ledger in budgets:
+        model = budgeted(model, ledger)
+    return replace(compaction, model=model if redactor is None else redactor.model(model))
+
+
+def _compact_on_overflow(built_runs: Sequence[Run]) -> ShortenRequest:
+    """Return a callback that compacts the conversation and rebuilds a request that overflowed the context window."""
+
+    async def compact(_too_long: Request, error: ContextOverflow) -> Request | None:
+        run = built_runs[0]
+        if not await run.compact("overflow", error):
+            return None
+        view, shape = run.state.view, run.options.history_processor
+        request = run.build_request(view if shape is None else await process_history(shape, view))
+        await run.emit(*run.build_request_events(request))
+        return replace(request, messages=[run.redaction.redact_value(each) for each in request.messages])
+
+    return compact
+
+
+# -- tools and instructions --------------------------------------------------------------------------------------------
+
+
+def build_toolbox(
+    agent: AgentSpec[Any], overrides: RunOverrides, skills: "Skills | None", loaded: Iterable[str]
+) -> Toolbox:
+    """Return the agent's tools plus those of loaded skills; a skill's tool never replaces an existing one."""
+    box = agent.toolbox if "tools" not in overrides else _wrap_tools(agent, overrides["tools"])
+    found = [] if skills is None else [tool for name in loaded if name in skills for tool in skills.get(name).tools]
+    more: dict[str, Tool[..., Any]] = {}
+    for each in found:
+        if each.name not in box:
+            more.setdefault(each.name, each)
+    return box.with_tools(_wrap_tools(agent, more.values())) if more else box
+
+
+def _drop_tools_of_other_agents(first_agent: AgentSpec[Any], toolbox: Toolbox, limits: Limits) -> Limits:
+    """Return the limits without allowed tools that this agent lacks, but another agent of the conversation has."""
+    allowed = limits.allowed_tools
+    if allowed is None or not first_agent.handoffs:
+        return limits
+    others = {name for each in first_agent.reachable for name in (*each.toolbox.names, handoff_tool_name(each.name))}
+    return replace(limits, allowed_tools=tuple([each for each in allowed if each in toolbox or each not in others]))
+
+
+def _wrap_tools(agent: AgentSpec[Any], tools: Iterable[Tool[..., Any]]) -> Toolbox:
+    """Return a toolbox of these tools, wrapped by the agent's vault and extensions."""
+    wrap = _get_tool_wrapper(agent)
+    return Toolbox(tools if wrap is None else [wrap(each) for each in tools])
+
+
+def _get_tool_wrapper(agent: AgentSpec[Any]) -> "Callable[[Tool[..., Any]], Tool[..., Any]] | None":
+    """Return the function that wraps each tool of an agent; None if nothing wraps them."""
+    return agent.wrap_tool if agent.has_tool_wrappers else None
+
+
+def _compose_instructions(
+    agent: AgentSpec[Any], output_plan: OutputPlan, skills: "Skills | None", role: "Role | None"
+) -> str:
+    """Compose the system prompt, its parts in a fixed order."""
+    prompts = [each.prompt for each in output_plan.toolbox if each.prompt]
+    if agent.project is None and skills is None and role is None:
+        return replace_surrogates("\n\n".join([part for part in (output_plan.instructions, *prompts) if part]))
+    from perdure.context.instructions import compose_instructions  # at first use: most agents have none of these
+
+    return replace_surrogates(
+        compose_instructions(
+            base=output_plan.instructions,
+            project="" if agent.project is None else agent.project.text(),
+            skills="" if skills is None else skills.catalogue(),
+            role=role,
+            tools=prompts,
+        )
+    )
+
+
+def _add_handback_tool(previous_agent: AgentSpec[Any], agent: AgentSpec[Any], toolbox: Toolbox) -> Toolbox:
+    """Add the tool with which an agent hands the conversation back to the agent that had it before."""
+    back = make_handoff_tool(previous_agent.name, previous_agent.description)
+    return toolbox if back.name in toolbox else toolbox.with_tools(_wrap_tools(agent, [back]))
+
+
+# -- the rules ---------------------------------------------------------------------------------------------------------
+
+
+def _build_gate(gate: Gate | None, place: RunPlace, state: State) -> Gate | None:
+    """Return the gate (which decides about tool calls) with the session's grants, limited by the parent's gate."""
+    if (grants := grants_of(gate)) is not None:
+        grants.sync_with_log(state.remembered_decisions, place.session_id)
+    return restrict_gate(gate, None if place.parent is None else place.parent.gate)
+
+
+def _combine_stop_conditions(agent: AgentSpec[Any]) -> StopCondition | None:
+    """Combine the stop conditions of the agent and its extensions into one; None if there are none."""
+    conditions: list[StopCondition] = [] if agent.stop is None else [agent.stop]
+    conditions += _collect_from_extensions(agent, "stop")
+    return any_of(*conditions) if len(conditions) > 1 else (conditions[0] if conditions else None)
+
+
+def _start_guardrails(agent: AgentSpec[Any], place: RunPlace, state: State) -> list[Guardrail]:
+    """Start the guardrails of a run; of a resumed run, pass them the turns before the interruption."""
+    guardrails = [start() for start in (*agent.guardrails, *_collect_from_extensions(agent, "guardrails"))]
+    if guardrails and state.is_interrupted and state.run is not None and state.run.run_id == place.run_id:
+        steps = rebuild_steps(state.messages, state.first_message_index)
+        last = state.last_reply  # the loop is about to pass it to the guardrails
+        for step in [each for each in steps if each.reply is not last]:
+            for guardrail in guardrails:
+                guardrail(step)
+    return guardrails

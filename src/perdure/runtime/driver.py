@@ -1,0 +1,480 @@
+"""The driver of a session, which executes its commands (run, resume, wake, …) in this process, one at a time.
+
+A command goes through four phases. *Open*: wait for other commands, acquire the lease. *Prepare*: read the log, decide
+how the run begins, and build it. *Run*: store its first events, then run the loop in a separate task. *Close*: wait for
+watchers to catch up, release the lease. A second command waits until the first has ended.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from contextvars import ContextVar
+from typing import Any, cast
+
+import msgspec
+
+from perdure.core import fault_injection as faults
+from perdure.core.error import SessionNotFound, UsageError
+from perdure.core.event import (
+    Entry,
+    Event,
+    MessageAdded,
+    PostTaken,
+    RunResumed,
+    RunStarted,
+    SessionOpened,
+    SkillLoaded,
+)
+from perdure.core.fanout import Fanout
+from perdure.core.fold import PastRun, State
+from perdure.core.log_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, ENDING_UNANSWERED, build_repairs
+from perdure.core.loop import execute, react
+from perdure.core.mailbox import CANCEL_POST, Mailbox
+from perdure.core.outcome import Outcome
+from perdure.core.prompt_cache import PrefixComparer
+from perdure.core.run import CancelMode, Run, SimulatedCrash
+from perdure.core.run_spec import RunPlace
+from perdure.core.secret_redaction import SharedRedaction
+from perdure.core.store import Lease, Log, Post, Store, read_events, run_to_completion_repeatedly
+
+from .abandoned_run import end_abandoned_run, retrieve_exception
+from .active_agent import active_agent
+from .build import build_run
+from .driver_commands import (
+    CallCommand,
+    CompactCommand,
+    DriverCommand,
+    ResumeCommand,
+    RunCommand,
+    RunStart,
+    WakeCommand,
+)
+from .output import finish_on_output_tool
+from .overrides import RunOverrides, record_overrides, restore_overrides
+from .past_outcome import rebuild_outcome
+from .posts import PostPoller, promote_follow_ups, sort_posts
+from .redaction import add_agent_redactors
+from .resume_reasons import CALL_OPTION, is_resumable
+from .spec import AgentSpec
+from .stream import build_lag_marker, build_watcher_dropped, merge_deltas
+
+logger = logging.getLogger("perdure")
+
+DRAIN_SECONDS = 1.0
+"""The longest time that the end of a run waits for watchers to catch up."""
+MAX_RECOVERIES = 3
+"""The number of resumes without progress after which a run is parked."""
+
+NOTHING_NEW = "nothing_new"
+"""The reason of an outcome without a run: there was nothing to continue with."""
+
+_CANCEL_URGENCY: Mapping[str | None, int] = {"after_turn": 1, "after_tools": 2, "now": 3}
+"""Cancel modes by urgency. A later cancel may be more urgent, and never less."""
+
+_NOTHING_TO_OPEN = nullcontext()
+
+_current_sessions: ContextVar[frozenset[tuple[int, str]]] = ContextVar("perdure_driving", default=frozenset())
+"""The sessions whose runs the current task is part of: a tool must not wait for its own session."""
+
+_active_drivers: dict[tuple[int, str], "Driver"] = {}
+"""The drivers of this process with a run in progress, so that posts reach it at once."""
+
+
+class Driver:
+    """Executes the commands of one session (run, resume, wake, …) in this process."""
+
+    def __init__(
+        self, agent: AgentSpec[Any], session_id: str, store: Store, redaction: SharedRedaction | None = None
+    ) -> None:
+        self.agent = agent
+        self.session_id = session_id
+        self.store = store
+        self.may_wait = True
+        """True if its runs may end as `waiting`, because the session can be found again."""
+        self.run: Run | None = None
+        """The run in progress."""
+        self.command: DriverCommand | None = None
+        """The command in progress."""
+        self.run_id = ""
+        """The id of the run in progress; that of a resumed run is known once the log was read."""
+        self._requested_run_id = ""
+        """The run id that the caller knows; a run that is resumed in its place keeps its own id."""
+        self.resumed_run_ids: dict[str, str] = {}
+        """Maps the run id that the caller knows to the id of the run that was resumed in its place."""
+        self._state = State()
+        self._head = 0
+        self._fence = 0
+        """The fence of the last lease."""
+        self._prefix_comparer = PrefixComparer()
+        self.redaction = redaction or SharedRedaction()
+        """The redaction of this session, shared with the sessions that work for it."""
+        self._cancelled_run_ids: set[str] = set()
+        """The runs that were cancelled before they began."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop that its runs use."""
+        self._command_lock: asyncio.Lock
+        self.fanout: Fanout[Entry]
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The key that identifies the session in this process: its store and its id."""
+        return id(self.store), self.session_id
+
+    # -- control from outside ------------------------------------------------------------------------------------------
+
+    def attach_to_loop(self) -> None:
+        """Bind the driver to the running event loop. A session may be used in several loops, one after another."""
+        loop = asyncio.get_running_loop()
+        if self.loop is not loop:
+            if self.command is not None and self.loop is not None and self.loop.is_running():
+                message = (
+                    f"session {self.session_id!r} has a run on another event loop: "
+                    "use agent.session(…) to get a Session for this one"
+                )
+                raise UsageError(message)
+            self.loop = loop
+            self._command_lock = asyncio.Lock()
+            self.fanout = Fanout(
+                coalesce=merge_deltas, lagged=build_lag_marker, on_dropped=self._report_dropped_watcher
+            )
+
+    async def aclose(self) -> None:
+        """Wait until watchers have finished, then detach from the event loop."""
+        if self.loop is asyncio.get_running_loop():
+            await self.fanout.aclose(DRAIN_SECONDS)
+            self.loop = None
+
+    def cancel_run(self, run_id: str, mode: CancelMode) -> bool:
+        """Cancel one run; a run that has not begun yet ends as soon as it begins. Return True."""
+        if self.run is not None and self.command is not None and run_id in {self._requested_run_id, self.run_id}:
+            self.run.cancel(mode)
+        else:
+            self._cancelled_run_ids.add(run_id)
+        return True
+
+    def deliver_post(self, post: Post) -> None:
+        """Pass a post (a stored message to the session) to the run in progress, if there is one."""
+        if self.run is None:
+            return
+        if post.kind != CANCEL_POST:
+            self.run.mailbox.accept_post(post)
+        elif post.text_field("run_id") == self.run.run_id:
+            mode = cast("CancelMode", post.text_field("mode"))
+            if _CANCEL_URGENCY.get(mode, 0) > _CANCEL_URGENCY.get(
+                self.run.cancel_mode, 0
+            ):  # else it was cancelled already
+                self.run.cancel(mode)
+
+    # -- the four phases -----------------------------------------------------------------------------------------------
+
+    async def perform_command(self, command: DriverCommand) -> Outcome[Any]:
+        """Execute a command: acquire the session's lease, prepare the run, perform it, and release the lease."""
+        if self.key in _current_sessions.get():
+            message = f"a tool of session {self.session_id!r} cannot run its own session: it would wait for itself"
+            raise UsageError(message)
+        self.attach_to_loop()
+        async with self._command_lock:
+            token = _current_sessions.set(_current_sessions.get() | {self.key})
+            self.command = command
+            self.run_id = self._requested_run_id = command.run_id
+            try:
+                lease = await self._open_session(command)
+                try:
+                    async with self.agent.open_lifespans() if self.agent.has_lifespans else _NOTHING_TO_OPEN:
+                        removers = [self.fanout.add_watcher(watcher) for watcher in self.agent.all_watchers()]
+                        try:
+                            prepared = await self._prepare_run(command, lease)
+                            return prepared if isinstance(prepared, Outcome) else await self._run_to_end(*prepared)
+                        finally:
+                            await self._detach_watchers(removers)
+                except BaseException:
+                    self._state, self._head = State(), 0  # it may differ from the log: read that again
+                    raise
+                finally:
+                    await self._close_session(lease)
+            finally:
+                _current_sessions.reset(token)
+                self.run = self.command = None
+                self._cancelled_run_ids.discard(command.run_id)
+
+    async def _detach_watchers(self, removers: Sequence[Callable[[], None]]) -> None:
+        """Wait until watchers have handled their events, then remove those of the agent."""
+        if self.fanout.is_watched:
+            await run_to_completion_repeatedly(lambda: self.fanout.drain(DRAIN_SECONDS))
+        for remove in removers:
+            remove()
+
+    async def _close_session(self, lease: Lease) -> None:
+        """Release the session's lease, even if the caller is cancelled meanwhile."""
+        await run_to_completion_repeatedly(lambda: self.store.release(lease))
+
+    async def _open_session(self, command: DriverCommand) -> Lease:
+        """Acquire the lease of the session: the exclusive right to run it."""
+        take_over = isinstance(command, RunCommand | ResumeCommand) and command.take_over
+        lease = await self.store.acquire(self.session_id, take_over=take_over)
+        if lease.fence != self._fence + 1:  # another process had the lease, and may have redacted the log
+            self._state, self._head = State(), 0
+        self._fence = lease.fence
+        return lease
+
+    async def _prepare_run(
+        self, command: DriverCommand, lease: Lease
+    ) -> "Outcome[Any] | tuple[RunStart, Run, list[Post]]":
+        """Read the log and build the run; return an outcome instead if there is nothing to run."""
+        await self._read_new_entries()
+        await add_agent_redactors(self.agent, self._state, self.redaction)
+        state = self._state
+        past = (
+            state.runs_by_input_id.get(command.input_id)
+            if isinstance(command, RunCommand) and command.input_id
+            else None
+        )
+        if past is not None and past.run_ended_event is not None:
+            return rebuild_outcome(self.session_id, state.messages, past, past.run_ended_event)
+        if isinstance(command, ResumeCommand) and command.is_optional and not is_resumable(state):
+            return Outcome(status="done", reason=NOTHING_NEW, session_id=self.session_id)
+        start = self._plan_start(command, past)
+        posts = list(await self.store.posts(self.session_id))
+        mailbox, late = self._sort_posts(posts, start)
+        if isinstance(command, WakeCommand) or (start.is_resumed and len(state.messages) == state.first_message_index):
+            promote_follow_ups(mailbox)  # there is no message in this run yet
+        self.run = run = self._build(start, lease, mailbox)
+        run.publish(SessionOpened(self.session_id, self._head, run_id=run.run_id))
+        if start.is_resumed and state.recoveries >= MAX_RECOVERIES:
+            await run.emit(*build_repairs(state, ENDING_CRASH_LOOP), sync=True)
+            self._head = run.log.head
+            return run.outcome("parked", "crash_loop")
+        if isinstance(command, WakeCommand) and (is_resumable(state) or not mailbox.has_messages_due):
+            self._resume_background_work(run)
+            return run.outcome("done", NOTHING_NEW)  # another process was quicker
+        if isinstance(command, CompactCommand):
+            return await self._compact_session(run)
+        if start.is_resumed and state.is_waiting:  # nothing is running in it: a cancel ends it at once
+            self._cancelled_run_ids |= {post.text_field("run_id") for post in posts if post.kind == CANCEL_POST}
+        taken = tuple([PostTaken(post.kind, run_id=run.run_id) for post in late])
+        opening = msgspec.structs.replace(start, opening=(*taken, *start.opening), taken=[post.id for post in late])
+        return opening, run, posts
+
+    async def _run_to_end(self, start: RunStart, run: Run, posts: Sequence[Post]) -> Outcome[Any]:
+        """Perform the run in a task that can be cancelled, and abandoned if it ignores that.
+
+        Cancelling the caller cancels the run, which is ended and logged properly first.
+        """
+        logger.info("run %s of session %s begins", run.run_id, self.session_id, extra=run.log_fields)
+        _active_drivers[self.key] = self
+        poller = PostPoller(self.store, self.session_id, self.deliver_post)
+        is_cancelled = False
+        try:
+            task = asyncio.ensure_future(self._execute_run(start, run, posts))
+            while not task.done() and not run.abandoned.done():
+                try:
+                    await asyncio.wait((task, run.abandoned), return_when=asyncio.FIRST_COMPLETED)
+                except asyncio.CancelledError:
+                    is_cancelled = True
+                    (self.run or run).cancel("now")
+            task.add_done_callback(retrieve_exception)  # also if it is abandoned and ends later
+            run = self.run or run
+            outcome = task.result() if task.done() else await end_abandoned_run(run)
+            self._head = run.log.head
+        except Exception as error:
+            if is_cancelled:  # the caller gets the cancel, with the error as its cause
+                raise asyncio.CancelledError from error
+            raise
+        finally:
+            if _active_drivers.get(self.key) is self:  # not a driver that has taken the session over
+                del _active_drivers[self.key]
+            await poller.close()
+        ending = (outcome.status, outcome.reason)
+        logger.info("run %s of session %s: %s %s", run.run_id, self.session_id, *ending, extra=run.log_fields)
+        if is_cancelled:
+            raise asyncio.CancelledError
+        return outcome
+
+    async def _execute_run(self, start: RunStart, run: Run, posts: Sequence[Post]) -> Outcome[Any]:
+        """Store the opening events of the run, then perform the agent loop."""
+        for event in start.opening:
+            if not event.durable:
+                run.publish(run.stamp_event(event))
+        await run.emit(*[each for each in start.opening if each.durable], sync=True, entry_ids=start.taken)
+        faults.fault_point("run.opened")
+        if self._cancelled_run_ids & {self._requested_run_id, run.run_id}:
+            run.cancel("now")
+        for post in posts:
+            if post.kind == CANCEL_POST:
+                self.deliver_post(post)
+        engine = _end_with_given_answer if start.is_answered else start.overrides.get("engine", self.agent.engine)
+        if faults.always_resume and engine is react:
+            engine = _react_forgetting_appends
+        if (output := start.overrides.get("output")) is not None:
+            engine = finish_on_output_tool(engine, output)
+        while True:
+            try:
+                return await execute(run, engine)
+            except SimulatedCrash:
+                run = await self._rebuild_run(start, run)
+
+    # -- how a run begins ----------------------------------------------------------------------------------------------
+
+    def _plan_start(self, command: DriverCommand, past: PastRun | None) -> RunStart:
+        """Return the start (id, overrides, first events) of the run that a command requires."""
+        match command:
+            case ResumeCommand():
+                return self._plan_resumed_start(command.overrides)
+            case RunCommand() if past is not None:  # it was run before, and interrupted
+                return self._plan_resumed_start(command.overrides)
+            case RunCommand():
+                return self._plan_prompt_start(command)
+            case CallCommand():
+                opening = self._build_opening_events(
+                    RunStarted(self.agent.name, {CALL_OPTION: command.tool}, run_id=command.run_id)
+                )
+                return RunStart(command.run_id, command.overrides, opening, may_wait=False)
+            case WakeCommand() | CompactCommand():
+                started = RunStarted(self.agent.name, record_overrides(command.overrides), run_id=command.run_id)
+                return RunStart(command.run_id, command.overrides, self._build_opening_events(started))
+
+    def _plan_prompt_start(self, command: RunCommand) -> RunStart:
+        """Return the start of a new run that answers a prompt."""
+        run_id = command.run_id
+        started = RunStarted(self.agent.name, record_overrides(command.overrides), command.input_id, run_id=run_id)
+        messages = command.messages if command.answer is None else (*command.messages, command.answer)
+        events = [msgspec.structs.replace(each, run_id=run_id) for each in command.events]
+        return RunStart(
+            run_id,
+            command.overrides,
+            (*self._build_opening_events(started), *events, *[MessageAdded(each, run_id=run_id) for each in messages]),
+            skills=tuple([each.name for each in command.events if isinstance(each, SkillLoaded)]),
+            is_answered=command.answer is not None,
+        )
+
+    def _plan_resumed_start(self, options: RunOverrides) -> RunStart:
+        """Return the start of the interrupted run, with the overrides it was begun with and those given now."""
+        before = self._find_interrupted_run()
+        self.resumed_run_ids = {self._requested_run_id: before.run_id}
+        self.run_id = before.run_id
+        combined: RunOverrides = {**restore_overrides(before.options, options), **options}
+        return RunStart(before.run_id, combined, (RunResumed(run_id=before.run_id),), is_resumed=True)
+
+    def _build_opening_events(self, started: RunStarted) -> tuple[Event, ...]:
+        """Return the event that starts a run, preceded by events that repair an unfinished earlier run."""
+        return *build_repairs(
+            self._state, ENDING_UNANSWERED if self._state.is_waiting else ENDING_PROCESS_DIED
+        ), started
+
+    def _find_interrupted_run(self) -> RunStarted:
+        """Return the `RunStarted` event of the interrupted run.
+
+        Raises `SessionNotFound` or `UsageError` if there is nothing to resume.
+        """
+        before = self._state.run
+        if before is None:
+            message = f"there is no session {self.session_id!r} to resume: use run() to begin it"
+            raise SessionNotFound(message)
+        if not self._state.is_interrupted:
+            status = self._state.run_ended_event.status if self._state.run_ended_event else ""
+            message = f"session {self.session_id!r} has nothing to resume: its last run ended with status {status!r}"
+            raise UsageError(message)
+        if CALL_OPTION in before.options:
+            message = (
+                f"session {self.session_id!r} has nothing to resume: it was calling a tool; use run() to settle it"
+            )
+            raise UsageError(message)
+        return before
+
+    # -- building the run ----------------------------------------------------------------------------------------------
+
+    async def _read_new_entries(self) -> None:
+        """Update the session's state with the entries that were stored since the log was last read."""
+        events, self._head = await read_events(self.store, self.session_id, after=self._head)
+        for event in events:
+            self._state.apply(event)
+
+    def _sort_posts(self, posts: Sequence[Post], start: RunStart) -> tuple[Mailbox, list[Post]]:
+        """Return this run's mailbox with the posts for it, and separately those too late for an earlier run."""
+        mailbox = Mailbox(self.agent.steering_mode, self.agent.follow_up_mode)
+        return mailbox, sort_posts(mailbox, posts, self._state, start.run_id, is_resumed=start.is_resumed)
+
+    def _build(self, start: RunStart, lease: Lease, mailbox: Mailbox) -> Run:
+        """Build the run from the agent, the session's state and the start."""
+        place = RunPlace(
+            session_id=self.session_id,
+            run_id=start.run_id,
+            log=Log(self.store, lease, self._head, self.agent.clock),
+            fanout=self.fanout,
+            mailbox=mailbox,
+            prefix_comparer=self._prefix_comparer,
+            can_wait=self.may_wait and start.may_wait,
+            redaction=self.redaction,
+        )
+        return build_run(self.agent, place, self._state, start.overrides, start.skills)
+
+    async def _compact_session(self, run: Run) -> Outcome[Any]:
+        """Compact the conversation between two runs; the events belong to no run."""
+        if self._state.is_interrupted:
+            message = f"session {self.session_id!r} has a run that is not over: resume() it first, or cancel() it"
+            raise UsageError(message)
+        run.run_id = ""
+        run.output = await run.compact("manual")
+        self._head = run.log.head
+        return run.outcome("done")
+
+    def _resume_background_work(self, run: Run) -> None:
+        """Resume the tasks of background agents when the session itself has nothing to do."""
+        if run.state.inbox:
+            for extension in active_agent(self.agent, run.state).extensions:
+                if extension.background is not None:
+                    extension.background.resume_tasks(run)
+
+    def _report_dropped_watcher(self, name: str, error: BaseException) -> None:
+        """Publish that a watcher was removed because it raised an error."""
+        self.fanout.publish(Entry(0, self.agent.clock.now(), build_watcher_dropped(name, error)))
+
+    async def _rebuild_run(self, start: RunStart, run: Run) -> Run:
+        """Rebuild a run from the log after its loop was discarded (`PERDURE_ALWAYS_RESUME`, for tests)."""
+        self._state, self._head = State(), 0
+        await self._read_new_entries()
+        again = msgspec.structs.replace(start, is_resumed=True)
+        mailbox, _ = self._sort_posts(await self.store.posts(self.session_id), again)
+        self.run = rebuilt = self._build(again, run.log.lease, mailbox)
+        rebuilt.abandoned = run.abandoned
+        if run.mailbox.is_closing:  # the rebuilt run must not wait for answers either
+            mailbox.stop_waiting()
+        rebuilt.cancel_mode = run.cancel_mode
+        rebuilt.interrupt_reason = run.interrupt_reason or ("cancelled" if run.cancel_mode == "after_tools" else "")
+        return rebuilt
+
+
+async def _react_forgetting_appends(run: Run) -> Outcome[Any]:
+    """Perform the `react` engine, restarting its loop from the log after each append (for tests)."""
+    run.simulates_crashes = True
+    try:
+        return await react(run)
+    finally:
+        run.simulates_crashes = False
+
+
+async def _end_with_given_answer(run: Run) -> Outcome[Any]:
+    """Engine that ends the run at once as done, for a `/name` command that has given the answer itself."""
+    return run.outcome("done")
+
+
+def is_inside_run() -> bool:
+    """Return True if the current asyncio task is part of a run, as a tool's task is."""
+    return bool(_current_sessions.get())
+
+
+def detach_from_run() -> None:
+    """Separate the current asyncio task from the run that began it, so that it may outlive the run."""
+    _current_sessions.set(frozenset())
+
+
+def notify_driver(key: tuple[int, str], post: Post) -> None:
+    """Pass a stored post (a message to a session) at once to that session's run in this process, if there is one."""
+    driver = _active_drivers.get(key)
+    if driver is None or driver.loop is None:
+        return
+    if driver.loop is asyncio.get_running_loop():
+        driver.deliver_post(post)
+    else:
+        driver.loop.call_soon_threadsafe(driver.deliver_post, post)

@@ -1,0 +1,81 @@
+"""The commands that a session sends to its driver: run, resume, wake, call a tool, compact."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from perdure.core.event import Event
+from perdure.core.message import Message
+
+from .overrides import RunOverrides
+
+
+class RunCommand(Struct, frozen=True):
+    """Command to answer a prompt."""
+
+    run_id: str
+    overrides: RunOverrides
+    messages: tuple[Message, ...]
+    """The prompt."""
+    events: tuple[Event, ...] = ()
+    """Events of the commands and skills in the prompt, stored before it."""
+    answer: Message | None = None
+    """The reply of a `/name` command that answers in place of the model."""
+    input_id: str = ""
+    """The caller's id for the prompt: a prompt sent twice under the same id is answered once."""
+    take_over: bool = False
+    """True to take the session from the process that drives it."""
+
+
+class ResumeCommand(Struct, frozen=True):
+    """Command to continue the run that was interrupted, or that waited for an answer."""
+
+    overrides: RunOverrides = {}
+    take_over: bool = False
+    is_optional: bool = False
+    """True if it is no error when there is nothing to resume: another process may have been quicker."""
+    run_id: str = ""
+
+
+class WakeCommand(Struct, frozen=True):
+    """Command to begin a run without a prompt, with messages and inbox results that arrived meanwhile."""
+
+    run_id: str
+    overrides: RunOverrides = {}
+
+
+class CallCommand(Struct, frozen=True):
+    """Command to call one tool without a model."""
+
+    run_id: str
+    overrides: RunOverrides
+    """The overrides, with an engine that makes the call."""
+    tool: str
+
+
+class CompactCommand(Struct, frozen=True):
+    """Command to compact the conversation between two runs."""
+
+    run_id: str
+    overrides: RunOverrides = {}
+
+
+DriverCommand: TypeAlias = RunCommand | ResumeCommand | WakeCommand | CallCommand | CompactCommand
+
+
+class RunStart(Struct, frozen=True):
+    """The first data of a run: its id, its overrides, and the events that are stored first."""
+
+    run_id: str
+    overrides: RunOverrides
+    opening: tuple[Event, ...] = ()
+    """Events stored before the loop begins; those that are not durable are only shown to watchers."""
+    skills: tuple[str, ...] = ()
+    """The names of skills that are loaded as it begins."""
+    is_answered: bool = False
+    """True if a `/name` command has answered in place of the model."""
+    may_wait: bool = True
+    is_resumed: bool = False
+    taken: Sequence[str] = ()
+    """The entry ids of the first opening events, equal to the ids of the posts that they consume."""

@@ -1,0 +1,141 @@
+"""Extensions: bundles of tools, instructions, rules and more that are added to an agent, as data.
+
+An agent with two extensions has the tools of both, the instructions of both, and so on, in the order in which they are
+listed. There is no other way in which extensions affect an agent or one another.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+
+from msgspec import Struct
+
+from perdure.core import check
+from perdure.core.error import ConfigError
+from perdure.core.event import Entry
+from perdure.core.fold import State
+from perdure.core.gate_operations import with_rules
+from perdure.core.model import Model
+from perdure.core.permission import Gate, Rule
+from perdure.core.run import BetweenTurns, OutputValidator, Reminder, Run
+from perdure.core.stop_conditions import Guardrail, StopCondition
+from perdure.core.store import Post, Store
+from perdure.core.tool import Tool
+from perdure.core.watcher_feed import Watcher
+
+if TYPE_CHECKING:
+    from perdure.context.directives import Command
+    from perdure.context.role import Role
+    from perdure.context.skills import Skill
+
+
+Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
+"""Opens the resources of an extension, and closes them: once for `async with agent`, else for each run."""
+
+
+class BackgroundWork(Protocol):
+    """Protocol of an extension's background work, which continues between runs and can be resumed after a crash."""
+
+    def has_unfinished_tasks(self, state: State, posts: Sequence[Post], store: Store) -> bool:
+        """Return True if a session has unfinished tasks on which this process is not working."""
+        ...
+
+    def resume_tasks(self, run: Run) -> None:
+        """Resume the unfinished tasks of a session."""
+        ...
+
+
+class Extension(Struct, frozen=True, kw_only=True, eq=False):
+    """A bundle of tools, instructions, rules and more for an agent. Each field is added to the agent's own."""
+
+    name: str
+    """The name of the extension, used in errors."""
+    instructions: str = ""
+    """Text added to the system prompt after the agent's own instructions."""
+    tools: "Sequence[Tool[..., Any]]" = ()
+    commands: "Sequence[Command]" = ()
+    """Handlers of `/name` in a message."""
+    skills: "Sequence[Skill]" = ()
+    roles: "Sequence[Role]" = ()
+    agents: Sequence[str] = ()
+    """Names of agents that the extension's tools reach, to which `@name` in a message may refer."""
+    reminders: Sequence[Reminder] = ()
+    """Functions that return text for the end of each request; the text is never stored."""
+    between_turns: Sequence[BetweenTurns] = ()
+    """Functions that run before each model request, and before the tool calls of a reply."""
+    wrap_model: Callable[[Model], Model] | None = None
+    """Wraps the agent's model, such as `lambda model: observed(model, watch)`."""
+    wrap_tool: "Callable[[Tool[..., Any]], Tool[..., Any]] | None" = None
+    """Wraps each tool, such as `lambda tool: timed(tool, 30)`; also tools that are added later."""
+    rules: Sequence[Rule] = ()
+    """Permission rules: `allow(…)`, `deny(…)`, `ask(…)`.
+
+    They are added to the rules of the agent's `Permissions`; to any other kind of gate only denials can be added.
+    """
+    output_validators: Sequence[OutputValidator] = ()
+    """Validate a reply without tool calls: each accepts it or asks the model to retry."""
+    guardrails: Sequence[Callable[[], Guardrail]] = ()
+    stop: Sequence[StopCondition] = ()
+    """Stop conditions: each can end a run after a turn with tool calls."""
+    watchers: Sequence[Watcher[Entry]] = ()
+    background: BackgroundWork | None = None
+    """Work that continues between runs, such as tasks of background agents."""
+    lifespan: Lifespan | None = None
+    """Opens the resources that the extension needs, and closes them."""
+
+    def __post_init__(self) -> None:
+        check.require_text("Extension", "name", self.name, non_empty=True)
+        check.require_text("Extension", "instructions", self.instructions)
+        for field in ("wrap_model", "wrap_tool", "lifespan"):
+            check.require_callable_or_none("Extension", field, getattr(self, field))
+        for field in ("reminders", "between_turns", "output_validators", "guardrails", "stop", "watchers"):
+            check.require_callables("Extension", field, getattr(self, field))
+        for each in self.reminders:
+            if iscoroutinefunction(each):
+                advice = f"in {self.name!r}: a reminder is a plain function; put async code into `between_turns`"
+                check.raise_config_error("Extension", "reminders", each, advice)
+        for field, kind in _ITEM_CLASSES.items():
+            check_list_option("Extension", field, getattr(self, field), kind)
+
+
+_ITEM_CLASSES = {
+    "tools": "Tool",
+    "commands": "Command",
+    "skills": "Skill",
+    "roles": "Role",
+    "agents": "str",
+    "rules": "Rule",
+}
+
+
+def check_list_option(owner: str, name: str, value: object, item_class: str = "") -> None:
+    """Raise `ConfigError` unless the value is a list, and its items are of the class named `item_class`."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        check.raise_config_error(owner, name, value, "give a list")
+    for each in cast("Sequence[object]", value if item_class else ()):
+        if item_class not in [known.__name__ for known in type(each).__mro__]:  # the classes are imported at first use
+            check.raise_config_error(owner, name, each, f"give a list of {item_class}(…)")
+
+
+def check_extensions(extensions: Sequence[Extension]) -> None:
+    """Raise `ConfigError` if two extensions, or two roles of extensions, have the same name.
+
+    Tools, skills and commands are checked elsewhere, together with the agent's own. An agent's own role wins over that
+    of an extension.
+    """
+    _check_distinct_names("extensions", [each.name for each in extensions])
+    _check_distinct_names("roles of extensions", [role.name for each in extensions for role in each.roles])
+
+
+def _check_distinct_names(kind: str, names: Sequence[str]) -> None:
+    """Raise `ConfigError` if a name occurs twice."""
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise ConfigError(f"two {kind} are called {name!r}: give one of them another name, or leave it out")
+
+
+def add_extension_rules(gate: Gate | None, extensions: "Sequence[Extension]") -> Gate | None:
+    """Return the gate (which decides about tool calls) with the permission rules of the extensions added."""
+    rules = [rule for each in extensions for rule in each.rules]
+    return with_rules(gate, rules) if rules else gate

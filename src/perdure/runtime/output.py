@@ -1,0 +1,223 @@
+"""Structured output: a run that has to return a value of a type instead of free text.
+
+The type is enforced in the best way that the model supports: by its provider (`native`), by a tool that takes the
+answer as arguments (`tool`), or by instructions (`prompted`). In every mode the answer is validated here, and a reply
+that does not fit is returned to the model with every problem listed, a limited number of times.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar, cast, get_args
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core import check
+from perdure.core.error import ConfigError, InvalidOutput, ToolError
+from perdure.core.message import Message, Status, ToolCall
+from perdure.core.model import ModelInfo, OutputMode, OutputSpec
+from perdure.core.outcome import Outcome
+from perdure.core.run import Accepted, Engine, OutputValidator, Retry, Run
+from perdure.core.schema import convert_value, json_schema_for_type
+from perdure.core.schema_definitions import hoist_definitions
+from perdure.core.tool import Tool, tool_from_schema
+from perdure.core.toolbox import Toolbox
+from perdure.core.validation_problems import Invalid, Problem
+
+T = TypeVar("T")
+
+ANSWER_TOOL = "final_answer"
+"""The name of the tool that takes the answer in `tool` mode."""
+REPAIR_ORIGIN = "output"
+"""The origin of messages that ask the model to repair an invalid answer."""
+DEFAULT_REPAIRS = 2
+"""The default number of times that a model is asked to repair its answer."""
+
+_BOX_KEY = "value"
+"""The key under which a value that is not an object is put: providers require an object."""
+
+
+class Output(Generic[T]):
+    """The type of value that a run has to return, and how the model is made to produce it.
+
+    `run(output=Plan)` is short for `run(output=Output(Plan))`.
+    """
+
+    __slots__ = ("_boxed", "_type", "mode", "repairs", "spec")
+
+    def __init__(self, type_: type[T], *, mode: OutputMode | None = None, repairs: int = DEFAULT_REPAIRS) -> None:
+        """Describe the value that a run has to return, and how often the model may repair an invalid one.
+
+        Args:
+            type_: A dataclass, a msgspec struct, a pydantic model, a `TypedDict`, or anything else with type hints.
+            mode: How the type is enforced; `None` for the best way that the model supports.
+            repairs: How often the model may repair an answer that does not fit.
+        """
+        check.require_one_of("Output", "mode", mode, (None, *get_args(OutputMode)))
+        check.require_int("Output", "repairs", repairs)
+        self._type = type_
+        self.mode: OutputMode | None = mode
+        self.repairs = repairs
+        schema = json_schema_for_type(type_)
+        self._boxed = schema.get("type") != "object"
+        name = getattr(type_, "__name__", "") or "output"
+        text = str(schema.get("description", ""))
+        self.spec = OutputSpec(name, _box_schema(schema) if self._boxed else schema, text)
+        """The name, schema and description of the type, as sent to a provider."""
+
+    def convert_answer(self, data: Any) -> T:
+        """Convert parsed JSON of an answer to a value of the type. Raises `Invalid` with every problem."""
+        if not self._boxed:
+            return cast("T", convert_value(data, self._type))
+        if not isinstance(data, dict) or _BOX_KEY not in data:
+            raise Invalid([Problem(_BOX_KEY, "is missing")])
+        return cast("T", convert_value(cast("dict[str, Any]", data)[_BOX_KEY], self._type))
+
+    def unbox_partial_answer(self, data: Any) -> Any:
+        """Return the value of an unfinished answer, without the object that lists and plain values are wrapped in."""
+        return cast("dict[str, Any]", data).get(_BOX_KEY) if self._boxed and isinstance(data, dict) else data
+
+    def parse_answer(self, text: str) -> T:
+        """Parse the text of a reply as a value of the type. Raises `Invalid` with every problem."""
+        try:
+            found = msgspec.json.decode(_strip_json_wrapping(text))
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise Invalid([Problem("", f"the answer is not JSON ({error})")]) from None
+        return self.convert_answer(found)
+
+    def __repr__(self) -> str:
+        return f"Output({self.spec.name})"
+
+
+def to_output(given: Any) -> Output[Any] | None:
+    """Convert a run's `output` argument (a type, an `Output` or None) to an `Output` or None."""
+    if given is None:
+        return None
+    if isinstance(given, Output):
+        return given  # pyright: ignore[reportUnknownVariableType] # its type argument is unknown
+    if not isinstance(given, type) and not get_args(given):
+        raise ConfigError(f"output={given!r} is not a type: give a class such as a dataclass, or an Output(…)")
+    return Output(cast("type[Any]", given))
+
+
+def _box_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object with one property of the given schema, for values that are no objects."""
+    definitions: dict[str, Any] = {}
+    inner = hoist_definitions(dict(schema), definitions)
+    boxed: dict[str, Any] = {"type": "object", "properties": {_BOX_KEY: inner}, "required": [_BOX_KEY]}
+    return {**boxed, "$defs": definitions} if definitions else boxed
+
+
+def _strip_json_wrapping(text: str) -> str:
+    """Strip leading `<think>` blocks and a code fence, which models put around JSON in `prompted` mode."""
+    plain = text.strip()
+    while plain.startswith("<think>"):
+        plain = plain.partition("</think>")[2].lstrip()
+    if plain.startswith("```") and plain.endswith("```"):
+        return plain[3:-3].removeprefix("json").strip()
+    return plain
+
+
+# -- how the type is enforced ------------------------------------------------------------------------------------------
+
+
+def build_output_instructions(output: Output[Any]) -> str:
+    """Return the instructions that ask a model for JSON of this schema, for `prompted` mode."""
+    schema = msgspec.json.encode(output.spec.schema).decode()
+    return f"Answer with JSON alone, without any other words, according to this JSON Schema:\n{schema}"
+
+
+def build_answer_tool(output: Output[Any]) -> Tool[..., Any]:
+    """Build the tool by which the model gives its structured answer, and which ends the run."""
+
+    async def take(arguments: Mapping[str, Any]) -> str:
+        try:
+            output.convert_answer(dict(arguments))
+        except Invalid as error:
+            raise ToolError(f"this is not what was asked for: {error}") from None
+        return "taken"
+
+    about = output.spec.description or "The answer, in the form in which it is wanted."
+    description = f"{about} Call this alone, once, when you are done: it ends the work."
+    return tool_from_schema(ANSWER_TOOL, description, output.spec.schema, take, effect="read", terminate=True)
+
+
+def make_output_validator(output: Output[Any], mode: OutputMode) -> OutputValidator:
+    """Make an output validator that parses the reply as the run's output, or asks the model to repair it."""
+
+    def accept(run: Run, reply: Message) -> Accepted | Retry:
+        try:
+            run.output = output.parse_answer(reply.text)
+        except Invalid as error:
+            if _count_repairs(run) >= output.repairs:
+                name = output.spec.name
+                raise InvalidOutput(f"the model did not answer with a valid {name}: {error}") from None
+            advice = (
+                f"Call the tool {ANSWER_TOOL} with your answer." if mode == "tool" else "Answer with the JSON alone."
+            )
+            return Retry(f"Your answer does not have the form that is wanted: {error}. {advice}", REPAIR_ORIGIN)
+        return Accepted()
+
+    return accept
+
+
+def _count_repairs(run: Run) -> int:
+    """Return how often the model was asked in this run to repair its answer.
+
+    They are counted in the messages, so that a crash does not allow more of them.
+    """
+    return sum([each.origin == REPAIR_ORIGIN for each in run.messages[run.state.first_message_index :]])
+
+
+class OutputPlan(Struct, frozen=True):
+    """The parts of a run that depend on its output type: tools, instructions, output validators and schema."""
+
+    toolbox: Toolbox
+    instructions: str
+    accept: Sequence[OutputValidator]
+    spec: OutputSpec | None = None
+    """The output schema for the provider, in `native` mode."""
+
+
+def apply_output(output: Output[Any] | None, model_info: ModelInfo, plan: OutputPlan) -> OutputPlan:
+    """Add what an output type requires to the parts of a run, in the best way that its model supports."""
+    if output is None:
+        return plan
+    mode = output.mode or model_info.output
+    accept = (make_output_validator(output, mode), *plan.accept)
+    if mode == "native":
+        return OutputPlan(plan.toolbox, plan.instructions, accept, output.spec)
+    if mode == "tool":
+        return OutputPlan(plan.toolbox.with_tools([build_answer_tool(output)]), plan.instructions, accept)
+    texts = [part for part in (plan.instructions, build_output_instructions(output)) if part]
+    return OutputPlan(plan.toolbox, "\n\n".join(texts), accept)
+
+
+def finish_on_output_tool(engine: Engine, output: Output[Any]) -> Engine:
+    """Return an engine that ends a run as done, with its output, once the model has called the answer tool."""
+
+    async def run_to_answer(run: Run) -> Outcome[Any]:
+        outcome = await engine(run)
+        call = _find_answer_call(run.messages) if outcome.reason == "terminated" else None
+        if call is None:
+            return outcome
+        run.output = output.convert_answer(msgspec.json.decode(call.arguments or "{}"))
+        return run.outcome("done")
+
+    return run_to_answer
+
+
+def parse_run_output(messages: Sequence[Message], output: Output[T]) -> T:
+    """Return the output of a finished run, parsed from its messages. Raises `Invalid`."""
+    call = _find_answer_call(messages)
+    if call is not None:
+        return output.convert_answer(msgspec.json.decode(call.arguments or "{}"))
+    return output.parse_answer(messages[-1].text if messages else "")
+
+
+def _find_answer_call(messages: Sequence[Message]) -> ToolCall | None:
+    """Return the successful call of the answer tool, if the messages end with it; else None."""
+    if len(messages) < 2:  # noqa: PLR2004 - a call and its result
+        return None
+    reply, results = messages[-2:]
+    fine = {each.call_id for each in results.tool_results if each.status is Status.OK}
+    return next((each for each in reply.tool_calls if each.name == ANSWER_TOOL and each.call_id in fine), None)

@@ -1,0 +1,135 @@
+"""Overrides: options that differ from the agent's for one run, checked, stored in the log, and restored on resume.
+
+Overrides that are data are stored in `RunStarted`, so that `resume` continues with them. Overrides that are code cannot
+be stored; their names are, and they have to be passed again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypedDict, cast
+
+import msgspec
+
+from perdure.core.budget import Budget
+from perdure.core.error import ConfigError, UsageError
+from perdure.core.jsonable import to_jsonable
+from perdure.core.message import RESULT_TYPES, Content, Message, ResultPart, Text, sanitize_part, to_parts
+from perdure.core.model import Model, Settings
+from perdure.core.permission import Gate
+from perdure.core.run import CancelMode, Engine
+from perdure.core.stop_conditions import Limits
+from perdure.core.tool import D, Tool
+
+from .output import Output, to_output
+
+
+class Overrides(TypedDict, Generic[D], total=False):
+    """Options that can be given for one run, in place of the agent's. `D` is the type of the agent's `deps`."""
+
+    model: Model | str
+    role: str
+    instructions: str
+    tools: Sequence[Tool[..., Any]]
+    limits: Limits
+    settings: Settings
+    permission: Gate | None
+    engine: Engine
+    deps: D
+    budget: Budget | None
+
+
+class RunOverrides(Overrides[Any], total=False):
+    """The options given for one run, and the type of its output."""
+
+    output: Output[Any]
+    """The type that the run has to return a value of."""
+
+
+def add_output(overrides: Overrides[Any], output: Any) -> RunOverrides:
+    """Return the overrides of a run with the output type added, if there is one."""
+    made = to_output(output)
+    return cast("RunOverrides", overrides if made is None else {**overrides, "output": made})
+
+
+def to_user_message(content: Content | Message, origin: str = "") -> Message:
+    """Convert a prompt to a user message that can be stored and sent. Raises `ConfigError` if it cannot be."""
+    given = content if isinstance(content, Message) else Message("user", to_parts(content))
+    if given.role != "user":
+        message = f"a message with role {given.role!r} cannot be sent to an agent: only 'user' messages can"
+        raise ConfigError(message)
+    parts = [sanitize_part(part) if isinstance(part, RESULT_TYPES) else None for part in given.parts]
+    if not parts or None in parts:
+        message = f"{content!r} cannot be sent to an agent: give text, a part such as Image(…), or a list of them"
+        raise ConfigError(message)
+    if all(isinstance(part, Text) and not part.text.strip() for part in parts):
+        message = "the prompt is empty: give some text, or a part such as Image(…)"
+        raise ConfigError(message)
+    checked = _validate_message_fields(given, origin) if given is content else Message("user", origin=origin)
+    return msgspec.structs.replace(checked, parts=tuple(cast("list[ResultPart]", parts)))
+
+
+def _validate_message_fields(given: Message, origin: str) -> Message:
+    """Validate the fields of a message other than its parts, so that it can be stored and read again."""
+    try:
+        metadata = to_jsonable(given.metadata)
+        rest = msgspec.to_builtins(msgspec.structs.replace(given, parts=(), metadata=metadata))
+        return msgspec.convert({**rest, "origin": rest.get("origin") or origin}, Message)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ConfigError(f"{given!r} is not a valid message ({error}): use perdure.user(…) to make one") from error
+
+
+def check_cancel_mode(mode: CancelMode) -> None:
+    """Raise `ConfigError` unless `mode` is a cancel mode."""
+    if mode not in {"now", "after_tools", "after_turn"}:
+        message = f"cancel mode {mode!r} is not known: use 'now', 'after_tools' or 'after_turn'"
+        raise ConfigError(message)
+
+
+def check_overrides(overrides: RunOverrides) -> None:
+    """Raise `ConfigError` for an override that is unknown or of the wrong type, before anything is stored."""
+    for name, value in overrides.items():
+        if name not in RunOverrides.__annotations__:
+            known = ", ".join(RunOverrides.__annotations__)
+            raise ConfigError(f"a run has no override {name!r}: use one of {known}")
+        kind = _OVERRIDE_TYPES.get(name)
+        if kind is not None and not isinstance(value, kind):
+            raise ConfigError(f"{name}={value!r} cannot be used for a run: give a {kind.__name__}")
+        if name == "budget" and value is not None and not isinstance(value, Budget):
+            raise ConfigError(f"budget={value!r} cannot be used for a run: give a Budget(…)")
+        if (name == "engine" or (name == "permission" and value is not None)) and not callable(value):
+            raise ConfigError(f"{name}={value!r} cannot be used for a run: give a function")
+
+
+_CODE_KEY = "code"
+"""The key that lists the names of overrides that are code."""
+
+_OVERRIDE_TYPES: Mapping[str, type] = {"instructions": str, "role": str, "limits": Limits, "settings": Settings}
+
+
+def record_overrides(overrides: RunOverrides) -> dict[str, Any]:
+    """Convert the overrides to JSON data for the log, with only the names of those that are code."""
+    names = ("instructions", "role", "limits", "settings", "model")
+    given = {name: value for name, value in overrides.items() if name in names}
+    if not isinstance(given.get("model"), str):
+        given.pop("model", None)
+    kept: dict[str, Any] = msgspec.to_builtins(given)
+    code = sorted(set(overrides) - set(given))
+    return {**kept, _CODE_KEY: code} if code else kept
+
+
+def restore_overrides(recorded_options: Mapping[str, Any], given_again: RunOverrides) -> RunOverrides:
+    """Return the stored overrides of a resumed run. Raises `UsageError` if a function among them is not given again."""
+    missing = [name for name in recorded_options.get(_CODE_KEY, ()) if name not in given_again]
+    if missing:
+        given = ", ".join(f"{name}=…" for name in missing)
+        raise UsageError(f"this run was begun with code, which a log cannot store: use resume({given})")
+    return cast("RunOverrides", msgspec.convert(recorded_options, _RecordedOverrides))
+
+
+class _RecordedOverrides(TypedDict, total=False):
+    """The overrides that are data rather than code, as stored in the log."""
+
+    instructions: str
+    role: str
+    limits: Limits
+    settings: Settings
+    model: str

@@ -1,0 +1,30 @@
+"""Reconstruction of the outcome of an earlier run from the log."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from perdure.core.error import PerdureError
+from perdure.core.event import RunEnded
+from perdure.core.fold import PastRun
+from perdure.core.message import Message
+from perdure.core.outcome import Outcome, OutcomeStatus
+
+
+def rebuild_outcome(session_id: str, messages: Sequence[Message], past: PastRun, ended: RunEnded) -> Outcome[Any]:
+    """Rebuild the outcome of an earlier run from the log, without its validated output, which is not stored."""
+    new = messages[past.first_message_index : past.end_message_index]
+    last = next((each for each in reversed(new) if each.role == "assistant"), None)
+    return Outcome(
+        status=cast("OutcomeStatus", ended.status),
+        reason=ended.reason,
+        text=last.text if last else "",
+        message=last,
+        new_messages=new,
+        messages=messages[: past.end_message_index],
+        usage=ended.usage,
+        cost_usd=ended.cost_usd,
+        turns=ended.turns,
+        run_id=past.run_id,
+        session_id=session_id,
+        error=PerdureError(ended.error) if ended.status == "failed" else None,
+    )

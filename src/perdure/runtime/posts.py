@@ -1,0 +1,68 @@
+"""Delivery of posts (stored messages to a session) to its run: those found at the start, and new ones by polling."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from perdure.core.error import StoreError
+from perdure.core.fold import State
+from perdure.core.inbox import INBOX_POST
+from perdure.core.mailbox import ANSWER_POST, CANCEL_POST, Mailbox
+from perdure.core.store import Post, Store, wait_despite_cancel
+
+logger = logging.getLogger("perdure")
+
+POLL_SECONDS = 1.0
+"""The interval at which a run looks for posts of other processes. Posts of this process arrive at once."""
+
+
+def sort_posts(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: str, *, is_resumed: bool) -> list[Post]:
+    """Put the posts for a run into its mailbox; return those that are too late, as they were for an earlier run."""
+    questions = {each.ask_id for each in state.open_questions} if is_resumed else set[str]()
+    late: list[Post] = []
+    for post in posts:
+        if (
+            (post.kind == CANCEL_POST and post.text_field("run_id") != run_id)
+            or (post.kind == ANSWER_POST and post.text_field("ask_id") not in questions)
+            or (post.kind == INBOX_POST and post.text_field("item_id") not in state.inbox)
+        ):
+            late.append(post)
+        else:
+            mailbox.accept_post(post)
+    return late
+
+
+def promote_follow_ups(mailbox: Mailbox) -> None:
+    """Deliver follow-ups now if no other message is due: no run is in progress that they could follow."""
+    if not mailbox.has_messages_due:
+        mailbox.steering, mailbox.follow_ups = mailbox.follow_ups, mailbox.steering
+
+
+class PostPoller:
+    """Polls the store during a run for posts (messages to the session) that other processes have stored."""
+
+    def __init__(self, store: Store, session_id: str, deliver: Callable[[Post], None]) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._deliver = deliver
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._begin_polling)
+
+    def _begin_polling(self) -> None:
+        self._task = asyncio.ensure_future(self._poll_store())
+
+    async def _poll_store(self) -> None:
+        while True:
+            try:
+                for post in await self._store.posts(self._session_id):
+                    self._deliver(post)
+            except StoreError as error:  # the next append fails too, and ends the run
+                logger.warning("posts to session %s cannot be read: %s", self._session_id, error)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def close(self) -> None:
+        """Stop polling."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await wait_despite_cancel((self._task,))

@@ -1,0 +1,102 @@
+"""Expansion of a user's prompt: commands (`/name`), skills and mentioned files (`@file`).
+
+This happens before the session is opened and before anything is stored. So a command can do with the session whatever a
+caller could, and a command that fails stores nothing.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from perdure.core.error import UsageError
+from perdure.core.event import SkillLoaded
+from perdure.core.fold import State
+from perdure.core.message import Message, user
+from perdure.core.outcome import Outcome
+
+from .active_agent import active_agent
+from .driver import Driver
+from .driver_commands import RunCommand
+from .spec import AgentSpec
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_named_locks: "dict[tuple[Any, ...], asyncio.Future[None]]" = {}
+"""The locks that are currently taken, by event loop and name."""
+
+
+async def expand_and_perform(session: "Session[Any]", command: RunCommand, driver: Driver) -> Outcome[Any]:
+    """Expand the prompt of a command, then run it. A prompt with an `input_id` is expanded only once."""
+    if not command.input_id:
+        state = State() if not session.agent.handoffs else await session.read_state()
+        return await driver.perform_command(await expand_prompt(session, command, state))
+    async with _named_lock(*driver.key, command.input_id):
+        return await driver.perform_command(await expand_prompt(session, command, await session.read_state()))
+
+
+async def expand_prompt(session: "Session[Any]", command: RunCommand, state: State) -> RunCommand:
+    """Return the command with its prompt expanded; a prompt that was run before is not expanded again."""
+    from perdure.context.directives import apply_directives
+
+    if not command.messages or (command.input_id and command.input_id in state.runs_by_input_id):
+        return command
+    agent = active_agent(session.agent, state)
+
+    def skill_text(name: str, arguments: str) -> str | None:
+        skills = agent.all_skills()
+        return None if skills is None or name not in skills else _build_skill_text(agent, name, arguments)
+
+    done = await apply_directives(
+        command.messages[-1],
+        commands=agent.all_commands(),
+        skill_text=skill_text,
+        mentions=agent.mentions,
+        agents=_list_mentionable_agents(agent),
+        controls=session,
+    )
+    return msgspec.structs.replace(command, messages=done.messages, events=done.events, answer=done.answer)
+
+
+@asynccontextmanager
+async def _named_lock(*name: Any) -> AsyncGenerator[None]:
+    """Lock this name during the block, among the tasks of this event loop."""
+    loop = asyncio.get_running_loop()
+    key = (id(loop), *name)
+    while (before := _named_locks.get(key)) is not None:
+        await asyncio.wait((before,))
+    mine = _named_locks[key] = loop.create_future()
+    try:
+        yield
+    finally:
+        del _named_locks[key]
+        mine.set_result(None)
+
+
+def _list_mentionable_agents(agent: AgentSpec[Any]) -> list[str]:
+    """Return the names of the agents that `@name` in a prompt may refer to."""
+    more = [name for each in agent.extensions for name in each.agents]
+    return [*agent.toolbox.names, *[each.name for each in agent.handoffs], *more]
+
+
+def build_skill_message(
+    agent: AgentSpec[Any], name: str, arguments: Any, source: Literal["user", "model", "code"]
+) -> tuple[Message, SkillLoaded]:
+    """Build the message that begins a run with a skill, and the event that records the skill."""
+    if agent.all_skills() is None:
+        raise UsageError(f"this agent has no skills, so none is called {name!r}: give it some, as in Agent(skills=…)")
+    message = user(_build_skill_text(agent, name, arguments), origin="skill", metadata={"skill": name})
+    return message, SkillLoaded(name, source, "" if arguments is None else str(arguments))
+
+
+def _build_skill_text(agent: AgentSpec[Any], name: str, arguments: Any) -> str:
+    """Return the prompt of a skill with its arguments. Raises `UsageError` if the agent has no skills."""
+    from perdure.context.skills import build_skill_prompt
+
+    skills = agent.all_skills()
+    if skills is None:
+        raise UsageError(f"there is no skill {name!r}")
+    return build_skill_prompt(skills.get(name), arguments)

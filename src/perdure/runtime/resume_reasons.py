@@ -1,0 +1,69 @@
+"""Reasons to continue a session that is not running: an interrupted run, an answer, a message, an inbox item.
+
+Each reason has a name, so that `Session.attend` can distinguish a new reason from one that had no effect before, such
+as an answer to a question that is not open any more.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from perdure.core.fold import State
+from perdure.core.inbox import INBOX_POST
+from perdure.core.mailbox import ANSWER_POST, CANCEL_POST, FOLLOW_UP_POST, STEER_POST
+from perdure.core.store import Post
+
+CALL_OPTION = "call"
+"""The option that marks a run as a direct tool call; its value is the name of the tool."""
+
+CUT_OFF_REASON = "cut_off"
+"""The reason to continue a run that has not ended and is not waiting: unless a process drives it, it crashed."""
+
+_POST_KINDS_FOR_MODEL = frozenset({STEER_POST, FOLLOW_UP_POST, INBOX_POST})
+
+
+def is_resumable(state: State) -> bool:
+    """Return True if the last run of a session can be resumed: it has not ended, and is not a direct tool call."""
+    return state.is_interrupted and state.run is not None and CALL_OPTION not in state.run.options
+
+
+def find_resume_reasons(state: State, posts: Sequence[Post], now: float) -> frozenset[str]:
+    """Return the names of all reasons to continue a session: a run that can be resumed, or posts for the model."""
+    if not is_resumable(state):
+        return frozenset([post.id for post in posts if post.kind in _POST_KINDS_FOR_MODEL])
+    return frozenset(_find_waiting_run_reasons(state, posts, now)) if state.is_waiting else frozenset({CUT_OFF_REASON})
+
+
+def find_urgent_reasons(state: State, posts: Sequence[Post], now: float) -> frozenset[str]:
+    """Return the names of the reasons to continue a session without a person asking for it, as `attend` does.
+
+    Steering, and inbox items without `wake`, are not among them: they wait for the next run.
+    """
+    waking = {item_id for item_id, item in state.inbox.items() if item.wake}
+    patient = {
+        post.id
+        for post in posts
+        if post.kind == STEER_POST or (post.kind == INBOX_POST and post.text_field("item_id") not in waking)
+    }
+    return find_resume_reasons(state, posts, now) - patient
+
+
+def is_waiting_run_cancelled(state: State, posts: Iterable[Post]) -> bool:
+    """Return True if a run that waits for answers was cancelled, so that it ends when it is resumed."""
+    return state.is_waiting and any(True for _ in _find_cancel_posts(state, posts))
+
+
+def _find_waiting_run_reasons(state: State, posts: Sequence[Post], now: float) -> Iterator[str]:
+    """Yield the reasons to continue a waiting run: an answer, a question that has expired, or a cancel."""
+    waiting = {each.ask_id for each in state.open_questions}
+    for post in posts:
+        if post.kind == ANSWER_POST and post.text_field("ask_id") in waiting and "answer" in post.body:
+            yield post.id
+    for question in state.open_questions:
+        if question.expires_at is not None and question.expires_at <= now:
+            yield f"expired-{question.ask_id}"
+    yield from _find_cancel_posts(state, posts)
+
+
+def _find_cancel_posts(state: State, posts: Iterable[Post]) -> Iterator[str]:
+    """Yield the ids of the posts that cancel the last run."""
+    run_id = state.run.run_id if state.run is not None else ""
+    return (post.id for post in posts if post.kind == CANCEL_POST and post.text_field("run_id") == run_id)

@@ -1,0 +1,515 @@
+"""The `Session` class: one conversation, with its runs, questions, posts and approvals.
+
+Any process that opens a session can read it, answer questions and post to it; only one process at a time drives it.
+Posts (steering, follow-ups, answers, inbox resolutions, cancels) are durable when the call returns, and reach the
+driver in whichever process it is.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+import msgspec
+
+from perdure.core import check
+from perdure.core.clock import new_id
+from perdure.core.error import SessionBusy, UsageError
+from perdure.core.event import GrantRevoked, QuestionAsked
+from perdure.core.fold import State
+from perdure.core.inbox import InboxItem, build_resolution_post, list_inbox_items
+from perdure.core.jsonable import replace_surrogates, to_jsonable, to_text
+from perdure.core.loop import direct_call_engine
+from perdure.core.mailbox import (
+    ANSWER_POST,
+    CANCEL_POST,
+    FOLLOW_UP_POST,
+    STEER_POST,
+    answer_post_id,
+    build_message_post,
+    build_revocation_post,
+)
+from perdure.core.message import Content, Message, ToolCall, ToolResult
+from perdure.core.outcome import Outcome
+from perdure.core.permission import grants_of
+from perdure.core.question import validate_answer
+from perdure.core.run import CancelMode
+from perdure.core.store import Post
+from perdure.core.tool import D
+from perdure.models import open_model
+
+from .active_agent import active_agent, build_configuration_events, check_role
+from .driver import NOTHING_NEW, notify_driver
+from .driver_commands import CallCommand, CompactCommand, DriverCommand, ResumeCommand, RunCommand, WakeCommand
+from .extension import add_extension_rules
+from .handoff import ACTIVE_AGENT
+from .output import Output
+from .overrides import Overrides, RunOverrides, add_output, check_cancel_mode, check_overrides, to_user_message
+from .resume_reasons import (
+    CUT_OFF_REASON,
+    find_resume_reasons,
+    find_urgent_reasons,
+    is_resumable,
+    is_waiting_run_cancelled,
+)
+from .stored_session import StoredSession, prefix_path_with_handle
+from .stream import RunStream
+
+if TYPE_CHECKING:
+    from perdure.core.permission import Explanation, Gate, Grant
+
+    from .display import SessionDisplay
+
+T = TypeVar("T")
+
+ReasonFinder = Callable[[State, Sequence[Post], float], frozenset[str]]
+"""Function that finds the reasons to continue a session, from its state, its posts, and the time."""
+
+ATTEND_POLL_SECONDS = 1.0
+"""The default interval at which `attend` looks for posts."""
+
+
+class Session(StoredSession[D]):
+    """A conversation with an agent. Cheap to make; the store is not touched before it is used."""
+
+    _ineffective_reasons: frozenset[str] = frozenset()
+    """Reasons that were there at the last wake; one that is found again had no effect then."""
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    @overload
+    async def run(
+        self,
+        prompt: Content | Message,
+        *,
+        output: type[T] | Output[T],
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> Outcome[T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Content | Message,
+        *,
+        output: Any = None,
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> Outcome[Any]: ...
+    async def run(
+        self,
+        prompt: Content | Message,
+        *,
+        output: Any = None,
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> Outcome[Any]:
+        """Answer a prompt, and return when the run has ended. Cancelling this call cancels the run.
+
+        `output` is a type that the model has to return a value of: `outcome.value` is that value, validated.
+
+        `input_id` is your id for this prompt: sent again under the same id, it is answered once, and the first outcome
+        is returned. `take_over` takes the session from the process that drives it, which is stopped at its next step.
+        """
+        command = self._build_run_command(prompt, add_output(overrides, output), input_id, take_over=take_over)
+        return await self._perform_prompt(command)
+
+    @overload
+    def stream(
+        self,
+        prompt: Content | Message,
+        *,
+        output: type[T] | Output[T],
+        backpressure: bool = False,
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> RunStream[T]: ...
+    @overload
+    def stream(
+        self,
+        prompt: Content | Message,
+        *,
+        output: Any = None,
+        backpressure: bool = False,
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> RunStream[Any]: ...
+    def stream(
+        self,
+        prompt: Content | Message,
+        *,
+        output: Any = None,
+        backpressure: bool = False,
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> RunStream[Any]:
+        """Answer a prompt, and yield each event as it happens.
+
+        Leaving the iteration early does not cancel the run. With `backpressure` a slow reader slows the run; otherwise
+        it gets fewer and larger deltas, and if it misses durable events an event reports that.
+        """
+        command = self._build_run_command(prompt, add_output(overrides, output), input_id, take_over=take_over)
+        begin, stop = partial(self._perform_prompt, command), partial(self._cancel_run, command.run_id)
+        subscribe = partial(self.subscribe, backpressure=backpressure)
+        return RunStream(
+            command.run_id,
+            begin,
+            stop,
+            subscribe=subscribe,
+            run_in_place_of=self.find_resumed_run,
+            output=command.overrides.get("output"),
+        )
+
+    @overload
+    async def resume(
+        self, *, output: type[T] | Output[T], take_over: bool = False, **overrides: Unpack[Overrides[D]]
+    ) -> Outcome[T]: ...
+    @overload
+    async def resume(
+        self, *, output: Any = None, take_over: bool = False, **overrides: Unpack[Overrides[D]]
+    ) -> Outcome[Any]: ...
+    async def resume(
+        self, *, output: Any = None, take_over: bool = False, **overrides: Unpack[Overrides[D]]
+    ) -> Outcome[Any]:
+        """Continue a run that was interrupted by a crash, a kill or a power cut, or that waited for an answer.
+
+        Calls that had finished keep their results. Calls that had been started are settled by their `effect`; those
+        that had not are made now. A run that was resumed three times without progress is parked.
+        """
+        options = add_output(overrides, output)
+        check_overrides(options)
+        check.require_bool("session.resume", "take_over", take_over)
+        return await self._driver.perform_command(ResumeCommand(options, take_over))
+
+    async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides[D]]) -> ToolResult:
+        """Call a tool without a model, with the permissions and the log of any other call.
+
+        It waits for an answer no longer than the agent's `answer_timeout_seconds`; then the tool is informed that none
+        arrived.
+        """
+        check_overrides(add_output(overrides, None))
+        check.require_text("session.call", "tool", tool)
+        if not isinstance(arguments, dict):
+            check.raise_config_error("session.call", "arguments", arguments, "give a dict")
+        if self._driver.command is None and (await self.read_state()).is_waiting:
+            message = f"session {self.session_id!r} waits for an answer: session.answer() it first, or cancel() its run"
+            raise UsageError(message)
+        call = ToolCall(new_id(), tool, to_text(arguments))
+        engine: RunOverrides = {**add_output(overrides, None), "engine": direct_call_engine(call)}
+        outcome = await self._driver.perform_command(CallCommand(new_id(), self._add_session_role(engine), tool))
+        result: ToolResult | None = outcome.output
+        if result is None or result.call_id != call.call_id:
+            raise outcome.error or UsageError(f"the call of {tool!r} was cancelled before it began")
+        return result
+
+    async def skill(self, name: str, arguments: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]:
+        """Begin a run with a skill: the model is sent its text, followed by the arguments, as text or as JSON."""
+        from .prompt_expansion import build_skill_message
+
+        message, loaded = build_skill_message(
+            active_agent(self.agent, await self.read_state()), name, arguments, "code"
+        )
+        command = self._build_run_command(message, add_output(overrides, None))
+        return await self._driver.perform_command(msgspec.structs.replace(command, events=(loaded,)))
+
+    async def compact(self) -> bool:
+        """Compact the conversation now, by a summary for the model; return False if that would not make it shorter.
+
+        Needs an agent with a `compaction`. Raises `SessionBusy` while another process drives the session.
+        """
+        if active_agent(self.agent, await self.read_state()).compaction is None:
+            raise UsageError("this agent has no compaction: give it one, as in Agent(compaction=Compaction())")
+        outcome = await self._driver.perform_command(CompactCommand(new_id(), self._add_session_role({})))
+        return bool(outcome.output)
+
+    async def configure(
+        self,
+        *,
+        model: str | None = None,
+        instructions: str | None = None,
+        role: str | None = None,
+        agent: str | None = None,
+    ) -> None:
+        """Change options of this session alone, from its next run on. The change is stored; `""` resets an option.
+
+        `agent` makes another agent the active one, of those that the conversation can be handed over to; `""` is the
+        first. A model, instructions and a role apply to the agent that is active then, and not to others that take over
+        later.
+        """
+        changes = {"model": model, "instructions": instructions, "role": role, ACTIVE_AGENT: agent}
+        given = {name: value for name, value in changes.items() if value is not None}
+        for name, value in given.items():
+            check.require_text("session.configure", name, value)
+        if model:
+            open_model(model)
+        if given:
+            await self._append_events(
+                *build_configuration_events(self.agent, await self.read_state(), given), begin=True
+            )
+
+    # -- from any process ----------------------------------------------------------------------------------------------
+
+    async def steer(self, content: Content | Message, *, post_id: str = "") -> bool:
+        """Send the model a message that it gets before its next turn; without a run, at the beginning of the next one.
+
+        `post_id` is your id for the message: sent again under the same id, it is delivered once, and False is returned.
+        """
+        return await self._post_message(STEER_POST, to_user_message(content, "steering"), post_id)
+
+    async def follow_up(self, content: Content | Message, *, post_id: str = "") -> bool:
+        """Send the model a message that it gets when the run would otherwise end. `post_id` is as for `steer`."""
+        return await self._post_message(FOLLOW_UP_POST, to_user_message(content, "follow_up"), post_id)
+
+    async def cancel(self, mode: CancelMode = "now") -> bool:
+        """Cancel the current run, here or in another process: now, after the running tool calls, or after the turn.
+
+        Return True if there was a run. An interrupted run ends when it is resumed. A run that waits for an answer
+        accepts none any more, and ends, in every mode, when it is resumed: by `resume`, `wake` or `attend`.
+        """
+        check_cancel_mode(mode)
+        if self._driver.command is not None:
+            return self._driver.cancel_run(self._driver.run_id, mode)
+        state = await self.read_state()
+        if state.run is None or not state.is_interrupted:
+            return False
+        run_id = state.run.run_id
+        await self._store_post(
+            Post(f"{CANCEL_POST}-{run_id}-{mode}", CANCEL_POST, {"run_id": run_id, "mode": mode}, self._now())
+        )
+        return True
+
+    async def questions(self) -> list[QuestionAsked]:
+        """Return the unanswered questions of the run, and of agents that work for it in the background."""
+        state = await self.read_state()
+        asked = [] if is_waiting_run_cancelled(state, await self.store.posts(self.session_id)) else state.open_questions
+        for handle, session in self._background_sessions(state).items():
+            theirs = await session.questions()
+            asked += [msgspec.structs.replace(each, path=prefix_path_with_handle(handle, each.path)) for each in theirs]
+        return asked
+
+    async def answer(self, ask_id: str, answer: Any) -> bool:
+        """Answer an open question, even while no process runs the session: `resume` then continues the run.
+
+        A permission question takes `True`, `False` or a `Verdict` for all its calls, or a dict with one of these for
+        each call. A question is answered once: returns False if it was answered before, has expired, or its run is
+        cancelled or over.
+        """
+        check.require_text("session.answer", "ask_id", ask_id, non_empty=True)
+        state = await self.read_state()
+        question = state.questions_by_id.get(ask_id)
+        if question is None:
+            if await self._has_had_slot(ask_id):
+                return False
+            for session in self._background_sessions(state, done=True).values():
+                if await session._has_asked_anywhere(ask_id):  # noqa: SLF001 - the same class
+                    return await session.answer(ask_id, answer)
+            known = ", ".join([repr(each.ask_id) for each in await self.questions()]) or "none"
+            raise UsageError(f"session {self.session_id!r} has no open question {ask_id!r}: open are {known}")
+        body = {"ask_id": ask_id, "answer": self._driver.redaction.redact_value(validate_answer(question, answer))}
+        if ask_id in state.answers_by_question or (
+            question.expires_at is not None and self._now() >= question.expires_at
+        ):
+            return False
+        if is_waiting_run_cancelled(state, await self.store.posts(self.session_id)):
+            return False
+        return await self._store_post(Post(answer_post_id(ask_id), ANSWER_POST, body, self._now()))
+
+    @property
+    def display(self) -> "SessionDisplay":
+        """The display slots of the session, to read, answer and close from any process."""
+        from .display import SessionDisplay  # at first use: most programs show nothing
+
+        return SessionDisplay(
+            self,
+            self.read_state,
+            self._store_post,
+            self._append_events,
+            self._has_had_slot,
+            child_sessions=self._background_sessions,
+        )
+
+    async def explain(self, tool: str, arguments: dict[str, Any]) -> "Explanation":
+        """Explain whether a tool call would be allowed, denied or asked about, and why.
+
+        Nothing is called, asked or logged. The tool's own hooks see the arguments, as they would in a call. Raises
+        `ConfigError` if there is no such tool, or it does not accept these arguments.
+        """
+        check.require_text("session.explain", "tool", tool, non_empty=True)
+        if not isinstance(arguments, dict):
+            check.raise_config_error("session.explain", "arguments", arguments, "give a dict")
+        from .approvals import explain_call  # at first use, as for the display
+
+        call = ToolCall(new_id(), tool, to_text(arguments))
+        return await explain_call(self.agent, self.session_id, await self.read_state(), self._driver.run, call)
+
+    async def grants(self) -> "list[Grant]":
+        """Return the grants that apply here: permissions for more than one call, for this session or for all."""
+        from .approvals import list_grants
+
+        state, posts = await self.read_state(), await self.store.posts(self.session_id)
+        return list_grants(self._current_gate, self.session_id, state, posts)
+
+    async def revoke(self, grant_id: str) -> bool:
+        """Revoke a grant in every process; return False if there is no such grant.
+
+        A grant for all sessions is removed from the agent's gate as well; other processes see that only with a
+        `GrantFile`.
+        """
+        check.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
+        if grant_id not in {each.grant_id for each in await self.grants()}:
+            return False
+        if (grants := grants_of(self._current_gate)) is not None:
+            grants.forget(grant_id)
+        if await self.store.info(self.session_id) is not None:
+            try:
+                await self._append_events(GrantRevoked(grant_id))
+            except SessionBusy:  # a driver applies the post before its next call
+                await self._store_post(build_revocation_post(grant_id, self._now()))
+        return True
+
+    async def inbox(self) -> list[InboxItem]:
+        """Return the results from outside that the agent waits for, or has waited for."""
+        return list_inbox_items(await self.store.read(self.session_id), await self.store.posts(self.session_id))
+
+    async def resolve(self, item_id: str, response: Any) -> bool:
+        """Deliver a result that the agent waits for in its inbox. Return False if it was delivered before."""
+        check.require_text("session.resolve", "item_id", item_id, non_empty=True)
+        item = next((each for each in await self.inbox() if each.item_id == item_id), None)
+        if item is None:
+            raise UsageError(f"session {self.session_id!r} has no item {item_id!r} in its inbox: see session.inbox()")
+        return await self._store_post(
+            build_resolution_post(item_id, self._driver.redaction.redact_value(to_jsonable(response)), self._now())
+        )
+
+    async def wake(self, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None:
+        """Continue the session if there is a reason to. Return None if there is none, or if it is running already.
+
+        A waiting run continues when its question was answered or has expired, or when it was cancelled. A run that a
+        crash interrupted is resumed; after three times without progress it is parked. Otherwise a run without a prompt
+        passes the posts to the model. `overrides` are as for `run` and `resume`: code that a run was begun with has to
+        be passed again.
+        """
+        return await self._wake_for_reasons(add_output(overrides, None), find_resume_reasons)
+
+    async def attend(
+        self, *, seconds: float = ATTEND_POLL_SECONDS, **overrides: Unpack[Overrides[D]]
+    ) -> AsyncIterator[Outcome[Any]]:
+        """Wake the session whenever there is a reason to, and yield each outcome. Runs until the caller stops it.
+
+        Reasons are those of `wake`, except steering, and except inbox items that were added without `wake=True`. While
+        another process drives the session, that process handles the posts.
+        """
+        check.require_number("session.attend", "seconds", seconds)
+        options = add_output(overrides, None)
+        while True:
+            with suppress(SessionBusy):
+                if (outcome := await self._wake_for_reasons(options, self._find_new_reasons)) is not None:
+                    yield outcome
+            await self.agent.clock.sleep(seconds)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _build_run_command(
+        self, prompt: Content | Message, options: RunOverrides, input_id: str = "", *, take_over: bool = False
+    ) -> RunCommand:
+        """Check the arguments of a run, and build its command."""
+        check_overrides(options)
+        check.require_text("session.run", "input_id", input_id)
+        if replace_surrogates(input_id) != input_id:
+            check.raise_config_error("session.run", "input_id", input_id, "give text that can be encoded as UTF-8")
+        check.require_bool("session.run", "take_over", take_over)
+        check_role(self.agent, options.get("role", self.role))
+        message = to_user_message(prompt)
+        return RunCommand(new_id(), self._add_session_role(options), (message,), input_id=input_id, take_over=take_over)
+
+    async def _perform_prompt(self, command: RunCommand) -> Outcome[Any]:
+        """Expand the commands, skills and mentions in the prompt, then run it."""
+        if not self._can_expand_prompts():
+            return await self._driver.perform_command(command)
+        from .prompt_expansion import expand_and_perform  # at first use: most prompts are plain text
+
+        return await expand_and_perform(self, command, self._driver)
+
+    def _can_expand_prompts(self) -> bool:
+        """Return True if the agent has commands, skills or files that `/name` or `@file` in a prompt can refer to."""
+        return any(
+            agent.commands
+            or agent.skills
+            or agent.mentions
+            or any(each.commands or each.skills for each in agent.extensions)
+            for agent in self.agent.reachable
+        )
+
+    def _add_session_role(self, options: RunOverrides) -> RunOverrides:
+        """Add the session's role, unless the run asks for another; a resumed run keeps its own."""
+        return {**options, "role": self.role} if self.role and "role" not in options else options
+
+    @property
+    def _current_gate(self) -> "Gate | None":
+        """The permission gate of the current run; without a run, the agent's."""
+        run = self._driver.run
+        return run.gate if run is not None else add_extension_rules(self.agent.permission, self.agent.extensions)
+
+    async def _post_message(self, kind: str, message: Message, post_id: str) -> bool:
+        """Store a message for the model as a post (a message to this session)."""
+        check.require_text(f"session.{kind}", "post_id", post_id)
+        redacted = self._driver.redaction.redact_value(message)
+        return await self._store_post(build_message_post(kind, redacted, post_id or new_id(), self._now()))
+
+    async def _store_post(self, post: Post) -> bool:
+        """Store a post (a message to this session), and pass it at once to a run in this process."""
+        if not await self.store.post(self.session_id, post):
+            return False
+        notify_driver(self._driver.key, post)
+        return True
+
+    async def _wake_for_reasons(self, options: RunOverrides, find_reasons: ReasonFinder) -> Outcome[Any] | None:
+        """Continue the session if `find_reasons` finds reasons to, or background tasks were interrupted."""
+        check_overrides(options)
+        if self._driver.command is not None:  # the run in progress gets the posts
+            return None
+        state, posts = await self.read_state(), await self.store.posts(self.session_id)
+        found = find_reasons(state, posts, self._now())
+        if not (found or self._has_background_work(state, posts)):
+            return None
+        try:
+            outcome = await self._driver.perform_command(self._build_wake_command(state if found else None, options))
+        except SessionBusy:
+            if not found or CUT_OFF_REASON in found:  # it was not interrupted: another process drives it
+                return None
+            raise
+        if outcome.reason == NOTHING_NEW:  # another process was quicker
+            return None
+        self._ineffective_reasons = find_resume_reasons(state, posts, self._now()) - {
+            CUT_OFF_REASON
+        }  # found again, they had no effect
+        return outcome
+
+    def _build_wake_command(self, state: State | None, options: RunOverrides) -> DriverCommand:
+        """Return the command that continues a session: resume the interrupted run, or begin one without a prompt."""
+        if state is not None and is_resumable(state):
+            return ResumeCommand(options, is_optional=True)
+        return WakeCommand(new_id(), self._add_session_role(options))
+
+    def _has_background_work(self, state: State, posts: Sequence[Post]) -> bool:
+        """Return True if tasks of background agents were interrupted, and this process has not resumed them."""
+        if not state.inbox:
+            return False
+        found = [each.background for each in active_agent(self.agent, state).extensions]
+        return any(each is not None and each.has_unfinished_tasks(state, posts, self.store) for each in found)
+
+    def _find_new_reasons(self, state: State, posts: Sequence[Post], now: float) -> frozenset[str]:
+        """Return the reasons to continue, without those that had no effect before and would repeat forever."""
+        return find_urgent_reasons(state, posts, now) - self._ineffective_reasons
+
+    def _cancel_run(self, run_id: str, mode: CancelMode) -> bool:
+        check_cancel_mode(mode)
+        return self._driver.cancel_run(run_id, mode)
+
+    def __repr__(self) -> str:
+        return f"Session({self.session_id!r})"

@@ -1,0 +1,275 @@
+"""The part of a session that needs no run: read, watch, search, fork, redact and delete its log."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
+
+from perdure.core import check
+from perdure.core.clock import new_id
+from perdure.core.error import SessionNotFound, Unsupported, UsageError
+from perdure.core.event import Entry, Event, QuestionAsked, SessionConfigured, SlotOpened
+from perdure.core.event_redaction import erase_event_content, find_summaries_of
+from perdure.core.fanout import Subscription
+from perdure.core.fold import State, fold_events
+from perdure.core.message import Message
+from perdure.core.secret_redaction import SharedRedaction
+from perdure.core.store import (
+    Hit,
+    Lease,
+    Log,
+    SearchableStore,
+    SearchOptions,
+    SessionInfo,
+    Store,
+    read_events,
+    run_to_completion_repeatedly,
+)
+from perdure.core.tool import D
+
+from .background_job import list_background_jobs
+from .driver import Driver
+from .spec import AgentSpec
+
+if TYPE_CHECKING:
+    from perdure.toolkits.tasks import Task
+
+    from .agent import Agent
+
+
+WATCH_POLL_SECONDS = 1.0
+"""The interval at which `watch` looks for entries of other processes."""
+_PAGE_SIZE = 500
+
+
+class StoredSession(Generic[D]):
+    """A conversation in a store, with all operations that do not run the agent."""
+
+    def __init__(
+        self,
+        agent: AgentSpec[D],
+        session_id: str,
+        store: Store,
+        role: str = "",
+        redaction: SharedRedaction | None = None,
+        *,
+        may_wait: bool = True,
+    ) -> None:
+        self.agent = cast("Agent[D]", agent)  # for callers: a session is opened from an agent
+        self.session_id = session_id
+        self.store = store
+        self.role = role
+        """The role of its runs, unless a run asks for another."""
+        self._driver = Driver(agent, session_id, store, redaction)
+        self._driver.may_wait = may_wait
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def messages(self) -> Sequence[Message]:
+        """Return the messages of the conversation, as they are stored."""
+        return (await self._read_stored_state()).messages
+
+    async def kept(self, name: str, default: Any = None) -> Any:
+        """Return the value that a tool has kept in the log under that name, such as tasks or notes."""
+        check.require_text("session.kept", "name", name, non_empty=True)
+        return (await self.read_state()).kept_values.get(name, default)
+
+    async def tasks(self) -> "list[Task]":
+        """Return the task list of the agent, if it has the tools for one (`task_tools`)."""
+        from perdure.toolkits.tasks import parse_tasks
+
+        return parse_tasks(await self.kept("tasks"))
+
+    async def watch(self, *, after: int = 0) -> AsyncGenerator[Entry]:
+        """Yield every entry of the log after number `after`, then every event from now on.
+
+        This works while another process drives the session, too: entries that it stores are seen within a second, its
+        deltas are not.
+        """
+        subscription = self.subscribe()
+        coming: asyncio.Future[Entry | None] | None = None
+        live: Entry | None = None
+        try:
+            while True:
+                if live is None or live.seq > after + 1:  # other processes may have stored entries
+                    for entry in await self.store.read(self.session_id, after=after):
+                        after = entry.seq
+                        yield entry
+                elif live.seq in {0, after + 1}:
+                    after = max(after, live.seq)
+                    yield live
+                if len(subscription):
+                    live = subscription.get_nowait()
+                    continue
+                coming = coming or asyncio.ensure_future(_next_entry(subscription))
+                arrived, _ = await asyncio.wait((coming,), timeout=WATCH_POLL_SECONDS)
+                live = coming.result() if arrived else None
+                if arrived and live is None:
+                    return  # the session was closed
+                coming = None if arrived else coming
+        finally:
+            subscription.close()
+            if coming is not None:
+                coming.cancel()
+
+    def subscribe(self, *, backpressure: bool = False) -> Subscription[Entry]:
+        """Subscribe to every event of this session in this process from now on. Close the subscription when done."""
+        self._driver.attach_to_loop()
+        return self._driver.fanout.subscribe(backpressure=backpressure)
+
+    def find_resumed_run(self, run_id: str) -> str:
+        """Return the id of the run that was resumed instead of starting run `run_id`; empty if there is none."""
+        return self._driver.resumed_run_ids.get(run_id, "")
+
+    async def info(self) -> SessionInfo | None:
+        """Return the session's entry in the list of sessions; None if nothing is stored in it yet."""
+        return await self.store.info(self.session_id)
+
+    async def search(self, query: str, **narrowed: Unpack[SearchOptions]) -> list[Hit]:
+        """Search the messages of this session; takes the options of `SearchableStore.search`, without `session_id`."""
+        here: SearchOptions = {**narrowed, "session_id": self.session_id}
+        return await require_search(self.store).search(query, **here)
+
+    # -- changing what is stored ---------------------------------------------------------------------------------------
+
+    async def fork(self, session_id: str | None = None, *, at: int | None = None) -> Self:
+        """Create a session that begins with the first `at` entries of this one; without `at`, with all of them."""
+        name = new_id() if session_id is None else session_id
+        await self.store.fork(self.session_id, name, at=at)
+        return type(self)(self.agent, name, self.store, self.role, redaction=self._driver.redaction)
+
+    async def lineage(self) -> list[SessionInfo]:
+        """Return the sessions that this one was forked from, the oldest first, and this one last."""
+        line: list[SessionInfo] = []
+        info = await self.store.info(self.session_id)
+        while info is not None:
+            line.append(info)
+            info = await self.store.info(info.parent) if info.parent else None
+        return line[::-1]
+
+    async def forks(self) -> list[SessionInfo]:
+        """Return the sessions that were forked from this one."""
+        return [each async for each in iterate_sessions(self.store) if each.parent == self.session_id]
+
+    async def rename(self, title: str) -> None:
+        """Set the title of the session, which lists show instead of its first message."""
+        check.require_text("session.rename", "title", title, non_empty=True)
+        await self._append_events(SessionConfigured({"title": title}))
+
+    async def redact(self, seq: int) -> None:
+        """Erase the content of one entry from the log, the search index and every fork; no byte of it remains.
+
+        The entry stays, so the conversation stays valid. Summaries that were made of it are erased as a whole: the
+        model is informed that there was one. Raises `SessionBusy` while the session is being driven.
+        """
+        async with self._lease_and_read() as (lease, entries):
+            found = next((each for each in entries if each.seq == seq), None)
+            if found is None:
+                raise UsageError(f"session {self.session_id!r} has no entry {seq!r}: it has {len(entries)}")
+            for each in (
+                *find_summaries_of(entries, found),
+                found,
+            ):  # itself last: if interrupted, it can be redacted again
+                await self.store.redact(lease, Entry(each.seq, each.at, erase_event_content(each.event), each.id))
+
+    async def delete(self) -> None:
+        """Delete the session; no byte of it remains, except entries that forks share with it."""
+        await self.store.delete(self.session_id)
+
+    async def aclose(self) -> None:
+        """Wait until watchers have handled their events. The stored session is not changed."""
+        await self._driver.aclose()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return self.agent.clock.now()
+
+    async def read_state(self) -> State:
+        """Return the current state of the session: that of the run in progress, else folded from the stored log."""
+        run = self._driver.run
+        return run.state if run is not None else await self._read_stored_state()
+
+    async def _read_stored_state(self) -> State:
+        """Return the state of the session from its stored log."""
+        events, _ = await read_events(self.store, self.session_id)
+        return fold_events(events)
+
+    def _background_sessions(self, state: State, *, done: bool = False) -> dict[str, Self]:
+        """Return the sessions of background agents that work for this one, by handle; with `done`, also finished."""
+        if not (state.inbox or done):
+            return {}
+        jobs = [job for job in list_background_jobs(state) if done or job.item_id in state.inbox]
+        return {
+            job.handle: type(self)(self.agent, job.session_id, self.store, redaction=self._driver.redaction)
+            for job in jobs
+            if job.session_id.startswith(f"{self.session_id}/")  # else it belongs to the session this was forked from
+        }
+
+    async def _has_asked_anywhere(self, ask_id: str) -> bool:
+        """Return True if the question was ever asked in this session, or in one of a background agent."""
+        if await self._has_had_slot(ask_id):
+            return True
+        below = self._background_sessions(await self.read_state(), done=True).values()
+        return any([await each._has_asked_anywhere(ask_id) for each in below])  # noqa: SLF001 - the same class
+
+    async def _has_had_slot(self, slot_id: str) -> bool:
+        """Return True if this session ever had a question or a display slot of that id."""
+        events, _ = await read_events(self.store, self.session_id)
+        return any(
+            (isinstance(each, QuestionAsked) and each.ask_id == slot_id)
+            or (isinstance(each, SlotOpened) and each.slot_id == slot_id)
+            for each in events
+        )
+
+    async def _append_events(self, *events: Event, begin: bool = False) -> None:
+        """Append events to the log between runs. With `begin`, a session that does not exist is created."""
+        async with self._lease_and_read(begin=begin) as (lease, entries):
+            head = entries[-1].seq if entries else 0
+            log = Log(self.store, lease, head, self.agent.clock)
+            redacted_events = [self._driver.redaction.redact_event(each) for each in events]
+            await log.append(redacted_events, sync=True, on_stored=lambda _: None)
+
+    @asynccontextmanager
+    async def _lease_and_read(self, *, begin: bool = False) -> AsyncGenerator[tuple[Lease, list[Entry]]]:
+        """Acquire the lease (the exclusive right to append) and read the log, for the duration of the block.
+
+        Raises `SessionBusy` while the session is being driven, and `SessionNotFound` if it does not exist, unless
+        `begin` is true.
+        """
+        if not begin and await self.store.info(self.session_id) is None:
+            raise SessionNotFound(f"there is no session {self.session_id!r}: use run() to begin it")
+        lease = await self.store.acquire(self.session_id)
+        try:
+            yield lease, await self.store.read(self.session_id)
+        finally:
+            await run_to_completion_repeatedly(lambda: self.store.release(lease))
+
+
+def prefix_path_with_handle(handle: str, path: str) -> str:
+    """Return the path of a background agent's slot or question, with the job's handle put before it."""
+    return f"{handle}/{path}" if path else handle
+
+
+async def _next_entry(subscription: Subscription[Entry]) -> Entry | None:
+    """Return the next entry of a subscription; None when it was closed."""
+    async for entry in subscription:
+        return entry
+    return None
+
+
+def require_search(store: Store) -> SearchableStore:
+    """Return the store if it can be searched. Raises `Unsupported` otherwise."""
+    if not isinstance(store, SearchableStore):
+        kind = type(store).__name__
+        raise Unsupported(f"a {kind} cannot be searched: keep sessions in 'sqlite:PATH' or 'postgresql://…'")
+    return store
+
+
+async def iterate_sessions(store: Store, *, prefix: str = "") -> AsyncIterator[SessionInfo]:
+    """Yield every session of a store, reading page by page."""
+    offset = 0
+    while page := await store.list(prefix=prefix, limit=_PAGE_SIZE, offset=offset):
+        for each in page:
+            yield each
+        offset += len(page)

@@ -1,0 +1,284 @@
+"""Agents that work on tasks in the background, each task in a separate session.
+
+A task outlives the turn and the run that gave it, as long as the process lives. Its end is posted to the inbox of the
+session that gave it, so the model gets it at the next safe point, once. Tasks that a crash cut off are resumed when
+that session runs again: its log lists them.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from perdure.core.budget import budgeted
+from perdure.core.error import ConfigError, PerdureError, SessionBusy
+from perdure.core.event import Entry, Event, InboxResolved, SessionConfigured, SubagentFinished
+from perdure.core.event_redaction import REDACTED
+from perdure.core.fold import State, fold_events
+from perdure.core.gate_operations import restrict_gate
+from perdure.core.inbox import build_resolution_post
+from perdure.core.jsonable import error_message
+from perdure.core.message import NO_USAGE
+from perdure.core.outcome import Outcome
+from perdure.core.run import Run
+from perdure.core.stop_conditions import Limits
+from perdure.core.store import Post, Store, read_events, wait_despite_cancel
+from perdure.runtime.background_job import BackgroundJob, is_job_pending, list_background_jobs
+from perdure.runtime.driver import detach_from_run, is_inside_run, notify_driver
+from perdure.runtime.past_outcome import rebuild_outcome
+from perdure.runtime.session import Session
+from perdure.runtime.spec import AgentSpec
+
+from .child_run import DEPTH_SETTING, SHOWN_ANSWER_CHARACTERS, delegation_depth
+from .result import build_subagent_result
+
+logger = logging.getLogger("perdure")
+
+RESUME_PROMPT = "Your work was interrupted. Continue where you were, and complete the task that you were given."
+"""The prompt for an agent whose process shut down cleanly before its task was done."""
+_MIN_COST_USD = 1e-9
+BUSY_RETRY_SECONDS = 1.0
+"""Seconds between attempts to run a session that another process drives."""
+
+
+TaskKey: TypeAlias = tuple[int, int, str]
+"""Identifies a task in this process: the ids of its event loop and store, and its session id."""
+
+
+class BackgroundAgents:
+    """Runs and tracks the background tasks that sessions of this process have given to other agents."""
+
+    def __init__(self, agents: Mapping[str, AgentSpec[Any]], most_at_once: int) -> None:
+        self.agents = agents
+        self._most_at_once = most_at_once
+        self._semaphores: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        """Limits the tasks in progress, on each event loop."""
+        self._tasks: dict[TaskKey, asyncio.Task[None]] = {}
+        """The tasks in progress."""
+        self._parent_runs: dict[TaskKey, Run] = {}
+        """The last run of the session that gave each task: the task's events are published there."""
+
+    # -- for the tools -------------------------------------------------------------------------------------------------
+
+    def start_task(self, run: Run, job: BackgroundJob) -> "asyncio.Task[None]":
+        """Start or resume a background task, and return its asyncio task; the same one while it is in progress."""
+        key = _task_key(run.log.store, job)
+        self._parent_runs[key] = run
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.ensure_future(self._run_and_post_answer(run, job))
+            task.add_done_callback(lambda _: self._remove_task(key))
+        return task
+
+    def _remove_task(self, key: TaskKey) -> None:
+        """Remove a finished task."""
+        del self._tasks[key], self._parent_runs[key]
+
+    async def wait_for_tasks(self, run: Run, jobs: Sequence[BackgroundJob], seconds: float) -> None:
+        """Wait until all of these tasks are done, at most this many seconds; start those that are not in progress."""
+        unfinished: set[asyncio.Future[None]] = {self.start_task(run, job) for job in jobs if is_job_pending(run, job)}
+        timer = asyncio.ensure_future(run.clock.sleep(seconds))
+        try:
+            while unfinished and not timer.done():
+                await asyncio.wait((*unfinished, timer), return_when=asyncio.FIRST_COMPLETED)
+                unfinished = {task for task in unfinished if not task.done()}
+        finally:
+            timer.cancel()
+            await wait_despite_cancel((timer,))
+
+    async def cancel_task(self, run: Run, job: BackgroundJob) -> None:
+        """Cancel a background task, even if another process works on it."""
+        task = self._tasks.get(_task_key(run.log.store, job))
+        if task is not None:
+            task.cancel()
+            await wait_despite_cancel((task,))
+            await self._build_session(run, job).cancel()  # stops it in another process, if one works on it
+
+    async def get_task_status(self, run: Run, job: BackgroundJob) -> tuple[str, str]:
+        """Return the status of a task, and its agent's answer (empty until the task is over)."""
+        return self._derive_status(run, job, await _read_task_state(run, job))
+
+    def _derive_status(self, run: Run, job: BackgroundJob, state: State) -> tuple[str, str]:
+        """Derive the status and answer of a task from the state of its session."""
+        in_progress = _task_key(run.log.store, job) in self._tasks
+        past = [each for each in state.runs_by_input_id.values() if each.run_ended_event is not None]
+        if state.is_interrupted or not past:
+            if not is_job_pending(run, job):
+                return "cancelled", ""
+            return ("waiting" if state.is_waiting else "running" if in_progress else "interrupted"), ""
+        last = past[-1]
+        assert last.run_ended_event is not None  # noqa: S101 - filtered above
+        outcome = rebuild_outcome(job.session_id, state.messages, last, last.run_ended_event)
+        return outcome.status, str(build_subagent_result(job.agent, outcome).content)
+
+    async def resolve_inbox_items(self, run: Run, answers: Mapping[BackgroundJob, str], *events: Event) -> None:
+        """Mark the inbox items of tasks as answered when the model gets the answers in another way."""
+        pending = {job: answer for job, answer in answers.items() if is_job_pending(run, job)}
+        for job in pending:
+            run.mailbox.drop_post(job.post_id)
+        resolved = [InboxResolved(job.item_id, answer, run.clock.now()) for job, answer in pending.items()]
+        if resolved:
+            await run.emit(*map(run.stamp_event, (*resolved, *events)), entry_ids=[job.post_id for job in pending])
+
+    # -- for the extension ---------------------------------------------------------------------------------------------
+
+    async def resume_and_report_tasks(self, run: Run) -> None:
+        """Before each request, resume tasks that a crash interrupted, and emit `SubagentFinished` for ended ones."""
+        if run.path or run.state.unsettled_reply is not None:
+            return
+        self.resume_tasks(run)
+        for job in list_background_jobs(run.state):
+            if not is_job_pending(run, job) and job.call_id in run.state.subagents:
+                await run.emit(
+                    run.stamp_event(self._build_subagent_finished(run, job, await _read_task_state(run, job)))
+                )
+
+    def resume_tasks(self, run: Run) -> None:
+        """Start or resume every unfinished task of the session; this run publishes their events from now on."""
+        for job in self._list_pending_tasks(run.state):
+            self.start_task(run, job)
+
+    def has_unfinished_tasks(self, state: State, posts: Sequence[Post], store: Store) -> bool:
+        """Return True if a session has tasks whose end is not posted and that this process does not work on."""
+        posted = {post.id for post in posts}
+        left = [job for job in self._list_pending_tasks(state) if job.post_id not in posted]
+        return any(_task_key(store, job) not in self._tasks for job in left)
+
+    def _list_pending_tasks(self, state: State) -> list[BackgroundJob]:
+        """Return the tasks of a session that have no answer yet and whose agent is known here."""
+        return [job for job in list_background_jobs(state) if job.item_id in state.inbox and job.agent in self.agents]
+
+    def _build_subagent_finished(self, run: Run, job: BackgroundJob, state: State) -> SubagentFinished:
+        """Build the `SubagentFinished` event of a task, with its usage and cost."""
+        status, answer = self._derive_status(run, job, state)
+        ends = [past.run_ended_event for past in state.runs_by_input_id.values() if past.run_ended_event is not None]
+        usage, costs = sum([each.usage for each in ends], NO_USAGE), [each.cost_usd for each in ends]
+        cost_usd = None if None in costs else sum([each or 0.0 for each in costs])
+        return SubagentFinished(job.call_id, job.agent, status, answer[:SHOWN_ANSWER_CHARACTERS], usage, cost_usd)
+
+    @asynccontextmanager
+    async def lifespan(self, _agent: AgentSpec[Any]) -> AsyncGenerator[None]:
+        """Cancel all tasks of this event loop when `async with agent` is left.
+
+        Without that block, tasks outlive the runs.
+        """
+        for_one_run = is_inside_run()
+        try:
+            yield
+        finally:
+            if not for_one_run:
+                here = asyncio.get_running_loop()
+                tasks = [task for task in self._tasks.values() if task.get_loop() is here]
+                for task in tasks:
+                    task.cancel()
+                await wait_despite_cancel(tasks)
+
+    # -- one task ------------------------------------------------------------------------------------------------------
+
+    async def _run_and_post_answer(self, run: Run, job: BackgroundJob) -> None:
+        """Run a task to its end, and post the answer to the inbox of the session that gave it."""
+        detach_from_run()
+        try:
+            outcome = await self._run_until_over(run, job)
+            text = str(build_subagent_result(job.agent, outcome).content)
+        except Exception as failure:  # reported to the session that gave the task
+            error = run.redaction.redact_error(failure)
+            logger.warning("agent %s of session %s failed", job.handle, run.session_id, exc_info=error)
+            text = f"{job.agent} failed ({error_message(error)})."
+        post = build_resolution_post(job.item_id, text, run.clock.now())
+        try:
+            if await run.log.store.post(run.session_id, post):
+                notify_driver((id(run.log.store), run.session_id), post)
+        except PerdureError as error:  # it is posted when that session runs again
+            logger.warning("the end of agent %s cannot be posted: %s", job.handle, error)
+
+    async def _run_until_over(self, run: Run, job: BackgroundJob) -> Outcome[Any]:
+        """Run a task until it is over: retry while another process runs it, and wait for answers it needs."""
+        session = self._build_session(run, job)
+        while True:
+            try:
+                async with self._get_semaphore():
+                    outcome = await self._run_session_once(session, run, job)
+            except SessionBusy:  # another process works on it
+                await run.clock.sleep(BUSY_RETRY_SECONDS)
+                continue
+            if outcome.status != "waiting":
+                return outcome
+            async for outcome in session.attend():
+                if outcome.status != "waiting":
+                    return outcome
+
+    async def _run_session_once(self, session: "Session[Any]", run: Run, job: BackgroundJob) -> Outcome[Any]:
+        """Start the task in its session or resume it; return the recorded outcome if it is over."""
+        state = await _read_task_state(run, job)
+        if not state.settings:
+            note = SessionConfigured({DEPTH_SETTING: delegation_depth(run) + 1, "given_by": run.session_id})
+            await session._append_events(note, begin=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
+        name, *later = [*state.runs_by_input_id] or [job.handle]
+        if job.task == REDACTED and not state.runs_by_input_id:
+            raise ConfigError("the task was redacted from the log before it was started")
+        last = later[-1] if later else name
+        past = state.runs_by_input_id.get(last)
+        if past is not None and past.run_ended_event is not None and past.run_ended_event.status == "cancelled":
+            return await session.run(RESUME_PROMPT, input_id=f"{name}.{len(later) + 1}")
+        return await session.run(job.task, input_id=last)
+
+    def _build_session(self, run: Run, job: BackgroundJob) -> "Session[Any]":
+        """Build the session of a task.
+
+        Its agent inherits budgets, gate, deps and limits from the run that gave the task.
+        """
+        agent = self.agents[job.agent]
+        model = agent.model
+        for ledger in run.spec.budgets:
+            model = model if ledger is agent.budget else budgeted(model, ledger)
+        inherited = agent.replace(
+            model=model,
+            permission=restrict_gate(agent.permission, run.gate, run.session_id),
+            deps=run.deps if agent.deps is None else agent.deps,
+            interactive=agent.interactive and run.options.interactive,
+            limits=_restrict_limits(run, agent.limits),
+            watchers=[*agent.watchers, self._build_event_forwarder(run, job)],
+        )
+        return Session(inherited, job.session_id, run.log.store, redaction=run.redaction)
+
+    def _build_event_forwarder(self, run: Run, job: BackgroundJob) -> Any:
+        """Return a watcher that republishes the events of a task's session in the session that gave the task."""
+        key = _task_key(run.log.store, job)
+
+        async def show_above(entry: Entry) -> None:
+            above, event = self._parent_runs.get(key, run), entry.event
+            path = f"{job.handle}/{event.path}" if event.path else job.handle
+            above.publish(msgspec.structs.replace(event, path=path, run_id=f"{above.run_id}/{job.handle}"))
+
+        return show_above
+
+    def _get_semaphore(self) -> asyncio.Semaphore:
+        """Return the semaphore of this event loop that limits the tasks in progress."""
+        return self._semaphores.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._most_at_once))
+
+
+def _restrict_limits(run: Run, limits: Limits) -> Limits:
+    """Return the limits of a task, with tokens and cost reduced to what the run that gives it has left."""
+    tokens, cost_usd = limits.token_budget, limits.max_cost_usd
+    if run.limits.token_budget is not None:
+        left = max(1, run.limits.token_budget - run.state.usage.total_tokens)
+        tokens = left if tokens is None else min(tokens, left)
+    if run.limits.max_cost_usd is not None:
+        left_usd = max(_MIN_COST_USD, run.limits.max_cost_usd - (run.cost_usd or 0.0))
+        cost_usd = left_usd if cost_usd is None else min(cost_usd, left_usd)
+    return msgspec.structs.replace(limits, token_budget=tokens, max_cost_usd=cost_usd)
+
+
+def _task_key(store: Store, job: BackgroundJob) -> TaskKey:
+    return id(asyncio.get_running_loop()), id(store), job.session_id
+
+
+async def _read_task_state(run: Run, job: BackgroundJob) -> State:
+    """Compute the state of a task from the log of its session."""
+    events, _ = await read_events(run.log.store, job.session_id)
+    return fold_events(events)

@@ -1,0 +1,221 @@
+"""Child runs: runs of subagents that carry out a tool call of a parent run, stored in the parent's log.
+
+The call has no intent: the child's events record its progress. So a call that was cut off is simply made again, finds
+its child in the log, and resumes it; if the child has ended, its outcome is rebuilt from the log. The child shares its
+parent's log, watchers, answers, gate and budgets; its conversation is separate.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from perdure.core.error import ConfigError, ToolError
+from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted, SubagentFinished, SubagentStarted
+from perdure.core.fold import PastRun, State
+from perdure.core.jsonable import error_message, replace_surrogates
+from perdure.core.log_repair import build_repairs
+from perdure.core.loop import execute
+from perdure.core.message import user
+from perdure.core.outcome import Outcome
+from perdure.core.run import Engine, Run
+from perdure.core.run_spec import RunPlace
+from perdure.core.store import wait_despite_cancel
+from perdure.core.tool import ToolOutput
+from perdure.core.unsuccessful_results import Suspended
+from perdure.runtime.build import build_run
+from perdure.runtime.output import Output, finish_on_output_tool
+from perdure.runtime.overrides import RunOverrides
+from perdure.runtime.past_outcome import rebuild_outcome
+from perdure.runtime.redaction import add_agent_redactors
+from perdure.runtime.spec import AgentSpec
+
+from .result import build_subagent_result
+
+MAX_DEPTH = 5
+"""Default for the most agents in a row below a session."""
+SHOWN_ANSWER_CHARACTERS = 500
+"""Characters of an answer that the `SubagentFinished` event repeats, for display."""
+DEPTH_SETTING = "depth"
+"""The setting in which the session of a background agent stores its depth."""
+
+
+class SubagentTask(Struct, frozen=True, eq=False):
+    """A task for a subagent: the agent, its prompt, and the tool call it carries out."""
+
+    name: str
+    """The name by which the caller knows the agent."""
+    agent: AgentSpec[Any]
+    call_id: str
+    """The tool call that it carries out."""
+    prompt: str
+    """The prompt for the agent."""
+    path: str
+    """The path of the child run in the log."""
+    output: Output[Any] | None = None
+    """The type of value that the agent has to produce; `None` for text."""
+
+
+def get_child_path(parent: Run, call_id: str, segment: str) -> str:
+    """Return the path of a call's child run in the log: the recorded one, else `segment` below the parent's."""
+    begun = parent.state.child_paths_by_call.get(call_id)
+    return begun or (f"{parent.path}/{segment}" if parent.path else segment)
+
+
+def check_depth(parent: Run, name: str, max_depth: int) -> None:
+    """Raise `ToolError` if a subagent of this run would be nested deeper than allowed."""
+    deep = delegation_depth(parent) + 1
+    if deep > max_depth:
+        raise ToolError(
+            f"{name!r} cannot be given a task from here: it would be agent number {deep} in a row, and at most "
+            f"{max_depth} are allowed. Do the work yourself, or report what is missing."
+        )
+
+
+def delegation_depth(run: Run) -> int:
+    """Return the depth of a run in the tree of agents: 0 for the user's session, 1 for its subagent, and so on."""
+    top = run.state
+    while top.parent is not None:
+        top = top.parent
+    return int(top.settings.get(DEPTH_SETTING, 0)) + (run.path.count("/") + 1 if run.path else 0)
+
+
+async def run_subagent(task: SubagentTask, parent: Run) -> ToolOutput:
+    """Run the subagent for this task, or resume it, and return its answer as a tool result.
+
+    Raises `Suspended` if the subagent waits for an answer.
+    """
+    async with _lock_path(parent, task.path):
+        state = parent.state.get_child(task.path)
+        past = state.runs_by_input_id.get(task.call_id)
+        if past is not None and past.run_ended_event is not None:
+            outcome = rebuild_outcome(parent.session_id, state.messages, past, past.run_ended_event)
+        else:
+            outcome = await _run_child_or_repair(task, parent, state, past)
+        result = build_subagent_result(task.name, outcome, task.output, task.path)
+        if task.call_id in parent.state.subagents:
+            await parent.emit(_build_subagent_finished(task, parent, outcome.status, str(result.content)))
+    return result
+
+
+@asynccontextmanager
+async def _lock_path(parent: Run, path: str) -> AsyncGenerator[None]:
+    """Lock a child's path, so that a subagent with memory of earlier tasks works on one task at a time."""
+    lock: asyncio.Lock = parent.scratch.setdefault(f"turn of {path}", asyncio.Lock())
+    async with lock:
+        yield
+
+
+async def _run_child_or_repair(task: SubagentTask, parent: Run, state: State, past: PastRun | None) -> Outcome[Any]:
+    """Perform the child run. After an error, end it in the log before the error is raised."""
+    if past is None and state.is_waiting:
+        raise Suspended  # an earlier task of this agent waits for an answer: this one has to wait for it
+    try:
+        return await _open_and_drive_child(task, parent, state, past)
+    except (Exception, asyncio.CancelledError) as error:
+        stopped = isinstance(error, asyncio.CancelledError)
+        ending = ("cancelled", "cancelled", "") if stopped else ("failed", type(error).__name__, error_message(error))
+        left = build_repairs(state, ending)
+        if task.call_id in parent.state.subagents:
+            left.append(_build_subagent_finished(task, parent, ending[0], ending[2]))
+        if left:
+            await parent.emit(*left, sync=True)
+        raise
+
+
+async def _open_and_drive_child(task: SubagentTask, parent: Run, state: State, past: PastRun | None) -> Outcome[Any]:
+    """Build the child run, store its first events, and perform it; raise `Suspended` if it has to wait."""
+    await add_agent_redactors(task.agent, state, parent.redaction)
+    async with task.agent.open_lifespans():
+        child = _build_child_run(task, parent, state)
+        await parent.emit(*_build_opening_events(task, parent, child, past), sync=True)
+        parent.children.append(child)
+        try:
+            outcome = await _drive_child_to_end(child, _choose_engine(task))
+        finally:
+            parent.children.remove(child)
+    if outcome.status == "waiting":
+        raise Suspended
+    return outcome
+
+
+def _build_child_run(task: SubagentTask, parent: Run, state: State) -> Run:
+    """Build the child run below its parent."""
+    agent = task.agent
+    place = RunPlace(
+        session_id=parent.session_id,
+        run_id=f"{parent.run_id}/{task.call_id}",
+        log=parent.log,
+        fanout=parent.fanout,
+        mailbox=parent.mailbox.create_child_mailbox(),
+        can_wait=parent.can_wait,
+        parent=parent,
+        redaction=parent.redaction,
+    )
+    options: RunOverrides = {} if task.output is None else {"output": task.output}
+    if agent.deps is None:
+        options["deps"] = parent.deps
+    child = build_run(agent, place, state, options)
+    _require_known_price(child)
+    return child
+
+
+def _require_known_price(child: Run) -> None:
+    """Raise `ConfigError` if a parent has a cost limit and the price of the child's model is not known."""
+    above = child.parent
+    while above is not None and child.info.price is None:
+        if above.limits.max_cost_usd is not None:
+            name = child.info.name
+            raise ConfigError(f"max_cost_usd needs models whose price is known, and {name!r} has none")
+        above = above.parent
+
+
+def _build_opening_events(task: SubagentTask, parent: Run, child: Run, past: PastRun | None) -> list[Event]:
+    """Return the events that start the child's run in the log, or that resume it."""
+    if past is not None:
+        return [child.stamp_event(RunResumed())]
+    prompt = replace_surrogates(task.prompt)
+    given = parent.stamp_event(SubagentStarted(task.call_id, task.name, prompt, task.path))
+    return [
+        *build_repairs(child.state),
+        *([] if task.call_id in parent.state.subagents else [given]),
+        child.stamp_event(RunStarted(task.agent.name, input_id=task.call_id)),
+        child.stamp_event(MessageAdded(user(prompt))),
+    ]
+
+
+def _choose_engine(task: SubagentTask) -> Engine:
+    """Return the engine of the subagent, extended to produce the requested output type."""
+    engine = task.agent.engine
+    return engine if task.output is None else finish_on_output_tool(engine, task.output)
+
+
+async def _drive_child_to_end(child: Run, engine: Engine) -> Outcome[Any]:
+    """Perform the child run in a separate asyncio task, so that its timeout ends only the child.
+
+    A cancel of the parent cancels the child first, and is raised once the child has ended.
+    """
+    task = asyncio.ensure_future(execute(child, engine))
+    cancelled = False
+    while not task.done() and not child.abandoned.done():
+        try:
+            await asyncio.wait((task, child.abandoned), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            cancelled = True
+            child.interrupt("cancelled")
+    if not task.done():
+        task.add_done_callback(
+            lambda late: late.cancelled() or late.exception()
+        )  # retrieved, so that asyncio does not log it
+        raise ToolError("the subagent was cancelled and did not end; it may still be running")
+    if cancelled:
+        await wait_despite_cancel((task,))
+        raise asyncio.CancelledError
+    return task.result()
+
+
+def _build_subagent_finished(task: SubagentTask, parent: Run, status: str, answer: str) -> Event:
+    """Build the `SubagentFinished` event with the beginning of the answer; the tool result has the whole answer."""
+    return parent.stamp_event(SubagentFinished(task.call_id, task.name, status, answer[:SHOWN_ANSWER_CHARACTERS]))

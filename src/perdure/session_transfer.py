@@ -1,0 +1,140 @@
+"""Export and import sessions as JSON documents: to share one, to keep one as a test, to move it to another store.
+
+A document contains every entry with its number, id and time. Documents of older versions can be read; those of newer
+versions are refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from .core.codec import decode_entry, encode_entry
+from .core.error import ConfigError, Conflict, SessionExists, SessionNotFound, UnreadableEntry
+from .core.event import Entry
+from .core.model import ToolSpec
+from .core.store import Store, run_to_completion_repeatedly
+
+FORMAT: Final = "perdure-session"
+_FORMATS: Final = (FORMAT, "windlass-session")
+"""Formats that can be read: documents made while the project was called Windlass have the second one."""
+VERSION: Final = 1
+"""Version of the document; its entries have their own versions."""
+
+
+class PromptPrefix(msgspec.Struct, frozen=True):
+    """Instructions and tools that a model gets before the conversation. The log stores only their hash; an export can
+    include their full text.
+    """
+
+    instructions: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """A session read from an exported document: its entries, and the instructions and tools of its requests."""
+
+    session_id: str
+    entries: Sequence[Entry]
+    prefixes: Mapping[str, PromptPrefix] = {}
+    """Instructions and tools by the hash in the requests, as far as the document has them."""
+
+
+async def export_session(
+    store: Store, session_id: str, *, prefixes: Mapping[str, PromptPrefix] | None = None
+) -> dict[str, Any]:
+    """Return a session as a document of JSON values. Raises `SessionNotFound`.
+
+    With `prefixes` (see `Replayed.prefixes`) the document also has the instructions and tools behind the hashes in its
+    requests, so that a replay can show what has changed in them.
+    """
+    info, entries = await store.info(session_id), await store.read(session_id)
+    if info is None or not entries:
+        raise SessionNotFound(f"there is no session {session_id!r} to export: store.list() lists them")
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "session_id": session_id,
+        "title": info.title,
+        "parent": info.parent,
+        "at": info.at,
+        "entries": [msgspec.json.decode(encode_entry(entry)) for entry in entries],
+    }
+    if prefixes:
+        document["prefixes"] = msgspec.to_builtins(dict(prefixes))
+    return document
+
+
+async def import_session(
+    store: Store, document: Mapping[str, Any] | bytes | str, *, session_id: str | None = None
+) -> str:
+    """Store the session in an exported document, under its id or a new one, and return the id. All or nothing is
+    stored.
+
+    Raises `SessionExists`, leaving that session unchanged, and `ConfigError` for an invalid document.
+    """
+    recording = read_document(document)
+    name = session_id or recording.session_id
+    if await store.info(name) is not None:
+        raise _build_session_exists(name)
+    lease = await store.acquire(name)
+    try:
+        await run_to_completion_repeatedly(lambda: store.append(lease, recording.entries, sync=True))
+    except Conflict as error:  # it was created since we looked
+        raise _build_session_exists(name) from error
+    finally:
+        await run_to_completion_repeatedly(lambda: store.release(lease))
+    return name
+
+
+def read_document(document: Mapping[str, Any] | bytes | str) -> Recording:
+    """Parse and check an exported session. Raises `ConfigError`, and `UnreadableEntry` if a newer version wrote it."""
+    read = _decode_document(document)
+    if read.format not in _FORMATS:
+        raise ConfigError(f"a document of format {read.format!r} is no session: give one from export_session")
+    if read.version > VERSION:
+        raise UnreadableEntry(
+            f"this document is of version {read.version}, and this is version {VERSION}: upgrade perdure"
+        )
+    entries = [_decode_document_entry(place, raw) for place, raw in enumerate(read.entries, 1)]
+    if not entries:
+        raise ConfigError(f"the document of session {read.session_id!r} has no entries: export it again")
+    names = [entry.id for entry in entries if entry.id]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"the document of session {read.session_id!r} has an entry twice: export it again")
+    return Recording(read.session_id, entries, read.prefixes)
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True):
+    format: str
+    version: int
+    session_id: str
+    entries: list[msgspec.Raw]
+    prefixes: dict[str, PromptPrefix] = {}
+
+
+_documents = msgspec.json.Decoder(_Document)
+
+
+def _decode_document(document: Mapping[str, Any] | bytes | str) -> _Document:
+    try:
+        raw = msgspec.json.encode(dict(document)) if isinstance(document, Mapping) else document
+        return _documents.decode(raw)
+    except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"this is no session ({error}): give a document that export_session made") from error
+
+
+def _decode_document_entry(place: int, raw: msgspec.Raw) -> Entry:
+    try:
+        entry = decode_entry(bytes(raw))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"entry {place} of the document cannot be read ({error}): export the session again"
+        ) from error
+    if entry.seq != place:
+        raise ConfigError(f"entry {place} of the document has the number {entry.seq}: export the session again")
+    return entry
+
+
+def _build_session_exists(session_id: str) -> SessionExists:
+    return SessionExists(f"there is a session {session_id!r} already: import this one under another name")

@@ -1,0 +1,176 @@
+"""Store maintenance: delete old sessions by age, number or size, and restore backups.
+
+Deleted sessions cannot be recovered. So sessions with an active run are never deleted, and those that wait for an
+answer only on request.
+"""
+
+# ruff: noqa: PTH111, PTH112 - pathlib would cost every start milliseconds
+import contextlib
+import os
+from collections.abc import Sequence
+
+from .core import check
+from .core.error import ConfigError, SessionBusy, Unsupported
+from .core.fold import fold_entries
+from .core.store import MaintainableStore, SessionInfo, Store
+from .runtime.stored_session import iterate_sessions
+
+CRITERIA = ("older_than_seconds", "keep", "max_bytes")
+"""Criteria by which sessions are selected."""
+
+
+async def prune(
+    store: Store,
+    *,
+    older_than_seconds: float | None = None,
+    keep: int | None = None,
+    max_bytes: int | None = None,
+    waiting_too: bool = False,
+    now: float,
+    dry_run: bool = False,
+) -> list[SessionInfo]:
+    """Delete the least recently used sessions, free their space, and return them.
+
+    Selected are those last used more than `older_than_seconds` before `now`; all but the `keep` most recently used; and
+    as many more as needed until the entries of the rest have at most `max_bytes`, as `size` counts them, without the
+    search index. At least one of the three is required; with several, each applies.
+
+    A session with an active run is never deleted, and one that waits for an answer only with `waiting_too`. Forks of a
+    deleted session stay complete. With `dry_run` nothing is deleted.
+    """
+    chosen = await list_expendable_sessions(
+        store,
+        older_than_seconds=older_than_seconds,
+        keep=keep,
+        max_bytes=max_bytes,
+        waiting_too=waiting_too,
+        now=now,
+    )
+    return chosen if dry_run else await remove_sessions(store, chosen)
+
+
+async def list_expendable_sessions(
+    store: Store,
+    *,
+    older_than_seconds: float | None = None,
+    keep: int | None = None,
+    max_bytes: int | None = None,
+    waiting_too: bool = False,
+    now: float,
+) -> list[SessionInfo]:
+    """Return the sessions that `prune` would delete, oldest first."""
+    _check_criteria(older_than_seconds, keep, max_bytes)
+    sizes = {} if max_bytes is None else (await require_maintained(store).size()).sessions
+    sessions = [each async for each in iterate_sessions(store)]
+    sessions.sort(key=_last_used)
+    left_bytes, left = sum(sizes.values()), len(sessions)
+    chosen: list[SessionInfo] = []
+    for info in sessions:
+        too_old = older_than_seconds is not None and _last_used(info) < now - older_than_seconds
+        too_many = keep is not None and left > keep
+        too_large = max_bytes is not None and left_bytes > max_bytes
+        if (too_old or too_many or too_large) and await _can_delete(store, info, waiting_too=waiting_too):
+            chosen.append(info)
+            left -= 1
+            left_bytes -= sizes.get(info.session_id, 0)
+    return chosen
+
+
+async def remove_sessions(store: Store, chosen: Sequence[SessionInfo]) -> list[SessionInfo]:
+    """Delete the chosen sessions, free their space, and return those deleted. One used since the choice is kept."""
+    removed: list[SessionInfo] = []
+    for info in chosen:
+        now = await store.info(info.session_id)
+        if now is None or now.updated_at != info.updated_at:
+            continue
+        with contextlib.suppress(SessionBusy):
+            await store.delete(info.session_id)
+            removed.append(info)
+    if removed and isinstance(store, MaintainableStore):
+        await store.vacuum()
+    return removed
+
+
+def require_maintained(store: Store) -> MaintainableStore:
+    """Return the store if it can report its size, vacuum and back up; raise `Unsupported` otherwise."""
+    if not isinstance(store, MaintainableStore):
+        kind = type(store).__name__
+        raise Unsupported(f"a {kind} has no size and no backup: keep sessions in 'sqlite:PATH' or 'file:DIR'")
+    return store
+
+
+async def restore(backup: str | os.PathLike[str], spec: str) -> None:
+    """Create the store named by `spec` from a backup, completely or not at all. Existing data is not replaced.
+
+    Raises `ConfigError` if something is already there, and `StoreError` if the backup is damaged.
+    """
+    scheme, path = _parse_store_spec(spec)
+    if scheme == "sqlite":
+        import asyncio
+
+        from .stores.sqlite.maintenance import restore as restore_file
+
+        await asyncio.to_thread(restore_file, _expand_path(backup), path)
+        return
+    from .stores.file.store import FileStore
+
+    store = FileStore(_check_backup_folder(backup))
+    try:
+        await store.backup(path)  # copying a whole backup restores it
+    finally:
+        await store.aclose()
+
+
+def _expand_path(path: str | os.PathLike[str]) -> str:
+    return os.path.expanduser(os.fspath(path))
+
+
+def _check_backup_folder(backup: str | os.PathLike[str]) -> str:
+    path = _expand_path(backup)
+    if not os.path.isdir(path):
+        raise ConfigError(f"{path!r} is no folder, as the backup of a 'file:DIR' store is: name another backup")
+    return path
+
+
+def _parse_store_spec(spec: str) -> tuple[str, str]:
+    """Return the kind and the path of a store. Raises `Unsupported` for kinds that cannot be restored here."""
+    scheme, _, path = spec.partition(":")
+    if scheme not in {"sqlite", "file"} or not path.strip("/"):
+        raise Unsupported(
+            f"a store {spec!r} cannot be restored from a backup here: name one of 'sqlite:PATH' or 'file:DIR', and use "
+            "the tools of the database for others"
+        )
+    return scheme, _expand_path("/" + path.lstrip("/") if path.startswith("///") else path)
+
+
+def _last_used(info: SessionInfo) -> float:
+    """Return when a session was last used. A fork or an import is younger than its entries."""
+    return max(info.created_at, info.updated_at)
+
+
+def _check_criteria(older_than_seconds: float | None, keep: int | None, max_bytes: int | None) -> None:
+    if older_than_seconds is None and keep is None and max_bytes is None:
+        raise ConfigError(f"prune() would remove everything or nothing: give one of {', '.join(CRITERIA)}")
+    if older_than_seconds is not None:
+        check.require_number("prune", "older_than_seconds", older_than_seconds)
+    for name, value in (("keep", keep), ("max_bytes", max_bytes)):
+        if value is not None:
+            check.require_int("prune", name, value)
+
+
+async def _can_delete(store: Store, info: SessionInfo, *, waiting_too: bool) -> bool:
+    """Return True if a session has no active run and waits for no answer."""
+    if not waiting_too and await _is_waiting(store, info.session_id):
+        return False
+    try:
+        lease = await store.acquire(info.session_id)
+    except SessionBusy:
+        return False
+    await store.release(lease)
+    return True
+
+
+async def _is_waiting(store: Store, session_id: str) -> bool:
+    """Return True if a session has an open question or a pending inbox item."""
+    state = fold_entries(await store.read(session_id))
+    return bool(state.is_interrupted and state.open_questions) or bool(state.inbox)

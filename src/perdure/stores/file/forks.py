@@ -1,0 +1,175 @@
+"""Forks in a file store: a fork's file names its parent session, and the entries they share stay in the parent's file.
+
+A parent is identified by its key. While it exists, its log contains the shared entries. When it is deleted, its file is
+renamed to a name made from the key and cut down to what its forks need, and is deleted with the last of them. Forks are
+made and parents deleted under the folder's lock; reading needs no lock.
+"""
+
+# ruff: noqa: PTH104, PTH120 - paths are strings
+import logging
+import os
+from typing import Final, NamedTuple
+
+import msgspec
+
+from perdure.core.error import StoreError
+
+from .file_io import sync_folder
+from .file_scan import EncodedEntry, FileScan, Header
+from .paths import LOG_SUFFIX, REMNANT_SUFFIX, SessionPaths, fork_marker_path, remnant_paths, session_paths
+from .repair import rewrite_and_erase
+from .secure_delete import erase_file
+from .unlocked_scan import read_header, scan_unlocked
+
+_log: Final = logging.getLogger("perdure")
+
+
+class SharedEntries(NamedTuple):
+    """The entries that a fork shares with its ancestors, read from their files."""
+
+    entries: list[EncodedEntry]
+    surveys: list[FileScan]
+    """Of the files that contain them."""
+
+
+class ForkHeaders(NamedTuple):
+    """The file headers of all forks in a folder, which name their parents."""
+
+    headers: list[Header]
+    is_complete: bool
+    """True if every file's header could be read; if not, nothing may be deleted."""
+
+
+def new_key() -> str:
+    """Return a random key that identifies a new session to its forks."""
+    return os.urandom(16).hex()
+
+
+def find_or_create_key(place: SessionPaths) -> str:
+    """Return the key for a session whose header was lost: the one that its forks refer to, or a new one."""
+    if os.path.lexists(fork_marker_path(place)):
+        folder = os.path.dirname(place.log)
+        for fork in read_fork_headers(folder).headers:
+            is_lost = not os.path.lexists(remnant_paths(folder, fork.parent, fork.parent_key).log)
+            if fork.parent == place.session_id and is_lost:
+                return fork.parent_key
+    return new_key()
+
+
+def read_shared_entries(folder: str, header: Header, after: int) -> SharedEntries:
+    """Read the entries above `after` that a fork shares with its ancestors. Raises `OSError` and `StoreError`."""
+    parts: list[list[EncodedEntry]] = []
+    surveys: list[FileScan] = []
+    most, seen = header.at, {header.own_key}
+    while after < most and header.parent_key not in seen:
+        seen.add(header.parent_key)
+        found = scan_unlocked(find_file_of_shared_entries(folder, header), synced=most)
+        surveys.append(found)
+        parts.append([kept for kept in found.entries if after < kept.seq <= most])
+        if found.header is None or not found.header.parent_key:
+            break
+        header, most = found.header, min(most, found.header.at)
+    return SharedEntries([kept for part in reversed(parts) for kept in part], surveys)
+
+
+def find_file_of_shared_entries(folder: str, header: Header) -> SessionPaths:
+    """Return the paths of the file that has a fork's shared entries: the parent's log, or the remnant of a deleted
+    parent.
+    """
+    place = session_paths(folder, header.parent)
+    is_there = is_parent_alive(folder, header)
+    return place if is_there else remnant_paths(folder, header.parent, header.parent_key)
+
+
+def is_parent_alive(folder: str, header: Header) -> bool:
+    """Return True if the parent of this fork has not been deleted."""
+    if not header.parent_key:
+        return False
+    parent = read_header(session_paths(folder, header.parent).log)
+    if parent is not None:
+        return parent.own_key == header.parent_key
+    # A file without a header is that parent, unless what the parent has left lies elsewhere.
+    is_file = os.path.lexists(session_paths(folder, header.parent).log)
+    return is_file and not os.path.lexists(remnant_paths(folder, header.parent, header.parent_key).log)
+
+
+def read_fork_headers(folder: str) -> ForkHeaders:
+    """Read the file headers of all forks in a folder. Raises `OSError`."""
+    with os.scandir(folder) as files:
+        regular = [file for file in files if file.is_file(follow_symlinks=False)]
+    paths = [file.path for file in regular if file.name.endswith((LOG_SUFFIX, REMNANT_SUFFIX))]
+    headers: list[Header] = []
+    are_all = True
+    for path in paths:
+        try:
+            header = read_header(path)
+        except StoreError:  # a newer version has made it
+            are_all = False
+            continue
+        if header is None:
+            are_all &= not os.path.lexists(path) or not os.path.getsize(path)  # noqa: PTH202
+        elif header.parent_key:
+            headers.append(header)
+    return ForkHeaders(headers, are_all)
+
+
+def delete_log_keeping_shared(folder: str, place: SessionPaths) -> None:
+    """Delete the log of a session, but keep the entries that its forks share. The caller has locked the folder. Raises
+    `OSError`.
+    """
+    header = read_header(place.log)
+    if os.path.lexists(fork_marker_path(place)):
+        key = header.own_key if header is not None else find_or_create_key(place)
+        trunk = remnant_paths(folder, place.session_id, key)
+        if os.path.lexists(place.log):
+            os.rename(place.log, trunk.log)
+            sync_folder(folder)
+        for left in find_remnants(folder):  # also one left by a process that was killed while deleting
+            if left.session_id == place.session_id:
+                erase_unshared_entries(folder, left)
+    else:
+        erase_file(place.log)
+    if header is not None and header.parent_key:
+        erase_unshared_entries(folder, remnant_paths(folder, header.parent, header.parent_key))
+
+
+def find_remnants(folder: str) -> list[SessionPaths]:
+    """Return the paths of all remnants: files of deleted sessions with entries that forks still share."""
+    with os.scandir(folder) as files:
+        paths = [file.path for file in files if file.name.endswith(REMNANT_SUFFIX) and file.name.startswith("=")]
+    headers = [read_header(path) for path in paths]
+    return [remnant_paths(folder, header.id, header.own_key) for header in headers if header is not None]
+
+
+def erase_unshared_entries(folder: str, remnant: SessionPaths) -> None:
+    """Erase the entries of a deleted session that no fork shares any more, also those of its deleted ancestors."""
+    while os.path.lexists(remnant.log):
+        header = read_header(remnant.log)
+        forks = read_fork_headers(folder)
+        if header is None or not forks.is_complete:
+            _log.warning(
+                "%r is kept as it is, because not every file in its folder says what it shares: repair or delete "
+                "damaged sessions, then vacuum the store",
+                remnant.log,
+            )
+            return
+        needed = max((fork.at for fork in forks.headers if fork.parent_key == header.own_key), default=0)
+        if needed:
+            _truncate_remnant(remnant, header, needed)
+        else:
+            erase_file(remnant.log)
+            erase_file(remnant.quarantine)
+        remnant = remnant_paths(folder, header.parent, header.parent_key)
+
+
+def _truncate_remnant(remnant: SessionPaths, header: Header, needed: int) -> None:
+    """Rewrite the file of a deleted session with only its first `needed` entries. A damaged file is kept as it is, for
+    repair by hand.
+    """
+    found = scan_unlocked(remnant)
+    if found.is_sound and found.head > needed:
+        header = msgspec.structs.replace(header, at=min(header.at, needed))
+        kept = [entry for entry in found.entries if entry.seq <= needed]
+        if kept:
+            kept[-1] = kept[-1]._replace(has_more=False)
+        rewrite_and_erase(remnant, header, kept)

@@ -1,0 +1,106 @@
+"""Encode log entries as rows of a PostgreSQL table, and decode them."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.core.codec import decode_event, encode_event
+from perdure.core.error import StoreError
+from perdure.core.event import Entry, Event, Unknown
+from perdure.stores.argument_checks import check_session_id
+from perdure.stores.entry_text import find_given_title, find_message_title, searchable_text
+
+from .search_terms import join_tokens
+
+
+class EntryRow(NamedTuple):
+    """A log entry as a row of its table; session key and version are not included."""
+
+    seq: int
+    id: str | None
+    kind: str
+    critical: bool
+    at: float
+    title: str | None
+    """The title that this entry gives its session."""
+    role: str | None
+    """The role of its searchable text."""
+    words: str | None
+    """The searchable text."""
+    body: bytes
+
+
+class _Outline(msgspec.Struct):
+    """A row with the position of its body instead of the body."""
+
+    seq: int
+    id: str | None
+    kind: str
+    critical: bool
+    at: float
+    title: str | None
+    role: str | None
+    words: str | None
+    start: int
+    length: int
+
+
+_outlines = msgspec.json.Encoder()
+
+
+def encode_row(entry: Entry) -> EntryRow:
+    """Encode an entry as a row. The body is binary, so that the database cannot refuse any content."""
+    event, entry_id = entry.event, entry.id
+    kind = _clean_kind(event.name) if type(event) is Unknown else str(type(event).__struct_config__.tag)
+    if not entry_id.isascii() or "\0" in entry_id:
+        check_session_id(entry_id, what="the id of an entry")
+    title = find_message_title((entry,)) or find_given_title((entry,))
+    role, words = tokenized_text(event)
+    return EntryRow(
+        entry.seq, entry_id or None, kind, type(event).critical, entry.at, title, role, words, encode_event(event)
+    )
+
+
+def tokenized_text(event: Event) -> tuple[str, str] | tuple[None, None]:
+    """Return the role and the search terms of an event's text; `None` twice if it has none."""
+    found = searchable_text(event)
+    return (found[0], join_tokens(found[1])) if found else (None, None)
+
+
+def encode_rows(rows: Sequence[EntryRow]) -> tuple[str, bytes]:
+    """Encode many rows as two values, JSON and the joined bodies, which are cheaper to send than arrays."""
+    outlines: list[_Outline] = []
+    start = 1  # as SQL counts
+    for row in rows:
+        length = len(row.body)
+        outlines.append(_Outline(*row[:-1], start, length))
+        start += length
+    return _outlines.encode(outlines).decode(), b"".join([row.body for row in rows])
+
+
+def decode_row(session_id: str, row: tuple[Any, ...]) -> Entry:
+    """Decode an entry from a row of the database. The session id is for error messages."""
+    seq, at, entry_id, critical, version, body = row
+    return Entry(seq, at, decode_row_event(session_id, seq, critical, version, body), entry_id)
+
+
+def decode_row_event(session_id: str, seq: int, critical: bool, version: int, body: bytes) -> Event:  # noqa: FBT001 - a column
+    """Decode an event from the columns of its row. Session id and number are for error messages."""
+    try:
+        return decode_event(body, critical=critical, version=version)
+    except msgspec.DecodeError as error:
+        raise StoreError(
+            f"entry {seq} of session {session_id!r} is damaged ({error}): restore a backup, or delete the session"
+        ) from error
+
+
+def has_consecutive_numbers(rows: Sequence[EntryRow]) -> bool:
+    """Return True if these rows are numbered consecutively."""
+    first = rows[0].seq
+    return all(row.seq == seq for seq, row in enumerate(rows, first))
+
+
+def _clean_kind(kind: str) -> str:
+    """Return an event kind as a text column can store it; the body has the original."""
+    return kind.encode("utf-8", "replace").decode().replace("\0", "�")

@@ -1,0 +1,74 @@
+"""Split texts and search queries into search terms, for the full-text search of a PostgreSQL store.
+
+A token is a sequence of letters and digits, in lower case. The server's parser would take `store.py` for a host and
+`<T>` for a tag, and depends on the locale of the database; it gets plain tokens instead, which it leaves as they are.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_BETWEEN: Final = re.compile(r"[\W_]+")
+_LONGEST: Final = 2046  # bytes of a word; the server would leave out longer ones, after it has gone through them
+_TOO_LONG: Final = re.compile(rf"[^ ]{{{_LONGEST + 1},}}")
+
+
+class ParsedQuery(NamedTuple):
+    """A search query as PostgreSQL gets it, and the terms to mark in the hits."""
+
+    text: str
+    """The query for the server; empty if it has no search term."""
+    words: frozenset[str]
+    """The terms to mark in snippets."""
+
+
+def join_tokens(text: str) -> str:
+    """Return the search terms of a text, separated by spaces, as far as PostgreSQL can index them."""
+    words = _BETWEEN.sub(" ", text.lower()).strip()
+    return words if len(words) <= _LONGEST else _TOO_LONG.sub("", words)
+
+
+def tokenize(data: bytes) -> list[tuple[int, int, str]]:
+    """Return the search terms of a UTF-8 text, each with its start and end offset in bytes."""
+    text = data.decode()
+    if len(text) == len(data):
+        return [(match.start(), match.end(), match[0].lower()) for match in _WORD.finditer(text)]
+    found: list[tuple[int, int, str]] = []
+    at = end = 0
+    for match in _WORD.finditer(text):
+        at += len(text[end : match.start()].encode())
+        size = len(match[0].encode())
+        found.append((at, at + size, match[0].lower()))
+        at, end = at + size, match.end()
+    return found
+
+
+def parse_plain_query(query: str) -> ParsedQuery:
+    """Build a query for texts that have all of these terms, for `plainto_tsquery`."""
+    words = dict.fromkeys(_WORD.findall(query.lower()))
+    if any(len(word.encode()) > _LONGEST for word in words):
+        return ParsedQuery("", frozenset())
+    return ParsedQuery(" ".join(words), frozenset(words))
+
+
+def parse_web_query(query: str) -> ParsedQuery:
+    """Build a query in search engine syntax, for `websearch_to_tsquery`: `"exact phrase"`, `or`, `-without`."""
+    parts: list[str] = []
+    shown: set[str] = set()
+    denied = False  # a minus before a quote
+
+    def add(words: list[str], *, quoted: bool, minus: str) -> None:
+        if words:
+            parts.append(f'{minus}"{" ".join(words)}"' if quoted else minus + words[0])
+            shown.update(words if not minus else ())
+
+    for place, piece in enumerate(query.lower().split('"')):
+        if place % 2:
+            add(_WORD.findall(piece), quoted=True, minus="-" if denied else "")
+            denied = False
+            continue
+        for term in piece.split():
+            words = _WORD.findall(term)
+            add(words, quoted=len(words) > 1, minus="-" if term.startswith("-") else "")
+            denied = term == "-"
+    return ParsedQuery(" ".join(parts), frozenset(shown - {"or"}))

@@ -1,0 +1,183 @@
+"""SQL statements of a PostgreSQL store that acquire, append to, read and list the sessions of one tenant.
+
+Each statement sets by itself whether its commit waits for the disk, for its own transaction only.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from psycopg import AsyncConnection
+
+from perdure.core.codec import VERSION
+from perdure.core.event import Entry
+from perdure.core.store import Lease, SessionInfo
+
+from .entry_rows import EntryRow, decode_row, encode_rows
+from .leases import ActiveLease
+
+# A session is free when it has no holder, when its lease has ended by the database's clock, or when its holder is in
+# the array: this lease, if the response of an earlier attempt was lost, or a process that is known to have died.
+_TAKE: Final = """
+INSERT INTO perdure.session AS session(tenant, id, fence, holder, lease_until, created_at, updated_at)
+SELECT $1, $2, coalesce(max(value), 0) + 1, $3, now() + make_interval(secs => $4), $5::float8, $5::float8
+FROM perdure.meta WHERE tenant = $1 AND name = 'fence'
+ON CONFLICT(tenant, id) DO UPDATE
+SET fence = session.fence + 1, holder = excluded.holder, lease_until = excluded.lease_until
+WHERE session.holder IS NULL OR session.lease_until <= now() OR session.holder = ANY($6::text[]) OR $7
+RETURNING fence, head, at, set_config('synchronous_commit', 'on', true)"""
+_GIVE_BACK: Final = """
+WITH given_back AS (
+    UPDATE perdure.session SET holder = NULL, lease_until = NULL
+    FROM unnest($2::text[], $3::bigint[], $4::text[]) AS held(id, fence, holder)
+    WHERE session.tenant = $1 AND session.id = held.id AND session.fence = held.fence AND session.holder = held.holder
+    RETURNING session.key, session.id
+), taken AS (
+    DELETE FROM perdure.post USING given_back, perdure.entry
+    WHERE post.tenant = $1 AND post.session = given_back.id AND entry.session = key AND entry.id = post.id
+)
+SELECT set_config('synchronous_commit', 'off', true) FROM given_back"""
+# The server plans each of these anew, which takes longer than doing it: so each contains only what is needed.
+_APPEND: Final = """
+WITH advanced AS (
+    UPDATE perdure.session SET head = $6, updated_at = $7, lease_until = now() + make_interval(secs => $8)
+    WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4 AND head = $5 {unshared}
+    RETURNING key
+), given AS MATERIALIZED (
+    SELECT key, given.* FROM advanced, json_to_recordset($10) AS given(
+        seq bigint, id text, kind text, critical boolean, at double precision, title text, role text, words text,
+        start integer, length integer
+    )
+), added AS (
+    INSERT INTO perdure.entry(session, seq, id, kind, critical, version, at, title, body)
+    SELECT key, seq, id, kind, critical, $9, coalesce(at, 'NaN'), title, substring($11::bytea FROM start FOR length)
+    FROM given
+) {heard}
+SELECT set_config('synchronous_commit', $12, true) FROM advanced"""
+# A fork also looks for the ids in what it shares: the index knows of a session's own entries only.
+_UNSHARED: Final = """
+AND NOT EXISTS (
+    SELECT FROM perdure.line(key) JOIN perdure.entry USING(session)
+    WHERE seq <= upto AND entry.id IN (SELECT given.id FROM json_to_recordset($10) AS given(id text))
+)"""
+_HEARD: Final = """
+, heard AS (
+    INSERT INTO perdure.said(session, seq, role, at, words)
+    SELECT key, seq, role, coalesce(at, 'NaN'), perdure.vector($1, words) FROM given WHERE words IS NOT NULL
+)"""
+_APPENDS: Final = {
+    (is_fork, is_heard): _APPEND.format(
+        unshared=_UNSHARED if is_fork else "", heard=_HEARD if is_heard else ""
+    ).encode()
+    for is_fork in (False, True)
+    for is_heard in (False, True)
+}
+"""By whether the session is a fork, and whether there is searchable text."""
+_SYNC: Final = """
+UPDATE perdure.session SET lease_until = now() + make_interval(secs => $5)
+WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4
+RETURNING set_config('synchronous_commit', 'on', true)"""
+_FIND: Final = "SELECT head, fence, holder FROM perdure.session WHERE tenant = $1 AND id = $2"
+_LOG: Final = """
+FROM perdure.session CROSS JOIN LATERAL perdure.line(session.key) AS line
+JOIN perdure.entry ON entry.session = line.session AND seq <= upto
+WHERE tenant = $1 AND session.id = $2"""
+_COMPARE: Final = f"SELECT seq, entry.id {_LOG} AND seq BETWEEN $3 AND $4 ORDER BY seq"
+_READ: Final = f"""
+SELECT seq, entry.at, coalesce(entry.id, ''), critical, version, body {_LOG} AND seq > $3 ORDER BY seq"""
+_TITLE: Final = """
+SELECT title FROM perdure.line(line.key) JOIN perdure.entry USING(session)
+WHERE seq <= upto AND title IS NOT NULL AND kind = '{}' ORDER BY seq {} LIMIT 1"""
+_LINES: Final = f"""
+SELECT line.id, line.head, line.created_at, line.updated_at,
+    coalesce(({_TITLE.format("session_configured", "DESC")}), ({_TITLE.format("message_added", "ASC")}), ''),
+    coalesce(parent.id, ''), CASE WHEN parent.id IS NULL THEN 0 ELSE line.at END
+FROM ({{}}) AS line LEFT JOIN perdure.session AS parent ON parent.key = line.parent
+ORDER BY line.updated_at DESC, line.key DESC"""  # noqa: S608 - made of constants
+_LIST: Final = _LINES.format("""
+    SELECT * FROM perdure.session WHERE tenant = $1 AND head > 0 AND starts_with(id, $2)
+    ORDER BY updated_at DESC, key DESC LIMIT $3 OFFSET $4""")
+_INFO: Final = _LINES.format("SELECT * FROM perdure.session WHERE tenant = $1 AND head > 0 AND id = $2")
+
+
+class SessionState(NamedTuple):
+    """The state of a session in the database: its lease holder, fence number and number of entries."""
+
+    head: int
+    fence: int
+    holder: str | None
+
+
+class SessionStatements:
+    """SQL statements of one tenant about sessions and entries; each is one transaction."""
+
+    def __init__(self, tenant: str, lease_seconds: float) -> None:
+        self._tenant = tenant
+        self._lease_seconds = lease_seconds
+
+    async def acquire(
+        self,
+        connection: AsyncConnection,
+        session_id: str,
+        grip: str,
+        free: Sequence[str],
+        now: float,
+        *,
+        take_over: bool,
+    ) -> tuple[int, int, int] | None:
+        """Acquire a session that is free, or create it; return its fence number, its number of entries, and how many
+        of them it shares.
+
+        Returns `None` if it is driven.
+        """
+        values = (self._tenant, session_id, grip, self._lease_seconds, now, [grip, *free], take_over)
+        cursor = await connection.execute(_TAKE, values)
+        row = await cursor.fetchone()
+        return row[:3] if row else None
+
+    async def release(self, connection: AsyncConnection, held: Sequence[ActiveLease]) -> None:
+        """Release leases. Sessions that another process has acquired meanwhile are not changed."""
+        columns = [each.lease.session_id for each in held], [each.lease.fence for each in held], [e.grip for e in held]
+        await connection.execute(_GIVE_BACK, (self._tenant, *columns))
+
+    async def append(
+        self, connection: AsyncConnection, held: ActiveLease, rows: Sequence[EntryRow], *, sync: bool
+    ) -> bool:
+        """Append rows to a session's log. If they do not follow its last entry, store nothing and return False."""
+        first, last, lease = rows[0], rows[-1], held.lease
+        compared = (self._tenant, lease.session_id, lease.fence, held.grip, first.seq - 1)
+        changed = (last.seq, last.at, self._lease_seconds)
+        values = (*compared, *changed, VERSION, *encode_rows(rows), "on" if sync else "off")
+        statement = _APPENDS[held.is_fork, any(row.words is not None for row in rows)]
+        cursor = await connection.execute(statement, values)
+        return await cursor.fetchone() is not None
+
+    async def sync(self, connection: AsyncConnection, held: ActiveLease) -> None:
+        """Wait until everything that was committed before is on the server's disk."""
+        lease = held.lease
+        values = (self._tenant, lease.session_id, lease.fence, held.grip, self._lease_seconds)
+        await connection.execute(_SYNC, values)
+
+    async def find(self, connection: AsyncConnection, session_id: str) -> SessionState | None:
+        """Read the lease holder, fence number and entry count of a session; `None` if it does not exist."""
+        row = await (await connection.execute(_FIND, (self._tenant, session_id))).fetchone()
+        return SessionState(*row) if row else None
+
+    async def read_ids(self, connection: AsyncConnection, lease: Lease, first: int, last: int) -> list[tuple[Any, ...]]:
+        """Read the numbers and ids of entries from `first` to `last`."""
+        cursor = await connection.execute(_COMPARE, (self._tenant, lease.session_id, first, last))
+        return await cursor.fetchall()
+
+    async def read(self, connection: AsyncConnection, session_id: str, after: int) -> list[Entry]:
+        """Read the entries of a session above a number."""
+        cursor = await connection.execute(_READ, (self._tenant, session_id, after), binary=True)
+        return [decode_row(session_id, row) for row in await cursor.fetchall()]
+
+    async def list(self, connection: AsyncConnection, prefix: str, limit: int, offset: int) -> list[SessionInfo]:
+        """Read a page of sessions whose id begins with `prefix`, the most recently used first."""
+        cursor = await connection.execute(_LIST, (self._tenant, prefix, limit, offset))
+        return [SessionInfo(*row) for row in await cursor.fetchall()]
+
+    async def info(self, connection: AsyncConnection, session_id: str) -> SessionInfo | None:
+        """Read title, times and entry count of a session; `None` if it does not exist."""
+        row = await (await connection.execute(_INFO, (self._tenant, session_id))).fetchone()
+        return SessionInfo(*row) if row else None

@@ -1,0 +1,59 @@
+"""Copy an SQLite file so that the copy appears under its name complete, or not at all.
+
+An existing file of that name is left as it is, unless it is to be replaced.
+"""
+
+# pathlib would cost every start milliseconds:
+# ruff: noqa: PTH104, PTH105, PTH108, PTH120, PTH123
+import contextlib
+import os
+from collections.abc import Generator
+
+from perdure.core.error import ConfigError
+
+from .apsw_types import Connection
+
+
+def copy_database(connection: Connection, path: str, *, replace: bool = False) -> None:
+    """Write a compact copy of a database to a new file. With `replace`, an existing file is replaced."""
+    with publish_when_done(path, replace=replace) as place:
+        connection.execute("VACUUM INTO ?", (place,))
+
+
+@contextlib.contextmanager
+def publish_when_done(path: str, *, replace: bool = False) -> Generator[str]:
+    """Context manager: yield the path of a temporary file to write to, which is renamed to `path` if the block
+    succeeds.
+    """
+    if not replace and os.path.lexists(path):
+        raise ConfigError(f"{path!r} exists already, and has been left as it is: choose another path")
+    place = f"{path}.{os.getpid()}.unfinished"
+    os.close(os.open(place, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600))
+    try:
+        yield place
+        _publish(place, path, replace=replace)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(place)
+
+
+def _publish(place: str, path: str, *, replace: bool) -> None:
+    with open(place, "rb+") as file:
+        os.fsync(file.fileno())
+    if replace:
+        os.replace(place, path)
+    else:
+        try:
+            os.link(place, path)  # which, unlike a rename, replaces nothing
+        except FileExistsError:
+            raise ConfigError(
+                f"{path!r} has come into being, and has been left as it is: choose another path"
+            ) from None
+        except OSError:
+            os.rename(place, path)  # where a file can have but one name
+    if hasattr(os, "O_DIRECTORY"):  # a name lasts only if its folder does
+        descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,242 @@
+"""Open the file of an SQLite store: connections, check of the format, migration, and error messages.
+
+A file that is not a store of this project is refused and left as it is.
+"""
+
+# pathlib would cost every start milliseconds:
+# ruff: noqa: PTH116
+import contextlib
+import os
+import time
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeVar, cast
+
+import apsw
+
+from perdure.core.error import Conflict, StoreError
+from perdure.stores.store_paths import check_file_path, create_file
+
+from .apsw_types import Connection
+from .copy_file import copy_database
+from .queued_jobs import Job as Job  # noqa: PLC0414 - re-exported
+from .schema import APPLICATION_IDS, FORMAT, TABLES, migrate_tables
+
+T = TypeVar("T")
+
+BUSY_SECONDS: Final = 30
+"""The time that a write waits for other processes."""
+_SMALLEST: Final = 512  # bytes of a page, and so of a database
+
+# One statement, so that a file which another process is making is seen either empty or made.
+_STAMP: Final = """
+SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+FROM pragma_application_id, pragma_user_version"""
+
+# fullfsync is for macOS, where a sync without it ends at the drive's own memory.
+_PRAGMAS: Final = """
+PRAGMA synchronous = NORMAL;
+PRAGMA fullfsync = ON;
+PRAGMA checkpoint_fullfsync = ON;
+PRAGMA foreign_keys = ON;
+PRAGMA trusted_schema = OFF;
+PRAGMA cell_size_check = ON;
+PRAGMA secure_delete = ON;
+PRAGMA journal_size_limit = 67108864;
+"""
+
+# A session is read as a whole, and by default SQLite keeps less than a long one takes. It fills only as far as needed.
+_PRAGMAS_TO_READ: Final = """
+PRAGMA trusted_schema = OFF;
+PRAGMA cell_size_check = ON;
+PRAGMA cache_size = -32768;
+"""
+
+_ADVICE: Final[dict[type[apsw.Error], str]] = {
+    apsw.BusyError: f"another process kept it locked for {BUSY_SECONDS} s: end that process, or try again",
+    apsw.FullError: "the disk is full, and nothing of this was stored: make room, then go on",
+    apsw.IOError: "the disk reported an error: check the disk and its free space, then open the store again",
+    apsw.ReadOnlyError: "it cannot be written: check the permissions of the file and its folder, and the disk",
+    apsw.CantOpenError: "it cannot be opened: check the permissions of the file and its folder, and the disk",
+    apsw.PermissionsError: "it cannot be opened: check the permissions of the file and its folder, and the disk",
+    apsw.CorruptError: "it is damaged: keep a copy, then restore a backup or try `sqlite3 FILE .recover`",
+    apsw.NotADBError: "it is no SQLite database, and has been left as it is: choose another path",
+    apsw.TooBigError: "an entry is larger than SQLite can hold (1 GB): keep such data in a file of its own",
+}
+
+
+def to_store_error(error: apsw.Error, path: str) -> StoreError:
+    """Build a `StoreError` with advice from an SQLite error."""
+    if isinstance(error, apsw.ConstraintError):
+        return Conflict(f"the store {path!r} already holds one of these entries, elsewhere in the log: read it again")
+    advice = next(
+        (advice for kind, advice in _ADVICE.items() if isinstance(error, kind)), "unexpected error; please report it"
+    )
+    return StoreError(f"the store {path!r} failed: {advice} ({type(error).__name__}: {error})")
+
+
+def open_to_write(path: str, vfs: str | None = None) -> Connection:
+    """Open a connection for writing; create the file if it is new, migrate an older format. Raises `ConfigError` or
+    `StoreError`.
+    """
+    check_file_path(path)
+    try:
+        create_file(path)
+        _check_size(path)
+        return _open_connection(path, vfs)
+    except apsw.Error as error:
+        raise to_store_error(error, path) from error
+    except OSError as error:
+        raise StoreError(f"the store {path!r} cannot be made: {error.strerror}; choose another path") from error
+
+
+def _check_size(path: str) -> None:
+    """Raise an error for a file too small to be a database: SQLite takes one byte for an empty file, and would
+    overwrite it.
+    """
+    if 0 < os.stat(path).st_size < _SMALLEST:
+        raise apsw.NotADBError("it is too small to be one")
+
+
+def _open_connection(path: str, vfs: str | None) -> Connection:
+    connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs))
+    try:
+        connection.set_busy_timeout(BUSY_SECONDS * 1000)
+        version = _read_format(connection, path)
+        _check_writable(connection)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        # Only `close_and_checkpoint` below puts the log away. The copy of this connection in a forked child ends with
+        # that child,
+        # and would otherwise delete the log while others use it.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        _enable_wal(connection, path)
+        connection.execute(_PRAGMAS).fetchall()  # some give a row, at which it would stop
+        if version == 0:
+            _create_tables(connection, path)
+        elif version < FORMAT:
+            _migrate_file(connection, path, version)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_read_only(path: str, vfs: str | None = None) -> Connection:
+    """Open a read-only connection to a store that this process already has open for writing."""
+    try:
+        connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs))
+        connection.set_busy_timeout(BUSY_SECONDS * 1000)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.execute(_PRAGMAS_TO_READ).fetchall()
+    except apsw.Error as error:
+        raise to_store_error(error, path) from error
+    return connection
+
+
+@contextlib.contextmanager
+def open_wal(path: str, vfs: str | None) -> Generator[Any]:
+    """Context manager: open SQLite's write-ahead log as a file. SQLite has no locks on it, so opening and closing it
+    is harmless.
+    """
+    flags = [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_WAL, 0]
+    log = apsw.VFSFile(vfs or "", f"{path}-wal", flags)
+    try:
+        yield log
+    finally:
+        log.xClose()
+
+
+def sync_wal(path: str, vfs: str | None) -> None:
+    """Sync the write-ahead log to the disk after it was truncated, which SQLite does not do. Otherwise a power failure
+    might undo that.
+    """
+    with open_wal(path, vfs) as log:
+        log.xSync(apsw.SQLITE_SYNC_FULL)
+
+
+def file_identity(path: str) -> tuple[int, int]:
+    """Return device and inode of the file at a path, by which its replacement is noticed; zeros if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return status.st_dev, status.st_ino
+
+
+def run_in_transaction(connection: Connection, job: Job[T]) -> T:
+    """Run a job in a transaction, which is rolled back if the job raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        result = job(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
+
+
+def close_and_checkpoint(connection: Connection) -> None:
+    """Close a connection; SQLite removes the write-ahead log when the last process does so."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    connection.close()
+
+
+def _read_format(connection: Connection, path: str) -> int:
+    """Return the format of the file; 0 if it is empty. Raises `StoreError` for a file of another program or a newer
+    format.
+    """
+    application, version, parts = connection.execute(_STAMP).get
+    if (application, version, parts) == (0, 0, 0):
+        return 0
+    if application not in APPLICATION_IDS:
+        raise StoreError(f"{path!r} belongs to another program, and has been left as it is: choose another path")
+    if version > FORMAT:
+        raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade perdure")
+    return int(version)
+
+
+def _check_writable(connection: Connection) -> None:
+    """Raise an error for a read-only file: SQLite would open it, and fail at the first write."""
+    if connection.readonly("main"):
+        raise apsw.ReadOnlyError("it can only be read")
+
+
+def _create_tables(connection: Connection, path: str) -> None:
+    def make(connection: Connection) -> None:
+        if _read_format(connection, path) == 0:  # another process may have been quicker
+            connection.execute(TABLES)
+
+    run_in_transaction(connection, make)
+
+
+def _migrate_file(connection: Connection, path: str, version: int) -> None:
+    """Migrate a file from an older format, in one transaction. A copy of the old file is kept beside it."""
+    copy_database(connection, f"{path}.format-{version}", replace=True)
+
+    def bring_up(connection: Connection) -> None:
+        if _read_format(connection, path) < FORMAT:  # another process may have been quicker
+            migrate_tables(connection)
+
+    connection.execute("PRAGMA synchronous = FULL")
+    run_in_transaction(connection, bring_up)
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _enable_wal(connection: Connection, path: str) -> None:
+    """Switch to write-ahead logging. SQLite does not wait for its lock here, and several processes may open a new
+    file.
+    """
+    mode = retry_while_busy(lambda: connection.pragma("journal_mode", "wal"))
+    if mode != "wal":
+        raise StoreError(f"{path!r} lies where SQLite can keep no log (mode {mode!r}): choose another path")
+
+
+def retry_while_busy(work: Callable[[], T]) -> T:
+    """Do work for which SQLite does not wait while another process has the file: try again, for `BUSY_SECONDS`."""
+    pause = 0.005
+    for _ in range(round(BUSY_SECONDS / pause)):
+        try:
+            return work()
+        except apsw.BusyError:
+            time.sleep(pause)
+    return work()

@@ -1,0 +1,292 @@
+"""Schedule all reads and writes of one SQLite file within a process.
+
+The writer's lock protects the connection. Writes that need not wait are done on the caller's thread: one append at once
+(`write_now`), or all of the same iteration of an event loop together (`append`). Everything else (syncs, waiting for
+other processes) is done by one thread, in order; appends that queue up meanwhile share a transaction, and a sync.
+"""
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import islice, takewhile
+from typing import Any, TypeVar, cast
+from weakref import WeakSet
+
+import apsw
+
+from perdure.core.error import StoreError
+from perdure.core.store import Lease
+
+from .database_file import run_in_transaction
+from .log import AppendState
+from .merge import merge_logs
+from .queued_jobs import Job, QueuedJob, fail_jobs, resolve_futures, run_jobs
+from .read_thread import ReadThread
+from .search_thread import SearchThread
+from .write_connection import WriteConnection
+
+T = TypeVar("T")
+
+
+class FileScheduler:
+    """The scheduler of all reads and writes of one SQLite file, shared by all stores of this process that use the
+    file.
+    """
+
+    def __init__(self, path: str, vfs: str | None = None) -> None:
+        self.path = path
+        self.leases: set[Lease] = set()
+        """The leases of this process."""
+        self.notes = AppendState()
+        """Used by jobs only."""
+        self._users: WeakSet[object] = WeakSet()
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._access = WriteConnection(path, vfs, self._ask_for_checkpoint)
+        self._reader = ReadThread(path, vfs, self._ensure_open)
+        self.indexer = SearchThread(path, vfs, self.submit)
+        """Must be notified of appends, and removes deleted text from the index."""
+        self._thread_lock = threading.RLock()
+        self._thread: ThreadPoolExecutor | None = None
+        self._waiting: deque[QueuedJob[Any]] = deque()
+        self._is_draining = False
+        self._is_checkpoint_due = False
+        self._gathered: dict[asyncio.AbstractEventLoop, list[QueuedJob[Any]]] = {}
+        self._served = ""
+        """The session that was written to directly in this iteration of the event loop."""
+
+    @property
+    def is_inherited(self) -> bool:
+        """True in a forked child of the process that opened the file, where the object must not be used."""
+        return self._pid != os.getpid()
+
+    def check_process(self) -> None:
+        """Raise `StoreError` in a forked child, since the locks on the file belong to the parent process."""
+        if self.is_inherited:
+            raise StoreError(
+                f"the store {self.path!r} was opened by process {self._pid}, of which this one, {os.getpid()}, is a "
+                "fork: make a new store object here"
+            )
+
+    def add_user(self, user: object) -> None:
+        """Keep the file open until `user` is removed."""
+        self._users.add(user)
+
+    async def remove_user(self, user: object) -> None:
+        """Remove `user`, and close the file if it was the last user. The file is opened again when needed."""
+        self._users.discard(user)
+        if not self._users:
+            await self.indexer.aclose()
+            await asyncio.wrap_future(self._executor().submit(self._close))
+
+    # -- what is asked for ---------------------------------------------------------------------------------------------
+
+    def can_write_now(self, session_id: str) -> bool:
+        """Return True if a session can probably write without waiting.
+
+        When several sessions write in the same iteration of an event loop, all but the first are better written
+        together.
+        """
+        return self._served in ("", session_id) and not (self._waiting or self._gathered or self._lock.locked())
+
+    def write_now(self, job: Job[object], session_id: str) -> bool:
+        """Run a job at once in its own transaction. If it would have to wait, do not run it and return False."""
+        if not (self.can_write_now(session_id) and self._lock.acquire(blocking=False)):
+            return False
+        try:
+            connection = self._access.get_if_idle()
+            if connection is None:
+                return False
+            run_in_transaction(connection, job)
+            self._note_served(session_id)
+            self._enqueue_merges()
+        except apsw.BusyError:
+            return False
+        except apsw.Error as error:
+            raise self._access.to_store_error(error) from error
+        finally:
+            self._lock.release()
+        return True
+
+    def _note_served(self, whose: str) -> None:
+        if not self._served:
+            self._served = whose
+            asyncio.get_running_loop().call_soon(self._clear_served)
+
+    def _clear_served(self) -> None:
+        self._served = ""
+
+    def append(self, job: Job[None], *, sync: bool) -> "asyncio.Future[None]":
+        """Queue a job for a transaction that it shares with other jobs, and return its future.
+
+        With `sync` it survives a power failure, and so does everything before it. The job may run again when another
+        one has failed, so it must change nothing but the database.
+        """
+        loop = asyncio.get_running_loop()
+        work = QueuedJob(job, sync=sync, joins=True, loop=loop)
+        if sync or self._waiting or self._lock.locked():
+            self._enqueue((work,))
+        elif (gathered := self._gathered.get(loop)) is not None:
+            gathered.append(work)
+        else:
+            self._gathered[loop] = [work]
+            loop.call_soon(self._write_gathered, loop)
+        return cast("asyncio.Future[None]", work.future)
+
+    def write(self, job: Job[T], *, sync: bool = False) -> "asyncio.Future[T]":
+        """Queue a job for its own transaction, and return its future. With `sync`, the result survives a power
+        failure.
+
+        A future and not a task: when an event loop is closed all its tasks are cancelled, and this job continues.
+        """
+        work = QueuedJob(job, sync=sync, joins=False, loop=asyncio.get_running_loop())
+        self._enqueue((work,))
+        return cast("asyncio.Future[T]", work.future)
+
+    def submit(self, job: Job[T], *, sync: bool = False) -> "Future[T]":
+        """Queue a job for its own transaction, from any thread, and return its future."""
+        work = QueuedJob(job, sync=sync, joins=False, loop=None)
+        self._enqueue((work,))
+        return cast("Future[T]", work.future)
+
+    async def read(self, job: Job[T]) -> T:
+        """Run a job that only reads, while others may write, and return its result."""
+        return await asyncio.wrap_future(self._reader.submit(job))
+
+    def run_alone(self, job: Job[T]) -> "asyncio.Future[T]":
+        """Run a job outside of any transaction, while no other thread of this process writes; return its future."""
+        return asyncio.wrap_future(self._executor().submit(self._run_job_alone, job))
+
+    def erase_wal(self) -> "asyncio.Future[None]":
+        """Remove all traces of deleted and overwritten data from SQLite's write-ahead log, and wait for the disk."""
+        return self.run_alone(self._access.erase_wal)
+
+    # -- how it is done ------------------------------------------------------------------------------------------------
+
+    def _write_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
+        works = self._gathered.pop(loop)
+        self._served = ""
+        if not self._waiting and self._lock.acquire(blocking=False):
+            try:
+                self._run_if_idle(works)
+            finally:
+                self._lock.release()
+        self._enqueue([work for work in works if not work.is_settled])
+        for work in works:
+            if work.is_settled:
+                work.resolve_future()
+
+    def _run_if_idle(self, works: Sequence[QueuedJob[Any]]) -> None:
+        """Run jobs at once, if they need not wait."""
+        connection = self._access.get_if_idle()
+        if connection is None:
+            return
+        try:
+            run_jobs(connection, works)
+        except apsw.BusyError:
+            return
+        except apsw.Error as error:
+            fail_jobs(works, error)
+        self._translate_errors(works)
+
+    def _enqueue(self, works: Sequence[QueuedJob[Any]]) -> None:
+        """Queue jobs for the thread."""
+        if not works:
+            return
+        with self._thread_lock:
+            self._waiting.extend(works)
+            self._start_draining()
+
+    def _ask_for_checkpoint(self) -> None:
+        with self._thread_lock:
+            self._is_checkpoint_due = True
+            self._start_draining()
+
+    def _start_draining(self) -> None:
+        if not self._is_draining:
+            self._is_draining = True
+            self._executor().submit(self._drain)
+
+    def _executor(self) -> ThreadPoolExecutor:
+        with self._thread_lock:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, "perdure-sqlite")
+            return self._thread
+
+    def _drain(self) -> None:
+        """Run all queued jobs. A job stays in the queue until it is done, so that no later one overtakes it."""
+        while self._is_draining:
+            works = self._next_jobs()
+            if works:
+                with self._lock:
+                    self._run_jobs(works)
+                with self._thread_lock:
+                    for _ in works:
+                        self._waiting.popleft()
+                resolve_futures(works)
+            if self._is_checkpoint_due:
+                self._is_checkpoint_due = False
+                with self._lock:
+                    self._access.checkpoint()
+
+    def _next_jobs(self) -> list[QueuedJob[Any]]:
+        """Return the next jobs to run: one that needs its own transaction, or all before the next such job."""
+        with self._thread_lock:
+            works = list(takewhile(lambda work: work.joins, self._waiting)) or list(islice(self._waiting, 1))
+            self._is_draining = bool(works) or self._is_checkpoint_due
+            return works
+
+    def _run_jobs(self, works: Sequence[QueuedJob[Any]]) -> None:
+        try:
+            with self._access.use_with_timeout() as connection:
+                self._access.set_sync(connection, every_commit=any(work.sync for work in works))
+                run_jobs(connection, works)
+        except Exception as error:  # noqa: BLE001 - raised to the callers
+            fail_jobs(works, error)
+        self._translate_errors(works)
+
+    def _translate_errors(self, works: Sequence[QueuedJob[Any]]) -> None:
+        for work in works:
+            if isinstance(work.error, apsw.Error):
+                work.error = self._access.to_store_error(work.error)
+        self._enqueue_merges()
+
+    def _enqueue_merges(self) -> None:
+        due = self.notes.merge_due
+        if due:
+            self.notes.merge_due = set()
+            self._enqueue([QueuedJob(partial(merge_logs, due), sync=False, joins=False, loop=None)])
+
+    def _run_job_alone(self, job: Job[T]) -> T:
+        with self._lock, self._access.use_with_timeout() as connection:
+            self._access.set_sync(connection, every_commit=True)
+            return job(connection)
+
+    def _ensure_open(self) -> None:
+        if not self._access.is_open:
+            with self._lock:
+                self._access.get_or_open()
+
+    def _close(self) -> None:
+        with self._thread_lock:
+            if self._users or self._waiting or self._thread is None:
+                return
+            thread, self._thread = self._thread, None
+        thread.shutdown(wait=False)  # ends after this, its last job
+        self._reader.close()
+        with self._lock:
+            self.notes = AppendState()
+            self._access.close()
+
+
+_WRITERS: dict[tuple[int, str, str | None], FileScheduler] = {}
+
+
+def get_file_scheduler(path: str, vfs: str | None) -> FileScheduler:
+    """Return the scheduler of a file in this process, created if needed. A forked child gets a new one."""
+    key = (os.getpid(), os.path.realpath(path), vfs)
+    return _WRITERS.get(key) or _WRITERS.setdefault(key, FileScheduler(key[1], vfs))

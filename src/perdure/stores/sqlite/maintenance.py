@@ -1,0 +1,110 @@
+"""Maintain an SQLite store: measure its size, vacuum it, back it up, restore a backup, and verify a file."""
+
+# pathlib would cost every start milliseconds:
+# ruff: noqa: PTH116, PTH120
+import contextlib
+import os
+from collections.abc import Generator
+from typing import Final, cast
+
+import apsw
+
+from perdure.core.error import StoreError
+from perdure.core.store import StoreSize
+from perdure.stores.store_paths import check_file_path, create_folder, validate_path
+
+from .apsw_types import Connection
+from .copy_file import copy_database, publish_when_done
+from .database_file import open_read_only, to_store_error
+from .schema import APPLICATION_IDS, FORMAT
+
+_OWN_BYTES: Final = """
+SELECT id, coalesce(sum(length(heads) + length(body) + coalesce(length(holes), 0)), 0)
+FROM session LEFT JOIN pack ON pack.session = session.key WHERE tenant = '' AND id IS NOT NULL AND head > 0
+GROUP BY session.key ORDER BY id"""
+
+
+def measure_database(path: str, search_bytes: int, connection: Connection) -> StoreSize:
+    """Return how many bytes a store takes, including its write-ahead log and search index."""
+    free = int(connection.pragma("freelist_count")) * int(connection.pragma("page_size"))
+    total = sum(_file_size(f"{path}{ending}") for ending in ("", "-wal", "-shm"))
+    return StoreSize(total + search_bytes, free, search_bytes, dict(connection.execute(_OWN_BYTES).fetchall()))
+
+
+def vacuum_database(connection: Connection) -> None:
+    """Shrink the database file to its minimum size."""
+    connection.execute("VACUUM")
+
+
+def back_up_database(store: str, vfs: str | None, path: str) -> None:
+    """Write a copy of a store to a new file, over a separate connection."""
+    try:
+        create_folder(os.path.dirname(path))
+        connection = open_read_only(store, vfs)
+        try:
+            copy_database(connection, path)
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise to_store_error(error, store) from error
+    except OSError as error:
+        raise StoreError(f"the backup {path!r} cannot be written: {error.strerror}; choose another path") from error
+
+
+def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """Copy a backup to `path`, where no store may exist yet. The backup is verified first; the copy appears complete
+    or not at all.
+
+    A backup is a store like any other: it can also be opened where it is.
+    """
+    source, target = validate_path(backup), validate_path(path)
+    check_file_path(target)
+    try:
+        create_folder(os.path.dirname(target))
+        with _open_verified(source) as connection, publish_when_done(target) as place:
+            connection.execute("VACUUM INTO ?", (place,))
+            verify(place)
+    except OSError as error:
+        raise StoreError(f"{source!r} cannot be copied to {target!r}: {error.strerror}; choose another path") from error
+
+
+def verify(path: str | os.PathLike[str]) -> None:
+    """Raise `StoreError` unless the file at `path` is an undamaged SQLite store that no process has open."""
+    with _open_verified(validate_path(path)):
+        pass
+
+
+@contextlib.contextmanager
+def _open_verified(path: str) -> Generator[Connection]:
+    """Yield a read-only connection to a verified store. (Copying the file by other means would drop the locks of this
+    process.)
+    """
+    if _file_size(f"{path}-wal"):
+        raise StoreError(f"{path!r} is in use, or was not closed: make a backup of it with backup()")
+    try:
+        connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY))
+        try:
+            _check_store(connection, path)
+            yield connection
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise to_store_error(error, path) from error
+
+
+def _check_store(connection: Connection, path: str) -> None:
+    if connection.pragma("application_id") not in APPLICATION_IDS:
+        raise StoreError(f"{path!r} is no store of perdure: choose another file")
+    if (version := connection.pragma("user_version")) > FORMAT:
+        raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade perdure")
+    for check in ("integrity_check(1)", "foreign_key_check"):
+        found = connection.execute(f"PRAGMA {check}").fetchall()
+        if found not in ([], [("ok",)]):
+            raise StoreError(f"{path!r} is damaged ({found}): use another backup, or try `sqlite3 FILE .recover`")
+
+
+def _file_size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,216 @@
+"""Encode several log entries as one row of the SQLite table `pack`, and decode them.
+
+A row contains consecutive entries of one log: `heads` has their times and ids, `body` the events. Very long texts are
+cut out of the body, compressed and stored by their hash in another table, so that the same text is stored once; `holes`
+has their positions.
+"""
+
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from perdure.core.codec import VERSION, decode_events, decode_known_events, encode_events, pack_events
+from perdure.core.error import StoreError
+from perdure.core.event import Entry, Event
+
+LONG_TEXT_BYTES: Final = 16 * 1024
+"""Texts of at least this many bytes are stored separately."""
+
+_TEXT: Final = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+
+
+class EntryHeads(msgspec.Struct):
+    """Times and ids of the entries in a row, and which of their events a reader must not ignore."""
+
+    ats: list[float]
+    ids: list[str]
+    critical: list[str]
+    """The kinds among the events that a reader must understand, and must not skip."""
+
+
+class _StoredHeads(msgspec.Struct, array_like=True):
+    ats: list[float]
+    stem: str
+    """The common prefix of all ids."""
+    ids: list[str]
+    """The rest of each id."""
+    critical: list[str]
+
+
+class CutText(msgspec.Struct, array_like=True, frozen=True):
+    """A position in the encoded events of a row at which a long text was cut out."""
+
+    place: int
+    """In the body as it is stored, without the texts."""
+    digest: bytes
+
+
+class PackRow(NamedTuple):
+    """A row of the table `pack`, with several encoded entries of one session. Its columns in order, without the
+    session's key.
+    """
+
+    first: int
+    last: int
+    version: int
+    heads: bytes
+    body: bytes
+    holes: bytes | None
+
+
+ReadText: TypeAlias = Callable[[bytes], bytes]
+"""Function that returns the compressed long text with a digest; raises `ValueError` if there is none."""
+
+_pack = msgspec.msgpack.Encoder().encode
+_stored_heads = msgspec.msgpack.Decoder(_StoredHeads).decode
+_holes = msgspec.msgpack.Decoder(list[CutText]).decode
+_bodies_in_json = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_bodies_packed = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+
+def decode_heads(row: PackRow) -> EntryHeads:
+    """Decode the times and ids of the entries in a row, without their events."""
+    stored = _stored_heads(row.heads)
+    return EntryHeads(stored.ats, list(map(stored.stem.__add__, stored.ids)), stored.critical)
+
+
+def _encode_heads(heads: EntryHeads) -> bytes:
+    stem = heads.ids[0] if len(heads.ids) == 1 else _common_beginning(min(heads.ids), max(heads.ids))
+    return _pack(_StoredHeads(heads.ats, stem, [each[len(stem) :] for each in heads.ids], heads.critical))
+
+
+def decode_holes(row: PackRow) -> list[CutText]:
+    """Decode the positions at which long texts were cut out of a row."""
+    return _holes(row.holes) if row.holes else []
+
+
+def _common_beginning(one: str, other: str) -> str:
+    """Return the common prefix of two texts, and so of all texts that sort between them."""
+    length = min(len(one), len(other))
+    return one[: next((place for place in range(length) if one[place] != other[place]), length)]
+
+
+def encode_row(entries: Sequence[Entry]) -> tuple[PackRow, dict[bytes, bytes]]:
+    """Encode entries as a row; return it with the long texts that were cut out of it, compressed, by digest."""
+    body = encode_events([entry.event for entry in entries])
+    return build_row_without_long_texts(entries[0].seq, VERSION, _build_heads(entries), body)
+
+
+def build_row_without_long_texts(
+    first: int, version: int, heads: EntryHeads, body: bytes
+) -> tuple[PackRow, dict[bytes, bytes]]:
+    """Build a row from the entries' times and ids and their encoded events, with long texts cut out; return it with
+    these texts, compressed, by digest.
+    """
+    body, holes, texts = _cut_long_texts(body) if len(body) >= LONG_TEXT_BYTES else (body, [], {})
+    row = PackRow(
+        first, first + len(heads.ats) - 1, version, _encode_heads(heads), body, _pack(holes) if holes else None
+    )
+    return row, texts
+
+
+def merge_rows(rows: Sequence[PackRow]) -> PackRow:
+    """Merge consecutive rows, from which no long texts were cut out, into one row."""
+    whole = EntryHeads([], [], [])
+    events: list[Event] = []
+    for row in rows:
+        heads = decode_heads(row)
+        whole.ats += heads.ats
+        whole.ids += heads.ids
+        whole.critical += [kind for kind in heads.critical if kind not in whole.critical]
+        events += decode_events(row.body, critical=heads.critical, version=row.version)
+    return PackRow(rows[0].first, rows[-1].last, VERSION, _encode_heads(whole), pack_events(events), None)
+
+
+def slice_row(row: PackRow, first: int, last: int, text_of: ReadText) -> tuple[PackRow, dict[bytes, bytes]]:
+    """Return a new row with entries `first` to `last` of a row, still encoded: they may be of a newer version."""
+    heads, start, stop = decode_heads(row), first - row.first, last + 1 - row.first
+    body = _slice_body(_insert_long_texts(row, text_of), start, stop)
+    return build_row_without_long_texts(
+        first, row.version, EntryHeads(heads.ats[start:stop], heads.ids[start:stop], heads.critical), body
+    )
+
+
+def decode_row_entries(row: PackRow, first: int, last: int, text_of: ReadText, session_id: str) -> list[Entry]:
+    """Decode the entries of a row from number `first` to `last`. The session id is for error messages."""
+    first, last = max(first, row.first), min(last, row.last)
+    try:
+        body = _insert_long_texts(row, text_of)
+        heads = decode_heads(row)
+        ats, ids = heads.ats, heads.ids
+        if (first, last) != (row.first, row.last):
+            start, stop = first - row.first, last + 1 - row.first
+            body, ats, ids = _slice_body(body, start, stop), ats[start:stop], ids[start:stop]
+        events = decode_events(body, critical=heads.critical, version=row.version)
+        if not len(events) == len(ats) == len(ids) == last + 1 - first:
+            raise ValueError("something is missing")  # noqa: TRY301 - reported below
+        return list(map(Entry, range(first, last + 1), ats, events, ids))
+    except (msgspec.DecodeError, zlib.error, ValueError) as error:
+        which = f"entry {row.first}" if row.first == row.last else f"one of the entries {row.first} to {row.last}"
+        raise StoreError(
+            f"{which} of session {session_id!r} is damaged ({error}): restore a backup, or delete the session"
+        ) from error
+
+
+def decode_row_events(row: PackRow, first: int, last: int, text_of: ReadText, session_id: str) -> list[Event]:
+    """Decode only the events of a row from entry `first` to `last`, without the entries' ids and times."""
+    if first <= row.first and row.last <= last and not row.holes:
+        try:
+            events = decode_known_events(row.body, version=row.version)
+        except msgspec.DecodeError:
+            events = None  # reported below
+        if events is not None and len(events) == row.last + 1 - row.first:
+            return events
+    return [entry.event for entry in decode_row_entries(row, first, last, text_of, session_id)]
+
+
+def _build_heads(entries: Sequence[Entry]) -> EntryHeads:
+    critical = {type(entry.event).__struct_config__.tag: None for entry in entries if type(entry.event).critical}
+    return EntryHeads(
+        [entry.at for entry in entries], [entry.id for entry in entries], [str(kind) for kind in critical]
+    )
+
+
+def _cut_long_texts(body: bytes) -> tuple[bytes, list[CutText], dict[bytes, bytes]]:
+    """Cut the long texts out of a body; return the body, their positions and the compressed texts."""
+    from hashlib import sha256  # only here, since it costs every start milliseconds
+
+    kept: list[bytes] = []
+    holes: list[CutText] = []
+    texts: dict[bytes, bytes] = {}
+    after = place = 0
+    for found in _TEXT.finditer(body):
+        start, end = found.span(1)
+        if end - start < LONG_TEXT_BYTES:
+            continue
+        text = body[start:end]
+        digest = sha256(text).digest()
+        kept.append(body[after:start])
+        place += start - after
+        after = end
+        holes.append(CutText(place, digest))
+        if digest not in texts:
+            texts[digest] = zlib.compress(text, 6)
+    return b"".join([*kept, body[after:]]), holes, texts
+
+
+def _insert_long_texts(row: PackRow, text_of: ReadText) -> bytes:
+    """Return the body of a row with its long texts inserted."""
+    if not row.holes:
+        return row.body
+    pieces: list[bytes] = []
+    after = 0
+    for hole in _holes(row.holes):
+        pieces += (row.body[after : hole.place], zlib.decompress(text_of(hole.digest)))
+        after = hole.place
+    return b"".join([*pieces, row.body[after:]])
+
+
+def _slice_body(body: bytes, start: int, stop: int) -> bytes:
+    """Return some of the events of an encoded body, still encoded."""
+    if body[:1] == b"[":
+        return b"[%b]" % b",".join([bytes(event) for event in _bodies_in_json(body)[start:stop]])
+    return _pack(_bodies_packed(body)[start:stop])

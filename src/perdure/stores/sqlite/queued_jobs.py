@@ -1,0 +1,105 @@
+"""Queued database jobs with their futures, and running several of them in one SQLite transaction."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from .apsw_types import Connection
+
+T = TypeVar("T")
+Job: TypeAlias = Callable[[Connection], T]
+"""Function that reads or changes the database over a connection that no other thread uses meanwhile."""
+
+
+class QueuedJob(Generic[T]):
+    """A database job in the queue of the writer, with its future and its result."""
+
+    __slots__ = ("error", "future", "is_done", "job", "joins", "loop", "result", "sync")
+
+    def __init__(self, job: Job[T], *, sync: bool, joins: bool, loop: asyncio.AbstractEventLoop | None) -> None:
+        self.job = job
+        self.sync = sync
+        """True if it must survive a power failure."""
+        self.joins = joins
+        """True if it may share a transaction. The job may then run again, and must change nothing but the database."""
+        self.loop = loop
+        """The event loop of its future; `None` for a future of a thread."""
+        self.future: asyncio.Future[T] | Future[T] = Future() if loop is None else loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.is_done = False
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the job has succeeded or failed."""
+        return self.is_done or self.error is not None
+
+    def resolve_future(self) -> None:
+        """Set the job's result or error on its future, unless it was cancelled. Call it on the thread of the future's
+        event loop.
+        """
+        with contextlib.suppress(asyncio.InvalidStateError, InvalidStateError):
+            if self.error is not None:
+                self.future.set_exception(self.error)
+            else:
+                self.future.set_result(self.result)
+
+
+def run_jobs(connection: Connection, works: Iterable[QueuedJob[Any]]) -> None:
+    """Run all jobs in one transaction. If a job raises, it fails alone, and the others are run again without it.
+
+    Raises database errors of the transaction as a whole: then nothing has been done.
+    """
+    left = [work for work in works if work.error is None]
+    while left:
+        failed = _run_until_failure(connection, left)
+        if failed is None:
+            for work in left:
+                work.is_done = True
+            return
+        left.remove(failed)
+
+
+def _run_until_failure(connection: Connection, works: Sequence[QueuedJob[Any]]) -> QueuedJob[Any] | None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for work in works:
+            try:
+                work.result = work.job(connection)
+            except Exception as error:  # noqa: BLE001 - raised to the caller of this job
+                work.error = error
+                return work
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return None
+
+
+def fail_jobs(works: Iterable[QueuedJob[Any]], error: Exception) -> None:
+    """Set this error as the result of all jobs that are not done."""
+    for work in works:
+        if not work.is_settled:
+            work.error = error
+
+
+def resolve_futures(works: Sequence[QueuedJob[Any]]) -> None:
+    """Set the results of all jobs on their futures, from a thread other than that of their event loops."""
+    loops: dict[asyncio.AbstractEventLoop, list[QueuedJob[Any]]] = {}
+    for work in works:
+        if work.loop is None:
+            work.resolve_future()
+        else:
+            loops.setdefault(work.loop, []).append(work)
+    for loop, told in loops.items():
+        try:
+            loop.call_soon_threadsafe(_resolve_each, told)
+        except RuntimeError:
+            continue  # the loop is closed: nothing waits any more
+
+
+def _resolve_each(works: Sequence[QueuedJob[Any]]) -> None:
+    for work in works:
+        work.resolve_future()

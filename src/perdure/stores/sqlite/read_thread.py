@@ -1,0 +1,75 @@
+"""A thread that reads from an SQLite file over its own connection, without blocking writers.
+
+Each job sees a snapshot of the file, and does not block writers.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import apsw
+
+from .apsw_types import Connection
+from .database_file import file_identity, open_read_only, to_store_error
+from .queued_jobs import Job
+
+T = TypeVar("T")
+
+
+class ReadThread:
+    """A thread with a read-only connection that runs one read job at a time."""
+
+    def __init__(self, path: str, vfs: str | None, make_sure: Callable[[], None]) -> None:
+        self._path = path
+        self._vfs = vfs
+        self._ensure_file = make_sure
+        """Called before the file is opened: creates it if necessary, and checks its format."""
+        self._connection: Connection | None = None
+        self._file = (0, 0)
+        self._starting = threading.Lock()
+        self._thread: ThreadPoolExecutor | None = None
+
+    def submit(self, job: Job[T]) -> "Future[T]":
+        """Queue a job that only reads; it runs in a read transaction. Return its future."""
+        with self._starting:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, "perdure-sqlite-read")
+            return self._thread.submit(self._run_job, job)
+
+    def close(self) -> None:
+        """Finish the submitted jobs, then close the connection and end the thread."""
+        with self._starting:
+            thread, self._thread = self._thread, None
+            closing = thread.submit(self._drop_connection) if thread is not None else None
+        if thread is not None and closing is not None:
+            thread.shutdown(wait=False)
+            closing.result()
+
+    def _run_job(self, job: Job[T]) -> T:
+        connection = self._get_or_open()
+        try:
+            connection.execute("BEGIN")
+            try:
+                return job(connection)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+        except apsw.Error as error:
+            self._drop_connection()
+            raise to_store_error(error, self._path) from error
+
+    def _get_or_open(self) -> Connection:
+        connection = self._connection
+        if connection is not None and file_identity(self._path) == self._file:
+            return connection
+        self._drop_connection()
+        self._ensure_file()
+        connection = self._connection = open_read_only(self._path, self._vfs)
+        self._file = file_identity(self._path)
+        return connection
+
+    def _drop_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

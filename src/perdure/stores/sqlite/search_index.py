@@ -1,0 +1,296 @@
+"""The full-text index of an SQLite store, in a separate file beside it.
+
+It contains no text, only the positions of words: half the size of the text, and nothing that is not in the log as well.
+So removing a text from the index requires the text, and a damaged index is simply rebuilt.
+
+It is a separate file because FTS5 rewrites its tables every now and then, which takes a tenth of a second: appends to
+the log do not have to wait for that, or pay for it at the next sync.
+"""
+
+import os
+import zlib
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+import apsw
+
+from perdure.core.error import StoreError
+from perdure.stores.snippet import Token
+from perdure.stores.store_paths import create_file
+
+from .apsw_types import Connection, Cursor
+from .database_file import file_identity, retry_while_busy, run_in_transaction, sync_wal
+
+FORMAT: Final = 1
+"""The version of the tables below, of the tokenizer, and of what counts as text. An index of another one is rebuilt."""
+
+BUSY_SECONDS: Final = 10
+"""The time to wait for other processes, whose batches take a tenth of a second at most."""
+
+_APPLICATION_ID: Final = 0x50524453  # the letters PRDS
+_APPLICATION_IDS: Final = frozenset({_APPLICATION_ID, 0x574E4453})  # and WNDS, while the project was called Windlass
+_GATHERED: Final = 8_000_000  # bytes: a whole batch, so that it is written at once, and merged with others less often
+_TOKENIZER: Final[tuple[str, ...]] = ("unicode61", "remove_diacritics", "2")
+
+# FTS5 numbers its rows, and packs them best when these numbers are dense: `doc` has the entry of each.
+# `stamp` is what the log had when the two were last known to agree.
+_TABLES: Final = f"""
+CREATE TABLE state(stamp INTEGER NOT NULL) STRICT;
+INSERT INTO state VALUES(0);
+CREATE TABLE doc(
+    key INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    role INTEGER NOT NULL,
+    at REAL NOT NULL,
+    checksum INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX doc_place ON doc(session, seq);
+CREATE VIRTUAL TABLE search USING fts5(text, content='', tokenize='{" ".join(_TOKENIZER)}');
+INSERT INTO search(search, rank) VALUES('secure-delete', 1), ('hashsize', {_GATHERED});
+PRAGMA application_id = {_APPLICATION_ID};
+PRAGMA user_version = {FORMAT};
+"""
+
+# `indexed` in the log must never be ahead of what is on the disk here: hence FULL.
+_PRAGMAS: Final = """
+PRAGMA journal_mode = wal;
+PRAGMA synchronous = FULL;
+PRAGMA trusted_schema = OFF;
+PRAGMA cell_size_check = ON;
+PRAGMA secure_delete = ON;
+PRAGMA journal_size_limit = 16777216;
+PRAGMA cache_size = -8000;
+"""
+
+_SECURE_COST: Final = 500
+"""Removing one text in place costs as much as writing this many of them when the whole index is rewritten."""
+
+_NOTE: Final = """
+INSERT INTO doc(session, seq, role, at, checksum) VALUES(?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING key"""
+_TAKE_OUT: Final = "INSERT INTO search(search, rowid, text) VALUES('delete', ?, ?)"
+_SECURELY: Final = "INSERT INTO search(search, rank) VALUES('secure-delete', ?)"
+
+DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SchemaChangeError, apsw.SQLError)
+"""The errors that SQLite raises for a damaged file. (The statements themselves are right.)"""
+
+
+class StaleIndex(Exception):
+    """The index does not match the log, and has to be rebuilt."""
+
+
+class IndexedText(NamedTuple):
+    """The searchable text of an entry, with the entry's session, number, time and role."""
+
+    session: int
+    """The key of the session that owns the entry."""
+    seq: int
+    role: int
+    """Its position in `ROLES`."""
+    at: float
+    text: str
+
+
+class _TokenizingConnection(Connection, Protocol):
+    """A connection that can also tokenize text as its FTS5 does."""
+
+    def execute(self, statements: str, bindings: Sequence[Any] | Mapping[str, Any] | None = None) -> Cursor: ...
+
+    def fts5_tokenizer(self, name: str, args: list[str] | None = None) -> Callable[..., list[Token]]: ...
+
+
+class SearchIndex:
+    """The file with the full-text index of an SQLite store. Use it on one thread only."""
+
+    def __init__(self, path: str) -> None:
+        self.path = f"{path}-search"
+        self._connection: _TokenizingConnection | None = None
+        self._file = (0, 0)
+        self._tokenizer: Callable[..., list[Token]] | None = None
+
+    @property
+    def exists(self) -> bool:
+        """True if the index file exists; it is created at first use."""
+        return file_identity(self.path) != (0, 0)
+
+    def close_if_replaced(self) -> None:
+        """Close the connection if the file was deleted or replaced: writes to it would be lost."""
+        if self._connection is not None and file_identity(self.path) != self._file:
+            self._drop_connection()
+
+    @contextmanager
+    def write_transaction(self) -> Generator[None]:
+        """Context manager: run the block in a write transaction, which excludes all other processes."""
+        connection = self._get_or_open()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    @property
+    def stamp(self) -> int:
+        """The stamp of the log that this index matches; 0 if there never was one."""
+        return int(self._get_or_open().execute("SELECT stamp FROM state").get)
+
+    @stamp.setter
+    def stamp(self, stamp: int) -> None:
+        """The stamp of the log that this index was made from; 0 if there never was one."""
+        self._get_or_open().execute("UPDATE state SET stamp = ?", (stamp,))
+
+    def add(self, docs: Iterable[IndexedText]) -> None:
+        """Add texts that are not in the index yet. Raises `StaleIndex` if an entry was indexed with another text."""
+        connection = self._get_or_open()
+        for session, seq, role, at, text in docs:
+            checksum = zlib.crc32(text.encode())
+            key = connection.execute(_NOTE, (session, seq, role, at, checksum)).get
+            if key is not None:
+                connection.execute("INSERT INTO search(rowid, text) VALUES(?, ?)", (key, text))
+            elif self.read_checksum(session, seq) != checksum:
+                raise StaleIndex(f"entry {seq} of session {session} is another one than when it was indexed")
+
+    def find_indexed_seqs(self, session: int, first: int, last: int) -> list[int]:
+        """Return the numbers of those entries from `first` to `last` that are in the index."""
+        found = self._get_or_open().execute(
+            "SELECT seq FROM doc WHERE session = ? AND seq BETWEEN ? AND ?", (session, first, last)
+        )
+        return [seq for (seq,) in found.fetchall()]
+
+    def read_checksum(self, session: int, seq: int) -> int | None:
+        """Return the checksum of the text that was indexed for an entry; `None` if there was none."""
+        checksum: int | None = (
+            self._get_or_open().execute("SELECT checksum FROM doc WHERE session = ? AND seq = ?", (session, seq)).get
+        )
+        return checksum
+
+    def remove(self, texts: Sequence[tuple[int, int, str]]) -> None:
+        """Remove texts from the index, each given with the key of its session and its entry number.
+
+        No byte of them is left once this has been committed and `truncate_wal` called. Raises `StaleIndex` if one of
+        them is not what was indexed: removing it would corrupt FTS5's tables.
+        """
+        connection = self._get_or_open()
+        count = connection.execute("SELECT coalesce(max(key), 0) FROM doc").get
+        at_once = len(texts) * _SECURE_COST > count
+        if at_once:  # cheaper than each in its place
+            connection.execute(_SECURELY, (0,))
+        for session, seq, text in texts:
+            if self.read_checksum(session, seq) != zlib.crc32(text.encode()):
+                raise StaleIndex(f"entry {seq} of session {session} is another one than when it was indexed")
+            key = connection.execute("DELETE FROM doc WHERE session = ? AND seq = ? RETURNING key", (session, seq)).get
+            connection.execute(_TAKE_OUT, (key, text))
+        if at_once:
+            connection.execute("INSERT INTO search(search) VALUES('optimize')")
+            connection.execute(_SECURELY, (1,))
+
+    def truncate_wal(self) -> None:
+        """Empty the write-ahead log of the index, so that removed texts are not left in it."""
+        retry_while_busy(lambda: self._get_or_open().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+        sync_wal(self.path, None)
+
+    def query(self, statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        return self._get_or_open().execute(statement, values).fetchall()
+
+    def tokenize(self, text: bytes) -> list[Token]:
+        """Tokenize a text as the index does."""
+        if self._tokenizer is None:
+            self._tokenizer = self._get_or_open().fts5_tokenizer(_TOKENIZER[0], list(_TOKENIZER[1:]))
+        return self._tokenizer(text, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False)
+
+    def clear(self) -> None:
+        """Empty the index, whatever its state, while other processes may have it open."""
+        self._drop_connection()
+        connection = self._connect()
+        try:
+            connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+            connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 1)
+            connection.execute("VACUUM")
+            connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 0)
+            connection.execute(_PRAGMAS).fetchall()  # each of them: SQLite stops where there is a row to be had
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            sync_wal(self.path, None)
+        finally:
+            connection.close()
+
+    def vacuum(self) -> None:
+        """Shrink the index file to its minimum size."""
+        connection = self._get_or_open()
+        connection.execute("INSERT INTO search(search) VALUES('optimize')")
+        connection.execute("VACUUM")
+        self.truncate_wal()
+
+    def close(self) -> None:
+        """Close the connection and remove the write-ahead log."""
+        if self._connection is not None:
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        self._drop_connection()
+
+    def _drop_connection(self) -> None:
+        connection, self._connection, self._tokenizer = self._connection, None, None
+        if connection is not None:
+            connection.close()
+
+    def _get_or_open(self) -> _TokenizingConnection:
+        if self._connection is not None:
+            return self._connection
+        connection = self._connect()
+        try:
+            connection.execute(_PRAGMAS).fetchall()  # each of them: SQLite stops where there is a row to be had
+            _create_tables(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._file = connection, file_identity(self.path)
+        return connection
+
+    def _connect(self) -> _TokenizingConnection:
+        try:
+            create_file(self.path)
+        except OSError as error:
+            raise StoreError(f"the search index {self.path!r} cannot be made: {error.strerror}") from error
+        connection = cast("_TokenizingConnection", apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READWRITE))
+        connection.set_busy_timeout(BUSY_SECONDS * 1000)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        # Closing must not delete the write-ahead log by its name: the file may have been replaced, and the log then
+        # belongs to the new one; and a forked child must not do it at all.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        return connection
+
+
+def measure_search_index(path: str) -> int:
+    """Return the size in bytes of the search index of the store at `path`."""
+    total = 0
+    for suffix in ("-search", "-search-wal", "-search-shm"):
+        try:
+            total += os.stat(path + suffix).st_size  # noqa: PTH116 - as everywhere in the stores
+        except OSError:
+            continue
+    return total
+
+
+def _create_tables(connection: Connection) -> None:
+    """Create the tables if the file is empty. Raises `StaleIndex` for a file of another format."""
+
+    def make(connection: Connection) -> None:
+        if not _has_tables(connection):  # another process may have been quicker
+            connection.execute(_TABLES)
+
+    if not _has_tables(connection):
+        run_in_transaction(connection, make)
+
+
+def _has_tables(connection: Connection) -> bool:
+    stamp = connection.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) "
+        "FROM pragma_application_id, pragma_user_version"
+    ).get
+    if stamp == (0, 0, 0):
+        return False
+    if stamp[0] not in _APPLICATION_IDS or stamp[1] != FORMAT:
+        raise StaleIndex(f"the index has another format: {stamp!r}")
+    return True

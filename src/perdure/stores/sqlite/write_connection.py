@@ -1,0 +1,211 @@
+"""The connection over which a process writes to an SQLite file, and its recovery from disk errors. One thread uses it
+at a time, which `file_scheduler.py` ensures.
+
+After a disk error, data that was not synced may be lost: the system may have dropped what it could not write, and
+report success the next time. So the connection is closed; and the process that opens the next one, or finds what a dead
+process left behind, writes all of SQLite's write-ahead log again before anything is added to it.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Generator
+from typing import Final
+
+import apsw
+
+from perdure.core.error import StoreError
+
+from .apsw_types import Connection
+from .database_file import (
+    BUSY_SECONDS,
+    close_and_checkpoint,
+    file_identity,
+    open_to_write,
+    open_wal,
+    run_in_transaction,
+    sync_wal,
+    to_store_error,
+)
+from .switch_interval import restore_switch_interval, shorten_switch_interval
+
+CHECKPOINT_PAGES: Final = 1000
+"""SQLite's write-ahead log is checkpointed each time it has grown by this many pages."""
+MAX_WAL_BYTES: Final = 64 * 1024 * 1024
+"""Above this size in bytes, because there were readers all the time, a checkpoint waits for readers."""
+
+_CHUNK: Final = 64 * 1024  # SQLite's files take 128 KiB at once at most
+
+_log = logging.getLogger("perdure.stores")
+
+
+class WriteConnection:
+    """The connection for writing to an SQLite file, opened when needed. Use all but `is_open` only under the writer's
+    lock.
+    """
+
+    def __init__(self, path: str, vfs: str | None, ask_for_checkpoint: Callable[[], object]) -> None:
+        self.path = path
+        self.vfs = vfs
+        self._ask_for_checkpoint = ask_for_checkpoint
+        self._connection: Connection | None = None
+        self._file = (0, 0)
+        self._is_full = False
+        self._is_doubtful = False
+        self._has_failed = False
+        self._log_growth = 0
+
+    @property
+    def is_open(self) -> bool:
+        """True if the connection is open, and its file was not replaced. Usable from any thread."""
+        return self._connection is not None and file_identity(self.path) == self._file
+
+    @property
+    def connection(self) -> Connection | None:
+        """The open connection; `None` if it is not open."""
+        return self._connection
+
+    def get_if_idle(self) -> Connection | None:
+        """Return the connection if it can be used without waiting; else `None`."""
+        connection = self._connection
+        if connection is None or self._is_doubtful:
+            return None
+        if self._is_full:
+            self.set_sync(connection, every_commit=False)
+        return connection
+
+    @contextlib.contextmanager
+    def use_with_timeout(self) -> Generator[Connection]:
+        """Context manager: yield the connection, opened if necessary; it waits a while for other processes."""
+        try:
+            connection = self.get_or_open()
+            connection.set_busy_timeout(BUSY_SECONDS * 1000)
+            try:
+                if self._is_doubtful:
+                    self._recover_wal(connection)
+                yield connection
+            finally:
+                connection.set_busy_timeout(0)  # who cannot wait finds it so
+        except apsw.Error as error:
+            raise self.to_store_error(error) from error
+
+    def get_or_open(self) -> Connection:
+        """Return the connection, opened if necessary. Raises `StoreError` if the file was deleted or replaced."""
+        connection = self._connection
+        if connection is None:
+            return self._open()
+        if file_identity(self.path) == self._file:
+            return connection
+        self._drop_connection()
+        raise StoreError(
+            f"the store {self.path!r} was deleted or replaced while it was open, and what it held may be gone with "
+            "it: put it back, or open the session again to begin anew"
+        )
+
+    def set_sync(self, connection: Connection, *, every_commit: bool) -> None:
+        """Choose if each commit waits until it is on the disk."""
+        if every_commit != self._is_full:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if every_commit else 'NORMAL'}")
+            self._is_full = every_commit
+
+    def to_store_error(self, error: apsw.Error) -> StoreError:
+        """Build a `StoreError` from an SQLite error. After a disk error, also close the connection."""
+        if isinstance(error, apsw.IOError):
+            self._has_failed = True
+            self._drop_connection()
+        return to_store_error(error, self.path)
+
+    def checkpoint(self) -> None:
+        """Move SQLite's write-ahead log into the database file, as far as readers allow."""
+        connection = self._connection
+        if connection is None:
+            return
+        is_long = _wal_size(self.path) > MAX_WAL_BYTES
+        try:
+            connection.set_busy_timeout(1000 if is_long else 0)
+            connection.wal_checkpoint(
+                mode=apsw.SQLITE_CHECKPOINT_TRUNCATE if is_long else apsw.SQLITE_CHECKPOINT_PASSIVE
+            )
+        except apsw.Error as error:
+            self.to_store_error(error)
+            _log.warning("the log of %r could not be moved into the database yet: %s", self.path, error)
+        else:
+            connection.set_busy_timeout(0)
+
+    def erase_wal(self, connection: Connection) -> None:
+        """Empty SQLite's write-ahead log into the database file, so that no deleted data is left in the log."""
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError as error:
+            raise StoreError(
+                f"what was taken out of the store {self.path!r} is still on the disk, though nobody finds it there, "
+                "because another process kept reading: call vacuum() when that has ended"
+            ) from error
+        sync_wal(self.path, self.vfs)
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        restore_switch_interval(self)
+        if connection is not None:
+            try:
+                close_and_checkpoint(connection)
+            except apsw.Error as error:
+                _log.warning("the store %r could not be closed in good order: %s", self.path, error)
+
+    def _open(self) -> Connection:
+        # What a process left behind may be what it could not sync.
+        self._is_doubtful = _wal_size(self.path) > 0
+        connection = open_to_write(self.path, self.vfs)
+        connection.set_wal_hook(self._on_commit)
+        self._file = file_identity(self.path)
+        self._is_full = False
+        self._log_growth = 0
+        self._connection = connection
+        shorten_switch_interval(self)
+        return connection
+
+    def _drop_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(apsw.Error):
+                connection.close()
+
+    def _recover_wal(self, connection: Connection) -> None:
+        run_in_transaction(connection, self._write_wal_again)
+        if self._has_failed:
+            found = connection.execute("PRAGMA quick_check(1)").get
+            if found != "ok":
+                raise StoreError(
+                    f"the store {self.path!r} is damaged since the disk failed ({found}): keep a copy, then restore a "
+                    "backup or try `sqlite3 FILE .recover`"
+                )
+        self._is_doubtful = self._has_failed = False
+
+    def _write_wal_again(self, _connection: Connection) -> None:
+        """Write all of the write-ahead log again, and sync it. SQLite's lock, taken by the transaction, keeps other
+        writers out.
+        """
+        with open_wal(self.path, self.vfs) as log:
+            size = log.xFileSize()
+            for offset in range(0, size, _CHUNK):
+                log.xWrite(log.xRead(min(_CHUNK, size - offset), offset), offset)
+            log.xSync(apsw.SQLITE_SYNC_FULL)
+
+    def _on_commit(self, _connection: Connection, _name: str, pages: int) -> int:
+        """Request a checkpoint if the write-ahead log has grown enough. SQLite calls this after each commit; it must
+        not fail.
+        """
+        growth = pages // CHECKPOINT_PAGES
+        if growth > self._log_growth:
+            with contextlib.suppress(RuntimeError):  # the interpreter is ending: the next process will do it
+                self._ask_for_checkpoint()
+        self._log_growth = growth
+        return apsw.SQLITE_OK
+
+
+def _wal_size(path: str) -> int:
+    try:
+        return os.stat(f"{path}-wal").st_size  # noqa: PTH116 - pathlib costs every start milliseconds
+    except OSError:
+        return 0

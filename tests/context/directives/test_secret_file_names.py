@@ -1,0 +1,35 @@
+"""Names of files that tend to hold secrets."""
+
+import pytest
+
+from perdure.context.directives.secret_file_names import DEFAULT_BLOCKED_PATTERNS, find_blocking_pattern
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env", ".ENV", ".env.local", "deep/.envrc", "prod.env", ".envs/.production/.django", ".git/config",
+        "sub/.git/hooks/x", ".ssh/config", "id_rsa", "keys/id_rsa.pub", "id_ed25519", "server.pem", "server.KEY",
+        ".aws/credentials", "credentials.json", "Credentials", ".netrc", "_netrc", ".kube/config", "kubeconfig.yaml",
+        ".docker/config.json", ".config/gcloud/x", ".npmrc", ".pypirc", "terraform.tfstate", "x.tfvars", "secrets.yaml",
+        "secrets/a", ".bash_history", ".env ", ".env.", "\uff0eenv", ".e\u200bnv", ".g\u200cit/config", "\u017fecrets",
+    ],
+)  # fmt: skip
+def test_what_may_hold_a_secret_is_blocked(path):
+    assert find_blocking_pattern(path.split("/"), DEFAULT_BLOCKED_PATTERNS)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["environment.py", "src/credentials/store.py", "git/x", "monkey.py", ".gitignore", "config.json", "env", "..."],
+)
+def test_anything_else_is_not(path):
+    assert find_blocking_pattern(path.split("/"), DEFAULT_BLOCKED_PATTERNS) == ""
+
+
+def test_a_pattern_with_slashes_fits_names_in_a_row():
+    assert find_blocking_pattern(["a", "b", "c"], ["b/c"]) == "b/c"
+    assert find_blocking_pattern(["a", "b", "c"], ["a/b"]) == ""
+    assert find_blocking_pattern(["a", "b", "c"], ["a/b/"]) == "a/b/"
+    assert find_blocking_pattern(["c"], ["b/c"]) == ""
+    assert find_blocking_pattern(["c"], ["c/"]) == ""

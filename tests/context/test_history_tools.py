@@ -1,0 +1,86 @@
+"""What a model finds that it is not sent any more."""
+
+from typing import Any
+
+from perdure.context.compaction import Compaction
+from perdure.context.history_tools import (
+    MAX_CHARACTERS,
+    MAX_HITS,
+    history_tools,
+    rank_messages,
+    read_history,
+    search_history,
+)
+from perdure.core.message import user
+from perdure.core.run import Run
+from perdure.core.tool import ToolContext
+from tests.context.conversation import Conversation, long_talk
+
+
+def context(run: Run) -> ToolContext[Any]:
+    return ToolContext(run, "c", "search_history")
+
+
+async def test_what_was_summed_up_is_still_found():
+    talk = Conversation()
+    run = await talk.begin()
+    await talk.calls(("read_file", '{"path": "/boat/secret.txt"}', "The Anchor is under the STAIRS. " + "rope " * 300))
+    for _ in range(20):
+        await talk.calls(("look", "{}", "seen " * 50))
+    assert await Compaction(keep_recent_messages=2).compact(run)
+    found = search_history(context(run), "anchor stairs")
+    assert found.startswith("[3] tool: The Anchor is under the STAIRS. rope")
+    assert "read_history" in found
+    assert "secret.txt" in search_history(context(run), "SECRET")
+
+
+async def test_rare_words_and_many_words_come_first_and_of_equals_the_latest():
+    messages = [user("boat boat boat"), user("boat"), user("a boat with an anchor"), user("boat"), user("nothing")]
+    assert rank_messages(messages, "boat ANCHOR") == [2, 0, 3, 1]
+    assert rank_messages(messages, "whale") == []
+    assert rank_messages(messages, "  ") == []
+
+
+async def test_a_search_is_bounded_and_says_how_much_more_there_is():
+    talk = Conversation()
+    run = await talk.begin()
+    for number in range(50):
+        await talk.says(f"rope {number} " * 400)
+    lines = search_history(context(run), "rope", limit=1000).splitlines()
+    assert len(lines) == MAX_HITS + 2
+    assert max(map(len, lines)) < 400
+    assert lines[-2] == "(30 more; use rarer words, or a larger limit)"
+    assert len(search_history(context(run), "rope", limit=-3).splitlines()) == 3
+    assert (
+        search_history(context(run), "whale")
+        == "Nothing in the 51 messages of this conversation has any of these words."
+    )
+
+
+async def test_messages_are_read_by_their_numbers():
+    talk = Conversation()
+    run = await long_talk(talk, 3)
+    assert read_history(context(run), 1, 1) == "[1] user: Please moor the boat."
+    assert read_history(context(run), -5, 2).splitlines() == [
+        "[1] user: Please moor the boat.",
+        '[2] assistant: [call read_file {"path": "/boat/0.txt"}]',
+    ]
+    assert len(read_history(context(run), 1, 100).splitlines()) == 7
+    assert read_history(context(run), 8) == "There is no message 8: this conversation has 7."
+
+
+async def test_reading_is_bounded_and_says_where_to_go_on():
+    talk = Conversation()
+    run = await talk.begin("x " * 500_000)
+    for _ in range(10):
+        await talk.says("word " * 5000)
+    text = read_history(context(run), 1, 20)
+    assert len(text) <= MAX_CHARACTERS + 100
+    assert text.splitlines()[-1].startswith("(more from message ")
+
+
+def test_both_tools_only_read():
+    assert [(each.name, each.effect) for each in history_tools()] == [
+        ("search_history", "read"),
+        ("read_history", "read"),
+    ]

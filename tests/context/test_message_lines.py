@@ -1,0 +1,40 @@
+"""Messages as text."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.context.message_lines import MAX_RESULT_CHARACTERS, format_message_line, get_searchable_text, pack_lines
+from perdure.context.tokens import estimate_text_tokens
+from perdure.core.message import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, user
+from tests.core.material import messages as any_messages
+
+
+def test_a_line_says_which_message_it_is_who_speaks_and_why():
+    assert format_message_line(user("Moor!", origin="steering"), 7) == "[7] user (steering): Moor!"
+
+
+def test_calls_results_and_media_are_shown_and_thinking_is_not():
+    reply = Message(
+        "assistant", (Thinking("hm"), Text("Look:"), ToolCall("c", "look", '{"at":1}'), Image(name="a.png"))
+    )
+    assert format_message_line(reply, 1) == '[1] assistant: Look:\n[call look {"at":1}]\n[image: a.png]'
+    result = ToolResult("c", "look", (Text("x" * 9000),), Status.ERROR)
+    line = format_message_line(Message("tool", (result,)), 2)
+    assert line.startswith("[2] tool: [result of look (error): xxx")
+    assert len(line) < MAX_RESULT_CHARACTERS + 200
+    assert len(get_searchable_text(Message("tool", (result,)))) == 9000
+
+
+@given(st.lists(st.text(max_size=300), max_size=20), st.integers(40, 400))
+def test_chunks_hold_every_line_in_order_and_none_is_too_large(lines, room):
+    pieces = pack_lines(lines, room)
+    assert all(estimate_text_tokens(piece) <= room for piece in pieces)
+    if all(estimate_text_tokens(line) < room for line in lines):
+        assert "\n".join(pieces) == "\n".join(lines)
+
+
+@settings(max_examples=30)
+@given(any_messages)
+def test_any_message_has_a_line(message):
+    assert format_message_line(message, 1).startswith(f"[1] {message.role}")
+    assert isinstance(get_searchable_text(message), str)

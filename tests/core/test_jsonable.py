@@ -1,0 +1,498 @@
+"""Whatever a tool returns can be stored, and reads as one would expect."""
+
+import array
+import collections
+import contextlib
+import dataclasses
+import enum
+import math
+import os
+import types
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+import pydantic
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from perdure.core import jsonable as plain
+from perdure.core.jsonable import error_message, replace_surrogates, short_repr, to_jsonable, to_text
+
+# What JSON can hold exactly.
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63) + 1, 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(), children, max_size=4),
+    max_leaves=20,
+)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Point(msgspec.Struct):
+    x: int
+    y: object = msgspec.UNSET
+
+
+class Tagged(msgspec.Struct, tag="tagged", rename="camel"):
+    some_name: int
+
+
+class Row(msgspec.Struct, array_like=True, tag="row"):
+    x: int
+
+
+@dataclasses.dataclass
+class Box:
+    content: object
+
+
+class Model(pydantic.BaseModel):
+    when: date
+    inner: "Model | None" = None
+
+
+class Place(NamedTuple):
+    x: int
+    y: int
+
+
+class Attrs:
+    """As attrs marks its classes."""
+
+    __attrs_attrs__ = (types.SimpleNamespace(name="x"),)
+    x = 4
+
+
+class Pair(collections.UserDict):
+    pass
+
+
+armed = False
+
+
+@contextlib.contextmanager
+def hostility():
+    """Within it the objects below are hostile; outside they can be shown by whoever reports on tests."""
+    global armed  # noqa: PLW0603 - it is about every such object
+    armed = True
+    try:
+        yield
+    finally:
+        armed = False
+
+
+class HostileRepr:
+    def __repr__(self):
+        if armed:
+            raise SystemExit
+        return "HostileRepr()"
+
+
+class HostileEverything:
+    def __getattribute__(self, name):
+        if armed:
+            raise RuntimeError(name)
+        return super().__getattribute__(name)
+
+    def __repr__(self):
+        return 5 if armed else "HostileEverything()"
+
+    def __str__(self):
+        raise KeyError
+
+    def __iter__(self):
+        raise ValueError
+
+    def __eq__(self, other):
+        raise AssertionError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class HostileMeta(type):
+    def __getattribute__(cls, name):
+        if armed:
+            raise RuntimeError(name)
+        return super().__getattribute__(name)
+
+    def __hash__(cls):
+        if armed:
+            raise TypeError
+        return 1
+
+
+class OfHostileMeta(metaclass=HostileMeta):
+    pass
+
+
+class EndlessList(list):
+    def __iter__(self):
+        while True:
+            yield 1
+
+    def __len__(self):
+        raise ValueError
+
+
+class EndlessSequence(collections.abc.Sequence):
+    def __getitem__(self, index):
+        return 1
+
+    def __len__(self):
+        return 1
+
+
+class BrokenMapping(collections.abc.Mapping):
+    def __getitem__(self, key):
+        raise RuntimeError
+
+    def __iter__(self):
+        yield "a"
+
+    def __len__(self):
+        return 1
+
+
+class Lying(str):
+    __slots__ = ()
+
+    def __str__(self):
+        raise ValueError
+
+    def encode(self, *_):
+        raise ValueError
+
+    def isascii(self):
+        raise ValueError
+
+
+class LyingInt(int):
+    def __le__(self, other):
+        raise ValueError
+
+    __ge__ = __lt__ = __gt__ = __le__
+
+
+class NestsForEver:
+    def tolist(self):
+        return NestsForEver()
+
+
+class NestingModel:
+    def model_dump(self, mode):
+        return {"again": NestingModel()}
+
+
+class MutatesItself(dict):
+    def items(self):
+        raise ValueError
+
+
+def deep(levels, make):
+    value = 1
+    for _ in range(levels):
+        value = make(value)
+    return value
+
+
+def nasty_values():
+    cycle: list = []
+    cycle.append(cycle)
+    loop: dict = {}
+    loop["self"] = loop
+    box = Box(None)
+    box.content = box
+    return [
+        HostileRepr(),
+        HostileEverything(),
+        OfHostileMeta(),
+        EndlessList([1]),
+        BrokenMapping(),
+        Lying("text\ud800"),
+        LyingInt(2**70),
+        NestsForEver(),
+        NestingModel(),
+        MutatesItself(a=1),
+        cycle,
+        loop,
+        box,
+        deep(100_000, lambda value: [value]),
+        deep(5_000, lambda value: {"a": value}),
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        Decimal("sNaN"),
+        2**63,
+        -(2**64),
+        10**5000,
+        "\ud800",
+        dict.fromkeys(["\udc00", "\udc01"], "\ud83d"),
+        {float("nan"): 1, None: 2, (1, "\ud800"): 3, HostileRepr(): 4},
+        b"\xff\xfe",
+        memoryview(b"abc"),
+        object(),
+        HostileRepr,
+        lambda: 1,
+        iter([1]),
+        Exception("\ud800"),
+        timedelta.max,
+        1 + 2j,
+        "\x00",
+        {1: "a", "1": "b"},
+    ]
+
+
+# By number, since what shows test cases looks at them, and these do not like to be looked at.
+NASTY = nasty_values()
+numbers = range(len(NASTY))
+
+anything = st.recursive(
+    json_values
+    | st.sampled_from(numbers).map(lambda number: NASTY[number])
+    | st.integers()
+    | st.floats()
+    | st.binary()
+    | st.text(st.characters(codec=None, categories=["Cs", "Lu", "Cc", "So"])),
+    lambda children: (
+        st.lists(children, max_size=4)
+        | st.tuples(children, children)
+        | st.dictionaries(st.text(max_size=3) | st.integers() | st.floats() | st.none(), children, max_size=4)
+        | st.builds(Box, children)
+        | st.builds(Point, st.integers(), children)
+    ),
+    max_leaves=15,
+)
+
+
+def is_plain(value) -> bool:
+    if isinstance(value, dict):
+        return type(value) is dict and all(type(key) is str and is_plain(each) for key, each in value.items())
+    if isinstance(value, list):
+        return type(value) is list and all(map(is_plain, value))
+    return value is None or type(value) in {str, bool, int} or (type(value) is float and math.isfinite(value))
+
+
+def check_that_it_can_be_stored(value):
+    with hostility():
+        jsonable = to_jsonable(value)
+        to_text(value).encode()
+    assert is_plain(jsonable)
+    assert msgspec.json.decode(msgspec.json.encode(jsonable)) == jsonable
+
+
+@given(anything)
+def test_anything_can_be_stored(value):
+    check_that_it_can_be_stored(value)
+
+
+@pytest.mark.faults
+def test_very_many_values_can_be_stored():
+    examples = 1_000_000 if os.environ.get("PERDURE_SEARCH") == "long" else 300
+    settings(max_examples=examples, database=None)(given(anything)(check_that_it_can_be_stored))()
+
+
+@pytest.mark.parametrize("number", numbers)
+def test_each_nasty_value_can_be_stored(number):
+    value = NASTY[number]
+    check_that_it_can_be_stored(value)
+    check_that_it_can_be_stored([value])
+    check_that_it_can_be_stored({"key": (value,)})
+
+
+@given(json_values)
+@example({"a": [1, 2.5, True, None, "ø", {}]})
+def test_what_json_can_hold_is_kept_exactly(value):
+    assert to_jsonable(value) == value
+    if not isinstance(value, str):
+        assert msgspec.json.decode(to_text(value)) == value
+
+
+@given(st.text())
+def test_text_stays_as_it_is(text):
+    assert to_text(text) is text
+    assert replace_surrogates(text) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (3, "3"),
+        (2.5, "2.5"),
+        ("", ""),
+        ([], "[]"),
+        ({"city": "Oslo", "days": (1, 2)}, '{"city":"Oslo","days":[1,2]}'),
+        (float("nan"), "NaN"),
+        ([float("inf"), -float("inf")], '["Infinity","-Infinity"]'),
+        (2**63, "9223372036854775808"),
+        ([-(2**63)], '["-9223372036854775808"]'),
+        (Level.HIGH, "3"),
+        (Colour.RED, "red"),
+        (Point(1), '{"x":1}'),
+        (Point(1, y=[None]), '{"x":1,"y":[null]}'),
+        (Tagged(1), '{"type":"tagged","someName":1}'),
+        (Row(1), '["row",1]'),
+        (Box({3, 1, 2}), '{"content":[1,2,3]}'),
+        (Model(when=date(2024, 5, 1), inner=Model(when=date.min)), None),
+        (Attrs(), '{"x":4}'),
+        (Pair({"a": 1}), '{"a":1}'),
+        (types.MappingProxyType({"a": 1}), '{"a":1}'),
+        (collections.OrderedDict(b=1, a=2), '{"b":1,"a":2}'),
+        (Place(1, 2), "[1,2]"),
+        (frozenset({"b", "a"}), '["a","b"]'),
+        ({"b": 1, "a": 2}.keys(), '["b","a"]'),
+        ({"b": 1}.values(), "[1]"),
+        ({"b": 1}.items(), '[["b",1]]'),
+        (collections.deque([1]), "[1]"),
+        (range(3), "[0,1,2]"),
+        (array.array("i", [1, 2]), "[1,2]"),
+        (datetime(2024, 5, 1, 12, tzinfo=UTC), "2024-05-01T12:00:00+00:00"),
+        (date(2024, 5, 1), "2024-05-01"),
+        (time(12, 30), "12:30:00"),
+        (timedelta(days=1), "P1D"),
+        (Decimal("1.10"), "1.10"),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (PurePosixPath("a/b"), "a/b"),
+        (Path("x"), "x"),
+        ("grüße".encode(), "grüße"),
+        ([bytearray(b"a")], '["a"]'),
+        (b"\xff", "data:;base64,/w=="),
+        (msgspec.Raw(b'{"a":1}'), '{"a":1}'),
+        ({1: "a", None: "b", False: "c", 2.5: "d"}, '{"1":"a","null":"b","false":"c","2.5":"d"}'),
+        ({(1, "a"): 1, b"k": 2, Colour.RED: 3}, '{"[1,\\"a\\"]":1,"k":2,"red":3}'),
+    ],
+)
+def test_a_value_reads_as_compact_json(value, text):
+    expected = '{"when":"2024-05-01","inner":{"when":"0001-01-01","inner":null}}' if text is None else text
+    assert to_text(value) == expected
+
+
+def test_lone_surrogates_are_replaced_and_pairs_joined():
+    assert to_text("a\ud800b") == "a�b"
+    assert replace_surrogates("\ud83d\ude00 \udc00") == "😀 �"
+    assert to_jsonable({"k\ud800": ["\udfff"]}) == {"k�": ["�"]}
+
+
+def test_keys_that_are_the_same_as_text_are_all_kept():
+    assert to_jsonable({1: "a", "1": "b", "1 (2)": "c"}) == {"1": "a", "1 (2)": "b", "1 (2) (3)": "c"}
+    assert to_jsonable({"1 (3)": "a", 1: "b", "1": "c"}) == {"1 (3)": "a", "1": "b", "1 (4)": "c"}
+
+
+def test_very_many_keys_that_are_the_same_as_text_take_no_longer():
+    value = {chr(0xD800 + i // 2048) + chr(0xD800 + i % 2048): i for i in range(20_000)}
+    assert sorted(to_jsonable(value).values()) == list(range(20_000))
+
+
+def test_an_integer_too_long_for_decimal_digits_is_kept_exactly():
+    assert int(to_jsonable(10**5000), 16) == 10**5000
+
+
+def test_a_cycle_is_marked_where_it_closes():
+    value: dict = {"name": "a"}
+    value["children"] = [value]
+    assert to_text(value) == '{"name":"a","children":["<cycle>"]}'
+
+
+def test_the_same_object_twice_is_no_cycle():
+    shared = [1]
+    assert to_jsonable([shared, shared]) == [[1], [1]]
+
+
+def test_nesting_is_cut_and_marked_below_64_levels():
+    assert to_jsonable(deep(64, lambda value: [value])) == deep(64, lambda value: [value])
+    assert "<cut: nested deeper than 64 levels>" in to_text(deep(65, lambda value: [value]))
+
+
+@pytest.mark.parametrize("make", [lambda value: [value] * 10, lambda value: dict.fromkeys("abcdefghij", value)])
+def test_a_value_that_unfolds_without_end_is_cut_and_marked(monkeypatch, make):
+    monkeypatch.setattr(plain, "MAX_VALUES", 1_000)
+    text = to_text(deep(60, make))
+    assert "<cut: more than" in text
+    assert len(text) < 200_000
+
+
+def test_long_texts_count_for_more(monkeypatch):
+    monkeypatch.setattr(plain, "MAX_VALUES", 1_000)
+    text = "x" * 6_400
+    assert to_jsonable([text] * 5) == [text] * 5
+    assert len(to_jsonable([text] * 50)) < 15
+    assert len(to_jsonable({f"{i}{text}": i for i in range(50)})) < 15
+    assert to_jsonable("x" * 100_000) == "x" * 100_000
+
+
+def test_an_endless_sequence_is_cut(monkeypatch):
+    monkeypatch.setattr(plain, "MAX_VALUES", 10)
+    assert to_jsonable(EndlessSequence())[:3] == [1, 1, 1]
+    assert to_jsonable(EndlessList([7])) == [7]
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (HostileRepr, "<HostileRepr whose repr fails>"),
+        (HostileEverything, "<HostileEverything whose repr fails>"),
+        (BrokenMapping, "<unserialisable "),
+        (object, "<unserialisable builtins.object: <object object at"),
+        (lambda: ValueError("no\nway"), "<unserialisable builtins.ValueError: ValueError('no\\nway')>"),
+        (lambda: 1 + 2j, "<unserialisable builtins.complex: (1+2j)>"),
+    ],
+)
+def test_what_is_not_serialisable_is_marked(make, text):
+    with hostility():
+        marked = to_text(make()).replace(f"{__name__}.", "")
+    assert marked.startswith("<unserialisable ")
+    assert text in marked
+
+
+def test_an_interrupt_from_the_keyboard_is_not_swallowed():
+    class Interrupted:
+        def __repr__(self):
+            raise KeyboardInterrupt
+
+        def tolist(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        to_jsonable(Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        short_repr(Interrupted())
+
+
+@given(anything, st.integers(10, 100))
+def test_an_excerpt_is_short_and_on_one_line(value, length):
+    with hostility():
+        text = short_repr(value, length)
+    text.encode()
+    assert len(text) <= length
+    assert "\n" not in text
+
+
+def test_an_excerpt_says_that_it_goes_on():
+    assert short_repr("abc") == "'abc'"
+    assert short_repr("x" * 10_000_000, 10) == "'xxxxxxxx…"
+    assert short_repr([1] * 100, 10) == "[1, 1, 1,…"
+
+
+def test_what_an_error_says_can_be_read_whatever_the_error_does():
+    class Speechless(Exception):
+        def __str__(self):
+            raise SystemExit
+
+    assert error_message(ValueError("no \ud800 way")) == "no � way"
+    assert error_message(Speechless()) == "(no readable message)"

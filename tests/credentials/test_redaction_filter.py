@@ -1,0 +1,230 @@
+"""Values, in every form, taken out of texts, bytes, data, parts and events; also of texts that come in pieces."""
+
+import base64
+import json
+import re
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from perdure import ToolOutput
+from perdure.core.event import MessageAdded, ToolFinished, ToolProgress
+from perdure.core.message import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
+from perdure.credentials import RedactingStream, RedactionFilter
+from perdure.credentials.secret_forms import list_secret_forms
+from tests.credentials.shapes import SECRETS, forms, hits
+
+KEY = 's3cr3t/v+l u"e'
+SCRUBBER = RedactionFilter({"key": KEY, "pin": "48151623"})
+EVERY = RedactionFilter(SECRETS)
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_every_form_of_every_shape_is_taken_out(name):
+    value = SECRETS[name]
+    for form, written in forms(value).items():
+        scrubbed = EVERY.redact_text(f"before {written} after")
+        assert hits(scrubbed, {name: value}) == [], form
+        assert "{{secret_" in scrubbed
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "user:", "a longer beginning"])
+@pytest.mark.parametrize("after", ["", "x", "xy", " and a longer end"])
+def test_a_value_is_found_in_the_base64_of_something_longer(before, after):
+    encoded = base64.b64encode(f"{before}{KEY}{after}".encode()).decode()
+    scrubbed = SCRUBBER.redact_text(encoded)
+    assert "{{key}}" in scrubbed
+    left = scrubbed.replace("{{key}}", "")
+    assert len(left) <= -(-len(before) * 8 // 6) + -(-len(after) * 8 // 6) + 4
+
+
+def test_base64_that_was_broken_into_lines_is_found():
+    value = "k" * 40 + "0123456789" * 20
+    assert (
+        hits(RedactionFilter({"key": value}).redact_text(base64.encodebytes(value.encode()).decode()), {"key": value})
+        == []
+    )
+    assert base64.encodebytes(value.encode()).decode().splitlines()[1] not in RedactionFilter(
+        {"key": value}
+    ).redact_text(base64.encodebytes(value.encode()).decode())
+
+
+def test_the_text_in_a_value_that_is_json_is_secret_on_its_own():
+    account = json.dumps(
+        {"type": "account", "private_key": "-----BEGIN KEY-----\nabcdefghijklmnop\n-----END KEY-----\n"}
+    )
+    scrubber = RedactionFilter({"account": account})
+    assert scrubber.redact_text("the key abcdefghijklmnop of an account") == "the key {{account}} of an account"
+    assert scrubber.redact_value(json.loads(account)) == {"type": "account", "private_key": "{{account}}"}
+
+
+def test_a_value_that_is_json_is_found_as_the_data_that_it_describes():
+    scrubber = RedactionFilter({"login": '{"user": "anna", "pin": 7}'})
+    assert scrubber.redact_value({"user": "anna", "pin": 7}) == "{{login}}"
+    assert scrubber.redact_value(ToolOutput(render={"a": [{"user": "anna", "pin": 7}]})).render == '{"a":[{{login}}]}'
+
+
+def test_the_armour_of_a_key_and_short_lines_are_not_secret():
+    scrubber = RedactionFilter({"key": "-----BEGIN KEY-----\nabcdefghijklmnop\nend\n-----END KEY-----"})
+    assert scrubber.redact_text("-----BEGIN KEY----- end") == "-----BEGIN KEY----- end"
+
+
+def test_the_longest_value_is_taken_out_first():
+    scrubber = RedactionFilter({"short": "abcd", "long": "abcd-efgh", "inner": "d-ef"})
+    assert scrubber.redact_text("abcd abcd-efgh d-ef") == "{{short}} {{long}} {{inner}}"
+    overlapping = RedactionFilter({"short": "xxab", "long": "ab-long-value"})
+    assert overlapping.redact_text("xxab-long-value") == "{{short}}{{long}}"
+
+
+def test_the_first_of_two_names_stands_for_their_value():
+    assert RedactionFilter({"one": "same-value", "two": "same-value"}).redact_text("same-value") == "{{one}}"
+
+
+@pytest.mark.parametrize("value", ["", "a", "abc", "   "])
+def test_a_value_that_is_too_short_is_not_looked_for(value):
+    assert RedactionFilter({"key": value}).redact_text("a abc    text") == "a abc    text"
+
+
+def test_the_beginning_of_a_value_that_was_cut_is_taken_out():
+    scrubber = RedactionFilter({"key": "abcdefghijklmnop"})
+    assert scrubber.redact_text("<object with abcdefghijk…>") == "<object with {{key}}…>"
+    assert scrubber.redact_text("<object with abcd…>") == "<object with abcd…>"
+
+
+def test_data_is_scrubbed_down_to_its_keys_and_numbers():
+    data = {KEY: [{"x": f"a {KEY}"}, 48151623, 48151623.5, 7, None, True], "hex": KEY.encode().hex()}
+    scrubbed = SCRUBBER.redact_value(data)
+    assert scrubbed == {"{{key}}": [{"x": "a {{key}}"}, "{{pin}}", "{{pin}}.5", 7, None, True], "hex": "{{key}}"}
+
+
+def test_two_keys_that_are_forms_of_one_value_are_both_kept():
+    scrubbed = SCRUBBER.redact_value({KEY: 1, KEY.encode().hex(): 2})
+    assert sorted(scrubbed.values()) == [1, 2]
+    assert hits(json.dumps(scrubbed), {"key": KEY}) == []
+
+
+def test_what_holds_no_value_stays_the_very_same():
+    class Result:
+        def tolist(self):
+            return ["nothing"]
+
+    for value in (
+        "text",
+        b"bytes",
+        {"a": [1]},
+        Result(),
+        [Text("x")],
+        Message("user"),
+        ToolOutput("x", render={"a": 1}),
+    ):
+        assert SCRUBBER.redact_value(value) is value
+
+
+def test_an_object_becomes_what_json_can_hold_of_it():
+    class Leaky:
+        def __repr__(self):
+            return f"<Leaky {KEY}>"
+
+    assert KEY not in SCRUBBER.redact_value(Leaky())
+    assert KEY not in str(SCRUBBER.redact_value({"deep": [Leaky()]}))
+
+
+def test_parts_stay_parts_and_bytes_are_looked_into():
+    parts = [
+        Text(KEY),
+        Document(data=f"x{KEY}y".encode(), name=KEY, media_type="text/plain"),
+        Image(url=f"https://h/{KEY}"),
+    ]
+    text, document, image = SCRUBBER.redact_value(parts)
+    assert text == Text("{{key}}")
+    assert document == Document(data=b"x{{key}}y", name="{{key}}", media_type="text/plain")
+    assert image == Image(url="https://h/{{key}}")
+
+
+def test_bytes_that_are_no_text_are_looked_into_too():
+    value = "pässwörd-1"
+    assert (
+        RedactionFilter({"key": value}).redact_bytes(b"\xff\x00" + value.encode() + b"\xfe") == b"\xff\x00{{key}}\xfe"
+    )
+
+
+def test_a_result_is_scrubbed_everywhere_and_keeps_its_names():
+    result = ToolResult("call_1", KEY, (Text(KEY),), render={KEY: KEY}, summary=KEY, preview=KEY)
+    event = ToolFinished("call_1", KEY, result, run_id="run")
+    scrubbed = SCRUBBER.redact_value(event)
+    assert scrubbed.result == ToolResult(
+        "call_1", KEY, (Text("{{key}}"),), render={"{{key}}": "{{key}}"}, summary="{{key}}", preview="{{key}}"
+    )
+    assert (scrubbed.call_id, scrubbed.run_id) == ("call_1", "run")
+
+
+def test_the_arguments_of_a_call_stay_json():
+    call = ToolCall("call_1", "send", json.dumps({"pin": 48151623, "key": KEY}))
+    message = Message("assistant", (call, ToolCall("call_2", "send", f'{{"broken": "{KEY.encode().hex()}')))
+    whole, broken = SCRUBBER.redact_value(MessageAdded(message)).message.parts
+    assert json.loads(whole.arguments) == {"pin": "{{pin}}", "key": "{{key}}"}
+    assert broken.arguments == '{"broken": "{{key}}'
+
+
+def test_thinking_that_was_changed_loses_its_proof_and_no_other_does():
+    changed, same = SCRUBBER.redact_value([Thinking(f"use {KEY}", "proof", "data"), Thinking("fine", KEY, KEY)])
+    assert (changed.text, changed.signature, changed.data) == ("use {{key}}", "", "data")
+    assert same == Thinking("fine", KEY, KEY)
+
+
+def test_a_scrubber_does_not_show_what_it_looks_for():
+    assert repr(SCRUBBER) == "RedactionFilter(key, pin)"
+    assert SCRUBBER.longest >= max(map(len, list_secret_forms(KEY)))
+
+
+def test_an_event_with_any_data_is_scrubbed():
+    assert SCRUBBER.redact_value(ToolProgress("c", "t", {"a": KEY})).data == {"a": "{{key}}"}
+    assert SCRUBBER.redact_value(MessageAdded(user(f"my key is {KEY}"))).message.text == "my key is {{key}}"
+
+
+# -- in pieces ---------------------------------------------------------------------------------------------------------
+
+
+def streamed(scrubber, chunks):
+    stream = RedactingStream(scrubber)
+    return "".join([*[stream.feed(chunk) for chunk in chunks], stream.end()])
+
+
+@pytest.mark.parametrize("form", forms(KEY))
+def test_a_value_is_found_wherever_it_is_split(form):
+    text = f"before {forms(KEY)[form]} after"
+    for place in range(len(text) + 1):
+        assert streamed(SCRUBBER, [text[:place], text[place:]]) == SCRUBBER.redact_text(text)
+    assert streamed(SCRUBBER, text) == SCRUBBER.redact_text(text)
+
+
+def test_no_more_is_held_back_than_may_be_a_value():
+    stream = RedactingStream(RedactionFilter({"key": "abcd-efgh"}))
+    assert [stream.feed(chunk) for chunk in ("hello ab", "out ", "abcd", "-efg", "x", "abc")] == [
+        *["hello ", "about ", "", "", "abcd-efgx", ""]
+    ]
+    assert stream.end() == "abc"
+    assert not stream.changed
+    assert stream.feed("abcd-efgh!") == "{{key}}!"
+    assert stream.changed
+
+
+secrets = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}"), min_size=4, max_size=30)
+
+
+@given(st.data(), st.lists(secrets, min_size=1, max_size=3))
+def test_in_pieces_or_whole_the_same_is_taken_out(data, values):
+    assume(all(len(value.strip()) >= 4 and value not in "{{k0}}{{k1}}{{k2}}" for value in values))
+    names = {f"k{place}": value for place, value in enumerate(values)}
+    scrubber = RedactionFilter(names)
+    leaks = st.sampled_from([form for value in values for form in list_secret_forms(value)])
+    pieces = data.draw(st.lists(st.one_of(leaks, leaks.map(lambda form: form[:-1]), st.text(max_size=8)), max_size=8))
+    text = "".join(pieces)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
+    chunks = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    whole = scrubber.redact_text(text)
+    assert streamed(scrubber, chunks) == whole
+    assert streamed(scrubber, text) == whole
+    left = re.split(r"\{\{k[012]\}\}", whole)
+    assert not [value for value in values if any(value in each for each in left)]

@@ -1,0 +1,50 @@
+"""Slots as a screen sees them."""
+
+import pytest
+
+from perdure.core.event import QuestionAnswered, QuestionAsked, SlotOpened
+from perdure.core.fold import fold_events
+from perdure.core.mailbox import build_slot_closing_post
+from perdure.core.schema import check_value
+from perdure.core.store import Post
+from perdure.core.validation_problems import Invalid
+from perdure.interaction.slot_view import VERDICT_SCHEMA, SlotView, build_slot_views, slot_view_of_question
+
+SHOWN = SlotOpened("slot", "text", {"text": "x"}, "call")
+ASKED = QuestionAsked("ask", "slot", "Who?", ({"call_id": "call", "tool": "t"},), 10.0, "line", {"question": "Who?"})
+
+
+def test_what_is_shown_comes_before_what_is_asked():
+    state = fold_events([ASKED, SHOWN])
+    assert [each.slot_id for each in build_slot_views(state, [], 0.0)] == ["slot", "ask"]
+
+
+def test_what_was_settled_is_left_out():
+    assert build_slot_views(fold_events([ASKED, QuestionAnswered("ask", "me")]), [], 0.0) == []
+    state = fold_events([ASKED, SHOWN])
+    answer = Post("answer-ask", "answer", {"ask_id": "ask", "answer": "me"})
+    other = Post("p", "steer", {"slot_id": "slot", "ask_id": "ask"})
+    assert build_slot_views(state, [answer, build_slot_closing_post("slot", "", 0.0)], 0.0) == []
+    assert len(build_slot_views(state, [other], 0.0)) == 2
+    assert [each.slot_id for each in build_slot_views(state, [], 10.0)] == ["slot"]
+
+
+def test_a_question_about_several_calls_names_none_of_them():
+    calls = ({"call_id": "a", "tool": "t"}, {"call_id": "b", "tool": "u"})
+    question = QuestionAsked("ask", "permission", "May they?", calls, path="child")
+    assert slot_view_of_question(question) == SlotView(
+        "ask", "permission", {"calls": list(calls)}, "May they?", waits=True, output=VERDICT_SCHEMA, path="child"
+    )
+
+
+@pytest.mark.parametrize(
+    "answer", [True, {"allow": False, "reason": "no", "scope": "session"}, {"call_1": True, "call_2": {"allow": True}}]
+)
+def test_the_schema_of_verdicts_takes_what_may_be_answered(answer):
+    check_value(answer, dict(VERDICT_SCHEMA))
+
+
+@pytest.mark.parametrize("answer", ["yes", None, {"allow": "yes"}, {"call_1": "yes"}])
+def test_the_schema_of_verdicts_takes_nothing_else(answer):
+    with pytest.raises(Invalid):
+        check_value(answer, dict(VERDICT_SCHEMA))

@@ -1,0 +1,110 @@
+"""Where a provider is, by the variables that people already have."""
+
+import pytest
+
+from perdure.core.error import ConfigError
+from perdure.models.base_url import (
+    check_url,
+    get_host,
+    get_wire_base_url,
+    is_loopback,
+    is_provider_url,
+    resolve_base_url,
+)
+from perdure.models.provider_catalog import PROVIDERS, find_provider
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch):
+    for variable in {name for each in PROVIDERS for name in each.url_variables}:
+        monkeypatch.delenv(variable, raising=False)
+    for variable in ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+def address(provider, model="m", **options):
+    row = find_provider(provider)
+    assert row is not None
+    return resolve_base_url(row, model, **options)
+
+
+def test_a_provider_is_where_it_always_is_unless_somebody_says_otherwise(monkeypatch):
+    assert address("openai") == "https://api.openai.com/v1"
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://gateway.example/v1/")
+    assert address("openai") == "https://gateway.example/v1"
+    assert address("openai", given="http://localhost:9/v1") == "http://localhost:9/v1"
+
+
+def test_a_key_may_be_good_at_one_place_only():
+    assert address("glm", key_variable="ZAI_API_KEY") == "https://api.z.ai/api/paas/v4"
+    assert address("glm", key_variable="ZHIPUAI_API_KEY") == "https://open.bigmodel.cn/api/paas/v4"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://localhost:11434/v1"),
+        ("0.0.0.0:8080", "http://localhost:8080/v1"),
+        (":8080", "http://localhost:8080/v1"),
+        ("gpu", "http://gpu:11434/v1"),
+        ("gpu:99", "http://gpu:99/v1"),
+        ("http://gpu:99", "http://gpu:99/v1"),
+        ("https://ollama.example", "https://ollama.example/v1"),
+        ("http://gpu:99/v1/", "http://gpu:99/v1"),
+    ],
+)
+def test_ollama_is_found_by_what_its_server_listens_to(monkeypatch, host, url):
+    monkeypatch.setenv("OLLAMA_HOST", host)
+    assert address("ollama") == url
+
+
+def test_azure_is_asked_without_a_version_or_by_the_one_that_is_set(monkeypatch):
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://resource.openai.azure.com/")
+    assert address("azure", "my deployment") == "https://resource.openai.azure.com/openai/v1"
+    monkeypatch.setenv("OPENAI_API_VERSION", "2024-10-21")
+    assert address("azure", "my deployment") == (
+        "https://resource.openai.azure.com/openai/deployments/my%20deployment?api-version=2024-10-21"
+    )
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://gateway.example/openai/v1")
+    assert address("azure") == "https://gateway.example/openai/v1"
+
+
+def test_azure_has_no_address_of_its_own():
+    with pytest.raises(ConfigError, match="the base URL of Azure OpenAI is not set: set AZURE_OPENAI_ENDPOINT"):
+        address("azure")
+
+
+def test_bedrock_is_in_the_region_that_is_set(monkeypatch):
+    assert address("bedrock") == "https://bedrock-runtime.us-east-1.amazonaws.com"
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
+    assert address("bedrock") == "https://bedrock-runtime.eu-north-1.amazonaws.com"
+    assert address("bedrock", given="https://vpc.example") == "https://vpc.example"
+
+
+@pytest.mark.parametrize("url", ["", "host/v1", "ftp://host", "https://", "https://host/v1#model", "https://ho st"])
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(ConfigError, match="is not a URL: give one such as 'https://host/v1'"):
+        check_url(url)
+
+
+def test_an_address_says_whose_it_is():
+    openai = find_provider("openai")
+    assert openai is not None
+    assert is_provider_url(openai, "https://api.openai.com/v1")
+    assert not is_provider_url(openai, "https://gateway.example/v1")
+    assert get_host("https://user:word@host:8000/v1") == "host:8000"
+    assert get_wire_base_url("https://host/v1", "anthropic") == "https://host"
+    assert get_wire_base_url("https://host/v1", "openai_chat") == "https://host/v1"
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://localhost:1/v1", True),
+        ("http://127.0.0.1", True),
+        ("http://[::1]:8/v1", True),
+        ("http://localhost.example", False),
+    ],
+)
+def test_an_address_on_this_machine_is_known(url, here):
+    assert is_loopback(url) is here

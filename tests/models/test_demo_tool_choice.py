@@ -1,0 +1,149 @@
+"""A tool and its arguments are guessed from words, by rules that always give the same answer."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.model import ToolSpec
+from perdure.models.demo_tool_choice import choose_tool, guess_arguments
+
+TEXT, WHOLE, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
+
+
+def spec(name="tool", description="", required=None, **properties):
+    needed = list(properties) if required is None else required
+    return ToolSpec(name, description, {"type": "object", "properties": properties, "required": needed})
+
+
+WEATHER = spec("get_weather", "Tells the forecast.", city=TEXT)
+SEARCH = spec("webSearch", "Searches pages.", query=TEXT)
+READ = spec("read", "Reads a file from disk.", path={"type": "string", "description": "Which document"})
+
+
+# -- which tool --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sentence", "chosen"),
+    [
+        ("What's the weather?", "get_weather"),
+        ("search for it", "webSearch"),
+        ("Searching the web", "webSearch"),
+        ("the forecast for a city", "get_weather"),
+        ("which document is this file", "read"),
+        ("Get me the tool to use", None),
+        ("a page", None),
+        ("", None),
+    ],
+)
+def test_the_tool_that_shares_most_words_is_chosen(sentence, chosen):
+    tool = choose_tool(sentence, [WEATHER, SEARCH, READ])
+    assert (tool.name if tool else None) == chosen
+
+
+def test_of_equals_the_first_is_chosen():
+    first, second = spec("weather_a"), spec("weather_b")
+    assert choose_tool("weather", [first, second]) is first
+
+
+def test_when_one_must_be_chosen_the_best_is_even_if_it_is_not_good():
+    assert choose_tool("nothing to do with it", [WEATHER, SEARCH], required=True) is WEATHER
+    assert choose_tool("anything", [], required=True) is None
+
+
+# -- which arguments ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sentence", "properties", "arguments"),
+    [
+        # what is written for a parameter
+        ("city=Oslo", {"city": TEXT}, {"city": "Oslo"}),
+        ('City: "New York", please', {"city": TEXT}, {"city": "New York"}),
+        ("with dry run", {"dry_run": FLAG}, {"dry_run": True}),
+        ("wetter for 3 days in Bergen", {"city": TEXT, "days": WHOLE}, {"city": "Bergen", "days": 3}),
+        ("days: 35, or 3", {"days": WHOLE}, {"days": 35}),
+        ("1 day", {"days": WHOLE}, {"days": 1}),
+        ("max size 2.5", {"max_size": NUMBER}, {"max_size": 2.5}),
+        ("in Fahrenheit", {"unit": {"enum": ["celsius", "fahrenheit"]}}, {"unit": "fahrenheit"}),
+        # what is next in the sentence
+        ("2 and 3", {"a": WHOLE, "b": WHOLE}, {"a": 2, "b": 3}),
+        ("2.5 or 7", {"a": WHOLE, "b": NUMBER}, {"a": 7, "b": 2.5}),
+        ("-4 degrees", {"value": NUMBER}, {"value": -4}),
+        ("say 'one' and `two`", {"a": TEXT, "b": TEXT}, {"a": "one", "b": "two"}),
+        ("from Oslo to New York", {"start": TEXT, "end": TEXT}, {"start": "Oslo", "end": "New York"}),
+        ("Is Oslo big?", {"city": TEXT}, {"city": "Oslo"}),
+        ("Oslo, how big?", {"city": TEXT}, {"city": "Oslo"}),
+        ("how big is it in oslo", {"city": TEXT}, {"city": "oslo"}),
+        ("Read src/main.py.", {"path": TEXT}, {"path": "src/main.py"}),
+        ("Show /etc/hosts", {"file": TEXT}, {"file": "/etc/hosts"}),
+        ("Open README.md", {"file_name": TEXT}, {"file_name": "README.md"}),
+        ("Get https://example.org/a?b=1.", {"url": TEXT}, {"url": "https://example.org/a?b=1"}),
+        ("What is 2 + 2*3?", {"expression": TEXT}, {"expression": "2 + 2*3"}),
+        ("the capital of Norway", {"query": TEXT}, {"query": "the capital of Norway"}),
+        ("whatever", {"unit": {"enum": ["c", "f"]}}, {"unit": "c"}),
+        ("whatever", {"force": FLAG}, {"force": False}),
+        ("whatever", {"limit": {"type": "integer", "default": 10}}, {"limit": 10}),
+        ("tag 'a' and 'b'", {"tags": {"type": "array", "items": TEXT}}, {"tags": ["a", "b"]}),
+        ("sum 1, 2.5 and 3", {"values": {"type": "array", "items": NUMBER}}, {"values": [1, 2.5, 3]}),
+        ("in Oslo", {"city": {"anyOf": [{"type": "null"}, TEXT]}}, {"city": "Oslo"}),
+        ("in Oslo", {"city": {"type": ["null", "string"]}}, {"city": "Oslo"}),
+        ("in Oslo", {"city": True}, {"city": "Oslo"}),
+    ],
+)
+def test_arguments_are_found_in_the_sentence(sentence, properties, arguments):
+    assert guess_arguments(spec(**properties), sentence) == (arguments, [])
+
+
+@pytest.mark.parametrize(
+    ("sentence", "properties", "missing"),
+    [
+        ("hello", {"city": TEXT}, ["city"]),
+        ("hello", {"a": WHOLE, "b": NUMBER}, ["a", "b"]),
+        ("only 2", {"a": WHOLE, "b": WHOLE}, ["b"]),
+        ("in Oslo", {"place": {"type": "object"}}, ["place"]),
+        ("in Oslo", {"nothing": {"type": "null"}}, ["nothing"]),
+        ("in Oslo", {"nothing": {"type": ["null"]}}, ["nothing"]),
+        ("hello", {"tags": {"type": "array", "items": TEXT}}, ["tags"]),
+        ("'a' and 'b'", {"tags": {"type": "array", "items": {"type": "object"}}}, ["tags"]),
+    ],
+)
+def test_what_is_not_in_the_sentence_is_missing(sentence, properties, missing):
+    assert guess_arguments(spec(**properties), sentence)[1] == missing
+
+
+def test_a_parameter_that_may_be_left_out_is_given_only_when_the_sentence_names_it():
+    tool = spec("weather", required=["city"], city=TEXT, days=WHOLE, unit={"enum": ["celsius", "kelvin"]})
+    assert guess_arguments(tool, "Oslo 2030") == ({"city": "Oslo"}, [])
+    assert guess_arguments(tool, "Oslo, 3 days, kelvin") == ({"city": "Oslo", "days": 3, "unit": "kelvin"}, [])
+
+
+def test_the_tools_own_words_are_no_arguments():
+    assert guess_arguments(spec("weather", city=TEXT), "Weather for the weather") == ({}, ["city"])
+
+
+def test_a_tool_without_parameters_needs_none():
+    assert guess_arguments(ToolSpec("now", "", {}), "what time") == ({}, [])
+
+
+@given(st.text(max_size=300))
+def test_any_sentence_gives_arguments_that_can_be_sent(sentence):
+    tool = spec(
+        city=TEXT,
+        path=TEXT,
+        url=TEXT,
+        expression=TEXT,
+        count=WHOLE,
+        size=NUMBER,
+        tags={"type": "array", "items": TEXT},
+        values={"type": "array", "items": NUMBER},
+    )
+    arguments, missing = guess_arguments(tool, sentence)
+    assert arguments.keys().isdisjoint(missing)
+    assert msgspec.json.decode(msgspec.json.encode(arguments)) == arguments
+
+
+@pytest.mark.parametrize("unit", ["(", "1 ", "a.", "/a", "'", "A ", "-1", "\u2019"])
+def test_a_very_long_sentence_is_read_quickly(unit):
+    guess_arguments(spec(city=TEXT, path=TEXT, expression=TEXT, count=WHOLE), unit * 100_000)

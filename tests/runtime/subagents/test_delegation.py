@@ -1,0 +1,716 @@
+"""Tasks for agents that are known by name: in the foreground, in the background, and across the death of a process."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from perdure import Agent, ConfigError, Limits, Outcome, Permissions, Session, UsageError, deny, later, tool
+from perdure.core.budget import Budget
+from perdure.core.error import StoreError
+from perdure.core.event import InboxAdded, InboxResolved, SubagentFinished, SubagentStarted, ValueKept
+from perdure.core.fold import fold_events
+from perdure.core.message import Status
+from perdure.core.model import Price
+from perdure.core.store import Store
+from perdure.core.tool import ToolContext
+from perdure.interaction.displays import PlainText
+from perdure.runtime.extension import Extension
+from perdure.runtime.subagents.background_agents import RESUME_PROMPT
+from perdure.runtime.subagents.delegation import delegation, orchestrator
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
+from tests.doubles import SECONDS, Held, log_of, of, rounds, until
+from tests.runtime.subagents.family import act_tool, following, left_behind
+
+pytestmark = pytest.mark.resumed
+
+
+def chief(*replies: Any, agents: Any, **options: Any) -> Agent[Any]:
+    return Agent(ScriptedModel(*replies), name="chief", extensions=[delegation(agents)], **options)
+
+
+def in_background(task: str = "Go.", agent: str = "scout") -> Any:
+    return call("delegate", agent=agent, task=task, background=True)
+
+
+def results_in(outcome: Any) -> list[str]:
+    return [result.text for message in outcome.messages for result in message.tool_results]
+
+
+async def woken(session: Session[Any]) -> Outcome[Any]:
+    """The run that begins when an answer has come."""
+    async with asyncio.timeout(SECONDS):
+        return await anext(session.attend(seconds=0.001))
+
+
+# -- in the foreground -------------------------------------------------------------------------------------------------
+
+
+async def test_a_task_is_given_by_name_and_its_agent_remembers():
+    model = ScriptedModel("One.", "Two.", "Three.")
+    scout = Agent(model, name="the scout", description="Looks around.")
+    agent = chief(
+        call("delegate", agent="@the scout", task="First."),
+        call("delegate", agent="the scout", task="Second."),
+        call("list_agents"),
+        call("clear_agent_history", agent="the scout"),
+        call("list_agents"),
+        call("delegate", agent="the scout", task="Third."),
+        "Top.",
+        agents=[scout],
+    )
+    outcome = await agent.run("Go")
+    told = results_in(outcome)
+    assert told[:3] == ["One.", "Two.", "the scout: done: Two."]
+    assert told[4] == "the scout: idle"
+    assert [len(request.messages) for request in model.requests] == [1, 3, 1]
+    description = agent.toolbox.get("delegate").description  # type: ignore[union-attr]
+    assert "- the scout: Looks around." in description
+    assert "@name means" in description
+
+
+async def test_an_agent_at_work_is_listed_as_running():
+    held = Held()
+    scout = Agent(following(call("held"), "Done."), name="scout", tools=[held.tool])
+    extension = delegation([scout])
+    list_agents = next(each for each in extension.tools if each.name == "list_agents")
+
+    @tool
+    async def look(context: ToolContext[Any]) -> str:
+        """Looks at the others when the scout is at work."""
+        await held.started.wait()
+        listed = await list_agents.call({}, context)
+        held.released.set()
+        return str(listed)
+
+    both = calls(call("delegate", agent="scout", task="Go."), call("look"))
+    outcome = await Agent(ScriptedModel(both, "Top."), extensions=[extension], tools=[look]).run("Go")
+    assert results_in(outcome) == ["Done.", "scout: running"]
+
+
+async def test_what_the_model_gets_wrong_goes_back_to_it():
+    deep = chief(in_background("Deep."), "Chief done.", agents=[Agent(ScriptedModel(), name="scout")])
+    agent = Agent(
+        ScriptedModel(
+            calls(
+                call("delegate", agent="nobody", task="Go."),
+                call("delegate", agent="chief", task=" "),
+                call("wait_for_agents", handles=["chief-1"]),
+                call("wait_for_agents"),
+                call("cancel_agent", handle="chief-1"),
+                call("delegate", agent="chief", task="Go."),
+            ),
+            "Top.",
+        ),
+        extensions=[delegation([deep])],
+    )
+    session = agent.session("s")
+    told = results_in(await session.run("Go"))
+    assert told[0] == "there is no agent 'nobody': there are 'chief'"
+    assert told[1].startswith("the task is empty")
+    assert told[2] == told[4] == "there is no handle 'chief-1': there are none"
+    assert told[3] == "No agent is at work in the background."
+    child = fold_events(await log_of(session.store, "s")).children["chief"]
+    assert "leave out background" in child.messages[2].tool_results[0].text
+
+
+async def test_an_orchestrator_is_a_planner_that_can_delegate():
+    planner = Agent(
+        ScriptedModel(call("delegate", agent="scout", task="Go."), "Planned."), extensions=[Extension(name="x")]
+    )
+    agent = orchestrator(planner, [Agent(ScriptedModel("Scouted."), name="scout")])
+    assert [each.name for each in agent.extensions] == ["x", "delegation"]
+    assert results_in(await agent.run("Go")) == ["Scouted."]
+
+
+@pytest.mark.parametrize("agents", [[], "scout", ["scout"], None])
+def test_what_are_no_agents_is_refused(agents):
+    with pytest.raises(ConfigError, match="agents"):
+        delegation(agents)
+
+
+def test_two_agents_of_one_name_are_refused():
+    twin = Agent(ScriptedModel(), name="the scout")
+    with pytest.raises(ConfigError, match="two agents are called 'the_scout'"):
+        delegation([twin, twin.replace(name="the_scout")])
+    with pytest.raises(ConfigError, match="most_at_once=0"):
+        delegation([twin], most_at_once=0)
+
+
+# -- in the background -------------------------------------------------------------------------------------------------
+
+
+async def test_a_background_task_outlives_the_run_and_its_end_wakes_the_session():
+    held = Held()
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
+    session = chief(in_background("Find x."), "Given.", "Told.", agents=[scout]).session("s")
+    outcome = await session.run("Go")
+    assert outcome.text == "Given."
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    (item,) = await session.inbox()
+    assert (item.tag, item.request, item.status, item.wake) == ("agent:scout", "Find x.", "pending", True)
+    held.released.set()
+    outcome = await woken(session)
+    words = "[Inbox: 1 resolved]\n- [agent:scout] Request: Find x. -> Response: It is x."
+    assert [message.text for message in outcome.new_messages] == [words, "Told."]
+    assert await session.wake() is None
+    events = await log_of(session.store, "s")
+    assert len(of(events, SubagentStarted)) == len(of(events, SubagentFinished)) == 1
+    child = await session.store.list(prefix="s/scout-")
+    assert len(child) == 1
+
+
+async def test_the_end_of_a_background_task_is_told_between_two_turns():
+    @tool
+    async def work(context: ToolContext[Any]) -> str:
+        """Works until the other one is done."""
+        await until(lambda: context.run.mailbox.has_messages_due)
+        return "worked"
+
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    outcome = await chief(in_background(), call("work"), "Top.", agents=[scout], tools=[work]).run("Go")
+    assert [message.role for message in outcome.messages[-3:]] == ["tool", "user", "assistant"]
+    assert "Response: It is x." in outcome.messages[-2].text
+
+
+async def test_whoever_waits_for_agents_is_told_once():
+    scouts = [Agent(ScriptedModel(f"{name} done."), name=name) for name in ("north", "south")]
+    two = calls(in_background("Up.", "north"), in_background("Down.", "south"))
+    session = chief(two, call("wait_for_agents"), call("list_agents"), "Top.", agents=scouts).session("s")
+    outcome = await session.run("Go")
+    told = results_in(outcome)
+    assert "given the task 'Up.':\nnorth done." in told[2]
+    assert "given the task 'Down.':\nsouth done." in told[2]
+    assert told[3].splitlines()[0] == "north: idle"
+    assert told[3].splitlines()[1].endswith("done: north done.")
+    assert not [message for message in outcome.messages if message.origin == "inbox"]
+    assert [item.status for item in await session.inbox()] == ["consumed", "consumed"]
+    assert await session.wake() is None
+
+
+async def test_waiting_has_an_end():
+    clock, held = FakeClock(), Held()
+    scout = Agent(following(call("held"), "Done."), name="scout", tools=[held.tool])
+    session = chief(
+        in_background(), call("wait_for_agents", timeout_seconds=5), "Top.", agents=[scout], clock=clock
+    ).session("s")
+    run = asyncio.ensure_future(session.run("Go"))
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    await clock.wait_for_sleepers()
+    await clock.advance(6)
+    outcome = await asyncio.wait_for(run, SECONDS)
+    assert results_in(outcome)[-1].endswith("still at work (running).")
+    held.released.set()
+    await rounds(100)
+
+
+async def test_a_background_task_can_be_cancelled():
+    held = Held()
+    scout = Agent(following(call("held"), "Done."), name="scout", tools=[held.tool])
+
+    def cancel(request: Any) -> Any:
+        return call("cancel_agent", handle=request.messages[2].tool_results[0].render["handle"])
+
+    @tool
+    async def settle() -> str:
+        """Waits until the scout is at work."""
+        await held.started.wait()
+        return "settled"
+
+    replies = (in_background(), call("settle"), cancel, cancel, call("list_agents"), "Top.")
+    session = chief(*replies, agents=[scout], tools=[settle]).session("s")
+    outcome = await session.run("Go")
+    told = results_in(outcome)
+    assert told[2].endswith("is cancelled.")
+    assert told[3].endswith("is not at work any more.")
+    assert "cancelled: scout was cancelled before it was done." in told[4]
+    assert held.cancelled == 1
+    assert await session.wake() is None
+
+
+async def test_a_task_that_waits_for_its_turn_can_be_cancelled_too():
+    held = Held()
+    scout = Agent(following(call("held"), "Done."), name="scout", tools=[held.tool])
+
+    def cancel_the_second(request: Any) -> Any:
+        return call("cancel_agent", handle=request.messages[2].tool_results[1].render["handle"])
+
+    two = calls(in_background("One."), in_background("Two."))
+    model = ScriptedModel(two, cancel_the_second, call("list_agents"), "Top.")
+    session = Agent(model, extensions=[delegation([scout], most_at_once=1)]).session("s")
+    outcome = await session.run("Go")
+    assert results_in(outcome)[2].endswith("is cancelled.")
+    assert [line.partition(": ")[2] for line in results_in(outcome)[3].splitlines()] == ["idle", "running", "cancelled"]
+    held.released.set()
+    await rounds(100)
+
+
+async def test_a_task_that_another_process_works_on_is_cancelled_there():
+    store = MemoryStore()
+    scout = Agent(ScriptedModel("It is x.", repeat_last=True), name="scout")
+    await chief(in_background(), "Given.", agents=[scout], store=store).session("s").run("Go")
+    await rounds(200)
+    lost = await died_with_the_child_cut_off(store, 4)
+    (name,) = [info.session_id for info in await store.list(prefix="s/")]
+    lease = await lost.acquire(name)
+
+    def cancel(request: Any) -> Any:
+        return call("cancel_agent", handle=request.messages[2].tool_results[0].render["handle"])
+
+    session = chief(cancel, "Top.", agents=[scout], store=lost, clock=FakeClock()).session("s")
+    assert results_in(await session.run("Stop it."))[-1].endswith("is cancelled.")
+    assert [post.kind for post in await lost.posts(name)] == ["cancel"]
+    await lost.release(lease)
+
+
+async def test_no_more_than_so_many_work_at_once():
+    held = Held()
+    going = most = 0
+
+    @tool
+    async def work() -> str:
+        """Counts who works at the same time."""
+        nonlocal going, most
+        going += 1
+        most = max(most, going)
+        await held.released.wait()
+        going -= 1
+        return "worked"
+
+    scout = Agent(following(call("work"), "Done."), name="scout", tools=[work])
+    replies = ScriptedModel(
+        calls(*[in_background(str(number)) for number in range(4)]), call("wait_for_agents"), "Top."
+    )
+    session = Agent(replies, extensions=[delegation([scout], most_at_once=2)]).session("s")
+    run = asyncio.ensure_future(session.run("Go"))
+    await until(lambda: going == 2)
+    await rounds(100)
+    held.released.set()
+    await asyncio.wait_for(run, SECONDS)
+    assert most == 2
+
+
+async def test_a_background_agent_that_fails_says_so():
+    scout = Agent(ScriptedModel(RuntimeError("lost")), name="scout")
+    outcome = await chief(in_background(), call("wait_for_agents"), "Top.", agents=[scout]).run("Go")
+    assert "(failed)" in results_in(outcome)[1]
+    assert "scout failed (lost)." in results_in(outcome)[1]
+
+
+async def test_an_agent_that_cannot_even_begin_is_told_of_too(caplog):
+    def wrap(_: Any) -> Any:
+        raise RuntimeError("no model")
+
+    broken = Agent(ScriptedModel(), name="scout", extensions=[Extension(name="broken", wrap_model=wrap)])
+    session = chief(in_background(), "Given.", "Told.", agents=[broken]).session("s")
+    await session.run("Go")
+    outcome = await woken(session)
+    assert "Response: scout failed (no model)." in outcome.new_messages[0].text
+    assert "failed" in caplog.text
+
+
+async def test_watchers_see_what_is_done_in_the_background():
+    recorder = Recorder()
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    agent = chief(in_background(), call("wait_for_agents"), "Top.", agents=[scout], watchers=[recorder])
+    await agent.run("Go")
+    paths = {event.path for event in recorder.events if event.path}
+    assert [path.partition("-")[0] for path in paths] == ["scout"]
+    assert "It is x." in [getattr(event, "text", "") for event in recorder.events if event.path]
+
+
+async def test_gate_deps_and_budget_come_from_whoever_gave_the_task():
+    seen: list[Any] = []
+    ledger = Budget(token_budget=100_000)
+
+    @tool
+    async def look(context: ToolContext[Any]) -> str:
+        """Looks."""
+        seen.append(context.deps)
+        return "seen"
+
+    scout = Agent(
+        following(calls(call("look"), call("act", what="x")), "Done."), name="scout", tools=[look, act_tool([])]
+    )
+    agent = chief(
+        in_background(),
+        call("wait_for_agents"),
+        "Top.",
+        agents=[scout],
+        deps="ours",
+        budget=ledger,
+        permission=Permissions(deny("act")),
+    )
+    session = agent.session("s")
+    await session.run("Go")
+    assert (seen, ledger.spent_tokens) == (["ours"], 5 * 15)
+    (child,) = await session.store.list(prefix="s/")
+    (results,) = [
+        each for each in fold_events(await log_of(session.store, child.session_id)).messages if each.role == "tool"
+    ]
+    assert [each.status for each in results.tool_results] == [Status.OK, Status.DENIED]
+
+
+async def test_the_depth_is_counted_through_sessions():
+    deep = delegation([Agent(ScriptedModel("Deep."), name="deep")], max_depth=1)
+    middle = Agent(following(call("delegate", agent="deep", task="Go."), "Middle."), name="middle", extensions=[deep])
+    session = chief(in_background(agent="middle"), call("wait_for_agents"), "Top.", agents=[middle]).session("s")
+    await session.run("Go")
+    (child,) = await session.store.list(prefix="s/")
+    messages = fold_events(await log_of(session.store, child.session_id)).messages
+    assert "agent number 2 in a row, and at most 1 are allowed" in messages[2].tool_results[0].text
+
+
+async def test_a_background_agent_can_wait_for_an_answer():
+    @tool(permission=True)
+    async def risky() -> str:
+        """Needs permission."""
+        return "risked"
+
+    clock = FakeClock()
+    scout = Agent(following(call("risky"), call("risky"), "Done."), name="scout", tools=[risky], clock=clock)
+    session = chief(
+        in_background(), call("list_agents"), "Top.", "Told.", agents=[scout], permission=Permissions(handler=later)
+    ).session("s")
+    await session.run("Go")
+    await clock.wait_for_sleepers()
+    (child,) = await session.store.list(prefix="s/")
+    there = scout.session(child.session_id, store=session.store)
+    async with asyncio.timeout(SECONDS):
+        while (outcome := await session.wake()) is None:
+            for question in await there.questions():
+                await there.answer(question.ask_id, answer=True)
+            await clock.advance(1)
+            await rounds()
+    assert "Response: Done." in outcome.new_messages[0].text
+
+
+def asking() -> Agent[Any]:
+    """An agent that asks two things, shows one, and tells the answers."""
+
+    @tool(asks_first=True)
+    async def which(context: ToolContext[Any]) -> str:
+        """Asks which."""
+        return await context.ask("Which one?")
+
+    @tool
+    async def show(context: ToolContext[Any]) -> str:
+        """Shows how far it is."""
+        await context.display.push(PlainText("Half way."))
+        return "shown"
+
+    def tell(request: Any) -> Any:
+        said = [result.text for message in request.messages for result in message.tool_results]
+        return (call("show"), call("which"), call("which"), f"Took {', '.join(said[1:])}.")[len(said)]
+
+    return Agent(ScriptedModel(tell, repeat_last=True), name="scout", tools=[which, show], clock=FakeClock())
+
+
+async def asked_below(session: Session[Any]) -> Any:
+    """The question that an agent in the background asks, as the session shows it that gave the task."""
+    async with asyncio.timeout(SECONDS):
+        while not (questions := await session.questions()):
+            await rounds()
+    return questions[0]
+
+
+async def test_a_question_from_the_background_is_answered_where_the_task_was_given():
+    scout = asking()
+    session = chief(in_background(), "Given.", "Told.", agents=[scout]).session("s")
+    await session.run("Go")
+    first = await asked_below(session)
+    (child,) = await session.store.list(prefix="s/")
+    assert (first.text, f"s/{first.path}") == ("Which one?", child.session_id)
+    assert await session.answer(first.ask_id, "a") is True
+    assert await session.answer(first.ask_id, "b") is False
+    await scout.clock.wait_for_sleepers()  # type: ignore[attr-defined]
+    await scout.clock.advance(1)  # type: ignore[attr-defined]
+    async with asyncio.timeout(SECONDS):
+        while (second := await asked_below(session)).ask_id == first.ask_id:
+            await rounds()
+    assert await session.display.resolve(second.ask_id, "c") is True
+    await scout.clock.wait_for_sleepers()  # type: ignore[attr-defined]
+    await scout.clock.advance(1)  # type: ignore[attr-defined]
+    assert "Response: Took a, c." in (await woken(session)).new_messages[0].text
+    assert (await session.questions(), await session.answer(second.ask_id, "late")) == ([], False)
+    with pytest.raises(UsageError, match="no open question 'nonsense': open are none"):
+        await session.answer("nonsense", "x")
+
+
+async def test_what_the_background_shows_is_shown_and_closed_where_the_task_was_given():
+    session = chief(in_background(), "Given.", agents=[asking()]).session("s")
+    await session.run("Go")
+    question = await asked_below(session)
+    line, asked = await session.display.slots()
+    assert (line.renderer, asked.slot_id, asked.path, asked.waits) == ("text", question.ask_id, question.path, True)
+    async with aclosing(session.display.subscribe()) as changes:
+        assert await anext(changes) == [line, asked]
+        assert await session.display.remove(line.slot_id) is True
+        assert await session.display.reject(asked.slot_id, "not now") is True
+        async with asyncio.timeout(SECONDS):
+            assert await anext(changes) == []
+    assert await session.display.slots() == []
+
+
+async def test_a_fork_does_not_answer_for_the_session_that_it_comes_from():
+    session = chief(in_background(), "Given.", agents=[asking()]).session("s")
+    await session.run("Go")
+    question = await asked_below(session)
+    fork = await session.fork("f")
+    assert (await fork.questions(), await fork.display.slots()) == ([], [])
+    with pytest.raises(UsageError, match="has no open question"):
+        await fork.answer(question.ask_id, "x")
+
+
+async def test_an_end_that_cannot_be_posted_is_told_when_the_session_runs_again(caplog):
+    class Deaf(MemoryStore):
+        deaf = True
+
+        async def post(self, session_id: str, post: Any) -> bool:
+            if self.deaf:
+                raise StoreError("the line is dead")
+            return await super().post(session_id, post)
+
+    store, scout = Deaf(), Agent(ScriptedModel("It is x."), name="scout")
+    session = chief(in_background(), "Given.", "Hm.", "Told.", agents=[scout], store=store).session("s")
+    await session.run("Go")
+    await rounds(200)
+    assert "cannot be posted: the line is dead" in caplog.text
+    store.deaf = False
+    await session.run("And?")
+    assert "Response: It is x." in (await woken(session)).new_messages[0].text
+
+
+# -- when the process dies ---------------------------------------------------------------------------------------------
+
+
+async def died_with_the_child_cut_off(store: MemoryStore, cut: int) -> MemoryStore:
+    """What a process leaves that has died when the child had stored so many entries, and the chief had ended."""
+    (child,) = await store.list(prefix="s/")
+    lost = await left_behind(await store.read("s"))
+    lease = await lost.acquire(child.session_id)
+    await lost.append(lease, (await store.read(child.session_id))[:cut], sync=True)
+    await lost.release(lease)
+    return lost
+
+
+def restarted(store: Store, done: list[str]) -> Any:
+    scout = Agent(following(call("act", what="x"), "It is x."), name="scout", tools=[act_tool(done)])
+    return chief("On it.", "Told.", agents=[scout], store=store).session("s")
+
+
+async def test_what_a_crash_cut_off_is_taken_up_and_told_once():
+    store, done = MemoryStore(), list[str]()
+    scout = Agent(following(call("act", what="x"), "It is x."), name="scout", tools=[act_tool(done)])
+    await chief(in_background(), "Given.", agents=[scout], store=store).session("s").run("Go")
+    await rounds(200)
+    assert await store.posts("s")
+    (child,) = await store.list(prefix="s/")
+    whole = await store.read(child.session_id)
+    for cut in [0, 1, *range(3, len(whole) + 1)]:
+        lost = await died_with_the_child_cut_off(store, cut)
+        session = restarted(lost, [])
+        await session.run("How is it going?")
+        outcome = await woken(session)
+        assert "Response: It is x." in outcome.new_messages[0].text, cut
+        events = await log_of(lost, "s")
+        assert len(of(events, InboxResolved)) == len(of(events, SubagentFinished)) == 1
+        assert len(await lost.list(prefix="s/")) == 1
+
+
+async def test_whoever_attends_to_a_session_takes_up_what_a_crash_cut_off():
+    store, done = MemoryStore(), list[str]()
+    scout = Agent(following(call("act", what="x"), "It is x."), name="scout", tools=[act_tool(done)])
+    await chief(in_background(), "Given.", agents=[scout], store=store).session("s").run("Go")
+    await rounds(200)
+    for cut in (0, 4):
+        lost = await died_with_the_child_cut_off(store, cut)
+        stranger = Agent(ScriptedModel(), extensions=[delegation([scout.replace(name="other")])], store=lost)
+        assert await stranger.session("s").wake() is None
+        session = chief("Told.", agents=[scout], store=lost).session("s")
+        assert await session.wake() is None  # it goes on, and there is nothing to tell yet
+        assert len(of(await log_of(lost, "s"), InboxAdded)) == 1
+        outcome = await woken(session)
+        assert "Response: It is x." in outcome.new_messages[0].text
+        assert await session.wake() is None
+
+
+async def test_whoever_is_driven_elsewhere_is_left_alone_by_wake():
+    store = MemoryStore()
+    scout = Agent(ScriptedModel("It is x.", repeat_last=True), name="scout")
+    await chief(in_background(), "Given.", agents=[scout], store=store).session("s").run("Go")
+    await rounds(200)
+    lost = await died_with_the_child_cut_off(store, 4)
+    lease = await lost.acquire("s")
+    assert await chief(agents=[scout], store=lost).session("s").wake() is None
+    await lost.release(lease)
+
+
+async def test_a_task_that_was_redacted_is_still_told_of():
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    session = chief(in_background("Find 0000."), "Given.", "Told.", "Yes?", agents=[scout]).session("s")
+    await session.run("Go")
+    await rounds(200)
+    for entry in await session.store.read("s"):
+        if isinstance(entry.event, InboxAdded | SubagentStarted | ValueKept):
+            await session.redact(entry.seq)
+    outcome = await woken(session)
+    assert "Response: It is x." in outcome.new_messages[0].text
+    assert len(of(await log_of(session.store, "s"), SubagentFinished)) == 1
+    assert (await session.run("And now?")).status == "done"
+
+
+async def test_a_task_that_was_redacted_before_it_was_begun_is_told_as_failed():
+    store = MemoryStore()
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    await chief(in_background("Find 0000."), "Given.", agents=[scout], store=store).session("s").run("Go")
+    lost = await left_behind(await store.read("s"))
+    session = chief("Told.", agents=[Agent(ScriptedModel(), name="scout")], store=lost).session("s")
+    for entry in await lost.read("s"):
+        if isinstance(entry.event, ValueKept):
+            await session.redact(entry.seq)
+    assert "redacted from the log before it was started" in (await woken(session)).new_messages[0].text
+
+
+async def test_what_tools_keep_is_never_taken_for_a_task():
+    @tool
+    async def note(context: ToolContext[Any]) -> str:
+        """Keeps something under a name of older tasks."""
+        await context.keep("agent:mood", "fine")
+        return "noted"
+
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    session = chief(call("note"), call("list_agents"), "Top.", agents=[scout], tools=[note]).session("s")
+    outcome = await session.run("Go")
+    assert (outcome.status, results_in(outcome)[1]) == ("done", "scout: idle")
+
+
+# -- what it may use ---------------------------------------------------------------------------------------------------
+
+
+def circling(**options: Any) -> Agent[Any]:
+    """An agent that never comes to an end by itself."""
+    model = ScriptedModel(call("act", what="x"), repeat_last=True, price=Price(input_usd=1e6, output_usd=1e6))
+    return Agent(model, name="scout", tools=[act_tool([])], **options)
+
+
+@pytest.mark.in_memory("how far the run above has got when a background agent begins")
+@pytest.mark.parametrize(
+    ("above", "own", "reason", "spent"),
+    [
+        (Limits(token_budget=100), Limits(), "token_budget", 75),
+        (Limits(token_budget=100), Limits(token_budget=40), "token_budget", 45),
+        (Limits(token_budget=10), Limits(), "token_budget", 15),
+        (Limits(max_cost_usd=100), Limits(), "max_cost", 75),
+        (Limits(max_cost_usd=100), Limits(max_cost_usd=40), "max_cost", 45),
+        (Limits(max_cost_usd=10), Limits(), "max_cost", 15),
+        (Limits(), Limits(token_budget=40), "token_budget", 45),
+    ],
+)
+async def test_a_background_agent_has_what_is_left_to_whoever_gave_the_task(above, own, reason, spent):
+    model = ScriptedModel(in_background(), "Given.", "Told.", price=Price(input_usd=1e6, output_usd=1e6))
+    agent = Agent(model, extensions=[delegation([circling(limits=own)])], limits=above)
+    session = agent.session("s")
+    await session.run("Go")
+    await until_posted(session)
+    (child,) = await session.store.list(prefix="s/")
+    state = fold_events(await log_of(session.store, child.session_id))
+    assert state.run_ended_event is not None
+    assert (state.run_ended_event.reason, state.usage.total_tokens) == (reason, spent)
+
+
+async def until_posted(session: Session[Any]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not await session.store.posts(session.session_id):
+            await rounds()
+
+
+@pytest.mark.parametrize("price", [None, Price(input_usd=1e6, output_usd=1e6)])
+async def test_what_a_background_agent_has_used_counts_when_its_end_is_told(price):
+    scout = Agent(ScriptedModel(call("act", what="x"), "Done.", price=price), name="scout", tools=[act_tool([])])
+    model = ScriptedModel(in_background(), "Given.", "Told.", price=Price(input_usd=1e6, output_usd=1e6))
+    session = Agent(model, extensions=[delegation([scout])]).session("s")
+    assert (await session.run("Go")).usage.total_tokens == 30
+    outcome = await woken(session)
+    assert outcome.usage.total_tokens == 45
+    assert outcome.cost_usd == pytest.approx(15 if price is None else 45)
+
+
+async def test_a_call_that_is_made_again_finds_the_task_that_it_gave():
+    store = MemoryStore()
+    scout = Agent(ScriptedModel("It is x.", repeat_last=True), name="scout")
+    session = chief(in_background(), call("wait_for_agents"), "Top.", agents=[scout], store=store).session("s")
+    await session.run("Go")
+    entries = await store.read("s")
+    cut = next(place for place, entry in enumerate(entries, 1) if isinstance(entry.event, InboxAdded)) + 1
+    lost = await left_behind(entries[:cut])
+    session = chief(call("wait_for_agents"), "Top.", agents=[scout], store=lost).session("s")
+    outcome = await session.resume()
+    assert "It is x." in results_in(outcome)[-1]
+    assert len(of(await log_of(lost, "s"), InboxAdded)) == 1
+
+
+async def test_what_a_call_was_told_when_it_was_cut_off_is_told_to_it_again():
+    store = MemoryStore()
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    session = chief(in_background(), call("wait_for_agents"), "Top.", agents=[scout], store=store).session("s")
+    await session.run("Go")
+    entries = await store.read("s")
+    cut = next(place for place, entry in enumerate(entries, 1) if isinstance(entry.event, InboxResolved)) + 1
+    (child,) = await store.list(prefix="s/")
+    lost = await left_behind(await store.read(child.session_id), child.session_id)
+    lease = await lost.acquire("s")
+    await lost.append(lease, entries[:cut], sync=True)
+    await lost.release(lease)
+    outcome = await chief("Top.", agents=[scout], store=lost).session("s").resume()
+    assert results_in(outcome)[-1].endswith("It is x.")
+    assert len(of(await log_of(lost, "s"), InboxResolved)) == 1
+
+
+async def test_tasks_end_with_the_block_of_their_agent_and_go_on_in_the_next():
+    store, held = MemoryStore(), Held()
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
+    agent = chief(in_background(), "Given.", agents=[scout], store=store)
+    async with agent:
+        await agent.session("s").run("Go")
+        await asyncio.wait_for(held.started.wait(), SECONDS)
+    assert held.cancelled == 1
+    model = ScriptedModel("It was x.")
+    again = chief("Hm.", "Told.", agents=[Agent(model, name="scout")], store=store).session("s")
+    await again.run("And?")
+    outcome = await woken(again)
+    assert "Response: It was x." in outcome.new_messages[0].text
+    assert model.requests[0].messages[-1].text == RESUME_PROMPT
+
+
+async def test_a_task_whose_session_is_driven_elsewhere_is_waited_for():
+    store, clock = MemoryStore(), FakeClock()
+    scout = Agent(ScriptedModel("It is x.", repeat_last=True), name="scout")
+    await chief(in_background(), "Given.", agents=[scout], store=store).session("s").run("Go")
+    await rounds(200)
+    lost = await died_with_the_child_cut_off(store, 0)
+    (name,) = [info.session_id for info in await store.list(prefix="s/")]
+    lease = await lost.acquire(name)
+    session = chief("On it.", "Told.", agents=[scout], store=lost, clock=clock).session("s")
+    await session.run("And?")
+    await clock.wait_for_sleepers()
+    await lost.release(lease)
+    async with asyncio.timeout(SECONDS):
+        while (outcome := await session.wake()) is None:
+            await clock.advance(1)
+            await rounds()
+    assert outcome.text == "Told."
+
+
+async def test_a_task_of_an_agent_that_is_gone_stays_where_it_is():
+    store = MemoryStore()
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    await chief(in_background(), "Given.", agents=[scout], store=store).session("s").run("Go")
+    await rounds(200)
+    lost = await died_with_the_child_cut_off(store, 0)
+    other = Agent(ScriptedModel("x"), name="other")
+    session = chief("On it.", agents=[other], store=lost).session("s")
+    assert (await session.run("And?")).status == "done"
+    assert [item.status for item in await session.inbox()] == ["pending"]

@@ -1,0 +1,517 @@
+"""Whoever drives a session: what it finds when it opens one, what reaches it from elsewhere, when it gives up."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from perdure import (
+    Agent,
+    ConfigError,
+    Fenced,
+    Permissions,
+    Post,
+    SessionBusy,
+    StoreError,
+    Usage,
+    UsageError,
+    assistant,
+    later,
+    repeated_calls,
+    tool,
+    user,
+)
+from perdure.core import fault_injection as faults
+from perdure.core.event import (
+    MessageAdded,
+    ModelRequested,
+    PostTaken,
+    ReplyFinished,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    TextDelta,
+    ToolFinished,
+)
+from perdure.core.mailbox import build_message_post
+from perdure.core.message import Message, StopReason, ToolCall, ToolResult
+from perdure.core.store import Lease
+from perdure.runtime.driver import Driver, notify_driver
+from perdure.runtime.driver_commands import WakeCommand
+from perdure.stores.memory import MemoryStore
+from perdure.testing import ScriptedModel, call, calls, pause
+from perdure.testing.scripted_model import Scripted
+from tests.doubles import SECONDS, Held, crashed, kind, log_of, of, rounds, until
+from tests.transcript import assert_valid
+
+pytestmark = pytest.mark.resumed
+
+# -- one submission per name -------------------------------------------------------------------------------------------
+
+
+async def test_a_prompt_sent_twice_under_one_name_is_answered_once():
+    store = MemoryStore()
+    model = ScriptedModel("Hello.", "Again?")
+    session = Agent(model, store=store).session("s")
+    first = await session.run("Hi", input_id="mail-1")
+    again = await Agent(ScriptedModel(), store=store).session("s").run("Hi", input_id="mail-1")
+    assert (again.run_id, again.text, again.status, again.usage) == (first.run_id, "Hello.", "done", first.usage)
+    assert [each.text for each in again.new_messages] == ["Hi", "Hello."]
+    assert len(await session.messages()) == 2
+    assert (await session.run("Hi", input_id="mail-2")).text == "Again?"
+    assert (await session.run("Hi", input_id="mail-1")).text == "Hello."
+
+
+async def test_the_same_prompt_sent_while_it_is_being_answered_waits_for_that_answer():
+    held = pause()
+    model = ScriptedModel([TextDelta("Hello."), held, ReplyFinished()])
+    session = Agent(model).session("s")
+    async with asyncio.timeout(SECONDS):
+        first = asyncio.ensure_future(session.run("Hi", input_id="mail-1"))
+        await held.wait_reached()
+        second = asyncio.ensure_future(session.run("Hi", input_id="mail-1"))
+        held.release()
+        assert (await first).run_id == (await second).run_id
+    assert len(model.requests) == 1
+
+
+async def test_a_prompt_that_a_crash_cut_off_goes_on_when_it_is_sent_again():
+    store = MemoryStore()
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", input_id="mail-1", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+        ModelRequested(1, run_id="r1"),
+    )
+    outcome = await Agent(ScriptedModel("Hello."), store=store).session("s").run("Hi", input_id="mail-1")
+    assert (outcome.run_id, outcome.text, len(outcome.messages)) == ("r1", "Hello.", 2)
+    assert len(of(await log_of(store, "s"), RunStarted)) == 1
+
+
+async def test_a_run_that_failed_under_a_name_is_told_as_failed_again():
+    store = MemoryStore()
+    model = ScriptedModel(RuntimeError("no luck"))
+    first = await Agent(model, store=store).session("s").run("Hi", input_id="mail-1")
+    again = await Agent(ScriptedModel(), store=store).session("s").run("Hi", input_id="mail-1")
+    assert (first.status, again.status, again.reason) == ("failed", "failed", "RuntimeError")
+    assert "no luck" in str(again.error)
+
+
+async def test_a_name_must_be_text():
+    with pytest.raises(ConfigError, match="input_id"):
+        await Agent(ScriptedModel()).session("s").run("Hi", input_id=5)  # type: ignore[call-overload]
+
+
+# -- a run that gets nowhere -------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_was_taken_up_three_times_without_progress_is_parked():
+    store = MemoryStore()
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+        *[RunResumed(run_id="r1"), ModelRequested(1, run_id="r1")] * 3,
+    )
+    session = Agent(ScriptedModel("Hello."), store=store).session("s")
+    outcome = await session.resume()
+    assert (outcome.status, outcome.reason) == ("parked", "crash_loop")
+    (ended,) = of(await log_of(store, "s"), RunEnded)
+    assert (ended.status, ended.reason) == ("parked", "crash_loop")
+    assert (await session.run("Hi again")).text == "Hello."  # a person may go on
+
+
+async def test_progress_starts_the_count_of_recoveries_anew():
+    store = MemoryStore()
+    reply = Message("assistant", (ToolCall("c1", "look"),), stop=StopReason.TOOL_USE)
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+        *[RunResumed(run_id="r1")] * 3,
+        MessageAdded(reply, run_id="r1"),
+        RunResumed(run_id="r1"),
+    )
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    outcome = await Agent(ScriptedModel("Seen."), tools=[look], store=store).session("s").resume()
+    assert (outcome.status, outcome.text) == ("done", "Seen.")
+
+
+async def test_guardrails_remember_over_a_crash_what_they_have_seen():
+    store = MemoryStore()
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    def turn(place: int) -> list[Any]:
+        reply = Message("assistant", (ToolCall(f"c{place}", "look"),), stop=StopReason.TOOL_USE)
+        return [
+            MessageAdded(reply, run_id="r1"),
+            ToolFinished(f"c{place}", "look", ToolResult(f"c{place}", "look"), run_id="r1"),
+        ]
+
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", run_id="r1"),
+        MessageAdded(user("Look"), run_id="r1"),
+        *[event for place in range(1, 5) for event in turn(place)],
+    )
+    guardrails = [repeated_calls(nudge_at=4, halt_at=5)]
+    agent = Agent(ScriptedModel(call("look")), tools=[look], store=store, guardrails=guardrails)
+    outcome = await agent.session("s").resume()
+    assert (outcome.status, outcome.reason) == ("stopped", "repeat")
+    assert [each.origin for each in outcome.messages if each.role == "user"] == ["", "guardrail"]
+    assert_valid(outcome.messages)
+
+
+# -- two drivers -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_that_is_driven_elsewhere_can_be_taken_over_and_its_driver_is_stopped():
+    store, held = MemoryStore(), Held()
+    first = Agent(ScriptedModel(call("held"), "Never said."), tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(first.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        second = Agent(ScriptedModel("Mine now."), store=store).session("s")
+        with pytest.raises(SessionBusy):
+            await second.run("Mine!")
+        outcome = await second.run("Mine!", take_over=True)
+        assert (outcome.status, outcome.text) == ("done", "Mine now.")
+        assert_valid(outcome.messages)
+        held.released.set()
+        with pytest.raises(Fenced):
+            await going
+    assert_valid(await second.messages())
+
+
+async def test_to_take_over_or_not_is_yes_or_no():
+    with pytest.raises(ConfigError, match="take_over"):
+        await Agent(ScriptedModel()).session("s").run("Hi", take_over="please")  # type: ignore[call-overload]
+
+
+# -- posts -------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_another_process_posts_is_found_by_looking(monkeypatch):
+    monkeypatch.setattr("perdure.runtime.posts.POLL_SECONDS", 0.001)
+    store, held = MemoryStore(), Held()
+    session = Agent(ScriptedModel(call("held"), "Left it is."), tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        await store.post("s", build_message_post("steer", user("Left!", origin="steering"), "p1", 0.0))
+        await until(lambda: (run := session._driver.run) and run.mailbox.has_messages_due, 0.001)
+        held.released.set()
+        outcome = await going
+    assert [each.text for each in outcome.messages if each.role == "user"] == ["Go", "Left!"]
+    assert await store.posts("s") == []
+
+
+async def test_a_store_that_fails_while_it_is_asked_for_posts_does_not_end_the_run(monkeypatch, caplog):
+    monkeypatch.setattr("perdure.runtime.posts.POLL_SECONDS", 0.001)
+
+    class Flaky(MemoryStore):
+        asked = 0
+        errors: Iterator[StoreError] = iter(())
+
+        async def posts(self, session_id: str) -> list[Post]:
+            self.asked += 1
+            for error in self.errors:
+                raise error
+            return await super().posts(session_id)
+
+    store, held = Flaky(), Held()
+    session = Agent(ScriptedModel(call("held"), "Done."), tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        store.errors, before = iter([StoreError("away for a moment")]), store.asked
+        await until(lambda: store.asked >= before + 3, 0.001)
+        held.released.set()
+        assert (await going).status == "done"
+    assert "away for a moment" in caplog.text
+
+
+async def test_a_post_from_another_thread_reaches_the_run():
+    store, held = MemoryStore(), Held()
+    agent = Agent(ScriptedModel(call("held"), "Left it is."), tools=[held.tool], store=store)
+    session = agent.session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        await asyncio.to_thread(lambda: asyncio.run(agent.session("s").steer("Left!")))
+        await until(lambda: (run := session._driver.run) and run.mailbox.has_messages_due)
+        held.released.set()
+        outcome = await going
+    assert outcome.text == "Left it is."
+
+
+async def test_a_session_object_cannot_be_used_on_two_event_loops_at_once():
+    held = Held()
+    session = Agent(ScriptedModel(call("held"), "Done."), tools=[held.tool]).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        with pytest.raises(UsageError, match="another event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(session.run("Go, too")))
+        held.released.set()
+        assert (await going).text == "Done."
+
+
+async def test_a_cancel_from_another_process_ends_the_run():
+    store, held = MemoryStore(), Held()
+    session = Agent(ScriptedModel(call("held")), tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        assert await Agent(ScriptedModel(), store=store).session("s").cancel()
+        assert (await going).status == "cancelled"
+    assert not await session.cancel()
+
+
+async def test_a_cancel_of_a_run_that_was_cut_off_ends_it_when_it_is_taken_up():
+    store = MemoryStore()
+    await crashed(store, "s", RunStarted("agent", run_id="r1"), MessageAdded(user("Hi"), run_id="r1"))
+    model = ScriptedModel("Never said.", "Hello.")
+    session = Agent(model, store=store).session("s")
+    assert await session.cancel()
+    assert (await session.resume()).status == "cancelled"
+    assert not model.requests
+
+
+async def test_a_cancel_that_came_too_late_is_put_away_by_the_next_run():
+    store = MemoryStore()
+    await crashed(store, "s", RunStarted("agent", run_id="r1"), MessageAdded(user("Hi"), run_id="r1"))
+    session = Agent(ScriptedModel("Hello."), store=store).session("s")
+    await session.cancel()
+    assert (await session.run("Hello?")).status == "done"
+    assert [each.about for each in of(await log_of(store, "s"), PostTaken)] == ["cancel"]
+    assert await store.posts("s") == []
+
+
+async def test_a_cancel_from_elsewhere_can_be_made_more_urgent_and_not_less():
+    store, held = MemoryStore(), Held()
+    session = Agent(ScriptedModel(call("held")), tools=[held.tool], store=store).session("s")
+    elsewhere = Agent(ScriptedModel(), store=store).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        await elsewhere.cancel("after_tools")
+        await elsewhere.cancel("after_turn")
+        assert not going.done()
+        await elsewhere.cancel("now")
+        outcome = await going
+    assert (outcome.status, held.cancelled) == ("cancelled", 1)
+
+
+@pytest.mark.parametrize("body", [None, 5, "text", [], {}, {"run_id": ["r"], "ask_id": {}, "item_id": 5, "mode": 7}])
+@pytest.mark.parametrize("about", ["cancel", "answer", "inbox", "steer", "follow_up", "of a later version"])
+async def test_a_post_that_makes_no_sense_does_not_keep_a_session_from_going_on(about, body):
+    store = MemoryStore()
+    session = Agent(ScriptedModel("Hello.", "And again."), store=store).session("s")
+    await store.post("s", Post("p1", about, body))
+    assert (await session.run("Hi")).status == "done"
+    await store.post("s", Post("p2", about, body))
+    assert (await session.inbox(), await session.wake()) == ([], None)
+    assert (await session.run("Hi")).text == "And again."
+
+
+async def test_a_cancel_that_makes_no_sense_does_not_end_the_run():
+    store, held = MemoryStore(), Held()
+    session = Agent(ScriptedModel(call("held"), "Done."), tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        (run_id,) = {event.run_id for event in await log_of(store, "s")}
+        notify_driver((id(store), "s"), Post("p1", "cancel", {"run_id": run_id, "mode": "sideways"}))
+        notify_driver((id(store), "s"), Post("p2", "cancel"))
+        held.released.set()
+        assert (await going).text == "Done."
+
+
+async def test_a_run_that_is_being_taken_up_again_can_be_cancelled():
+    class SlowToOpen(MemoryStore):
+        opened = asyncio.Event()
+
+        async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
+            await self.opened.wait()
+            return await super().acquire(session_id, take_over=take_over)
+
+    store, model = SlowToOpen(), ScriptedModel("Never said.")
+    store.opened.set()
+    await crashed(store, "s", RunStarted("agent", run_id="r1"), MessageAdded(user("Hi"), run_id="r1"))
+    store.opened.clear()
+    session = Agent(model, store=store).session("s")
+    going = asyncio.ensure_future(session.resume())
+    await rounds()
+    assert await session.cancel()
+    store.opened.set()
+    async with asyncio.timeout(SECONDS):
+        assert ((await going).status, model.requests) == ("cancelled", [])
+
+
+async def test_a_follow_up_that_woke_a_session_is_told_first_also_after_a_crash():
+    store, model = MemoryStore(), ScriptedModel("Hello.", "Two.")
+    session = Agent(model, store=store).session("s")
+    await session.run("Hi")
+    await session.follow_up("1 + 1?")
+    await crashed(store, "s", RunStarted("agent", run_id="woken"))
+    outcome = await session.resume()
+    assert [each.text for each in outcome.new_messages] == ["1 + 1?", "Two."]
+    assert len(model.requests) == 2
+
+
+async def test_a_wake_that_comes_too_late_leaves_a_question_open():
+    @tool(permission=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    gate = Permissions(handler=later)
+    agent = Agent(ScriptedModel(call("pay")), tools=[pay], permission=gate)
+    session = agent.session("s")
+    await session.run("Pay")
+    await session.follow_up("And then?")
+    outcome = await Driver(agent, "s", agent.store).perform_command(WakeCommand("r9"))  # begun before the run was
+    assert outcome.reason == "nothing_new"
+    assert len(await session.questions()) == 1
+
+
+async def test_steering_sent_twice_under_one_name_is_told_once():
+    session = Agent(ScriptedModel("Hello.", "Hello.")).session("s")
+    assert await session.steer("Left!", post_id="sms-1")
+    assert not await session.steer("Left!", post_id="sms-1")
+    outcome = await session.run("Go")
+    assert not await session.steer("Left!", post_id="sms-1")
+    assert [each.text for each in outcome.messages if each.role == "user"] == ["Go", "Left!"]
+
+
+async def test_usage_of_a_retold_run_is_the_first_ones():
+    store = MemoryStore()
+    reply = assistant("Hello.", stop=StopReason.STOP, usage=Usage(3, 4))
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", input_id="a", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+        MessageAdded(reply, run_id="r1"),
+        RunEnded("done", usage=Usage(3, 4), turns=1, run_id="r1"),
+    )
+    outcome = await Agent(ScriptedModel(), store=store).session("s").run("Hi", input_id="a")
+    assert (outcome.usage, outcome.turns, outcome.error) == (Usage(3, 4), 1, None)
+
+
+# -- a loop that is thrown away on purpose -----------------------------------------------------------------------------
+
+
+async def test_a_run_can_be_thrown_away_after_every_append_and_goes_on_from_the_log(monkeypatch):
+    done: list[int] = []
+
+    @tool
+    async def count(number: int) -> str:
+        """Count."""
+        done.append(number)
+        return f"{number} counted"
+
+    async def told(always_resume: bool) -> list[str]:
+        done.clear()
+        monkeypatch.setattr(faults, "always_resume", always_resume)
+        store = MemoryStore()
+        script: list[Scripted] = [
+            calls(call("count", number=1), call("count", number=2)),
+            call("count", number=3),
+            "Counted.",
+        ]
+        agent = Agent(ScriptedModel(*script), tools=[count], store=store)
+        assert (await agent.session("s").run("Count")).text == "Counted."
+        assert sorted(done) == [1, 2, 3]
+        return [kind(event) for event in await log_of(store, "s")]
+
+    assert await told(True) == await told(False)
+
+
+async def test_a_session_whose_log_lost_an_entry_can_be_gone_on_with(tmp_path):
+    agent = Agent(ScriptedModel("One.", "Two."), store=f"file:{tmp_path}")
+    for prompt in ("1?", "2?"):
+        await agent.session("s").run(prompt)
+    await agent.store.aclose()
+    (log,) = tmp_path.glob("*.session")
+    lines = log.read_bytes().split(b"\n")
+    lines[4] = b"#" * len(lines[4])
+    log.write_bytes(b"\n".join(lines))
+    again = Agent(ScriptedModel("Three."), store=f"file:{tmp_path}")
+    numbers = [entry.seq for entry in await again.store.read("s")]
+    assert numbers != [*range(1, len(numbers) + 1)]
+    outcome = await again.session("s").run("3?")
+    assert outcome.text == "Three."
+    assert_valid(outcome.messages)
+    await again.store.aclose()
+
+
+# -- watching ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_is_driven_elsewhere_can_be_watched(tmp_path, monkeypatch):
+    monkeypatch.setattr("perdure.runtime.stored_session.WATCH_POLL_SECONDS", 0.01)
+    driver = Agent(ScriptedModel("One.", "Two."), store=f"sqlite:{tmp_path / 's.db'}")
+    await driver.session("s").run("1?")
+    before = len(await driver.store.read("s"))
+    watcher = Agent(ScriptedModel(), store=f"sqlite:{tmp_path / 's.db'}").session("s")
+    seen: list[int] = []
+
+    async def watch() -> None:
+        async for entry in watcher.watch():
+            seen.append(entry.seq)  # noqa: PERF401 - looked at before it ends
+
+    watching = asyncio.ensure_future(watch())
+    await until(lambda: len(seen) == before)
+    await driver.session("s").run("2?")
+    entries = await driver.store.read("s")
+    await until(lambda: len(seen) == len(entries), 0.01)
+    assert seen == [entry.seq for entry in entries]
+    await watcher.aclose()
+    async with asyncio.timeout(SECONDS):
+        await watching
+    await driver.store.aclose()
+    await watcher.store.aclose()
+
+
+async def test_whoever_leaves_a_watch_leaves_nothing_behind():
+    session = Agent(ScriptedModel("One.")).session("s")
+    await session.run("1?")
+    watching = session.watch()
+    first = [await anext(watching) for _ in range(len(await session.store.read("s")))]
+    waiting = asyncio.ensure_future(anext(watching))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    assert first[-1].seq == len(first)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_prompt_that_goes_on_after_a_crash_is_streamed_under_the_name_of_its_run():
+    store = MemoryStore()
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", input_id="mail-1", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+    )
+    stream = Agent(ScriptedModel("Hello."), store=store).session("s").stream("Hi", input_id="mail-1")
+    events = [event async for event in stream]
+    assert stream.run_id == "r1"
+    assert "".join([event.text for event in events if isinstance(event, TextDelta)]) == "Hello."
+    assert isinstance(events[-1], RunEnded)

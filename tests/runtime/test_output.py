@@ -1,0 +1,253 @@
+"""Runs that have to make a value of a type."""
+
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+
+from perdure import Agent, ConfigError, InvalidOutput, ModelInfo, Outcome, Output, StopReason, UsageError, tool
+from perdure.core.model import OutputMode
+from perdure.core.stop_conditions import Limits
+from perdure.core.validation_problems import Invalid
+from perdure.runtime.output import ANSWER_TOOL
+from perdure.testing import Reply, ScriptedModel, call, calls
+
+pytestmark = pytest.mark.resumed
+
+
+@dataclass
+class Plan:
+    """A plan for a day."""
+
+    title: str
+    steps: list[str]
+
+
+class Struct(msgspec.Struct):
+    title: str
+
+
+class Pydantic(pydantic.BaseModel):
+    title: str
+
+
+class Typed(TypedDict):
+    title: str
+
+
+WHOLE = '{"title": "Oslo", "steps": ["pack"]}'
+
+
+def model(*script: Any, mode: OutputMode = "native") -> ScriptedModel:
+    made = ScriptedModel(*script)
+    made.info = ModelInfo("scripted", "scripted", output=mode)
+    return made
+
+
+async def test_a_provider_that_can_hold_its_model_to_a_schema_is_told_it() -> None:
+    asked = model(WHOLE)
+    outcome = await Agent(asked).run("Plan.", output=Plan)
+    assert outcome.value == Plan("Oslo", ["pack"])
+    spec = asked.requests[0].output
+    assert spec is not None
+    assert (spec.name, spec.description) == ("Plan", "A plan for a day.")
+    assert spec.schema["required"] == ["title", "steps"]
+
+
+async def test_other_models_get_a_tool_that_takes_the_answer() -> None:
+    asked = model(call(ANSWER_TOOL, title="Oslo", steps=["pack"]), mode="tool")
+    outcome = await Agent(asked).run("Plan.", output=Plan)
+    assert (outcome.status, outcome.reason) == ("done", "")
+    assert outcome.value == Plan("Oslo", ["pack"])
+    assert [each.name for each in asked.requests[0].tools] == [ANSWER_TOOL]
+    assert asked.requests[0].output is None
+
+
+async def test_models_without_tools_are_asked_in_words() -> None:
+    asked = model(f"```json\n{WHOLE}\n```", mode="prompted")
+    outcome = await Agent(asked, instructions="Be brief.").run("Plan.", output=Plan)
+    assert outcome.value == Plan("Oslo", ["pack"])
+    assert asked.requests[0].instructions.startswith("Be brief.\n\nAnswer with JSON alone")
+    assert '"steps"' in asked.requests[0].instructions
+
+
+@pytest.mark.parametrize(
+    "text", [f"<think>What now? {{}}</think>\n\n{WHOLE}", f"<think>a</think><think>b</think>```json\n{WHOLE}```"]
+)
+def test_thinking_in_front_of_the_answer_is_no_part_of_it(text: str) -> None:
+    assert Output(Plan).parse_answer(text) == Plan("Oslo", ["pack"])
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "<think>and no answer", ""])
+def test_what_cannot_be_read_is_not_what_was_asked_for(text: str) -> None:
+    with pytest.raises(Invalid, match="is not JSON"):
+        Output(Plan).parse_answer(text)
+
+
+async def test_the_way_can_be_chosen() -> None:
+    asked = model(call(ANSWER_TOOL, title="Oslo", steps=[]))
+    outcome = await Agent(asked).run("Plan.", output=Output(Plan, mode="tool"))
+    assert outcome.value == Plan("Oslo", [])
+
+
+@pytest.mark.parametrize("wanted", [Struct, Pydantic, Typed])
+async def test_types_of_every_kind_are_made(wanted: type) -> None:
+    outcome: Outcome[Any] = await Agent(model('{"title": "Oslo"}')).run("Plan.", output=wanted)
+    assert outcome.value == ({"title": "Oslo"} if wanted is Typed else wanted(title="Oslo"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "value"),
+    [(int, '{"value": 3}', 3), (list[Plan], f'{{"value": [{WHOLE}]}}', [Plan("Oslo", ["pack"])])],
+)
+async def test_what_is_no_object_travels_in_one(wanted: Any, text: str, value: Any) -> None:
+    asked = model(text)
+    outcome = await Agent(asked).run("Plan.", output=wanted)
+    assert outcome.value == value
+    spec = asked.requests[0].output
+    assert spec is not None
+    assert spec.schema["type"] == "object"
+
+
+async def test_a_union_can_be_asked_for() -> None:
+    outcome = await Agent(model('{"value": "x"}')).run("Plan.", output=int | str)
+    assert outcome.value == "x"
+
+
+async def test_an_answer_that_does_not_fit_goes_back_with_every_problem() -> None:
+    asked = model('{"steps": 1}', WHOLE)
+    outcome = await Agent(asked).run("Plan.", output=Plan)
+    assert outcome.value == Plan("Oslo", ["pack"])
+    told = outcome.messages[2]
+    assert told.origin == "output"
+    assert "title" in told.text
+    assert "steps" in told.text
+
+
+async def test_a_model_that_talks_instead_of_calling_is_reminded_of_the_tool() -> None:
+    asked = model("Here is my plan!", call(ANSWER_TOOL, title="Oslo", steps=[]), mode="tool")
+    outcome = await Agent(asked).run("Plan.", output=Plan)
+    assert outcome.value == Plan("Oslo", [])
+    assert f"Call the tool {ANSWER_TOOL}" in outcome.messages[2].text
+
+
+async def test_arguments_that_do_not_fit_are_an_error_result() -> None:
+    asked = model(
+        call(ANSWER_TOOL, '{"title": "Oslo", "steps": "pack"}'), call(ANSWER_TOOL, title="Oslo", steps=[]), mode="tool"
+    )
+    outcome = await Agent(asked).run("Plan.", output=Plan)
+    assert outcome.value == Plan("Oslo", [])
+    assert outcome.messages[2].tool_results[0].is_error
+
+
+async def test_what_a_schema_cannot_say_is_checked_when_the_tool_is_called() -> None:
+    class Even(pydantic.BaseModel):
+        number: int
+
+        @pydantic.field_validator("number")
+        @classmethod
+        def is_even(cls, value: int) -> int:
+            if value % 2:
+                raise ValueError("must be even")
+            return value
+
+    asked = model(call(ANSWER_TOOL, number=3), call(ANSWER_TOOL, number=4), mode="tool")
+    outcome = await Agent(asked).run("A number.", output=Even)
+    assert outcome.value == Even(number=4)
+    assert "must be even" in outcome.messages[2].tool_results[0].text
+
+
+async def test_a_model_that_never_gets_there_fails_with_its_work_kept() -> None:
+    outcome = await Agent(model("no", "still no", "never")).run("Plan.", output=Plan)
+    assert (outcome.status, outcome.reason) == ("failed", "InvalidOutput")
+    assert outcome.text == "never"
+    with pytest.raises(InvalidOutput, match="not answer with a valid Plan"):
+        _ = outcome.value
+
+
+async def test_how_often_it_is_told_so_can_be_chosen() -> None:
+    asked = model("no")
+    outcome = await Agent(asked).run("Plan.", output=Output(Plan, repairs=0))
+    assert outcome.reason == "InvalidOutput"
+    assert len(asked.requests) == 1
+
+
+async def test_tools_are_used_before_the_answer_is_given() -> None:
+    @tool
+    async def look() -> str:
+        """Looks."""
+        return "rain"
+
+    asked = model(
+        call("look"),
+        calls(call("look"), call(ANSWER_TOOL, title="a", steps=[])),
+        call(ANSWER_TOOL, title="b", steps=[]),
+        mode="tool",
+    )
+    outcome = await Agent(asked, tools=[look]).run("Plan.", output=Plan)
+    assert outcome.value == Plan("b", [])  # an answer given beside other calls has not seen their results
+
+
+async def test_an_answer_that_was_cut_off_is_no_output() -> None:
+    outcome = await Agent(model(Reply('{"title"', stop=StopReason.LENGTH))).run("Plan.", output=Plan)
+    assert (outcome.status, outcome.reason, outcome.output) == ("stopped", "length", None)
+    with pytest.raises(UsageError, match=r"no output .it ended as 'stopped', length"):
+        _ = outcome.value
+
+
+async def test_a_run_that_stops_otherwise_keeps_its_own_reason() -> None:
+    asked = model(call(ANSWER_TOOL, "{"), mode="tool")
+    outcome = await Agent(asked, limits=Limits(max_turns=1)).run("Plan.", output=Plan)
+    assert (outcome.status, outcome.reason) == ("limit", "max_turns")
+
+
+async def test_a_session_is_resumed_with_the_type_given_again() -> None:
+    agent = Agent(model(WHOLE, WHOLE))
+    session = agent.session("plans")
+    outcome = await session.run("Plan.", output=Plan)
+    assert outcome.value.steps == ["pack"]
+    await session.aclose()
+
+
+async def test_the_output_is_seen_while_it_is_written() -> None:
+    stream = Agent(model(WHOLE)).session().stream("Plan.", output=Plan, backpressure=True)
+    seen = [each async for each in stream.partials()]
+    assert seen[-1] == {"title": "Oslo", "steps": ["pack"]}
+    assert all(set(each) <= {"title", "steps"} for each in seen)
+    assert (await stream.outcome()).value == Plan("Oslo", ["pack"])
+
+
+async def test_the_answer_to_a_tool_is_seen_too_and_other_calls_are_not() -> None:
+    @tool
+    async def look(at: str) -> str:
+        """Looks."""
+        return at
+
+    asked = model("hm", call("look", at="sky"), call(ANSWER_TOOL, value=[1, 2]), mode="tool")
+    stream = Agent(asked, tools=[look]).session().stream("Plan.", output=list[int])
+    seen = [each async for each in stream.partials()]
+    assert seen[-1] == [1, 2]
+    assert "sky" not in str(seen)
+
+
+async def test_a_run_without_an_output_has_no_partials() -> None:
+    with pytest.raises(UsageError, match="has no output type: give one"):
+        _ = [each async for each in Agent(model("a")).stream("Go.").partials()]
+
+
+@pytest.mark.parametrize("wrong", ["Plan", 3, Plan("a", [])])
+async def test_what_is_no_type_is_refused_before_anything_is_sent(wrong: Any) -> None:
+    asked = model("a")
+    with pytest.raises(ConfigError, match="is not a type"):
+        await Agent(asked).run("Go.", output=wrong)
+    assert not asked.requests
+
+
+def test_an_output_checks_what_it_is_given() -> None:
+    with pytest.raises(ConfigError, match="mode"):
+        Output(Plan, mode="magic")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="repairs"):
+        Output(Plan, repairs=-1)
+    assert repr(Output(Plan)) == "Output(Plan)"

@@ -1,0 +1,146 @@
+"""From what a person typed to what the model is told, in a session."""
+
+import pytest
+
+from perdure import UsageError, tool
+from perdure.context.compaction import Compaction
+from perdure.context.directives import Command, CommandContext, CommandFailed, Mentions, Rewrite, ShortCircuit
+from perdure.context.skills import Skill, Skills
+from perdure.core.event import HookInvoked, MessageAdded, ModelRequested, SkillLoaded
+from perdure.runtime.agent import Agent
+from perdure.testing import ScriptedModel, call
+
+pytestmark = pytest.mark.resumed
+
+BRIEF = Skill(name="brief", description="How to brief.", body="Be brief.")
+
+
+async def test_hooks_skills_and_files_reach_the_model_in_order_and_what_was_typed_is_kept(tmp_path):
+    (tmp_path / "log.txt").write_text("calm", encoding="utf-8")
+    model = ScriptedModel("Aye.")
+    agent = Agent(
+        model,
+        skills=Skills([BRIEF]),
+        commands=[Command("loud", lambda context: Rewrite(context.text.replace("read", "READ")))],
+        mentions=Mentions(tmp_path),
+        store=f"sqlite:{tmp_path / 'sessions.db'}",
+    )
+    stream = agent.session("ship").stream("/loud\n/brief now\nread @log.txt and @missing")
+    kinds = (HookInvoked, SkillLoaded, MessageAdded, ModelRequested)
+    events = [event async for event in stream if isinstance(event, kinds)]
+    assert {type(event) for event in events} == set(kinds)
+    skill, message = model.requests[0].messages
+    assert (skill.origin, skill.text) == ("skill", "Be brief.\n\nArguments:\nnow")
+    assert message.text.startswith("[/loud]\n[/brief] now\nREAD @log.txt and @missing\n\n[Files")
+    assert "--- @log.txt ---\ncalm\n" in message.text
+    await agent.store.aclose()
+
+    async with Agent("demo", store=f"sqlite:{tmp_path / 'sessions.db'}") as later:
+        kept = (await later.session("ship").messages())[1]
+    assert kept.original_text == "/loud\n/brief now\nread @log.txt and @missing"
+    assert kept.metadata == {"not_attached": ["@missing is not attached: there is no such file"]}
+
+
+async def test_a_hook_that_answers_keeps_the_model_out_of_it_and_the_next_run_goes_on():
+    model = ScriptedModel("Two messages were before this.")
+    session = Agent(model, commands=[Command("ping", lambda _: ShortCircuit("pong"))]).session()
+    outcome = await session.run("/ping")
+    assert (outcome.status, outcome.text, model.requests) == ("done", "pong", [])
+    assert [(each.role, each.text, each.origin) for each in await session.messages()] == [
+        ("user", "[/ping]", ""), ("assistant", "pong", "hook"),
+    ]  # fmt: skip
+    await session.run("What was before this?")
+    assert [each.text for each in model.requests[0].messages] == ["[/ping]", "pong", "What was before this?"]
+
+
+async def test_a_hook_can_do_with_the_session_what_a_caller_can():
+    async def calm(context: CommandContext) -> None:
+        await context.controls.configure(instructions="Speak calmly.")
+        await context.controls.rename("Calm")
+        await context.controls.steer("And slowly.")
+
+    model = ScriptedModel("Aye.")
+    session = Agent(model, instructions="Speak.", commands=[Command("calm", calm)]).session()
+    await session.run("/calm please")
+    assert model.requests[0].instructions == "Speak calmly."
+    assert "And slowly." in [each.text for each in model.requests[0].messages]
+    info = await session.info()
+    assert info is not None
+    assert info.title == "Calm"
+
+
+async def test_a_hook_that_fails_leaves_nothing_behind():
+    def fail(context: CommandContext) -> None:
+        raise OSError("no wind")
+
+    model = ScriptedModel("Aye.")
+    session = Agent(model, commands=[Command("sail", fail)]).session()
+    with pytest.raises(CommandFailed, match="/sail failed, and the message was not sent: OSError: no wind"):
+        await session.run("/sail")
+    assert await session.info() is None
+    assert (await session.run("Without it.")).text == "Aye."
+
+
+async def test_a_prompt_that_was_answered_before_calls_no_hook_again():
+    called: list[CommandContext] = []
+    session = Agent(ScriptedModel("Aye."), commands=[Command("note", called.append)]).session()
+    first = await session.run("/note", input_id="one")
+    again = await session.run("/note", input_id="one")
+    assert (first.text, again.text, len(called)) == ("Aye.", "Aye.", 1)
+
+
+@tool(effect="read")
+async def draw() -> str:
+    """Draws."""
+    return "drawn"
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+async def test_the_tools_of_a_skill_are_there_in_the_very_run_that_loads_it(by_name):
+    model = ScriptedModel(call("draw"), "Drawn.", "Again.")
+    skills = Skills([Skill(name="ropework", description="Knots.", body="Tie.", tools=(draw,))])
+    session = Agent(model, skills=skills).session("s")
+    outcome = await (session.run("/ropework now") if by_name else session.skill("ropework", "now"))
+    assert outcome.messages[-2].tool_results[0].text == "drawn"
+    await session.skill("ropework", "again")
+    names = ["skill", "skill_resource", "draw"]
+    assert [[each.name for each in request.tools] for request in model.requests] == [names] * 3
+
+
+async def test_a_tool_of_a_skill_that_has_the_name_of_another_is_left_out_in_every_run():
+    @tool(effect="read", name="draw")
+    async def other() -> str:
+        """Draws something else."""
+        return "something else"
+
+    model = ScriptedModel(call("draw"), "Drawn.", call("draw"), "Drawn.")
+    skills = [Skill(name=name, description="Knots.", body="Tie.", tools=(draw,)) for name in ("one", "two")]
+    session = Agent(model, tools=[other], skills=Skills(skills)).session("s")
+    for name in ("one", "two"):
+        outcome = await session.skill(name)
+        assert outcome.messages[-2].tool_results[0].text == "something else"
+
+
+async def test_hooks_skills_and_compaction_are_those_of_whoever_speaks():
+    model = ScriptedModel("Billing.", repeat_last=True)
+    billing = Agent(
+        model,
+        name="billing",
+        skills=Skills([BRIEF]),
+        commands=[Command("loud", lambda context: Rewrite(context.text.upper()))],
+        compaction=Compaction(),
+    )
+    desk = Agent(ScriptedModel(call("hand_over_to_billing")), name="desk", handoffs=[billing])
+    session = desk.session("s")
+    with pytest.raises(UsageError, match="no compaction"):
+        await session.compact()
+    with pytest.raises(UsageError, match="no skills"):
+        await session.skill("brief")
+    await session.run("Go")
+    await session.run("/loud now")
+    assert model.requests[-1].messages[-1].text.endswith("NOW")
+    await session.run("/brief now")
+    assert model.requests[-1].messages[-2].text.startswith("Be brief.")
+    await session.skill("brief")
+    assert model.requests[-1].messages[-1].text == "Be brief."
+    assert await session.compact()

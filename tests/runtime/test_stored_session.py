@@ -1,0 +1,350 @@
+"""What is done with kept sessions beside talking: inbox, forks, titles, redaction, search."""
+
+import asyncio
+
+import pytest
+
+from perdure import (
+    Agent,
+    ConfigError,
+    Hit,
+    Request,
+    SessionBusy,
+    SessionExists,
+    SessionNotFound,
+    ToolContext,
+    Unsupported,
+    UsageError,
+    tool,
+)
+from perdure.context.compaction import Compaction
+from perdure.core.codec import encode_event
+from perdure.core.event import InboxAdded, InboxResolved, MessageAdded
+from perdure.core.event_redaction import NO_SUMMARY
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, ScriptedModel, call
+from tests.doubles import SECONDS, Held, log_of, of
+from tests.transcript import assert_valid
+
+
+@tool
+async def order(what: str, context: ToolContext[None]) -> str:
+    """Order something."""
+    return await context.add_to_inbox("delivery", what, blocking=True, wake=True)
+
+
+@tool
+async def note(what: str, context: ToolContext[None]) -> str:
+    """Ask for something that can wait."""
+    return await context.add_to_inbox("note", what)
+
+
+def agent(*replies, store=None, **options):
+    return Agent(ScriptedModel(*replies), tools=[order, note], store=store or MemoryStore(), **options)
+
+
+# -- the inbox ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_item_is_pending_then_resolved_then_consumed():
+    session = agent(call("order", what="bread"), "Ordered.", "It has come.").session("s")
+    await session.run("Order bread")
+    (item,) = await session.inbox()
+    assert (item.status, item.tag, item.request, item.blocking, item.wake) == (
+        "pending",
+        "delivery",
+        "bread",
+        True,
+        True,
+    )
+    assert await session.resolve(item.item_id, {"loaves": 2})
+    (item,) = await session.inbox()
+    assert (item.status, item.response) == ("resolved", {"loaves": 2})
+    await session.steer("Quick!")  # another post, which is no answer
+    outcome = await session.run("And?")
+    told = [each for each in outcome.messages if each.origin == "inbox"]
+    assert [each.text for each in told] == [
+        '[Inbox: 1 resolved]\n- [delivery] Request: bread -> Response: {"loaves":2}'
+    ]
+    (item,) = await session.inbox()
+    assert (item.status, item.response) == ("consumed", {"loaves": 2})
+    assert_valid(outcome.messages)
+    assert await session.store.posts("s") == []
+
+
+async def test_an_item_is_answered_once_also_by_several_processes():
+    store = MemoryStore()
+    await agent(call("order", what="bread"), "Ordered.", store=store).session("s").run("Order bread")
+    sessions = [agent(store=store).session("s") for _ in range(3)]
+    (item,) = await sessions[0].inbox()
+    answered = await asyncio.gather(*[each.resolve(item.item_id, "here") for each in sessions])
+    assert sorted(answered) == [False, False, True]
+    outcome = await agent("Thanks.", store=store).session("s").run("And?")
+    assert len([each for each in outcome.messages if each.origin == "inbox"]) == 1
+    assert not await sessions[0].resolve(item.item_id, "again")
+    assert len(of(await log_of(store, "s"), InboxResolved)) == 1
+
+
+async def test_what_tells_the_model_is_what_takes_the_answer():
+    session = agent(call("order", what="bread"), "Ordered.", "Thanks.").session("s")
+    await session.run("Order bread")
+    (item,) = await session.inbox()
+    await session.resolve(item.item_id, "here")
+    await session.run("And?")
+    entries = await session.store.read("s")
+    (taken,) = [entry for entry in entries if isinstance(entry.event, InboxResolved)]
+    told = entries[taken.seq].event
+    assert taken.id == f"inbox-{item.item_id}"
+    assert isinstance(told, MessageAdded)
+    assert told.message.origin == "inbox"
+
+
+async def test_while_something_blocks_the_model_is_reminded_and_the_reminder_is_not_kept():
+    model_agent = agent(call("order", what="bread"), "Ordered.")
+    session = model_agent.session("s")
+    outcome = await session.run("Order bread")
+    last = model_agent.model.requests[-1].messages
+    assert "still waiting" in last[-1].text
+    assert "bread" in last[-1].text
+    assert [each.origin for each in outcome.messages] == ["", "", "", ""]
+
+
+async def test_what_does_not_block_is_no_reminder():
+    model_agent = agent(call("note", what="a pen"), "Noted.")
+    await model_agent.session("s").run("A pen")
+    assert "still waiting" not in model_agent.model.requests[-1].messages[-1].text
+
+
+async def test_an_answer_wakes_the_session():
+    session = agent(call("order", what="bread"), "Ordered.", "It has come.").session("s")
+    await session.run("Order bread")
+    assert await session.wake() is None
+    (item,) = await session.inbox()
+    await session.resolve(item.item_id, "here")
+    outcome = await session.wake()
+    assert outcome is not None
+    assert (outcome.status, outcome.text) == ("done", "It has come.")
+    assert_valid(outcome.messages)
+    assert await session.wake() is None
+
+
+async def test_a_follow_up_wakes_the_session_too():
+    session = agent("Hello.", "Two.").session("s")
+    await session.run("Hi")
+    await session.follow_up("1 + 1?")
+    outcome = await session.wake()
+    assert outcome is not None
+    assert [each.text for each in outcome.new_messages] == ["1 + 1?", "Two."]
+
+
+async def test_whoever_attends_a_session_sees_it_go_on_by_itself():
+    clock = FakeClock()
+    session = agent(call("order", what="bread"), call("note", what="ink"), "Ordered.", "Come.", clock=clock).session(
+        "s"
+    )
+    await session.run("Order bread")
+    heard = []
+
+    async def attend():
+        async for outcome in session.attend():
+            heard.append(outcome.text)  # noqa: PERF401 - looked at before it ends, which it never does
+
+    attending = asyncio.ensure_future(attend())
+    async with asyncio.timeout(SECONDS):
+        await clock.wait_for_sleepers()
+        first, second = await session.inbox()
+        await session.resolve(second.item_id, "ink is here")
+        await clock.advance(1)
+        assert heard == []  # it was not said to wake anybody
+        await session.resolve(first.item_id, "bread is here")
+        await clock.advance(1)
+        assert heard == ["Come."]
+    attending.cancel()
+    await asyncio.wait((attending,))
+
+
+async def test_whoever_attends_a_session_waits_while_somebody_else_drives_it():
+    store, clock = MemoryStore(), FakeClock()
+    driving = agent("Hello.", store=store).session("s")
+    await driving.run("Hi")
+    heard = []
+
+    async def attend():
+        async for outcome in agent("And then.", store=store, clock=clock).session("s").attend():
+            heard.append(outcome.text)  # noqa: PERF401 - looked at before it ends, which it never does
+
+    lease = await store.acquire("s")
+    await driving.follow_up("And then?")
+    attending = asyncio.ensure_future(attend())
+    async with asyncio.timeout(SECONDS):
+        await clock.wait_for_sleepers()
+        assert heard == []
+        await store.release(lease)
+        await clock.advance(1)
+    assert heard == ["And then."]
+    attending.cancel()
+    await asyncio.wait((attending,))
+
+
+@pytest.mark.parametrize("seconds", [-1, "soon", None])
+async def test_a_session_is_attended_at_intervals(seconds):
+    with pytest.raises(ConfigError, match="seconds"):
+        await anext(agent().session("s").attend(seconds=seconds))
+
+
+async def test_an_item_that_was_never_asked_for_cannot_be_resolved():
+    session = agent("Hello.").session("s")
+    await session.run("Hi")
+    with pytest.raises(UsageError, match="no item 'i9' in its inbox"):
+        await session.resolve("i9", "here")
+
+
+@pytest.mark.parametrize("given", [("", "x"), (5, "x"), ("tag", 5)])
+async def test_an_item_without_a_proper_tag_or_request_is_refused(given):
+    errors = []
+
+    @tool
+    async def ask_for(context: ToolContext[None]) -> str:
+        """Ask."""
+        try:
+            return await context.add_to_inbox(*given)
+        except ConfigError as error:
+            errors.append(str(error))
+            return "refused"
+
+    store = MemoryStore()
+    await Agent(ScriptedModel(call("ask_for"), "Hm."), tools=[ask_for], store=store).session("s").run("Go")
+    assert "add_to_inbox" in errors[0]
+    assert not of(await log_of(store, "s"), InboxAdded)
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_fork_goes_its_own_way_from_any_point():
+    store = MemoryStore()
+    session = agent("One.", "Two.", "Another two.", store=store).session("s")
+    await session.run("1?")
+    there = len(await store.read("s"))
+    await session.run("2?")
+    fork = await session.fork("f", at=there)
+    outcome = await fork.run("2!")
+    assert [each.text for each in outcome.messages] == ["1?", "One.", "2!", "Another two."]
+    assert [each.text for each in await session.messages()] == ["1?", "One.", "2?", "Two."]
+    assert [each.session_id for each in await fork.lineage()] == ["s", "f"]
+    assert [(each.session_id, each.at) for each in await session.forks()] == [("f", there)]
+
+
+async def test_a_fork_inside_a_run_can_be_gone_on_with():
+    store, held = MemoryStore(), Held()
+    first = Agent(ScriptedModel(call("held"), "Done."), tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(first.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        fork = await Agent(ScriptedModel("I wait no longer."), store=store).session("s").fork()
+        outcome = await fork.run("Go on")
+        assert_valid(outcome.messages)
+        assert "may or may not" in outcome.messages[2].tool_results[0].text
+        held.released.set()
+        assert (await going).status == "done"
+
+
+async def test_a_fork_has_a_name_of_its_own():
+    session = agent("Hello.").session("s")
+    with pytest.raises(SessionNotFound):
+        await session.fork("f")
+    await session.run("Hi")
+    with pytest.raises(SessionExists):
+        await session.fork("s")
+    assert (await session.fork()).session_id != "s"
+
+
+# -- titles, redaction, deletion ---------------------------------------------------------------------------------------
+
+
+async def test_a_session_can_be_given_a_title():
+    session = agent("Hello.").session("s")
+    assert await session.info() is None
+    with pytest.raises(SessionNotFound):
+        await session.rename("Greetings")
+    await session.run("Hi")
+    await session.rename("Greetings")
+    info = await session.info()
+    assert info is not None
+    assert info.title == "Greetings"
+    assert (await session.messages())[0].text == "Hi"
+
+
+async def test_redacting_takes_the_words_and_leaves_a_conversation_that_goes_on():
+    session = agent("I forget it.", "Yes?").session("s")
+    await session.run("My code is 0000")
+    place = next(entry.seq for entry in await session.store.read("s") if isinstance(entry.event, MessageAdded))
+    await session.redact(place)
+    outcome = await session.run("Well?")
+    assert [each.text for each in outcome.messages] == ["[redacted]", "I forget it.", "Well?", "Yes?"]
+    with pytest.raises(UsageError, match="has no entry 99"):
+        await session.redact(99)
+
+
+async def test_redacting_takes_the_words_out_of_the_summaries_that_were_made_of_them():
+    def say(request: Request) -> str:
+        return "Noted. " * 100 if request.instructions == "Talk." else "The code is 0000."
+
+    talker = Agent(
+        ScriptedModel(say, repeat_last=True), instructions="Talk.", compaction=Compaction(keep_recent_tokens=50)
+    )
+    session = talker.session("s")
+    await session.run("My code is 0000")
+    for number in range(1, 4):
+        await session.run(f"More {number}")
+    assert await session.compact()
+    place = next(entry.seq for entry in await session.store.read("s") if isinstance(entry.event, MessageAdded))
+    await session.redact(place)
+    assert [entry for entry in await session.store.read("s") if b"0000" in encode_event(entry.event)] == []
+    model = ScriptedModel("Yes?")
+    outcome = await session.run("Well?", model=model)
+    assert (outcome.text, model.requests[0].messages[0].text) == ("Yes?", NO_SUMMARY)
+    assert_valid(outcome.messages)
+
+
+async def test_nothing_is_redacted_while_the_session_is_driven():
+    held = Held()
+    session = Agent(ScriptedModel(call("held"), "Done."), tools=[held.tool]).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        with pytest.raises(SessionBusy):
+            await session.redact(1)
+        held.released.set()
+        await going
+
+
+async def test_a_session_can_be_deleted():
+    session = agent("Hello.").session("s")
+    await session.run("Hi")
+    await session.delete()
+    assert (await session.info(), list(await session.messages())) == (None, [])
+
+
+# -- search ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_store_that_cannot_search_says_so():
+    with pytest.raises(Unsupported, match="MemoryStore cannot be searched"):
+        await agent().search("bread")
+    with pytest.raises(Unsupported, match="sqlite:PATH"):
+        await agent().session("s").search("bread")
+
+
+async def test_an_agent_searches_all_sessions_and_a_session_itself():
+    asked = []
+
+    class Searched(MemoryStore):
+        async def search(self, query, **narrowed):
+            asked.append((query, narrowed))
+            return [Hit("s", 1, "user", "«bread»", 1.0, 0.0)]
+
+    store = Searched()
+    assert (await agent(store=store).search("bread", limit=5))[0].snippet == "«bread»"
+    await agent(store=store).session("s").search("bread", role="user")
+    assert asked == [("bread", {"limit": 5}), ("bread", {"session_id": "s", "role": "user"})]

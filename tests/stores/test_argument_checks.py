@@ -1,0 +1,69 @@
+"""Ids, titles and pages, as every store has them."""
+
+import pytest
+
+from perdure.core.error import ConfigError
+from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
+from perdure.core.message import Image, assistant, user
+from perdure.stores.argument_checks import check_count, check_page, check_session_id
+from perdure.stores.entry_text import TITLE_LENGTH, find_given_title, find_message_title
+
+
+def title(*events) -> str:
+    return find_message_title([Entry(seq, 0.0, event) for seq, event in enumerate(events, 1)])
+
+
+def test_a_title_is_the_first_message_of_a_person_on_one_line():
+    events = Custom("x"), MessageAdded(assistant("Hi")), MessageAdded(user(" Fix\r\n the\tbuild "))
+    assert title(*events) == "Fix the build"
+
+
+def test_without_words_of_a_person_there_is_no_title():
+    assert title() == ""
+    assert title(MessageAdded(assistant("Hi")), MessageAdded(user(Image(url="x"))), MessageAdded(user(" \n"))) == ""
+
+
+def test_a_title_has_nothing_that_a_screen_or_a_file_would_choke_on():
+    assert title(MessageAdded(user("\x1b[2J\0a\x07\u202eb\ud800\u2028c"))) == "[2J a b c"
+
+
+def test_a_title_is_cut():
+    assert title(MessageAdded(user("word " * 1000))) == ("word " * 1000)[:TITLE_LENGTH].rstrip()
+    assert len(title(MessageAdded(user("x" * 10_000_000)))) == TITLE_LENGTH
+
+
+def renamed(*changes) -> str | None:
+    return find_given_title([Entry(seq, 0.0, SessionConfigured(change)) for seq, change in enumerate(changes, 1)])
+
+
+def test_a_session_is_called_what_the_last_change_of_its_title_says():
+    assert renamed({"title": "First"}, {"title": " The\nsecond\t"}, {"model": "m"}) == "The second"
+    assert find_given_title([Entry(1, 0.0, MessageAdded(user("title")))]) is None
+
+
+def test_what_cannot_be_seen_or_is_no_text_is_no_title():
+    assert renamed({"title": ""}, {"title": "\0 \n"}, {"title": 7}, {"title": None}) is None
+    assert renamed({"title": "Seen"}, {"title": " "}) == "Seen"
+
+
+@pytest.mark.parametrize("session_id", ["a", "é/…", "x" * 10_000, " ", "%_*", "\U0001f600"])
+def test_almost_any_text_can_be_a_session_id(session_id):
+    check_session_id(session_id)
+
+
+@pytest.mark.parametrize("session_id", ["", "a\0b", "\ud800", None, 1, b"x"])
+def test_some_ids_could_not_be_kept_everywhere(session_id):
+    with pytest.raises(ConfigError, match="a session id must"):
+        check_session_id(session_id)
+
+
+@pytest.mark.parametrize("number", [-1, 2**63, True, 1.0, "1", None])
+def test_a_count_is_a_whole_number_from_zero(number):
+    with pytest.raises(ConfigError, match=r"after=.* is not possible: pass a whole number from 0"):
+        check_count("after", number)
+
+
+def test_a_page_may_have_an_empty_prefix_and_be_empty():
+    check_page("", 0, 0)
+    with pytest.raises(ConfigError, match="a prefix must"):
+        check_page("\0", 1, 0)

@@ -1,0 +1,56 @@
+"""Where a store's file may lie."""
+
+from pathlib import Path
+
+import pytest
+
+from perdure.core.error import ConfigError
+from perdure.stores.store_paths import file_system_type_at, find_network_file_system, validate_path
+
+MOUNTS = """\
+rootfs / rootfs rw 0 0
+/dev/vda / ext4 rw,relatime 0 0
+proc /proc proc rw 0 0
+server:/export /mnt/nfs nfs4 rw 0 0
+tmpfs /mnt/nfs/local tmpfs rw 0 0
+//box/share /mnt/with\\040blank cifs rw 0 0
+user@host: /mnt/ssh fuse.sshfs rw 0 0
+short
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "ext4"),
+        ("/home/x.db", "ext4"),
+        ("/proc/x.db", "proc"),
+        ("/mnt/nfs", "nfs4"),
+        ("/mnt/nfs/deep/x.db", "nfs4"),
+        ("/mnt/nfs2/x.db", "ext4"),
+        ("/mnt/nfs/local/x.db", "tmpfs"),
+        ("/mnt/with blank/x.db", "cifs"),
+        ("/mnt/ssh/x.db", "fuse.sshfs"),
+    ],
+)
+def test_the_innermost_and_latest_mount_counts(path, kind):
+    assert file_system_type_at(path, MOUNTS) == kind
+
+
+def test_without_a_table_of_mounts_nothing_is_known():
+    assert file_system_type_at("/x", "") == ""
+
+
+def test_a_folder_of_this_machine_is_no_network(tmp_path):
+    assert find_network_file_system(str(tmp_path / "new" / "x.db")) == ""
+
+
+def test_a_path_becomes_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert validate_path("a/../x.db") == validate_path(Path("x.db")) == str(tmp_path / "x.db")
+
+
+@pytest.mark.parametrize("path", ["", "  ", "a\0b", None, 3, b"x.db"])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(ConfigError, match="pass the path"):
+        validate_path(path)

@@ -1,0 +1,191 @@
+"""Retention by age, number and size; and bringing a store back."""
+
+import pytest
+
+from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, Unsupported, later, open_store, tool
+from perdure.core.event import Custom, Entry
+from perdure.core.store import StoreSize
+from perdure.store_maintenance import list_expendable_sessions, prune, remove_sessions, require_maintained, restore
+from perdure.stores.memory import MemoryStore
+from perdure.testing import FakeClock, ScriptedModel, call
+
+DAY = 86_400.0
+
+
+class MeasuredStore(MemoryStore):
+    """A store in memory that counts a hundred bytes for each entry."""
+
+    def __init__(self, **options) -> None:
+        super().__init__(**options)
+        self.vacuumed = 0
+
+    async def size(self) -> StoreSize:
+        sessions = {each.session_id: 100 * (each.entries - each.at) for each in await self.list(limit=1000)}
+        return StoreSize(sum(sessions.values()) + 5000, 0, 5000, sessions)
+
+    async def vacuum(self) -> None:
+        self.vacuumed += 1
+
+    async def backup(self, path: str) -> None:
+        raise Unsupported(path)
+
+
+@tool(permission=True)
+async def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+@tool
+async def order(context: ToolContext[None]) -> str:
+    """Order something."""
+    return await context.add_to_inbox("delivery", "bread")
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+async def store(clock):
+    """Sessions of 0, 1, … 4 days ago, called after their age, each with one entry more than the next older one."""
+    store = MeasuredStore(clock=clock)
+    for age in (4, 3, 2, 1, 0):
+        await begin(store, clock, str(age), entries=5 - age)
+        if age:
+            await clock.advance(DAY)
+    return store
+
+
+async def begin(store, clock, session_id, entries=1) -> None:
+    lease = await store.acquire(session_id)
+    written = [Entry(seq, clock.now(), Custom("note", seq), f"{session_id}-{seq}") for seq in range(1, entries + 1)]
+    await store.append(lease, written, sync=True)
+    await store.release(lease)
+
+
+async def names(store) -> list[str]:
+    return sorted([each.session_id for each in await store.list()])
+
+
+@pytest.mark.parametrize(
+    ("criteria", "removed"),
+    [
+        ({"older_than_seconds": 2.5 * DAY}, ["4", "3"]),
+        ({"older_than_seconds": 10 * DAY}, []),
+        ({"keep": 4}, ["4"]),
+        ({"keep": 0}, ["4", "3", "2", "1", "0"]),
+        ({"keep": 9}, []),
+        ({"max_bytes": 1500}, []),
+        ({"max_bytes": 1499}, ["4"]),
+        ({"max_bytes": 900}, ["4", "3", "2"]),
+        ({"max_bytes": 0}, ["4", "3", "2", "1", "0"]),
+        ({"older_than_seconds": 3.5 * DAY, "keep": 3}, ["4", "3"]),
+        ({"keep": 4, "max_bytes": 1200}, ["4", "3"]),
+    ],
+)
+async def test_the_oldest_go_first_and_no_more_than_need_be(store, clock, criteria, removed):
+    dry = await prune(store, **criteria, now=clock.now(), dry_run=True)
+    assert [each.session_id for each in dry] == removed
+    assert len(await names(store)) == 5
+    assert store.vacuumed == 0
+    done = await prune(store, **criteria, now=clock.now())
+    assert [each.session_id for each in done] == removed
+    assert await names(store) == sorted({"0", "1", "2", "3", "4"} - set(removed))
+    assert store.vacuumed == bool(removed)
+
+
+async def test_a_session_that_is_driven_stays_and_the_next_one_goes(store, clock):
+    await store.acquire("4")
+    assert [each.session_id for each in await prune(store, keep=3, now=clock.now())] == ["3", "2"]
+    assert await names(store) == ["0", "1", "4"]
+
+
+async def test_a_session_that_was_used_since_it_was_chosen_stays(store, clock):
+    chosen = await list_expendable_sessions(store, keep=2, now=clock.now())
+    assert [each.session_id for each in chosen] == ["4", "3", "2"]
+    lease = await store.acquire("4")
+    await clock.advance(1.0)
+    await store.append(lease, [Entry(2, clock.now(), Custom("note"), "again")], sync=True)
+    await store.release(lease)
+    await store.acquire("3")
+    assert [each.session_id for each in await remove_sessions(store, chosen)] == ["2"]
+    assert await names(store) == ["0", "1", "3", "4"]
+
+
+@pytest.mark.parametrize("waits", ["question", "inbox"])
+async def test_a_session_that_waits_for_an_answer_stays_unless_it_is_asked_for(clock, waits):
+    store = MeasuredStore(clock=clock)
+    gate = Permissions(handler=later)
+    replies = [call("pay")] if waits == "question" else [call("order"), "Ordered."]
+    agent = Agent(ScriptedModel(*replies), tools=[pay, order], store=store, permission=gate, clock=clock)
+    await agent.session("s").run("Go.")
+    assert await prune(store, keep=0, now=clock.now()) == []
+    assert [each.session_id for each in await prune(store, keep=0, waiting_too=True, now=clock.now())] == ["s"]
+
+
+async def test_a_fork_is_as_young_as_the_fork_and_stays_whole(store, clock):
+    await store.fork("4", "fork")
+    assert [each.session_id for each in await prune(store, older_than_seconds=2.5 * DAY, now=clock.now())] == ["4", "3"]
+    assert len(await store.read("fork")) == 1
+
+
+async def test_a_store_that_cannot_be_measured_can_be_pruned_by_age_and_number(clock):
+    store = MemoryStore(clock=clock)
+    await begin(store, clock, "a")
+    assert len(await prune(store, keep=0, now=clock.now())) == 1
+    with pytest.raises(Unsupported, match="a MemoryStore has no size"):
+        await prune(store, max_bytes=1, now=clock.now())
+
+
+async def test_what_would_remove_everything_or_nothing_is_refused(store, clock):
+    with pytest.raises(ConfigError, match="give one of older_than_seconds, keep, max_bytes"):
+        await prune(store, now=clock.now())
+    for criteria in ({"keep": -1}, {"max_bytes": 1.5}, {"older_than_seconds": -1}, {"older_than_seconds": "30d"}):
+        with pytest.raises(ConfigError, match=next(iter(criteria))):
+            await prune(store, **criteria, now=clock.now())
+
+
+# -- real stores -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "file"])
+async def test_a_real_store_gets_smaller(tmp_path, kind):
+    store = open_store(f"{kind}:{tmp_path}/sessions")
+    agent = Agent(ScriptedModel("x" * 100_000, repeat_last=True), store=store)
+    for number in range(5):
+        await agent.session(f"s{number}").run("Write a lot.")
+    before = await require_maintained(store).size()
+    now = agent.clock.now()
+    removed = await prune(store, max_bytes=sum(before.sessions.values()) // 2, now=now)
+    after = await require_maintained(store).size()
+    assert [each.session_id for each in removed] == ["s0", "s1", "s2"]
+    assert set(after.sessions) == {"s3", "s4"}
+    assert after.total_bytes < before.total_bytes
+    await store.aclose()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "file"])
+async def test_a_backup_becomes_a_store_again_and_replaces_none(tmp_path, kind):
+    spec, again, backup = f"{kind}:{tmp_path}/sessions", f"{kind}:{tmp_path}/deeper/again", str(tmp_path / "backup")
+    async with Agent(ScriptedModel("Hello.", repeat_last=True), store=spec) as agent:
+        await agent.session("s").run("Hello")
+        entries = await agent.store.read("s")
+        await require_maintained(agent.store).backup(backup)
+    await restore(backup, again)
+    restored = open_store(again)
+    assert await restored.read("s") == entries
+    await restored.aclose()
+    with pytest.raises(ConfigError):
+        await restore(backup, again)
+    with pytest.raises((ConfigError, StoreError)):
+        await restore(str(tmp_path / "nothing"), f"{kind}:{tmp_path}/third")
+    with pytest.raises((ConfigError, StoreError)):
+        await restore(__file__, f"{kind}:{tmp_path}/third")
+
+
+@pytest.mark.parametrize("spec", ["memory:", "postgresql://localhost/x", "sqlite:", "file://"])
+async def test_a_store_without_a_path_cannot_be_restored_to(tmp_path, spec):
+    with pytest.raises(Unsupported, match="cannot be restored from a backup here"):
+        await restore(str(tmp_path / "backup"), spec)
