@@ -136,7 +136,7 @@ PAGES = (
             "perdure.interaction.displays.Progress",
             "perdure.interaction.slot_view.SlotView",
             "perdure.interaction.grant_file.GrantFile",
-            "perdure.runtime.display.SessionDisplay",
+            "perdure.runtime.session_display.SessionDisplay",
         ),
     ),
     Page(

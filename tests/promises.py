@@ -865,7 +865,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _TREE + "a_deleted_session_leaves_no_byte",
         _SEARCH + "a_deleted_session_leaves_nothing_in_the_index",
         "tests/stores/test_file_erase.py::test_a_deleted_session_leaves_no_byte",
-        "tests/core/test_event_redaction.py::test_nothing_that_was_said_is_left",
+        "tests/core/test_event_erasure.py::test_nothing_that_was_said_is_left",
         "tests/stores/test_postgres_erasure.py::test_a_deleted_session_leaves_no_row_with_its_text",
     ),
     "keeping:search": (

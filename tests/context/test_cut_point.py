@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.cut_point import find_cut_point, find_first_unanswered
+from perdure.context.cut_point import find_cut_point, find_first_message_without_reply
 from perdure.context.tokens import estimate_messages_tokens
 from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, user
 
@@ -26,7 +26,7 @@ conversations = st.lists(st.sampled_from([ASKS, ANSWERS, works(1), works(2, 200)
 def test_a_cut_keeps_what_is_unanswered_and_never_parts_a_call_from_its_result(summed, rest, tokens, most):
     view = [*(SUMMARY if summed else []), *rest]
     cut = find_cut_point(view, tokens, most)
-    unanswered = find_first_unanswered(view)
+    unanswered = find_first_message_without_reply(view)
     assert cut <= unanswered
     assert all(message.role == "user" for message in view[unanswered:])
     assert cut == len(view) or view[cut].role != "tool"

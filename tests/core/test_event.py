@@ -20,7 +20,7 @@ from perdure.core.event import (
     ToolFinished,
     check_event_class,
 )
-from perdure.core.event_redaction import erase_event_content
+from perdure.core.event_erasure import erase_event_content
 from perdure.core.message import Message, Text, ToolResult, assistant, user
 from tests.core.material import events
 

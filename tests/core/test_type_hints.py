@@ -22,7 +22,7 @@ import pydantic
 import pytest
 from annotated_types import Ge
 
-from perdure.core.type_hints import HintInspector, split_description, translate_for_msgspec
+from perdure.core.type_hints import FieldClassFinder, split_description, translate_for_msgspec
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class Node:
 
 
 def described(annotation) -> dict:
-    return {each.annotation: each.fields for each in HintInspector(annotation).class_descriptions}
+    return {each.annotation: each.fields for each in FieldClassFinder(annotation).class_descriptions}
 
 
 def test_fields_of_classes_are_described_by_annotations_and_docstrings():
@@ -144,7 +144,7 @@ def test_a_class_whose_names_cannot_be_found_is_described_by_its_docstring():
 
 
 def test_a_description_is_added_where_there_is_none():
-    (node,) = HintInspector(Node).class_descriptions
+    (node,) = FieldClassFinder(Node).class_descriptions
     schema = {
         "description": "A node.\n\n    Args: …",
         "properties": {"value": {"description": "Kept."}, "children": {}, "more": {}},
@@ -185,9 +185,9 @@ class Holder(TypedDict):
     ],
 )
 def test_what_is_made_with_pydantic_is_recognised(annotation):
-    assert HintInspector(annotation).needs_pydantic
+    assert FieldClassFinder(annotation).needs_pydantic
 
 
 @pytest.mark.parametrize("annotation", [int, Node, Keys, Annotated[int, msgspec.Meta(ge=1), "n"], Any, None, list[Any]])
 def test_what_is_not_made_with_pydantic_does_not_need_it(annotation):
-    assert not HintInspector(annotation).needs_pydantic
+    assert not FieldClassFinder(annotation).needs_pydantic

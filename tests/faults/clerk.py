@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from perdure.core import fault_injection as faults
 from perdure.core.event import Custom, Entry
-from perdure.core.event_redaction import erase_event_content
+from perdure.core.event_erasure import erase_event_content
 from perdure.core.store import Post, Store
 from tests.faults.children import Place, Tell
 

@@ -37,7 +37,7 @@ from perdure.core.event import (
 from perdure.core.mailbox import build_message_post
 from perdure.core.message import Message, StopReason, ToolCall, ToolResult
 from perdure.core.store import Lease
-from perdure.runtime.driver import Driver, notify_driver
+from perdure.runtime.driver import SessionDriver, notify_driver
 from perdure.runtime.driver_commands import WakeCommand
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls, pause
@@ -385,7 +385,9 @@ async def test_a_wake_that_comes_too_late_leaves_a_question_open():
     session = agent.session("s")
     await session.run("Pay")
     await session.follow_up("And then?")
-    outcome = await Driver(agent, "s", agent.store).perform_command(WakeCommand("r9"))  # begun before the run was
+    outcome = await SessionDriver(agent, "s", agent.store).perform_command(
+        WakeCommand("r9")
+    )  # begun before the run was
     assert outcome.reason == "nothing_new"
     assert len(await session.questions()) == 1
 

@@ -20,7 +20,7 @@ from perdure import (
 from perdure.context.compaction import Compaction
 from perdure.core.codec import encode_event
 from perdure.core.event import InboxAdded, InboxResolved, MessageAdded
-from perdure.core.event_redaction import NO_SUMMARY
+from perdure.core.event_erasure import NO_SUMMARY
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call
 from tests.doubles import SECONDS, Held, log_of, of

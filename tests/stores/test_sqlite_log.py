@@ -9,7 +9,7 @@ from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured, T
 from perdure.core.message import Image, Text, ToolResult, user
 from perdure.core.store import Post
 from perdure.stores.sqlite import log as sqlite_log
-from perdure.stores.sqlite import merge as sqlite_merge
+from perdure.stores.sqlite import row_merging as sqlite_merge
 from perdure.stores.sqlite.entry_id_index import UNNUMBERED, IdRange, group_ids, split_id
 from perdure.stores.sqlite.pack_rows import LONG_TEXT_BYTES
 from tests.stores.material import another_connection, entries

@@ -5,7 +5,7 @@ import pytest
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import user
 from perdure.core.store import Post
-from perdure.stores.sqlite import merge as sqlite_merge
+from perdure.stores.sqlite import row_merging as sqlite_merge
 from tests.stores.material import another_connection
 
 SECRET = "kestrel-over-the-harbour"

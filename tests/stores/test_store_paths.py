@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.error import ConfigError
-from perdure.stores.store_paths import file_system_type_at, find_network_file_system, validate_path
+from perdure.stores.store_paths import file_system_type_at, find_network_file_system, resolve_store_path
 
 MOUNTS = """\
 rootfs / rootfs rw 0 0
@@ -47,10 +47,10 @@ def test_a_folder_of_this_machine_is_no_network(tmp_path):
 
 def test_a_path_becomes_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert validate_path("a/../x.db") == validate_path(Path("x.db")) == str(tmp_path / "x.db")
+    assert resolve_store_path("a/../x.db") == resolve_store_path(Path("x.db")) == str(tmp_path / "x.db")
 
 
 @pytest.mark.parametrize("path", ["", "  ", "a\0b", None, 3, b"x.db"])
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(ConfigError, match="pass the path"):
-        validate_path(path)
+        resolve_store_path(path)

@@ -22,9 +22,9 @@ from .models import models
 from .probe import probe
 from .replay import replay
 from .run import resume, run
+from .run_control_commands import answer, cancel, inbox, questions, resolve, steer
 from .screen import OutputFailed, discard_output, repair_streams, report_error
 from .search import search
-from .session_commands import answer, cancel, inbox, questions, resolve, steer
 from .sessions import sessions
 from .skills import skills
 

@@ -13,7 +13,7 @@ from perdure.core.jsonable import to_text
 from perdure.core.permission import PermissionRequest, Verdict, rules_by_scope
 
 from .home import grants_path
-from .keyboard import Keyboard
+from .line_input import LineReader
 from .screen import Screen, to_one_line
 
 MAX_SHOWN: Final = 2000
@@ -34,7 +34,7 @@ _REACH: Final[Mapping[str, str]] = {"session": "this session", "session_target":
 class TerminalPermissionPrompt:
     """Permission handler that asks the user at the terminal whether tool calls may run, and for how long."""
 
-    def __init__(self, screen: Screen, keyboard: Keyboard) -> None:
+    def __init__(self, screen: Screen, keyboard: LineReader) -> None:
         self._screen = screen
         self._keyboard = keyboard
         self._may_ask = asyncio.Event()

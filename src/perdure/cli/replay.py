@@ -81,11 +81,11 @@ def _build_agent(screen: Screen, wish: "AgentOptions", *, as_json: bool) -> "Age
 
     from .agent_assembly import assemble_agent
     from .event_printer import TextEventPrinter
-    from .keyboard import Keyboard
+    from .line_input import LineReader
     from .permission_prompt import TerminalPermissionPrompt
     from .screen import can_ask
 
-    question = TerminalPermissionPrompt(screen, Keyboard()) if can_ask() else None
+    question = TerminalPermissionPrompt(screen, LineReader()) if can_ask() else None
     report = TextEventPrinter(screen)
 
     async def show(entry: Entry) -> None:

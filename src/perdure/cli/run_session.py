@@ -19,7 +19,7 @@ from perdure.stores import open_store
 from .agent_assembly import AgentParts, assemble_agent, resolve_store
 from .event_printer import JsonEventPrinter, TextEventPrinter
 from .home import build_session_not_found, format_answer_command
-from .keyboard import Keyboard
+from .line_input import LineReader
 from .permission_prompt import TerminalPermissionPrompt
 from .run_options import AgentOptions, CommandOptions, restore_options
 from .screen import OutputFailed, Screen, can_ask, report_error, to_one_line, warn
@@ -51,7 +51,7 @@ async def _run_with_signals(order: CommandOptions) -> int:
 async def _run_attended(order: CommandOptions, screen: Screen, interrupts: SignalHandler) -> int:
     """Run the agent while signals are handled, and return the exit code."""
     report = JsonEventPrinter(screen) if order.as_json else TextEventPrinter(screen)
-    keyboard = Keyboard()
+    keyboard = LineReader()
     question = TerminalPermissionPrompt(screen, keyboard) if can_ask() else None
     equipment = assemble_agent(
         order.agent if order.prompt is not None else await restore_agent_options(order.agent, order.session_id)
@@ -90,7 +90,7 @@ def _can_ask_permission(event: Event) -> bool:
 
 
 def _build_question_handler(
-    session: Session, screen: Screen, order: CommandOptions, keyboard: Keyboard | None
+    session: Session, screen: Screen, order: CommandOptions, keyboard: LineReader | None
 ) -> TerminalQuestions | UnattendedQuestions:
     """Return the handler for questions that tools ask: at the terminal, or without one."""
     if keyboard is not None:

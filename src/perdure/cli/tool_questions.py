@@ -13,9 +13,9 @@ from perdure.core.jsonable import to_text
 from perdure.core.schema import check_value
 from perdure.core.validation_problems import Invalid, missing_key_problem
 from perdure.interaction.slot_view import SlotView, slot_view_of_question
-from perdure.runtime.display import SessionDisplay
+from perdure.runtime.session_display import SessionDisplay
 
-from .keyboard import Keyboard
+from .line_input import LineReader
 from .parse_input import parse_input
 from .screen import Screen, to_one_line
 from .slot_text import render_slot
@@ -30,7 +30,7 @@ Ask: TypeAlias = Callable[[str], Awaitable[str]]
 class TerminalQuestions:
     """Asks the user at the terminal the questions that tools put, one after the other, and sends the answers."""
 
-    def __init__(self, display: SessionDisplay, keyboard: Keyboard, screen: Screen) -> None:
+    def __init__(self, display: SessionDisplay, keyboard: LineReader, screen: Screen) -> None:
         self._display = display
         self._keyboard = keyboard
         self._screen = screen

@@ -21,7 +21,7 @@ from perdure.core.model import Model, Settings, model_info
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, tool
 
-from .cut_point import find_cut_point, find_first_unanswered
+from .cut_point import find_cut_point, find_first_message_without_reply
 from .snapshot_writer import DEFAULT_WINDOW_TOKENS, SnapshotWriter
 from .strategies import MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS, CompactionPlan, Strategy, SummaryMessageBuilder
 from .summary import build_summary_message, is_summary
@@ -33,7 +33,7 @@ from .tokens import (
     estimate_message_tokens,
     estimate_messages_tokens,
     get_token_counter,
-    read_measurements,
+    read_token_measurements,
 )
 
 FRACTION_BEFORE_TOOLS = 0.9
@@ -194,7 +194,7 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
         everything, tokens = gauge.estimate_request_tokens(run), gauge.count_context_tokens(run)
         limit = self.limit_tokens(run)
         most = everything if limit is None else min(limit, tokens) * everything // max(tokens, 1)  # as we estimate
-        fixed = everything - estimate_messages_tokens(view[: find_first_unanswered(view)])
+        fixed = everything - estimate_messages_tokens(view[: find_first_message_without_reply(view)])
         free = max(most - fixed, 0)
         cut = find_cut_point(view, min(self.keep_recent_tokens, free // 4), self._get_max_kept_messages())
         replaced = view[:cut]
@@ -249,7 +249,7 @@ def _get_window(run: Run) -> int | None:
 
 def _get_learned_window(run: Run) -> int | None:
     """Return the window learned from refusals of this model, in this run or before the last summary."""
-    noted = read_measurements(run.state.view)
+    noted = read_token_measurements(run.state.view)
     earlier = noted.window if noted.model == model_info(run.model).name else None
     return min([each for each in (get_token_counter(run).window, earlier) if each is not None], default=None)
 

@@ -11,7 +11,7 @@ from .summary import is_summary
 from .tokens import estimate_message_tokens
 
 
-def find_first_unanswered(view: Sequence[Message]) -> int:
+def find_first_message_without_reply(view: Sequence[Message]) -> int:
     """Return the index of the first message that the model has not replied to yet."""
     place = len(view)
     while place and view[place - 1].role not in {"assistant", "tool"} and not is_summary(view[place - 1]):
@@ -21,7 +21,7 @@ def find_first_unanswered(view: Sequence[Message]) -> int:
 
 def find_cut_point(view: Sequence[Message], keep_tokens: int, keep_messages: int | None) -> int:
     """Return the index of the first message to keep: the unanswered ones, and as many before them as fit."""
-    end = best = find_first_unanswered(view)
+    end = best = find_first_message_without_reply(view)
     tokens = 0
     for place in range(end - 1, -1, -1):
         tokens += estimate_message_tokens(view[place])

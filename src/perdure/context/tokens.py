@@ -142,7 +142,7 @@ class ContextTokenCounter:
         """Return the reported size of the last reply and its request, plus newer messages; `None` without a report."""
         state, view = run.state, run.state.view
         sent_from = max(
-            state.transcript.shortened_count, read_measurements(view).at
+            state.transcript.shortened_count, read_token_measurements(view).at
         )  # older replies were made from another view
         said = len(state.messages)
         if state.unsettled_reply is not None:
@@ -166,7 +166,7 @@ class SummaryMeasurements(Struct, frozen=True):
     """Name of that model."""
 
 
-def read_measurements(view: View) -> SummaryMeasurements:
+def read_token_measurements(view: View) -> SummaryMeasurements:
     """Return the measurements stored with the summary that the model is sent first; empty ones if there is none."""
     if not len(view) or view[0].origin != SUMMARY_ORIGIN:
         return _NO_MEASUREMENTS

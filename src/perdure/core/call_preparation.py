@@ -51,7 +51,7 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
         else:
             jobs.append(job)
     if refused:
-        await store_results(run, refused, *over)
+        await store_results_without_running(run, refused, *over)
     return jobs
 
 
@@ -127,7 +127,7 @@ async def filter_permitted(run: Run, jobs: list[PreparedCall]) -> list[PreparedC
         decisions.append(build_decision(request, verdict, run.path))
         if not verdict.allow:
             refused.append(build_denied_result(job.call, verdict.reason))
-    await store_results(run, refused, *decisions)
+    await store_results_without_running(run, refused, *decisions)
     no = {result.call_id for result in refused}
     return [job for job in jobs if job.call.call_id not in no]
 
@@ -170,7 +170,7 @@ async def ask_about_undecided(
     return [next(answers) if verdict is None else verdict for verdict in verdicts]
 
 
-async def store_results(run: Run, results: Sequence[ToolResult], *decisions: Event) -> None:
+async def store_results_without_running(run: Run, results: Sequence[ToolResult], *decisions: Event) -> None:
     """Store the results of tool calls that will not run, after the permission decisions that led to them."""
     if results or decisions:
         await run.emit(*decisions, *[event for result in results for event in build_settling_events(run, result)])

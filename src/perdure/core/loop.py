@@ -25,7 +25,7 @@ from typing import Any, NoReturn, get_args
 from . import check
 from . import fault_injection as faults
 from .between_turns import run_between_turns
-from .call_preparation import build_settling_events, filter_permitted, prepare_calls, store_results
+from .call_preparation import build_settling_events, filter_permitted, prepare_calls, store_results_without_running
 from .error import EmptyReply, ModelError, ReplyCutOff, StoreError
 from .event import (
     ErrorRaised,
@@ -124,7 +124,7 @@ async def end_failed_run(run: Run, error: BaseException) -> Outcome[Any]:
 async def settle_open_calls(run: Run) -> None:
     """Store a result for each tool call that is still open when the run ends."""
     with suppress(asyncio.CancelledError):  # the results are stored, and the run is over
-        await store_results(run, build_open_call_results(run, run.state.begun_call_ids))
+        await store_results_without_running(run, build_open_call_results(run, run.state.begun_call_ids))
 
 
 async def react(run: Run) -> Outcome[Any]:
@@ -352,7 +352,7 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
     in_doubt = run.state.begun_call_ids  # calls started before a crash: their effects are unknown
     try:
         if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
-            await store_results(
+            await store_results_without_running(
                 run, [build_truncated_reply_result(call, reply.stop) for call in run.state.unsettled_calls]
             )
         else:
@@ -363,10 +363,10 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
                 jobs = await filter_permitted(run, jobs)
             await carry_out_calls(run, jobs)
     except asyncio.CancelledError:
-        await store_results(run, build_open_call_results(run, in_doubt))
+        await store_results_without_running(run, build_open_call_results(run, in_doubt))
         raise
     if run.state.unsettled_reply is not None:  # a cancel with `after_tools` kept some of the calls from starting
-        await store_results(run, build_open_call_results(run, in_doubt))
+        await store_results_without_running(run, build_open_call_results(run, in_doubt))
     return run.state.latest_results
 
 
@@ -474,7 +474,7 @@ def direct_call_engine(call: ToolCall) -> Engine:
             await carry_out_calls(run, await filter_permitted(run, jobs) if jobs else jobs)
         except asyncio.CancelledError:
             if run.state.latest_result is None or run.state.latest_result.call_id != call.call_id:
-                await store_results(run, [build_not_started_result(call)])
+                await store_results_without_running(run, [build_not_started_result(call)])
             raise
         finally:
             run.output = run.state.latest_result

@@ -31,7 +31,7 @@ from .schema_definitions import (
     is_object,
 )
 from .signature import NO_DEFAULT, Parameter, Signature, read_signature
-from .type_hints import HintInspector, split_description, translate_for_msgspec
+from .type_hints import FieldClassFinder, split_description, translate_for_msgspec
 from .validation_problems import (
     Invalid,
     Problem,
@@ -237,7 +237,7 @@ class _MsgspecConverter:
 
     __slots__ = ("_validator", "native", "needs_hook", "schema")
 
-    def __init__(self, annotation: Any, survey: HintInspector) -> None:
+    def __init__(self, annotation: Any, survey: FieldClassFinder) -> None:
         self.needs_hook = False
         """True if msgspec needs our hook to convert some part of it."""
         self.native = translate_for_msgspec(annotation)
@@ -301,7 +301,7 @@ class _PydanticConverter:
 def _make_converter(annotation: Any, where: str) -> _TypeConverter:
     """Return the converter of a type. `where` names in an error the parameter or output that has the type."""
     try:
-        survey = HintInspector(annotation)
+        survey = FieldClassFinder(annotation)
         if not survey.needs_pydantic:
             return _MsgspecConverter(annotation, survey)
         reason = "it is made with pydantic"

@@ -68,7 +68,7 @@ class ClassDescription(msgspec.Struct, frozen=True):
                 field.setdefault("description", self.fields[name])
 
 
-class HintInspector:
+class FieldClassFinder:
     """Finds the classes with fields in a type hint, at any depth, and checks if it needs pydantic."""
 
     __slots__ = ("class_descriptions", "needs_pydantic")

@@ -34,8 +34,8 @@ from .diff import (
     conversation_lines,
     describe_difference,
     describe_event,
+    difference_kind,
     get_prefix,
-    kind_of,
     message_lines,
     prefix_lines,
     to_sorted_json,
@@ -161,7 +161,7 @@ class LogComparison:
         if self._left and not self._cut and self.divergence is None:
             entry = self._left[0]
             then = describe_event(entry.event, self.record.arguments)
-            self.record_divergence(entry.seq, kind_of(entry.event), "nothing more happens here", then, NOTHING)
+            self.record_divergence(entry.seq, difference_kind(entry.event), "nothing more happens here", then, NOTHING)
 
     def compare_request(self, request: Request, transcript: Sequence[Message]) -> None:
         """Compare a model request of the replay with the recorded one. Raises `ReplayStopped` if they differ."""

@@ -38,7 +38,6 @@ from perdure.core.run_spec import RunPlace
 from perdure.core.secret_redaction import SharedRedaction
 from perdure.core.store import Lease, Log, Post, Store, read_events, run_to_completion_repeatedly
 
-from .abandoned_run import end_abandoned_run, retrieve_exception
 from .active_agent import active_agent
 from .build import build_run
 from .driver_commands import (
@@ -58,6 +57,7 @@ from .redaction import add_agent_redactors
 from .resume_reasons import CALL_OPTION, is_resumable
 from .spec import AgentSpec
 from .stream import build_lag_marker, build_watcher_dropped, merge_deltas
+from .stuck_run import end_stuck_run, retrieve_exception
 
 logger = logging.getLogger("perdure")
 
@@ -77,11 +77,11 @@ _NOTHING_TO_OPEN = nullcontext()
 _current_sessions: ContextVar[frozenset[tuple[int, str]]] = ContextVar("perdure_driving", default=frozenset())
 """The sessions whose runs the current task is part of: a tool must not wait for its own session."""
 
-_active_drivers: dict[tuple[int, str], "Driver"] = {}
+_active_drivers: dict[tuple[int, str], "SessionDriver"] = {}
 """The drivers of this process with a run in progress, so that posts reach it at once."""
 
 
-class Driver:
+class SessionDriver:
     """Executes the commands of one session (run, resume, wake, …) in this process."""
 
     def __init__(
@@ -275,7 +275,7 @@ class Driver:
                     (self.run or run).cancel("now")
             task.add_done_callback(retrieve_exception)  # also if it is abandoned and ends later
             run = self.run or run
-            outcome = task.result() if task.done() else await end_abandoned_run(run)
+            outcome = task.result() if task.done() else await end_stuck_run(run)
             self._head = run.log.head
         except Exception as error:
             if is_cancelled:  # the caller gets the cancel, with the error as its cause

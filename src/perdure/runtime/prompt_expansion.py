@@ -18,7 +18,7 @@ from perdure.core.message import Message, user
 from perdure.core.outcome import Outcome
 
 from .active_agent import active_agent
-from .driver import Driver
+from .driver import SessionDriver
 from .driver_commands import RunCommand
 from .spec import AgentSpec
 
@@ -29,7 +29,7 @@ _named_locks: "dict[tuple[Any, ...], asyncio.Future[None]]" = {}
 """The locks that are currently taken, by event loop and name."""
 
 
-async def expand_and_perform(session: "Session[Any]", command: RunCommand, driver: Driver) -> Outcome[Any]:
+async def expand_and_perform(session: "Session[Any]", command: RunCommand, driver: SessionDriver) -> Outcome[Any]:
     """Expand the prompt of a command, then run it. A prompt with an `input_id` is expanded only once."""
     if not command.input_id:
         state = State() if not session.agent.handoffs else await session.read_state()

@@ -58,7 +58,7 @@ from .stream import RunStream
 if TYPE_CHECKING:
     from perdure.core.permission import Explanation, Gate, Grant
 
-    from .display import SessionDisplay
+    from .session_display import SessionDisplay
 
 T = TypeVar("T")
 
@@ -322,7 +322,7 @@ class Session(StoredSession[D]):
     @property
     def display(self) -> "SessionDisplay":
         """The display slots of the session, to read, answer and close from any process."""
-        from .display import SessionDisplay  # at first use: most programs show nothing
+        from .session_display import SessionDisplay  # at first use: most programs show nothing
 
         return SessionDisplay(
             self,

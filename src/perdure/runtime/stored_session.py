@@ -9,7 +9,7 @@ from perdure.core import check
 from perdure.core.clock import new_id
 from perdure.core.error import SessionNotFound, Unsupported, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SessionConfigured, SlotOpened
-from perdure.core.event_redaction import erase_event_content, find_summaries_of
+from perdure.core.event_erasure import erase_event_content, find_summaries_of
 from perdure.core.fanout import Subscription
 from perdure.core.fold import State, fold_events
 from perdure.core.message import Message
@@ -28,7 +28,7 @@ from perdure.core.store import (
 from perdure.core.tool import D
 
 from .background_job import list_background_jobs
-from .driver import Driver
+from .driver import SessionDriver
 from .spec import AgentSpec
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class StoredSession(Generic[D]):
         self.store = store
         self.role = role
         """The role of its runs, unless a run asks for another."""
-        self._driver = Driver(agent, session_id, store, redaction)
+        self._driver = SessionDriver(agent, session_id, store, redaction)
         self._driver.may_wait = may_wait
 
     # -- reading -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ A violation is an `AssertionError` that says which guarantee is broken.
 
 from perdure.core.error import ConfigError
 
-from . import store_contract_drivers as contracts_store_drivers
 from . import store_contract_faults as contracts_store_faults
 from . import store_contract_forks as contracts_store_forks
 from . import store_contract_listing as contracts_store_listing
@@ -18,6 +17,7 @@ from . import store_contract_maintenance as contracts_store_upkeep
 from . import store_contract_posts as contracts_store_posts
 from . import store_contract_redaction as contracts_store_redaction
 from . import store_contract_search as contracts_store_search
+from . import store_contract_single_driver as contracts_store_drivers
 from .store_contract_setup import (
     HOSTILE_TEXTS,
     UNENCODABLE,

@@ -26,8 +26,8 @@ from perdure.net.transport import Transport
 
 from .client import MAX_REQUESTS, ProbeClient, ProbeReply, RequestLimitReached
 from .experiments import (
+    find_accepted_request,
     probe_developer_role,
-    probe_first_request,
     probe_images,
     probe_parallel_calls,
     probe_published_window,
@@ -146,7 +146,7 @@ async def _find_accepted_wire(askers: Sequence[ProbeClient], draft: ProfileDraft
     """Return the first client whose API format (wire) the endpoint accepts. Raises an error if there is none."""
     failed: list[ProbeReply] = []
     for asker in askers:
-        heard = await probe_first_request(asker, draft)
+        heard = await find_accepted_request(asker, draft)
         if heard.is_accepted:
             draft.findings.insert(0, Finding("wire", asker.wire.name))
             return asker

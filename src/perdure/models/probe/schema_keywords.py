@@ -35,7 +35,7 @@ _RULES = ("plain", "bedrock", "llamacpp", "gemini_json", "kimi", "gemini")
 """Dialects that a schema can be compiled to, the richest first."""
 
 
-def build_tool_using(*keywords: str) -> ToolSpec:
+def build_tool_with_keywords(*keywords: str) -> ToolSpec:
     """Build a tool whose schema uses these keywords."""
     properties = {f"p{place}": KEYWORDS[each] for place, each in enumerate(keywords)}
     schema: dict[str, Any] = {"type": "object", "properties": properties, "required": sorted(properties)}
@@ -47,11 +47,13 @@ def build_tool_using(*keywords: str) -> ToolSpec:
 async def probe_schema_keywords(asker: ProbeClient, draft: ProfileDraft) -> None:
     """Test which JSON Schema keywords are rejected, and record a schema dialect that avoids them."""
     plain = replace(draft.profile, schema="plain")
-    heard = await asker.send_request("schema keywords", plain, user(_PROMPT), tools=(build_tool_using(*KEYWORDS),))
+    heard = await asker.send_request(
+        "schema keywords", plain, user(_PROMPT), tools=(build_tool_with_keywords(*KEYWORDS),)
+    )
     if heard.is_accepted:
         draft.record_finding("schema keywords", f"all accepted: {', '.join(KEYWORDS)}", schema="plain")
         return
-    refused = [word for word in KEYWORDS if not await _is_accepted(asker, draft, build_tool_using(word), word)]
+    refused = [word for word in KEYWORDS if not await _is_accepted(asker, draft, build_tool_with_keywords(word), word)]
     rules = choose_rules_without(refused)
     if not refused:
         draft.record_finding(
@@ -72,7 +74,7 @@ async def _is_accepted(asker: ProbeClient, draft: ProfileDraft, tool: ToolSpec, 
 
 def choose_rules_without(refused: list[str]) -> str:
     """Return the schema dialect with most features that uses none of these keywords; empty if there is none."""
-    whole = build_tool_using(*KEYWORDS).parameters
+    whole = build_tool_with_keywords(*KEYWORDS).parameters
     return next((rules for rules in _RULES if not find_used_keywords(compile_schema(whole, rules)) & set(refused)), "")
 
 

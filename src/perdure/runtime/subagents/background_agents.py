@@ -17,7 +17,7 @@ import msgspec
 from perdure.core.budget import budgeted
 from perdure.core.error import ConfigError, PerdureError, SessionBusy
 from perdure.core.event import Entry, Event, InboxResolved, SessionConfigured, SubagentFinished
-from perdure.core.event_redaction import REDACTED
+from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import State, fold_events
 from perdure.core.gate_operations import restrict_gate
 from perdure.core.inbox import build_resolution_post

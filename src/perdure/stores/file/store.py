@@ -18,7 +18,7 @@ from perdure.core.error import Fenced, StoreError
 from perdure.core.event import Entry
 from perdure.core.store import Lease, Post, SessionInfo, StoreSize, run_to_completion
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
-from perdure.stores.store_paths import validate_path
+from perdure.stores.store_paths import resolve_store_path
 
 from .file_io import to_store_error
 from .folder import SessionsFolder
@@ -38,7 +38,7 @@ class FileStore:
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._path = validate_path(folder)
+        self._path = resolve_store_path(folder)
         self._clock = clock
         self._logs: dict[str, FileLog] = {}
         self._folder = SessionsFolder(self._path, clock, self._find_driven_log)
@@ -157,7 +157,9 @@ class FileStore:
 
     async def backup(self, path: str) -> None:
         """Copy all sessions to a new folder, which appears when it is complete."""
-        await _finish_before_cancel(self._run_on_thread(partial(back_up_folder, self._folder, validate_path(path))))
+        await _finish_before_cancel(
+            self._run_on_thread(partial(back_up_folder, self._folder, resolve_store_path(path)))
+        )
 
     async def aclose(self) -> None:
         """Release all leases and close the files. The next use opens them again."""

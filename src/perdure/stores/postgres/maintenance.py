@@ -23,7 +23,7 @@ _VACUUM: Final = (
 )
 
 
-async def measure_tables(connection: AsyncConnection, tenant: str) -> StoreSize:
+async def measure_sizes(connection: AsyncConnection, tenant: str) -> StoreSize:
     """Return how many bytes the tables take for all tenants together, and the size of each session of one tenant."""
     total, free, search = await (await connection.execute(_SIZE)).fetchone() or (0, 0, 0)
     sessions = await (await connection.execute(_SESSIONS, (tenant,))).fetchall()

@@ -149,7 +149,7 @@ class PostgresOperations:
 
     async def size(self) -> StoreSize:
         """Return how many bytes the tables take, and the size of each session of the tenant."""
-        return await self.run(partial(postgres_upkeep.measure_tables, tenant=self._tenant))
+        return await self.run(partial(postgres_upkeep.measure_sizes, tenant=self._tenant))
 
     async def vacuum(self) -> None:
         """Remove dead rows and rebuild the search index, without a time limit."""

@@ -23,9 +23,9 @@ from perdure.core.store import Lease
 
 from .database_file import run_in_transaction
 from .log import AppendState
-from .merge import merge_logs
 from .queued_jobs import Job, QueuedJob, fail_jobs, resolve_futures, run_jobs
 from .read_thread import ReadThread
+from .row_merging import merge_logs
 from .search_thread import SearchThread
 from .write_connection import WriteConnection
 

@@ -14,7 +14,7 @@ from perdure.stores.lease_holder import LeaseHolder, describe_this_process, pars
 from .apsw_types import Connection
 from .log import AppendState
 from .mailbox import delete_taken_posts
-from .merge import merge_log
+from .row_merging import merge_log
 
 _FIND: Final = "SELECT fence, holder FROM session WHERE tenant = '' AND id = ?"
 _TAKE: Final = """

@@ -2,8 +2,8 @@
 
 The functions here run inside a transaction that the caller has begun.
 
-An append adds one row. Rows are merged later (see `merge.py`), so that a long log is a few large rows, without gaps,
-that are quick to read.
+An append adds one row. Rows are merged later (see `row_merging.py`), so that a long log is a few large rows, without
+gaps, that are quick to read.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from perdure.stores.entry_text import find_given_title, find_message_title
 
 from .apsw_types import Connection
 from .entry_id_index import UNNUMBERED, find_seq_by_id, highest_id_number, split_id
-from .merge import MAX_LOOSE_BYTES, row_cost
 from .pack_rows import PackRow, ReadText, decode_heads, decode_holes, decode_row_entries, decode_row_events, encode_row
+from .row_merging import MAX_LOOSE_BYTES, row_size
 from .schema import ADD_BLOB, ADD_ROW
 
 _ADVANCE: Final = """
@@ -73,7 +73,7 @@ def encode_append(lease: Lease, entries: Sequence[Entry]) -> EncodedAppend:
 def append_entries(new: EncodedAppend, notes: AppendState, connection: Connection) -> None:
     """Append encoded entries to a log, all or none. Raises `Conflict` or `Fenced`."""
     lease, row = new.lease, new.row
-    change = (row.last, new.entries[-1].at, row_cost(row), lease.session_id, lease.fence, row.first - 1)
+    change = (row.last, new.entries[-1].at, row_size(row), lease.session_id, lease.fence, row.first - 1)
     found = connection.execute(_ADVANCE, change).get
     if found is None:
         _check_repeated(new, connection)

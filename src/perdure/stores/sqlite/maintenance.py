@@ -11,7 +11,7 @@ import apsw
 
 from perdure.core.error import StoreError
 from perdure.core.store import StoreSize
-from perdure.stores.store_paths import check_file_path, create_folder, validate_path
+from perdure.stores.store_paths import check_file_path, create_folder, resolve_store_path
 
 from .apsw_types import Connection
 from .copy_file import copy_database, publish_when_done
@@ -57,7 +57,7 @@ def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> Non
 
     A backup is a store like any other: it can also be opened where it is.
     """
-    source, target = validate_path(backup), validate_path(path)
+    source, target = resolve_store_path(backup), resolve_store_path(path)
     check_file_path(target)
     try:
         create_folder(os.path.dirname(target))
@@ -70,7 +70,7 @@ def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> Non
 
 def verify(path: str | os.PathLike[str]) -> None:
     """Raise `StoreError` unless the file at `path` is an undamaged SQLite store that no process has open."""
-    with _open_verified(validate_path(path)):
+    with _open_verified(resolve_store_path(path)):
         pass
 
 

@@ -2,7 +2,7 @@
 
 - `session`: a row for each. A deleted one stays, without its id, while forks share entries with it.
 - `pack`: the entries, several to a row (see `pack_rows.py`). An append adds a row; now and then the last rows of a
-  session are merged into one (see `merge.py`), so the key of a row means nothing: an entry is found by its
+  session are merged into one (see `row_merging.py`), so the key of a row means nothing: an entry is found by its
   session and its own number. A fork has only the entries after `at`; those before are read from its parent.
 - `label`: the ids of entries in merged rows, of which most are numbered: `stem-first` to `stem-last` are entries `seq`
   and on. An id that is not numbered is a stem by itself.

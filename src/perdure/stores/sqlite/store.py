@@ -15,7 +15,7 @@ from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.event import Entry, Event
 from perdure.core.store import Hit, Lease, Post, SearchOptions, SessionInfo, StoreSize, run_to_completion
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
-from perdure.stores.store_paths import validate_path
+from perdure.stores.store_paths import resolve_store_path
 
 from .apsw_types import Connection
 from .forks_and_erasure import ForkRequest, create_fork, delete_session, redact_entry
@@ -45,7 +45,7 @@ class SqliteStore:
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK, vfs: str | None = None) -> None:
         """Create a store; `vfs` is for tests: the name of an SQLite VFS registered with apsw."""
-        self._path = validate_path(path)
+        self._path = resolve_store_path(path)
         self._clock = clock
         self._vfs = vfs
         self._writer: FileScheduler | None = None
@@ -205,7 +205,7 @@ class SqliteStore:
         """Write a copy of the store to a new file, while it may be in use. It appears complete or not at all."""
         from .maintenance import back_up_database
 
-        target = validate_path(path)
+        target = resolve_store_path(path)
         await self._get_writer().read(lambda _: None)  # it may have to be made
         await _finish_before_cancel(asyncio.to_thread(back_up_database, self._path, self._vfs, target))
 

@@ -327,7 +327,7 @@ async def test_a_newcomer_sees_what_there_is_and_then_every_change():
 
 
 async def test_a_subscriber_sees_what_is_settled_while_nobody_drives(monkeypatch):
-    monkeypatch.setattr("perdure.runtime.display.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("perdure.runtime.session_display.POLL_SECONDS", 0.01)
     monkeypatch.setattr("perdure.runtime.stored_session.WATCH_POLL_SECONDS", 0.01)
     store = MemoryStore()
     session = session_of(calls(call("show", text="hello"), call("confirm", question="Really?")), store=store)

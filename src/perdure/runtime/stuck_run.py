@@ -21,7 +21,7 @@ def retrieve_exception(task: "asyncio.Future[Any]") -> None:
         task.exception()
 
 
-async def end_abandoned_run(run: Run) -> Outcome[Any]:
+async def end_stuck_run(run: Run) -> Outcome[Any]:
     """End a run whose task does not stop: take its log away from it, and give every open tool call a result."""
     open_calls = [ToolCall(start.call_id, start.name) for start in run.state.started_calls.values()]
     open_calls += [call for call in run.state.unsettled_calls if call.call_id not in run.state.started_calls]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from perdure.cli.keyboard import Keyboard
+from perdure.cli.line_input import LineReader
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def typed(monkeypatch):
 
 
 async def test_lines_come_one_by_one_and_the_end_is_told(typed):
-    keyboard = Keyboard()
+    keyboard = LineReader()
     typed("one\n")
     assert await asyncio.wait_for(keyboard.read_line(), 5) == "one"
     typed("two\n\x04")
@@ -31,7 +31,7 @@ async def test_lines_come_one_by_one_and_the_end_is_told(typed):
 
 
 async def test_a_question_that_was_given_up_does_not_swallow_the_answer_to_the_next(typed):
-    keyboard = Keyboard()
+    keyboard = LineReader()
     given_up = asyncio.ensure_future(keyboard.read_line())
     await asyncio.sleep(0)
     given_up.cancel()
@@ -41,7 +41,7 @@ async def test_a_question_that_was_given_up_does_not_swallow_the_answer_to_the_n
 
 
 async def test_what_was_typed_before_a_question_is_forgotten(typed):
-    keyboard = Keyboard()
+    keyboard = LineReader()
     typed("early\n")
     keyboard.discard_typed()
     typed("late\n")
@@ -51,4 +51,4 @@ async def test_what_was_typed_before_a_question_is_forgotten(typed):
 def test_where_there_are_no_terminals_nothing_is_forgotten(monkeypatch):
     monkeypatch.setitem(sys.modules, "termios", None)
     monkeypatch.setattr(sys, "stdin", None)
-    Keyboard().discard_typed()
+    LineReader().discard_typed()

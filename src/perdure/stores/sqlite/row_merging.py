@@ -29,7 +29,7 @@ _DROP: Final = "DELETE FROM pack WHERE session = ? AND last BETWEEN ? AND ?"
 _NOTE: Final = "UPDATE session SET sealed = coalesce(?2, sealed), loose = ?3 WHERE key = ?1"
 
 
-def row_cost(row: PackRow) -> int:
+def row_size(row: PackRow) -> int:
     """Return the size at which a row is counted when rows are merged: its bytes plus a fixed cost."""
     return len(row.body) + ROW_COST
 
@@ -52,7 +52,7 @@ def merge_log(connection: Connection, key: int) -> None:
             for row in rows:
                 add_ids(connection, key, row)
         else:
-            loose = sum(map(row_cost, rows))
+            loose = sum(map(row_size, rows))
     connection.execute(_NOTE, (key, sealed, loose))
 
 

@@ -14,7 +14,7 @@ from perdure.core.thread_pool import THREAD_POOL
 _LONGEST: Final = 4096  # what a terminal hands over at once
 
 
-class Keyboard:
+class LineReader:
     """Reads lines from standard input in a thread, without blocking the event loop."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from perdure.core.event import (
     ToolsChanged,
     ValueKept,
 )
-from perdure.core.event_redaction import NO_SUMMARY, REDACTED, erase_event_content, find_summaries_of
+from perdure.core.event_erasure import NO_SUMMARY, REDACTED, erase_event_content, find_summaries_of
 from perdure.core.message import Image, Message, Status
 from tests.core.material import events as any_event
 
