@@ -39,6 +39,7 @@ from perdure.core.message import Message, StopReason, ToolCall, ToolResult
 from perdure.core.store import Lease
 from perdure.runtime.driver import SessionDriver, notify_driver
 from perdure.runtime.driver_commands import WakeCommand
+from perdure.runtime.overrides import restore_overrides
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls, pause
 from perdure.testing.scripted_model import Scripted
@@ -517,3 +518,9 @@ async def test_a_prompt_that_goes_on_after_a_crash_is_streamed_under_the_name_of
     assert stream.run_id == "r1"
     assert "".join([event.text for event in events if isinstance(event, TextDelta)]) == "Hello."
     assert isinstance(events[-1], RunEnded)
+
+
+def test_an_override_that_an_old_log_names_differently_is_asked_for_by_its_new_name():
+    with pytest.raises(UsageError, match=r"resume\(budget=…\)"):
+        restore_overrides({"code": ["ledger"]}, {})
+    assert restore_overrides({"code": ["ledger"]}, {"budget": None}) == {}

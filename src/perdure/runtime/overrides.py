@@ -116,9 +116,14 @@ def record_overrides(overrides: RunOverrides) -> dict[str, Any]:
     return {**kept, _CODE_KEY: code} if code else kept
 
 
+_RENAMED: Mapping[str, str] = {"ledger": "budget"}
+"""Overrides that older logs record under another name."""
+
+
 def restore_overrides(recorded_options: Mapping[str, Any], given_again: RunOverrides) -> RunOverrides:
     """Return the stored overrides of a resumed run. Raises `UsageError` if a function among them is not given again."""
-    missing = [name for name in recorded_options.get(_CODE_KEY, ()) if name not in given_again]
+    names = [_RENAMED.get(name, name) for name in recorded_options.get(_CODE_KEY, ())]
+    missing = [name for name in names if name not in given_again]
     if missing:
         given = ", ".join(f"{name}=…" for name in missing)
         raise UsageError(f"this run was begun with code, which a log cannot store: use resume({given})")
