@@ -55,6 +55,10 @@ faults: env ## the long searches for faults
 	@echo "faults: the tests marked 'faults' and the property-based ones, in their longest form"
 	@PERDURE_SEARCH=long $(BIN)/python -m pytest -m "faults or hypothesis" --timeout=0 -o faulthandler_timeout=0
 
+.PHONY: mutants
+mutants: env ## change the source a little, many times, and see whether the tests notice: make mutants OF="stores" COUNT=60 SEED=7
+	@$(BIN)/python -m scripts.mutants $(OF) --count $(or $(COUNT),40) $(if $(SEED),--seed $(SEED))
+
 .PHONY: rivals
 rivals: env
 	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m venv .venv-bench

@@ -68,7 +68,7 @@ def main() -> None:
             (slot,) = seen["slots"]
             print(f"{seen['status']}: {slot['renderer']}, {slot['text']}")
             if slot["renderer"] == "permission":
-                print(f"  a yes for the session would be the rule {slot['input']['calls'][0]['rules']['session']}")
+                print(f"  a yes for the session could cover {slot['input']['calls'][0]['offers'][-1]['matches']}")
             print(f"{day}, in another process: {answer}")
             command = [sys.executable, __file__, database, slot["slot_id"], json.dumps(answer)]
             done = subprocess.run(command, capture_output=True, check=True)  # noqa: S603 - this very file

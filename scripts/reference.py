@@ -75,15 +75,31 @@ PAGES = (
         "tools.md",
         "Tools",
         "Define tools from functions or JSON Schemas, and combine them in a toolbox.",
-        ("perdure.core.tool", "perdure.core.tool_context", "perdure.core.toolbox"),
+        ("perdure.core.tool", "perdure.core.tool_context", "perdure.core.toolbox", "perdure.core.thread_pool"),
         ("perdure.core.tool.ToolOptions",),
     ),
     Page(
         "permissions.md",
         "Permissions",
         "What decides whether a tool call runs. See [concepts/permissions](../concepts/permissions.md).",
-        ("perdure.core.permission",),
-        ("perdure.core.permission.Rule", "perdure.core.permission.Grant", "perdure.core.event.Scope"),
+        (
+            "perdure.core.permission",
+            "perdure.core.permission_request",
+            "perdure.core.rule",
+            "perdure.core.target",
+            "perdure.core.path_target",
+            "perdure.core.command_target",
+            "perdure.core.url_target",
+            "perdure.core.grants",
+            "perdure.core.gate",
+        ),
+        (
+            "perdure.core.rule.Rule",
+            "perdure.core.binding.Binding",
+            "perdure.core.event.Scope",
+            "perdure.core.text_target.TextTarget",
+            "perdure.core.text_target.UnknownTarget",
+        ),
     ),
     Page(
         "context.md",
@@ -267,7 +283,7 @@ PAGES = (
         "replay.md",
         "Replay, export and import",
         "Replay a stored session offline, export it and import it. See [how-to/replay](../how-to/replay.md).",
-        ("perdure.replaying.replay", "perdure.replaying.diff", "perdure.session_transfer"),
+        ("perdure.replaying.replay", "perdure.replaying.diff", "perdure.session_transfer", "perdure.session_import"),
         (
             "perdure.session_transfer.PromptPrefix",
             "perdure.session_transfer.Recording",
@@ -278,7 +294,7 @@ PAGES = (
         "events.md",
         "Events",
         "Every event with its fields. The order of events is in [concepts/events](../concepts/events.md).",
-        ("perdure.core.event",),
+        ("perdure.core.event", "perdure.core.event_class"),
         tuple([f"perdure.core.event.{event.__name__}" for event in EVENTS.values()]),
     ),
     Page(
@@ -374,7 +390,7 @@ def import_of(symbol: Symbol, public: dict[str, list[str]]) -> str:
         module = "perdure.testing" if module.startswith("perdure.testing") else "perdure"
     elif module.startswith("perdure.stores.") and symbol.name in perdure.stores.__all__:
         module = "perdure.stores"
-    elif module == "perdure.core.event" and symbol.name in perdure.events.__all__:
+    elif module.startswith("perdure.core.event") and symbol.name in perdure.events.__all__:
         module = "perdure.events"
     return f"from {module} import {symbol.name}"
 

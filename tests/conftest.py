@@ -1,15 +1,20 @@
-"""What all tests share: their plugins, and how hypothesis looks for counterexamples."""
+"""What all tests share: their plugins, their seed, and how hypothesis looks for counterexamples."""
 
 import os
 import signal
 
 import hypothesis
+import pytest
+
+from tests.seeds import SEED
 
 pytest_plugins = ["pytester", "tests.always_resume", "tests.needs", "tests.stores.postgres_server"]
 
-# A slow machine is no counterexample. The rest is left to hypothesis, which repeats itself under CI.
+# A slow machine is no counterexample. Hypothesis would repeat itself under CI, and look at one path for ever.
 EXAMPLES = 1_000 if os.environ.get("PERDURE_SEARCH") == "long" else 50
-hypothesis.settings.register_profile("perdure", deadline=None, max_examples=EXAMPLES)
+hypothesis.settings.register_profile(
+    "perdure", deadline=None, max_examples=EXAMPLES, derandomize=False, print_blob=True
+)
 hypothesis.settings.load_profile("perdure")
 
 
@@ -20,3 +25,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """Let hypothesis draw from the same seed as all other searches."""
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = SEED
+
+
+def pytest_report_header():
+    return f"seed: {SEED} (PERDURE_SEED={SEED} repeats this run)"
+
+
+def pytest_terminal_summary(terminalreporter):
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.line(f"seed: {SEED}; PERDURE_SEED={SEED} draws the same random numbers again")

@@ -1,8 +1,9 @@
 """Doubles that tests of runs share: stores and tools that note what is done to them, or stand still when told to."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from perdure.core.event import Entry, Event
 from perdure.core.store import Lease, Store
@@ -53,12 +54,14 @@ class WaitingStore:
         """What the next append raises."""
         self.acquire = self._memory.acquire
         self.release = self._memory.release
+        self.holds = self._memory.holds
         self.read = self._memory.read
         self.list = self._memory.list
         self.delete = self._memory.delete
         self.info = self._memory.info
         self.post = self._memory.post
         self.posts = self._memory.posts
+        self.interrupted = self._memory.interrupted
         self.fork = self._memory.fork
         self.redact = self._memory.redact
         self.aclose = self._memory.aclose
@@ -147,3 +150,22 @@ async def rounds(count: int = 30) -> None:
     """Let everything that can go on go on."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+class LineCount:
+    """Counts the lines of Python that this thread executes: work, however slow the machine is."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _trace(self, _frame: Any, event: str, _argument: Any) -> Any:
+        self.lines += event == "line"
+        return self._trace

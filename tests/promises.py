@@ -27,6 +27,12 @@ PROMISES: dict[str, str] = {
     "calls:no-repeat": "A tool that may not run twice is not retried, unless it reports that nothing happened.",
     "calls:timeout": "A call that exceeds its timeout ends as timed out, even when its tool ignores the timeout.",
     "calls:threads": "A tool that is a plain function never blocks the event loop.",
+    "calls:fair-threads": "Blocking tools of one session do not take all threads, and sessions that wait take turns.",
+    "calls:per-reply": "Calls of one reply above the limit get a result without running, and work grows in proportion.",
+    "calls:schemas": (
+        "A JSON Schema that could take too long to check is refused, with the reason, before the first call; the work "
+        "of checking a call is bounded."
+    ),
     # -- the model -----------------------------------------------------------------------------------------------------
     "model:failure-is-an-outcome": "Any exception of a model becomes a failed outcome that contains the work so far.",
     "model:no-half-replies": (
@@ -37,6 +43,10 @@ PROMISES: dict[str, str] = {
     ),
     "model:failover-before-the-first-word": (
         "A failover happens only before the first output, and its error lists every failure."
+    ),
+    "model:any-values": (
+        "Whatever numbers and texts a provider sends (negative or huge counts, lone surrogates, NUL), the reply is "
+        "stored and the session stays readable."
     ),
     "model:call-ids": "Call ids are unique in their session and well formed, whatever the provider sends.",
     # -- wires ---------------------------------------------------------------------------------------------------------
@@ -114,12 +124,23 @@ PROMISES: dict[str, str] = {
     "permission:final": "A question is about the arguments that will run, and its answer is stored before the intent.",
     "permission:one-question": "One question is asked for all the open calls of a reply.",
     "permission:scope": "A verdict applies exactly within its scope, and can be revoked.",
+    "permission:targets": (
+        "With typed targets, no spelling or link evades a denial, and nothing else is allowed than what a rule names."
+    ),
+    "permission:frozen": "What was shown is what runs: nothing changes the arguments between approval and effect.",
+    "permission:bound": (
+        "An approval holds only for the same tool, agent, store, tenant, project and session as it was given for."
+    ),
+    "permission:narrows": "Permissions only narrow on the way down: to subagents, background agents and handoffs.",
     # -- posts, questions, the inbox -----------------------------------------------------------------------------------
     "posts:anywhere": "Any process can post to a session, also while no process drives it.",
     "posts:once": "A post counts once, however often it is sent: the entry that records its content also consumes it.",
     "posts:late": "A post that arrives too late is recorded as such, and changes nothing.",
     "questions:kept": "A question is stored before it is asked, and is found again after a crash under the same id.",
     "questions:once": "A question is answered once: the first answer counts, from this process or another.",
+    "questions:honest": (
+        "An answer that cannot be used any more, because its run is over or its call died with its process, is refused."
+    ),
     "questions:silence": "A missing answer and an invalid answer count as no.",
     "questions:settled": (
         "With effect `ask`, a person decides about an interrupted call, and the run waits for that answer."
@@ -129,6 +150,9 @@ PROMISES: dict[str, str] = {
     ),
     "inbox:once": "An inbox item is pending, resolved, consumed, and given to the model once.",
     "inbox:wakes": "A resolved inbox item can start a run.",
+    "inbox:subagents": (
+        "The result of a subagent's inbox item is given to the subagent, or, if that has ended, to the agent above it."
+    ),
     # -- agents that work for agents -----------------------------------------------------------------------------------
     "subagents:crash": "An agent and its subagents can be killed anywhere: each task starts once and ends once.",
     "subagents:transcripts": "The transcripts of an agent and its subagents are valid wherever the log is cut.",
@@ -139,7 +163,10 @@ PROMISES: dict[str, str] = {
     "subagents:limits": "The usage of a subagent counts for its parents, and their limits and budgets apply to it.",
     "subagents:cancel": "A cancel ends the subagents too, and leaves nothing open.",
     # -- secrets -------------------------------------------------------------------------------------------------------
-    "secrets:nowhere": "A secret of a vault is in no log, event, error, request, export or file, in any encoding.",
+    "secrets:nowhere": (
+        "A secret of a vault is in no log, event, error, request, export or file, in the encodings that the page on "
+        "credentials lists."
+    ),
     # -- files that people write ---------------------------------------------------------------------------------------
     "files:broken-skill": "A broken skill is skipped or repaired with one message, and affects no other skill.",
     "files:broken-configuration": (
@@ -167,21 +194,34 @@ PROMISES: dict[str, str] = {
     ),
     "log:power": "A power cut at any moment loses nothing that was on the disk, and leaves a prefix of the log.",
     "log:disk-errors": "When any disk operation fails, once or permanently, nothing acknowledged is lost.",
-    "log:fenced": "A driver that was paused and replaced writes nothing more, and begins no effect.",
+    "log:fenced": (
+        "A driver that was paused and replaced writes nothing more. It begins no effect more than 20 ms after its "
+        "lease was last confirmed, and tools get the fence, by which a receiver can refuse what is late."
+    ),
     "log:races": "Of processes that open a session at the same moment, one gets it; the error of the others names it.",
     "log:same-everywhere": "Every store behaves like the same small model, for any operations in any order.",
     "log:damage": (
         "A damaged file keeps every good entry before and after the damage, and the missing ones are reported."
+    ),
+    "log:bit-flips": (
+        "Changed bytes of a file store, or of an SQLite file with checksums, are reported and never taken for content, "
+        "and no effect is repeated after the damage."
     ),
     "log:older-versions": "Logs of older versions are readable, and a file is migrated completely or not at all.",
     "log:full-disk": "On a full or failing disk acknowledged entries survive, and the error gives the cause.",
     "log:foreign-files": "A file of another program, a damaged file or a file of a newer format is left unchanged.",
     # -- after a crash -------------------------------------------------------------------------------------------------
     "crash:anywhere": "A process may be killed at any moment: another one continues, and the log is valid.",
+    "crash:together": (
+        "Processes that share sessions may be killed, paused, ended or cancelled at any time: what was acknowledged is "
+        "there once, and a result says what has happened."
+    ),
     "crash:resume": "An interrupted run continues where it was; a call that only reads is repeated.",
     "crash:no-second-effect": "A call that may have happened is not repeated: its result is unknown.",
     "crash:next-prompt": "A new prompt after a crash closes the interrupted run first, and the repair is appended.",
     "crash:parked": "A run that was resumed three times without progress is parked.",
+    "crash:workers": "Workers that are killed leave their sessions to other workers, and every session is finished.",
+    "crash:unparked": "A parked run can be taken up again, and its input then has the outcome of that.",
     "crash:one-submission": "A prompt that is sent again with the same input id is answered once, also across a crash.",
     "crash:always": "Every run can be discarded after any entry, and continues from the log.",
     "crash:long": "A session of 500 turns that is killed repeatedly reaches its end, and no effect happens twice.",
@@ -193,13 +233,17 @@ PROMISES: dict[str, str] = {
     "keeping:no-byte": "Redaction and deletion leave no byte of the content in the store or its search index.",
     "keeping:search": "A search finds everything that was appended, and nothing that was redacted or deleted.",
     "keeping:index": "A lost or damaged search index is rebuilt, and never blocks an append.",
-    "keeping:backup": "A backup is complete, can be made while the store is in use, and can be restored.",
+    "keeping:backup": (
+        "A backup is complete, can be made while the store is in use, and can be restored. One with a changed byte is "
+        "refused."
+    ),
     "keeping:prune": "Retention removes the oldest sessions, and none that is driven or waits for an answer.",
     "keeping:apart": "Namespaces of a store, and tenants, are isolated from one another.",
     "keeping:replay": "A replay with the same agent finds no difference; otherwise it reports the first one.",
     "keeping:moved": "A session survives export and import, and an import replaces nothing.",
     # -- budgets -------------------------------------------------------------------------------------------------------
     "budget:holds": "Runs that share a budget never have spent and reserved more than its ceiling.",
+    "budget:crash": "A request that a crash left without a reply counts for limits and budgets, with an estimate.",
     "budget:last-turn": "Near the end of a budget the model concludes, without tools.",
 }
 
@@ -207,6 +251,10 @@ _LOOP = "tests/core/test_loop.py::test_"
 _CALLS = "tests/core/test_loop_calls.py::test_"
 _EFFECT = "tests/core/test_tool_execution.py::test_"
 _STOP = "tests/core/test_loop_cancel.py::test_"
+_ANSWERABLE = "tests/runtime/test_answerable_questions.py::test_"
+_FENCE = "tests/core/test_loop_fence.py::test_"
+_LATE = "tests/faults/test_late_effects.py::test_"
+_CONTENDED = "tests/faults/test_contended_appends.py::test_"
 _LIMITS = "tests/core/test_loop_limits.py::test_"
 _PERMIT = "tests/core/test_loop_permission.py::test_"
 _RUN = "tests/core/test_run.py::test_"
@@ -214,6 +262,8 @@ _FOLD = "tests/core/test_fold.py::test_"
 _WRAP = "tests/core/test_wrappers.py::test_"
 _FANOUT = "tests/core/test_fanout.py::test_"
 _GATE = "tests/core/test_permission.py::test_"
+_BOUND = "tests/runtime/test_bound_approvals.py::test_"
+_SPELLINGS = "tests/security/test_targets.py::test_"
 _CODEC = "tests/core/test_codec.py::test_"
 _SQLITE = "tests/stores/test_sqlite.py::test_"
 _FAULTS = "tests/stores/test_sqlite_faults.py::test_"
@@ -229,6 +279,7 @@ _LEDGER = "tests/core/test_budget.py::test_"
 _MAILBOX = "tests/core/test_mailbox.py::test_"
 _POWER = "tests/faults/test_power.py::test_"
 _DISK = "tests/faults/test_disk.py::test_"
+_FLIPS = "tests/faults/test_bit_flips.py::test_"
 _RACES = "tests/faults/test_races.py::test_"
 _MACHINE = "tests/stores/test_state_machine.py::test_"
 _POSTGRES = "tests/stores/test_postgres.py::test_"
@@ -275,8 +326,11 @@ _SLOT = "tests/core/test_display_slot.py::test_"
 _ATTACHED = "tests/runtime/subagents/test_child_run.py::test_"
 _DELEGATION = "tests/runtime/subagents/test_delegation.py::test_"
 _FAMILIES = "tests/faults/test_families.py::test_"
+_OUTSIDE = "tests/faults/test_outside.py::test_"
 _ASKED = "tests/faults/test_questions.py::test_"
 _PLANTED = "tests/credentials/test_planted_secrets.py::test_"
+_SCATTERED = "tests/credentials/test_scattered_forms.py::test_"
+_REDACTION = "tests/runtime/test_redaction.py::test_"
 _SKILL = "tests/context/skills/test_broken.py::test_"
 _TRUST = "tests/context/skills/test_trust.py::test_"
 _FRONT_MATTER = "tests/context/test_front_matter.py::test_"
@@ -327,6 +381,19 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _EFFECT + "a_plain_function_does_not_hold_up_the_event_loop",
         "tests/core/test_thread_pool.py::test_a_function_that_never_returns_does_not_keep_the_process_from_ending",
     ),
+    "calls:fair-threads": (
+        "tests/core/test_thread_pool.py::test_blocking_tools_of_one_session_do_not_delay_a_tool_of_another",
+        "tests/core/test_thread_pool.py::test_sessions_that_wait_take_turns",
+    ),
+    "calls:per-reply": (
+        _CALLS + "calls_of_a_reply_above_the_limit_are_answered_without_running",
+        _CALLS + "many_calls_in_one_reply_take_work_in_proportion",
+    ),
+    "calls:schemas": (
+        "tests/core/test_tool.py::test_a_tool_whose_schema_could_take_too_long_to_check_is_refused_with_the_reason",
+        "tests/core/test_validation_cost.py::test_no_value_takes_more_checks_or_has_more_errors_than_estimated",
+        "tests/core/test_schema_checker.py::test_a_value_with_too_many_parts_for_its_schema_is_refused",
+    ),
     "model:failure-is-an-outcome": (
         _LOOP + "whatever_a_model_raises_is_a_failed_outcome_that_keeps_the_work",
         _LOOP + "a_model_that_does_not_stream_is_a_failed_outcome",
@@ -344,6 +411,10 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _WRAP + "a_model_that_has_begun_is_never_replaced",
         _WRAP + "when_all_fail_the_error_has_every_attempt",
         _LOOP + "a_failover_is_told_and_the_run_goes_on",
+    ),
+    "model:any-values": tuple(
+        f"tests/stores/test_hostile_replies.py::test_any_reply_is_stored_in_{store}"
+        for store in ("memory", "files", "sqlite", "postgres")
     ),
     "model:call-ids": (
         _LOOP + "a_malformed_call_id_is_replaced_and_the_providers_kept",
@@ -551,6 +622,9 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "run:cancel-is-honest": (
         _STOP + "a_cancel_keeps_finished_results_and_gives_every_other_call_one",
+        _CONTENDED + "no_cancel_drops_an_append_that_waits_for_others",
+        _CONTENDED + "no_cancel_makes_a_call_that_was_begun_one_that_was_not_started",
+        _STOP + "a_call_that_has_begun_is_never_reported_as_not_started",
         _EFFECT + "a_cancelled_call_says_that_nobody_knows",
         _STOP + "a_cancel_while_an_intent_is_stored_says_that_nothing_happened",
     ),
@@ -610,6 +684,34 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _PERMIT + "a_verdict_for_the_session_is_restored_from_its_log",
         _GATE + "grants_can_be_listed_and_taken_back",
     ),
+    "permission:targets": (
+        _SPELLINGS + "no_spelling_of_another_path_is_allowed",
+        _SPELLINGS + "no_spelling_evades_a_denial_of_a_kind_of_file",
+        _SPELLINGS + "no_spelling_or_link_evades_a_denial_of_a_folder",
+        _SPELLINGS + "no_other_command_is_allowed",
+        _SPELLINGS + "no_spelling_evades_a_denial_of_a_command",
+        _SPELLINGS + "no_other_address_is_allowed",
+        _SPELLINGS + "no_spelling_evades_a_denial_of_an_address",
+    ),
+    "permission:bound": (
+        _BOUND + "tenants_with_equal_ids_do_not_share_an_approval",
+        _BOUND + "another_store_does_not_share_an_approval",
+        _BOUND + "a_session_that_is_begun_anew_does_not_inherit_approvals",
+        _BOUND + "a_fork_asks_again_unless_it_keeps_the_grants",
+        _BOUND + "an_approval_for_ever_of_one_folder_does_not_hold_in_another",
+        _BOUND + "an_approval_is_for_one_tool_and_not_for_another_of_its_name",
+        _BOUND + "an_answer_is_not_applied_to_another_tool_when_the_run_is_resumed",
+    ),
+    "permission:frozen": (
+        _BOUND + "a_gate_cannot_change_what_runs",
+        _BOUND + "a_wrapper_cannot_change_what_runs_nor_can_an_earlier_try",
+        _BOUND + "a_retry_gets_what_was_approved",
+    ),
+    "permission:narrows": (
+        _BOUND + "an_approval_by_the_childs_own_handler_is_never_one_of_the_parents",
+        _BOUND + "a_delegated_agent_cannot_do_what_the_giver_denies",
+        _BOUND + "a_handoff_keeps_the_denials_and_questions_of_the_first_agent",
+    ),
     "posts:anywhere": (
         _DRIVER + "what_another_process_posts_is_found_by_looking",
         _DRIVER + "a_post_from_another_thread_reaches_the_run",
@@ -638,6 +740,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _QUESTION + "a_question_is_answered_once",
         _QUESTION + "the_first_answer_counts_whether_it_comes_by_post_or_from_the_handler",
     ),
+    "questions:honest": (
+        _ANSWERABLE + "a_question_whose_call_died_with_its_process_is_neither_shown_nor_answered",
+        _ANSWERABLE + "the_answer_to_a_call_that_is_made_again_is_used",
+        _ANSWERABLE + "an_answer_that_comes_just_after_the_end_of_the_run_is_not_accepted",
+    ),
     "questions:silence": (
         _QUESTION + "a_question_expires_as_a_no",
         _QUESTION + "a_question_expires_while_somebody_is_being_asked",
@@ -651,6 +758,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "inbox:once": (
         _KEEPING + "an_item_is_pending_then_resolved_then_consumed",
         _KEEPING + "an_item_is_answered_once_also_by_several_processes",
+    ),
+    "inbox:subagents": (
+        "tests/runtime/subagents/test_subagent_inbox.py::test_a_subagent_at_work_is_told_itself",
+        "tests/runtime/subagents/test_subagent_inbox.py::test_a_subagent_that_a_crash_cut_off_is_told_when_it_goes_on",
+        "tests/runtime/subagents/test_subagent_inbox.py::test_wherever_a_process_dies_the_result_is_told_once",
     ),
     "inbox:wakes": (
         _KEEPING + "an_answer_wakes_the_session",
@@ -690,6 +802,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _PLANTED + "an_agent_with_a_vault_shows_and_keeps_none_of_them",
         _PLANTED + "every_sink_has_them_when_nothing_is_scrubbed",
         _SLOT + "secrets_that_a_tool_was_given_are_not_shown",
+        _SCATTERED + "a_value_is_hidden_in_every_encoding",
+        _REDACTION + "names_and_ids_that_others_choose_have_no_secret_in_the_log",
     ),
     "files:broken-skill": (
         _SKILL + "a_skill_that_cannot_be_used_is_left_out_with_one_message",
@@ -715,6 +829,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _TRUST + "what_was_trusted_is_read_as_it_was_or_not_at_all",
     ),
     "watchers:harmless": (
+        "tests/core/test_watcher_feed.py::test_an_async_watcher_that_blocks_the_event_loop_rests_after_each_call",
         _FANOUT + "a_watcher_that_raises_is_reported_and_the_others_go_on",
         _FANOUT + "a_plain_watcher_that_never_returns_is_left_behind",
         _FANOUT + "an_async_watcher_that_hangs_is_cancelled",
@@ -746,6 +861,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _FILE_FAULTS + "a_sync_that_failed_is_never_believed_again",
     ),
     "log:fenced": (
+        _LATE + "a_stopped_driver_that_was_taken_over_begins_no_other_effect",
+        _LATE + "a_driver_that_was_stopped_for_longer_than_its_lease_begins_no_other_effect",
+        _LATE + "what_a_person_has_made_again_is_not_made_by_the_driver_that_was_stopped",
+        _FENCE + "calls_of_the_same_reply_are_not_begun_when_the_driver_was_replaced_in_the_first",
+        _FENCE + "a_tool_gets_the_fence_which_grows_when_the_session_is_taken_over",
         "tests/faults/test_takeover.py::test_a_driver_that_was_paused_and_replaced_is_fenced",
         _DRIVER + "a_session_that_is_driven_elsewhere_can_be_taken_over_and_its_driver_is_stopped",
     ),
@@ -763,6 +883,12 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _FILE_DAMAGE + "a_file_cut_off_anywhere_is_repaired_and_goes_on",
         _FILE_DAMAGE + "a_flipped_byte_costs_at_most_the_append_it_is_in_and_is_found",
         _FILE_DAMAGE + "a_repair_that_fails_anywhere_loses_nothing",
+    ),
+    "log:bit-flips": (
+        "tests/faults/test_bit_flips.py::test_a_flipped_bit_is_told_or_changes_nothing_and_no_effect_is_repeated",
+        _FILE_DAMAGE + "a_run_that_has_lost_an_entry_is_not_gone_on_with_and_says_so",
+        _FILE_DAMAGE + "an_input_that_may_have_had_its_run_is_not_run_again",
+        "tests/stores/test_sqlite_page_checksums.py::test_every_page_has_a_checksum",
     ),
     "log:older-versions": (
         "tests/logs/test_museum.py::test_an_old_session_goes_on",
@@ -813,6 +939,10 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _KILL + "after_several_kills_another_process_goes_on",
         _KILL + "after_kills_at_any_time_another_process_goes_on",
     ),
+    "crash:together": (
+        _OUTSIDE + "no_signal_at_any_time_breaks_a_promise",
+        _OUTSIDE + "no_cancel_among_others_loses_what_has_happened",
+    ),
     "crash:resume": (
         _KILL + "run_tool_kill_resume",
         _RESUME + "a_call_that_only_reads_is_made_again",
@@ -824,6 +954,14 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "crash:next-prompt": (
         _FOLD + "a_run_that_was_cut_off_is_closed_with_what_it_used",
         _EVENTS + "a_run_that_was_cut_off_has_the_order_that_is_drawn",
+    ),
+    "crash:workers": (
+        "tests/faults/test_workers.py::test_workers_that_are_killed_at_random_leave_their_sessions_to_others",
+        "tests/runtime/test_session_worker.py::test_every_session_that_was_cut_off_is_finished",
+    ),
+    "crash:unparked": (
+        _DRIVER + "a_parked_run_can_be_taken_up_again",
+        _DRIVER + "the_input_of_a_parked_run_gets_the_outcome_of_the_run_that_was_taken_up",
     ),
     "crash:parked": (
         _DRIVER + "a_run_that_was_taken_up_three_times_without_progress_is_parked",
@@ -853,6 +991,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _POWER + "barriers_that_are_not_synced_are_found",
         _POWER + "a_disk_that_lies_about_syncs_is_found",
         _MACHINE + "the_search_finds_what_is_wrong",
+        _OUTSIDE + "a_bug_is_found_from_outside",
     ),
     "keeping:forks": (
         _KEEPING + "a_fork_goes_its_own_way_from_any_point",
@@ -864,6 +1003,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _TREE + "a_redacted_entry_leaves_no_byte",
         _TREE + "a_deleted_session_leaves_no_byte",
         _SEARCH + "a_deleted_session_leaves_nothing_in_the_index",
+        _SEARCH + "a_session_that_is_larger_than_all_others_leaves_nothing_in_the_index",
+        _SEARCH + "no_word_of_a_removed_text_is_left_whatever_came_before",
         "tests/stores/test_file_erase.py::test_a_deleted_session_leaves_no_byte",
         "tests/core/test_event_erasure.py::test_nothing_that_was_said_is_left",
         "tests/stores/test_postgres_erasure.py::test_a_deleted_session_leaves_no_row_with_its_text",
@@ -884,6 +1025,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _UPKEEP + "a_backup_becomes_a_store_again_and_replaces_none",
         _SQLITE_UPKEEP + "a_backup_can_be_made_while_the_store_is_in_use_and_opened_where_it_lies",
         "tests/stores/test_file_upkeep.py::test_a_backup_can_be_opened_and_driven",
+        _FLIPS + "a_backup_with_a_flipped_bit_is_refused_and_nothing_is_created",
     ),
     "keeping:prune": (
         _UPKEEP + "the_oldest_go_first_and_no_more_than_need_be",
@@ -906,6 +1048,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "budget:holds": (
         _LEDGER + "many_runs_at_once_never_spend_more_than_they_share",
         _LEDGER + "spent_and_set_aside_never_exceed_the_ceiling",
+    ),
+    "budget:crash": (
+        "tests/core/test_loop_limits.py::test_requests_that_crashes_left_without_a_reply_count_as_used",
+        "tests/core/test_loop_limits.py::test_a_run_whose_requests_crash_reaches_its_limit",
+        "tests/core/test_loop_limits.py::test_a_budget_of_a_new_process_counts_what_the_run_had_used",
     ),
     "budget:last-turn": (
         _LEDGER + "near_the_end_the_model_concludes_without_tools",

@@ -21,6 +21,7 @@ from perdure import (
     Budget,
     Document,
     Entry,
+    Grant,
     Grants,
     Halt,
     Image,
@@ -58,6 +59,7 @@ from perdure import (
     assistant,
     auto_continue,
     before,
+    command,
     compacted,
     deny,
     export_session,
@@ -72,13 +74,16 @@ from perdure import (
     observed,
     open_model,
     open_store,
+    path,
     repeated_calls,
     replay,
     retried,
+    set_tool_threads,
     timed,
     tool,
     tool_from_schema,
     truncated,
+    url,
     user,
     when_tool_called,
 )
@@ -146,6 +151,7 @@ async def sync_inside_a_loop() -> None:
     AGENT.run_sync("go")
 
 
+PARSED = "it parses what a model wrote: a ValueError, at which a person is asked"
 AN_ERROR = Never("an error: it is raised by us, and takes any words")
 A_VALUE_OF_OURS = "a value that the runtime makes and hands out"
 
@@ -350,6 +356,19 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: Permissions(expires_seconds="1 day"), "expires_seconds='1 day'", "above zero"),
     ],
     "Grants": [bad(lambda: Grants([5]), "5", "Grant"), bad(lambda: Grants().remember("x"), "'x'", "Grant")],
+    "Grant": [
+        bad(lambda: Grant("always", True, "shell"), "scope='always'", "'forever'"),
+        bad(lambda: Grant("session", "yes", "shell"), "allow='yes'", "True or False"),
+        bad(lambda: Grant("session", True, 5), "tool=5", "text"),
+    ],
+    "Offer": Never(f"{A_VALUE_OF_OURS}: questions about permission list it"),
+    "PathTarget": Never(PARSED),
+    "CommandTarget": Never(PARSED),
+    "UrlTarget": Never(PARSED),
+    "path": [bad(lambda: path(5), "path(5)", "text"), bad(lambda: path("../x"), "'../x'", "without '..'")],
+    "command": [bad(lambda: command(None), "command(None)", "text"), bad(lambda: command(" "), "first words")],
+    "url": [bad(lambda: url(5), "url(5)", "text"), bad(lambda: url("https://me@example.org"), "user name")],
+    "InterruptedSession": Never(f"{A_VALUE_OF_OURS}: stores list it"),
     "Verdict": [
         bad(lambda: Verdict("yes"), "allow='yes'", "True or False"),
         bad(lambda: Verdict(True, 5), "reason=5", "text"),
@@ -373,10 +392,15 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: Limits(max_cost_usd="1"), "max_cost_usd='1'", "number above zero"),
         bad(lambda: Limits(timeout_seconds=float("nan")), "timeout_seconds=nan", "above zero"),
         bad(lambda: Limits(max_tool_calls=0), "max_tool_calls=0", "above zero"),
+        bad(lambda: Limits(max_calls_per_reply=0), "max_calls_per_reply=0", "None for no limit"),
         bad(lambda: Limits(max_parallel_tools=None), "max_parallel_tools=None", "above zero"),
         bad(lambda: Limits(tool_timeout_seconds=[]), "tool_timeout_seconds=[]", "above zero"),
         bad(lambda: Limits(allowed_tools="shell"), "allowed_tools='shell'", "('shell',)"),
         bad(lambda: Limits(allowed_tools=(shell,)), "allowed_tools=", "names of tools"),
+    ],
+    "set_tool_threads": [
+        bad(lambda: set_tool_threads(0), "total=0", "1 or more"),
+        bad(lambda: set_tool_threads(8, per_session="all"), "per_session='all'", "whole number"),
     ],
     "Budget": [
         bad(Budget, "token_budget", "max_cost_usd"),
@@ -505,6 +529,7 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
     "Post": [bad(lambda: open_store("memory:").post("s", Post("", "steer")), "must have an id", "new_id()")],
     "SessionInfo": Never(f"{A_VALUE_OF_OURS}: stores list it"),
     "Hit": Never(f"{A_VALUE_OF_OURS}: searches find it"),
+    "ImportReport": Never(f"{A_VALUE_OF_OURS}: import_session returns it"),
     "InboxItem": Never(f"{A_VALUE_OF_OURS}: session.inbox() lists it"),
     "export_session": [
         bad(lambda: export_session(open_store("memory:"), "s"), "'s'", "store.list()", error=SessionNotFound)

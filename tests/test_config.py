@@ -120,6 +120,7 @@ def test_an_empty_file_is_an_agent_as_soon_as_it_has_a_model(write):
     for name in (
         "name",
         "instructions",
+        "interactive",
         "tools",
         "limits",
         "settings",
@@ -132,7 +133,7 @@ def test_an_empty_file_is_an_agent_as_soon_as_it_has_a_model(write):
 
 
 async def test_what_is_given_takes_the_place_of_what_the_file_says(write):
-    config = load_config(write('model = "no such provider"\nname = "mate"\n'))
+    config = load_config(write('model = "no such provider"\nname = "mate"\n'), trusted=True)
     agent = config.agent(model=ScriptedModel("Aye."), name="bosun")
     assert agent.name == "bosun"
     assert (await agent.run("Ready?")).text == "Aye."
@@ -172,7 +173,7 @@ def test_skills_of_the_project_stay_inert_until_they_are_trusted(write, folder):
     skill.mkdir(parents=True)
     (folder / ".git").mkdir()
     (skill / "SKILL.md").write_text("---\nname: knots\ndescription: Ties knots.\n---\nTie.", encoding="utf-8")
-    agent = load_config(write('model = "demo"\nskills = true\n')).agent()
+    agent = load_config(write("skills = true\n")).agent(model="demo")
     assert agent.skills is not None
     assert "knots" not in agent.skills
     assert "knots" in [each.name for each in agent.skills.untrusted]
@@ -201,7 +202,6 @@ RESTRICTED = {
     "mcp.servers": '[mcp.servers.a]\ncommand = "x"',
     "mcp.files": '[mcp]\nfiles = [".mcp.json"]',
     "store": 'store = "sqlite:sessions.db"',
-    "base_url": 'model = "openai:gpt"\nbase_url = "https://elsewhere.example"',
     "model": 'model = "https://elsewhere.example/v1#gpt"',
     "compaction.model": '[compaction]\nmodel = "https://elsewhere.example/v1#gpt"',
     "settings.extra_body": "[settings.extra_body]\nx = 1",
@@ -242,11 +242,11 @@ def test_a_role_that_sends_conversations_elsewhere_needs_trust(write, folder):
 
 
 def test_without_trust_a_file_may_say_how_to_answer(write):
-    text = 'model = "demo"\nproject = true\nskills = true\nroles = "roles"\n'
+    text = 'project = true\nskills = true\nroles = "roles"\n'
     text += '[permissions]\ndeny = ["*"]\n[limits]\nmax_turns = 2\n'
     config = load_config(write(text))
     assert not config.trusted
-    assert config.agent().limits.max_turns == 2
+    assert config.agent(model="demo").limits.max_turns == 2
 
 
 def test_nothing_is_imported_by_reading(write, folder, monkeypatch):

@@ -703,6 +703,21 @@ async def test_a_run_that_was_parked_is_parked_again():
     assert [outcome.status for outcome in replayed.outcomes] == ["parked"]
 
 
+async def test_a_run_that_was_parked_and_taken_up_again_is_replayed_to_its_end():
+    agent = await recorded(Agent(two_turns(), tools=[depth]))
+    store = MemoryStore()
+    await begun_with(store, (await agent.store.read("s"))[:3])
+    deadly = agent.replace(model=ScriptedModel(StoreError("the machine is gone"), repeat_last=True), store=store)
+    for _ in range(3):
+        with pytest.raises(StoreError):
+            await deadly.session("s").resume()
+    assert (await deadly.session("s").resume()).status == "parked"
+    assert (await agent.replace(model=two_turns(), store=store).session("s").resume(unpark=True)).status == "done"
+    replayed = await replay(agent, "s", store=store)
+    assert replayed.divergence is None, str(replayed.divergence)
+    assert [outcome.status for outcome in replayed.outcomes] == ["parked", "done"]
+
+
 async def test_a_settlement_by_a_person_is_settled_again():
     tidy = msgspec.structs.replace(depth, effect="ask")
     agent = await recorded(Agent(two_turns(), tools=[tidy]))

@@ -7,7 +7,7 @@ import pytest
 from perdure import Agent, ConfigError, SessionNotFound, UnreadableEntry, tool
 from perdure.core.codec import UPCASTERS
 from perdure.core.error import SessionBusy, SessionExists
-from perdure.core.event import Entry, MessageAdded, RunStarted
+from perdure.core.event import Entry, MessageAdded, RunStarted, SessionImported
 from perdure.core.message import Image, user
 from perdure.session_transfer import FORMAT, PromptPrefix, export_session, import_session, read_document
 from perdure.stores.memory import MemoryStore
@@ -36,8 +36,12 @@ async def exported(name="log"):
 async def test_a_session_survives_the_way_through_a_document():
     document, entries = await exported()
     store = MemoryStore()
-    assert await import_session(store, json.loads(json.dumps(document))) == "log"
-    assert await store.read("log") == entries
+    report = await import_session(store, json.loads(json.dumps(document)), trusted=True, by="ann")
+    assert (report.session_id, report.trusted, report.dropped) == ("log", True, {})
+    *copied, last = await store.read("log")
+    assert copied == entries
+    assert isinstance(last.event, SessionImported)
+    assert (last.event.digest, last.event.session_id, last.event.by) == (report.digest, "log", "ann")
     info = await store.info("log")
     assert info is not None
     assert info.title == "How deep is Bergen?"
@@ -53,8 +57,9 @@ async def test_a_document_says_the_format_and_the_name_that_it_had_before_is_und
     document, entries = await exported()
     assert document["format"] == "perdure-session"
     store = MemoryStore()
-    assert await import_session(store, {**document, "format": "windlass-session"}) == "log"
-    assert await store.read("log") == entries
+    report = await import_session(store, {**document, "format": "windlass-session"}, trusted=True)
+    assert report.session_id == "log"
+    assert (await store.read("log"))[:-1] == entries
 
 
 async def test_bytes_of_a_picture_survive():
@@ -68,7 +73,7 @@ async def test_bytes_of_a_picture_survive():
 async def test_an_imported_session_goes_on_under_another_name():
     document, _ = await exported()
     store = MemoryStore()
-    assert await import_session(store, document, session_id="copy") == "copy"
+    assert (await import_session(store, document, session_id="copy")).session_id == "copy"
     outcome = await Agent(ScriptedModel("As I said."), store=store).session("copy").run("Again?")
     assert [message.text for message in outcome.messages if message.role == "user"] == ["How deep is Bergen?", "Again?"]
 

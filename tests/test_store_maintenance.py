@@ -5,7 +5,13 @@ import pytest
 from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, Unsupported, later, open_store, tool
 from perdure.core.event import Custom, Entry
 from perdure.core.store import StoreSize
-from perdure.store_maintenance import list_expendable_sessions, prune, remove_sessions, require_maintained, restore
+from perdure.store_maintenance import (
+    list_expendable_sessions,
+    prune,
+    remove_sessions,
+    require_maintainable_store,
+    restore,
+)
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call
 
@@ -156,10 +162,10 @@ async def test_a_real_store_gets_smaller(tmp_path, kind):
     agent = Agent(ScriptedModel("x" * 100_000, repeat_last=True), store=store)
     for number in range(5):
         await agent.session(f"s{number}").run("Write a lot.")
-    before = await require_maintained(store).size()
+    before = await require_maintainable_store(store).size()
     now = agent.clock.now()
     removed = await prune(store, max_bytes=sum(before.sessions.values()) // 2, now=now)
-    after = await require_maintained(store).size()
+    after = await require_maintainable_store(store).size()
     assert [each.session_id for each in removed] == ["s0", "s1", "s2"]
     assert set(after.sessions) == {"s3", "s4"}
     assert after.total_bytes < before.total_bytes
@@ -172,7 +178,7 @@ async def test_a_backup_becomes_a_store_again_and_replaces_none(tmp_path, kind):
     async with Agent(ScriptedModel("Hello.", repeat_last=True), store=spec) as agent:
         await agent.session("s").run("Hello")
         entries = await agent.store.read("s")
-        await require_maintained(agent.store).backup(backup)
+        await require_maintainable_store(agent.store).backup(backup)
     await restore(backup, again)
     restored = open_store(again)
     assert await restored.read("s") == entries

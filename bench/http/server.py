@@ -3,7 +3,7 @@
     python -m bench.http.server      prints its port, and serves until its input ends
 
 The name of the model says what it does: `turns-50` asks for the tool `add` fifty times and then says "done";
-`talk-1000` says a thousand words, each in a piece of its own.
+`talk-1000` says a thousand words, each in a piece of its own; `trickle-20` says twenty, with a pause after each.
 """
 
 import asyncio
@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 WORD = "word "
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _END = b"0\r\n\r\n"
+PAUSE_SECONDS = 0.2
+"""Time between two words of a trickle."""
 _BURST = 20
 """Pieces after which others get their turn."""
 
@@ -52,7 +54,7 @@ def call(turn: int) -> list[bytes]:
 def answer(body: bytes) -> Iterator[bytes]:
     """What a request is answered with, in pieces."""
     kind, _, number = json.loads(body)["model"].rpartition("-")
-    if kind == "talk":
+    if kind in {"talk", "trickle"}:
         yield delta({"role": "assistant", "content": ""})
         for _ in range(int(number)):
             yield TALKED
@@ -74,8 +76,12 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             length = int(head.split(b"content-length:")[1].split(b"\r\n", 1)[0])
             body = await reader.readexactly(length)
             writer.write(_HEAD)
+            slow = b'"trickle-' in body
             for place, piece in enumerate(answer(body)):
                 writer.write(piece)
+                if slow:
+                    await writer.drain()
+                    await asyncio.sleep(PAUSE_SECONDS)
                 if not place % _BURST:
                     await writer.drain()
                     await asyncio.sleep(0)

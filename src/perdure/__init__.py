@@ -102,7 +102,9 @@ _NAMES_BY_MODULE = {
     ".core.outcome": ("Outcome",),
     ".core.permission": (
         "Explanation",
+        "Grant",
         "Grants",
+        "Offer",
         "PermissionRequest",
         "Permissions",
         "Verdict",
@@ -134,9 +136,19 @@ _NAMES_BY_MODULE = {
     ),
     ".core.store": (
         "Hit",
+        "InterruptedSession",
         "Post",
         "SessionInfo",
     ),
+    ".core.target": (
+        "CommandTarget",
+        "PathTarget",
+        "UrlTarget",
+        "command",
+        "path",
+        "url",
+    ),
+    ".core.thread_pool": ("set_tool_threads",),
     ".core.tool": (
         "Skip",
         "Tool",
@@ -182,6 +194,7 @@ _NAMES_BY_MODULE = {
         "delegation",
         "orchestrator",
     ),
+    ".session_import": ("ImportReport",),
     ".session_transfer": (
         "export_session",
         "import_session",

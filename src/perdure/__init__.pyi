@@ -76,7 +76,9 @@ from .core.model import Request as Request
 from .core.model import Settings as Settings
 from .core.outcome import Outcome as Outcome
 from .core.permission import Explanation as Explanation
+from .core.permission import Grant as Grant
 from .core.permission import Grants as Grants
+from .core.permission import Offer as Offer
 from .core.permission import PermissionRequest as PermissionRequest
 from .core.permission import Permissions as Permissions
 from .core.permission import Verdict as Verdict
@@ -102,8 +104,16 @@ from .core.stop_conditions import none_of as none_of
 from .core.stop_conditions import repeated_calls as repeated_calls
 from .core.stop_conditions import when_tool_called as when_tool_called
 from .core.store import Hit as Hit
+from .core.store import InterruptedSession as InterruptedSession
 from .core.store import Post as Post
 from .core.store import SessionInfo as SessionInfo
+from .core.target import CommandTarget as CommandTarget
+from .core.target import PathTarget as PathTarget
+from .core.target import UrlTarget as UrlTarget
+from .core.target import command as command
+from .core.target import path as path
+from .core.target import url as url
+from .core.thread_pool import set_tool_threads as set_tool_threads
 from .core.tool import Skip as Skip
 from .core.tool import Tool as Tool
 from .core.tool import ToolOutput as ToolOutput
@@ -137,6 +147,7 @@ from .runtime.subagents.as_tool import Assignment as Assignment
 from .runtime.subagents.as_tool import subagent as subagent
 from .runtime.subagents.delegation import delegation as delegation
 from .runtime.subagents.delegation import orchestrator as orchestrator
+from .session_import import ImportReport as ImportReport
 from .session_transfer import export_session as export_session
 from .session_transfer import import_session as import_session
 from .stores import open_store as open_store

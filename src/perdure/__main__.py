@@ -1,4 +1,9 @@
-"""`python -m perdure` is the command `perdure`."""
+"""`python -m perdure` is the command `perdure`, without modules from the folder in which it runs."""
+
+from .cli.import_path import remove_working_folder
+
+if __name__ == "__main__":
+    remove_working_folder()  # before anything else is imported
 
 from .cli.main import main
 

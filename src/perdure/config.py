@@ -7,9 +7,9 @@ imported before that, and until the file is trusted, nothing in it can run, redi
 # ruff: noqa: PTH111, PTH112, PTH118, PTH120 - a Path would cost milliseconds, and adds nothing here
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -23,12 +23,18 @@ from .configuring.mcp_servers import (
     load_mcp_servers,
     read_servers,
 )
+from .configuring.named_files import UNREADABLE, NamedFiles, combine_digests, hash_skills
 from .configuring.read_config_file import MAX_BYTES, ConfigSource, read_toml
 from .configuring.schema import config_schema
 from .configuring.tables import CompactionTable, ConfigFile
-from .configuring.trust_required import list_restricted_roles, list_restricted_settings
+from .configuring.trust_required import (
+    list_raised_limits,
+    list_restricted_settings,
+    list_roles_that_need_trust,
+    tighten_limits,
+)
 from .configuring.trusted_files import TrustedFiles
-from .configuring.validation import validate_config
+from .configuring.validation import convert_config
 from .context.compaction import Compaction
 from .context.directives import Mentions
 from .context.project import Project, get_config_folder
@@ -37,13 +43,15 @@ from .context.role import Role
 from .context.roles import find_role, load_roles
 from .context.skills import Skills, Trust, load_skills, load_skills_from
 from .context.strategies import keep_recent
-from .context.text_file import is_path_below, read_text_file
+from .context.text_file import decode_strictly
 from .core.error import ConfigError
 from .core.model import Model
 from .core.permission import Permissions, later
+from .core.stop_conditions import Limits
 from .core.tool import Tool
 from .credentials import EnvironmentVault, FileVault, KeyringVault, Vault, first_of
 from .extensions import history, large_results, notebook, short_results
+from .files.file_head import is_path_below
 from .mcp.server import McpServer
 from .models import open_model
 from .runtime.agent import Agent
@@ -60,8 +68,9 @@ __all__ = [
     "load_mcp_servers",
 ]
 
+T = TypeVar("T")
 Trusted: TypeAlias = bool | Callable[[str], bool]
-"""True if the content of a file is trusted, or a function that decides by its SHA-256."""
+"""True if a file is trusted, or a function that decides by the SHA-256 of the file, its place and what it names."""
 
 AGENT_OPTIONS: Final = (
     *("model", "name", "description", "instructions", "tools", "store", "permission", "limits", "settings"),
@@ -76,7 +85,9 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
     path: str
     """The file, as the caller named it."""
     digest: str
-    """SHA-256 of the file: trust is bound to it."""
+    """SHA-256 of the file, of all files that it names, and of its place: trust is bound to it."""
+    files: Mapping[str, str] = {}
+    """SHA-256 of the file and of each file that it names, by path."""
     trusted: bool
     """True if the file was trusted when it was read."""
     tables: ConfigFile
@@ -91,6 +102,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
     """Messages about what was left out, such as invalid role files."""
     lines: LineNumbers = LineNumbers({})
     """Line numbers of the values."""
+    resolved_workdir: str = ""
 
     @property
     def folder(self) -> str:
@@ -99,8 +111,13 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def workdir(self) -> str:
-        """Working folder of the agent."""
-        return _resolve_path(self.folder, self.tables.workdir)
+        """Working folder of the agent, with links resolved when the file was read."""
+        return self.resolved_workdir
+
+    @property
+    def limits(self) -> Limits:
+        """Limits of a run. A file that is not trusted can lower the default limits, and not raise them."""
+        return self.tables.limits if self.trusted else tighten_limits(self.tables.limits)
 
     def agent(self, *, trust: Trust | None = None, **changes: Any) -> Agent[Any]:
         """Build the agent that the file describes.
@@ -125,6 +142,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
             "project": lambda: Project(self.workdir) if self.tables.project else None,
             "skills": lambda: self._skills(trust),
             "roles": lambda: self.roles,
+            "limits": lambda: self.limits,
             "instructions": lambda: self.instructions,
             "store": self._store,
             "mentions": lambda: Mentions(self.workdir) if self.tables.mentions else None,
@@ -175,8 +193,14 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         found = Skills()
         for place, folder in enumerate(wanted):
             with self._errors_at(("skills", place)):
-                found += load_skills_from(_resolve_path(self.folder, folder))
+                found += self._load_pinned_skills(_resolve_path(self.folder, folder))
         return found
+
+    def _load_pinned_skills(self, folder: str) -> Skills:
+        """Load the skills of a folder that the file names, if they are still those that were trusted with it."""
+        if hash_skills(folder) != self.files.get(folder, UNREADABLE):
+            raise ConfigError(f"the skills in {folder!r} have changed since the file was read: read it again")
+        return load_skills_from(folder, pinned=True)
 
     def _extensions(self) -> list[Extension]:
         table, made = self.tables.extensions, list[Extension]()
@@ -233,34 +257,108 @@ def load_config(path: str | os.PathLike[str] = "perdure.toml", *, trusted: Trust
 
     Args:
         path: The file.
-        trusted: True if its content is trusted, or a function that decides by its SHA-256, such as
-            `TrustedFiles(path)`. Use `True` for a file that is part of your program. Without trust, keys that run,
-            redirect or allow anything are refused. The user's own files, in `~/.config/perdure`, are always trusted.
+        trusted: True if it is trusted, or a function that decides by the SHA-256 of the file, of all files that it
+            names and of its place (`Config.digest`), such as `TrustedFiles(path)`. Use `True` for a file that is part
+            of your program. Without trust, keys that run, redirect or allow anything, or that choose the model, are
+            refused. The user's own files, in `~/.config/perdure`, are always trusted.
 
     Raises `BadConfig` with all errors, each with its line.
     """
     source = read_toml(path)
-    tables = validate_config(source)
+    tables = convert_config(source)
     folder = _config_folder(source.path)
-    believed = _is_trusted(source.path, trusted, source.digest)
+    loaded, believed = None, _is_trusted(source.path, trusted is True)
+    if not believed and callable(trusted):  # then trust depends on all the files, which are read to be hashed
+        loaded = _read_named_files(source, tables, NamedFiles(folder, is_trusted=True))
+        believed = trusted(loaded.digest)
     if not believed:
-        _raise_restricted(source, [*list_restricted_settings(tables, folder)])
-    problems: list[str] = []
-    roles = load_roles(_resolve_path(folder, tables.roles), problems=problems) if tables.roles else []
-    if not believed and list_restricted_roles(roles):
-        _raise_restricted(source, [(("roles",), "sends conversations to an address that a role names")])
-    _check_references(source, tables, roles, folder)
+        _raise_restricted(source, list_restricted_settings(tables, folder), _describe_changes(trusted, source, loaded))
+        loaded = None  # what was read without bounds is not used
+    if loaded is None:
+        loaded = _read_named_files(source, tables, NamedFiles(folder, is_trusted=believed))
+    if not believed and list_roles_that_need_trust(loaded.roles):
+        changes = _describe_changes(trusted, source, loaded)
+        _raise_restricted(source, [(("roles",), "has roles that choose a model, or its address")], changes)
+    _raise_faults(source, loaded)
     return Config(
         path=source.path,
-        digest=source.digest,
+        digest=loaded.digest,
+        files=loaded.files,
         trusted=believed,
         tables=tables,
-        instructions=_read_instructions(source, tables, folder),
-        roles=tuple(roles),
+        instructions=loaded.instructions,
+        roles=tuple(loaded.roles),
         servers=tuple(_read_all_servers(source, tables, folder, trusted)),
-        problems=tuple(problems),
+        problems=(*loaded.problems, *_describe_lowered_limits(tables, believed=believed)),
         lines=source.lines,
+        resolved_workdir=loaded.workdir,
     )
+
+
+class _NamedContents(Struct, frozen=True, eq=False):
+    """Contents of the files that a configuration names, and the digest of all of them."""
+
+    digest: str
+    files: Mapping[str, str]
+    workdir: str
+    instructions: str
+    roles: Sequence[Role]
+    problems: Sequence[str]
+    faults: Sequence[ConfigFault]
+
+
+def _read_named_files(source: ConfigSource, tables: ConfigFile, named: NamedFiles) -> _NamedContents:
+    """Read all files that a configuration names; what is wrong with them is collected, as trust is decided first."""
+    faults: list[ConfigFault] = []
+    problems: list[str] = []
+
+    def read(path: ValuePath, action: Callable[[], T], otherwise: T) -> T:
+        try:
+            return action()
+        except ConfigError as error:
+            faults.append(source.build_fault(path, str(error)))
+            return otherwise
+
+    load = partial(_load_roles, named, tables, problems)
+    roles = read(("roles",), load, list[Role]()) if tables.roles else []
+    workdir = read(("workdir",), lambda: _resolve_workdir(named, tables), "")
+    if tables.role:
+        read(("role",), lambda: find_role(roles, tables.role), None)
+    if (table := tables.compaction) is not None:
+        read(("compaction",), lambda: build_compaction(table), None)
+    where: ValuePath = ("prompts",) if tables.prompts is not None else ("instructions_file",)
+    instructions = read(where, lambda: _read_instructions(tables, named), "")
+    for folder in () if isinstance(tables.skills, bool) else tables.skills:
+        named.record_skills(folder)
+    for file in tables.mcp.files:
+        named.record_file(file, MAX_BYTES)
+    files = {os.path.realpath(os.path.expanduser(source.path)): source.content_hash, **named.digests}
+    digest = combine_digests(source.path, files)
+    return _NamedContents(digest, files, workdir, instructions, roles, problems, faults)
+
+
+def _raise_faults(source: ConfigSource, loaded: _NamedContents) -> None:
+    if loaded.faults:
+        raise BadConfig(source.path, loaded.faults)
+
+
+def _describe_changes(trusted: Trusted, source: ConfigSource, loaded: _NamedContents | None) -> str:
+    """Return which files have changed since the user trusted the configuration; empty if it never was, or by whom."""
+    if not isinstance(trusted, TrustedFiles) or loaded is None:
+        return ""
+    changed = trusted.list_changes(source.path, loaded.files)
+    return f"changed since you trusted it: {', '.join(map(repr, changed))}; " if changed else ""
+
+
+def _describe_lowered_limits(tables: ConfigFile, *, believed: bool) -> list[str]:
+    if believed:
+        return []
+    allowed = tighten_limits(tables.limits)
+    return [
+        f"limits.{name} is {getattr(tables.limits, name)}, and {getattr(allowed, name)} is used: "
+        "a file that is not trusted can only lower limits"
+        for name in list_raised_limits(tables.limits)
+    ]
 
 
 def _config_folder(path: str) -> str:
@@ -271,51 +369,38 @@ def _resolve_path(folder: str, path: str) -> str:
     return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
 
 
-def _is_trusted(path: str, trusted: Trusted, digest: str) -> bool:
-    """Return True if the user has trusted a configuration file; files in the user's settings folder always are."""
-    if trusted(digest) if callable(trusted) else trusted:
-        return True
-    return is_path_below(_config_folder(path), os.path.realpath(get_config_folder()))
+def _is_trusted(path: str, given: bool) -> bool:  # noqa: FBT001 - it is what the caller said
+    """Return True if the caller trusts a configuration file, or it is in the user's own settings folder."""
+    return given or is_path_below(_config_folder(path), os.path.realpath(get_config_folder()))
 
 
-def _raise_restricted(source: ConfigSource, found: list[tuple[ValuePath, str]]) -> None:
-    if not found:
-        return
-    advice = f"{format_trust_advice(source.path)}; for a file of your own, use load_config(…, trusted=True)"
-    raise BadConfig(
-        source.path,
-        [
-            source.build_fault(path, f"'{'.'.join(map(str, path))}' {what}, and the file is not trusted: {advice}")
-            for path, what in found
-        ],
-    )
+def _raise_restricted(source: ConfigSource, found: Iterable[tuple[ValuePath, str]], changes: str) -> None:
+    advice = f"{changes}{format_trust_advice(source.path)}; for a file of your own, use load_config(…, trusted=True)"
+    faults = [
+        source.build_fault(path, f"'{'.'.join(map(str, path))}' {what}, and the file is not trusted: {advice}")
+        for path, what in found
+    ]
+    if faults:
+        raise BadConfig(source.path, faults)
 
 
-def _check_references(source: ConfigSource, tables: ConfigFile, roles: list[Role], folder: str) -> None:
-    """Raise `BadConfig` for settings that name something that does not exist."""
-    if not os.path.isdir(_resolve_path(folder, tables.workdir)):
-        source.fail(("workdir",), f"there is no folder {tables.workdir!r}: make it, or name another")
-    if tables.role:
-        try:
-            find_role(roles, tables.role)
-        except ConfigError as error:
-            source.fail(("role",), str(error))
-    if tables.compaction is not None:
-        try:
-            build_compaction(tables.compaction)
-        except ConfigError as error:
-            source.fail(("compaction",), str(error))
+def _load_roles(named: NamedFiles, tables: ConfigFile, problems: list[str]) -> list[Role]:
+    return load_roles(named.open_folder(tables.roles), problems=problems)
 
 
-def _read_instructions(source: ConfigSource, tables: ConfigFile, folder: str) -> str:
-    table = tables.prompts
-    try:
-        if table is not None:
-            return Prompts(_resolve_path(folder, table.directory), table.default).get(table.version)
-        if tables.instructions_file:
-            return read_text_file(_resolve_path(folder, tables.instructions_file), MAX_BYTES)
-    except ConfigError as error:
-        source.fail(("prompts",) if table is not None else ("instructions_file",), str(error))
+def _resolve_workdir(named: NamedFiles, tables: ConfigFile) -> str:
+    path = named.open_folder(tables.workdir).root
+    if not os.path.isdir(path):
+        raise ConfigError(f"there is no folder {tables.workdir!r}: make it, or name another")
+    return path
+
+
+def _read_instructions(tables: ConfigFile, named: NamedFiles) -> str:
+    if (table := tables.prompts) is not None:
+        return Prompts(named.open_folder(table.directory), table.default).get(table.version)
+    if tables.instructions_file:
+        path = tables.instructions_file
+        return decode_strictly(named.resolve(path), named.read_file(path, MAX_BYTES))
     return tables.instructions
 
 
@@ -327,7 +412,8 @@ def _read_all_servers(
     yield build_server_source(source, ("mcp", "servers"), tables.mcp.servers)
     for place, name in enumerate(tables.mcp.files):
         path = _resolve_path(folder, name)
-        found = read_servers(path, trusted=partial(_is_trusted, path, trusted))
+        believed = _is_trusted(path, trusted is True)
+        found = read_servers(path, trusted=trusted if callable(trusted) and not believed else believed)
         if twice := sorted(seen & set(found.tables)):
             source.fail(("mcp", "files", place), f"there is a server {twice[0]!r} already: rename one of the two")
         seen |= set(found.tables)

@@ -4,16 +4,19 @@ A document contains every entry with its number, id and time. Documents of older
 versions are refused.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from .core.clock import SYSTEM_CLOCK, Clock, new_id
 from .core.codec import decode_entry, encode_entry
 from .core.error import ConfigError, Conflict, SessionExists, SessionNotFound, UnreadableEntry
-from .core.event import Entry
+from .core.event import Entry, SessionImported
 from .core.model import ToolSpec
-from .core.store import Store, run_to_completion_repeatedly
+from .core.store import Store, finish_before_cancel
+from .session_import import ImportReport, number_entries, reduce_to_words
 
 FORMAT: Final = "perdure-session"
 _FORMATS: Final = (FORMAT, "windlass-session")
@@ -66,25 +69,68 @@ async def export_session(
 
 
 async def import_session(
-    store: Store, document: Mapping[str, Any] | bytes | str, *, session_id: str | None = None
-) -> str:
-    """Store the session in an exported document, under its id or a new one, and return the id. All or nothing is
-    stored.
+    store: Store,
+    document: Mapping[str, Any] | bytes | str,
+    *,
+    session_id: str | None = None,
+    trusted: bool = False,
+    by: str = "",
+    clock: Clock = SYSTEM_CLOCK,
+) -> ImportReport:
+    """Store the session in an exported document, under its id or a new one. All or nothing is stored.
+
+    An import takes words, not power: messages and results are stored, with the label `imported`. Grants, decisions,
+    models, settings, questions, inbox items, kept values and jobs are dropped and counted, and a run that was not over
+    is ended. The log of the new session begins with a `SessionImported`.
+
+    Args:
+        store: The store of the new session.
+        document: The document, as `export_session` returned it, or as JSON.
+        session_id: Id of the new session; that in the document if there is none.
+        trusted: True to import everything unchanged: for a document that nobody else could have changed.
+        by: The user who imports it, for the log.
+        clock: The source of the time of the import.
 
     Raises `SessionExists`, leaving that session unchanged, and `ConfigError` for an invalid document.
     """
     recording = read_document(document)
     name = session_id or recording.session_id
+    entries, report = _prepare_import(recording, name, _hash_document(document), by, clock.now(), trusted=trusted)
     if await store.info(name) is not None:
         raise _build_session_exists(name)
     lease = await store.acquire(name)
     try:
-        await run_to_completion_repeatedly(lambda: store.append(lease, recording.entries, sync=True))
+        await finish_before_cancel(lambda: store.append(lease, entries, sync=True))
     except Conflict as error:  # it was created since we looked
         raise _build_session_exists(name) from error
     finally:
-        await run_to_completion_repeatedly(lambda: store.release(lease))
-    return name
+        await finish_before_cancel(lambda: store.release(lease))
+    return report
+
+
+def _prepare_import(
+    recording: Recording, name: str, digest: str, by: str, now: float, *, trusted: bool
+) -> tuple[list[Entry], ImportReport]:
+    """Return the entries to store for an imported session, and the report on them."""
+    if trusted:
+        kept, dropped, notes = list(recording.entries), dict[str, int](), list[str]()
+    else:
+        kept, dropped, notes = reduce_to_words(recording.entries, digest, now)
+    event = SessionImported(digest, recording.session_id, by, trusted, dropped)
+    if trusted:
+        kept.append(Entry(len(kept) + 1, now, event, new_id()))
+    else:
+        kept = number_entries([Entry(0, now, event), *kept])
+    return kept, ImportReport(
+        session_id=name, digest=digest, entries=len(kept), trusted=trusted, dropped=dropped, notes=tuple(notes)
+    )
+
+
+def _hash_document(document: Mapping[str, Any] | bytes | str) -> str:
+    """Return the SHA-256 of a document; of its JSON, if it is not text."""
+    if isinstance(document, Mapping):
+        document = msgspec.json.encode(dict(document))
+    return hashlib.sha256(document.encode() if isinstance(document, str) else document).hexdigest()
 
 
 def read_document(document: Mapping[str, Any] | bytes | str) -> Recording:

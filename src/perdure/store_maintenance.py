@@ -60,7 +60,7 @@ async def list_expendable_sessions(
 ) -> list[SessionInfo]:
     """Return the sessions that `prune` would delete, oldest first."""
     _check_criteria(older_than_seconds, keep, max_bytes)
-    sizes = {} if max_bytes is None else (await require_maintained(store).size()).sessions
+    sizes = {} if max_bytes is None else (await require_maintainable_store(store).size()).sessions
     sessions = [each async for each in iterate_sessions(store)]
     sessions.sort(key=_last_used)
     left_bytes, left = sum(sizes.values()), len(sessions)
@@ -91,7 +91,7 @@ async def remove_sessions(store: Store, chosen: Sequence[SessionInfo]) -> list[S
     return removed
 
 
-def require_maintained(store: Store) -> MaintainableStore:
+def require_maintainable_store(store: Store) -> MaintainableStore:
     """Return the store if it can report its size, vacuum and back up; raise `Unsupported` otherwise."""
     if not isinstance(store, MaintainableStore):
         kind = type(store).__name__
@@ -102,23 +102,21 @@ def require_maintained(store: Store) -> MaintainableStore:
 async def restore(backup: str | os.PathLike[str], spec: str) -> None:
     """Create the store named by `spec` from a backup, completely or not at all. Existing data is not replaced.
 
-    Raises `ConfigError` if something is already there, and `StoreError` if the backup is damaged.
+    The backup is verified by its checksums before anything is created. One that an older version made, without
+    checksums, is read completely, and a warning in the log says that it is not verified. Raises `ConfigError` if
+    something is already there, and `StoreError` if the backup is damaged.
     """
+    import asyncio
+
     scheme, path = _parse_store_spec(spec)
     if scheme == "sqlite":
-        import asyncio
-
         from .stores.sqlite.maintenance import restore as restore_file
 
         await asyncio.to_thread(restore_file, _expand_path(backup), path)
         return
-    from .stores.file.store import FileStore
+    from .stores.file.maintenance import restore_folder
 
-    store = FileStore(_check_backup_folder(backup))
-    try:
-        await store.backup(path)  # copying a whole backup restores it
-    finally:
-        await store.aclose()
+    await asyncio.to_thread(restore_folder, _check_backup_folder(backup), path)
 
 
 def _expand_path(path: str | os.PathLike[str]) -> str:
@@ -173,4 +171,4 @@ async def _can_delete(store: Store, info: SessionInfo, *, waiting_too: bool) -> 
 async def _is_waiting(store: Store, session_id: str) -> bool:
     """Return True if a session has an open question or a pending inbox item."""
     state = fold_entries(await store.read(session_id))
-    return bool(state.is_interrupted and state.open_questions) or bool(state.inbox)
+    return bool(state.is_interrupted and state.open_questions) or bool(state.session_inbox)

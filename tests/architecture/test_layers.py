@@ -156,3 +156,40 @@ def test_nothing_in_the_package_imports_its_public_face():
         or (isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == "perdure")
     ]
     assert importers == []
+
+
+OPENERS = frozenset({"open", "os.open", "io.open", "os.fdopen", "open_code"})
+OPENING_METHODS = frozenset({"read_text", "read_bytes", "write_text", "write_bytes"})
+OWN_FILES = {
+    "cli.screen": "the null device",
+    "cli.sessions_transfer": "a file that the user names on the command line",
+    "context.trust_file": "the record of trust",
+    "core.open_below": "what `perdure.files`, or a gate, has resolved and checked, opened without following links",
+    "core.path_target": "the target that a gate has seen",
+    "credentials.file_vault": "the vault",
+    "interaction.grant_file": "the record of grants",
+    "models.codex.login": "the login of another program",
+    "models.local.weights": "the weights that the user names",
+    "models.price": "the cached list of prices",
+    "models.profile_files": "the profiles of endpoints",
+}
+"""Modules that open files of their own; everything that a project or a model names goes through `perdure.files`."""
+
+
+def test_files_that_others_name_are_opened_by_one_package():
+    """Links, sizes and names that mean secrets are decided in `perdure.files`, and nowhere else."""
+    found = {
+        module.name.removeprefix("perdure.")
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and is_opening(node)
+    }
+    stores = {name for name in found if name.startswith(("stores.", "testing.", "files."))}
+    strangers = found - stores - {*OWN_FILES} - {"toolkits.basics"}  # whose method `read_text` is that of `TextFolder`
+    assert sorted(strangers) == []
+    assert sorted({*OWN_FILES} - found) == []
+
+
+def is_opening(node: ast.Call) -> bool:
+    name = ast.unparse(node.func)
+    return name in OPENERS or (isinstance(node.func, ast.Attribute) and node.func.attr in OPENING_METHODS)

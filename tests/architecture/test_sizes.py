@@ -1,4 +1,4 @@
-"""The sizes of modules and functions are told at the end of a run. They are a guide: nothing fails."""
+"""The sizes of modules and functions are told at the end of a run. They are a guide; far beyond it, a test fails."""
 
 import ast
 
@@ -10,8 +10,15 @@ def module(text: str) -> Module:
     return Module(SOURCE / "perdure" / "made_up.py", ast.parse(text), len(text.splitlines()))
 
 
-def test_the_sizes_of_our_modules_are_told(pytestconfig):
-    pytestconfig.stash[REPORT] = report(modules())
+MODULE_NEVER, FUNCTION_NEVER = 800, 100
+
+
+def test_the_sizes_of_our_modules_are_told_and_none_is_beyond_all_measure(pytestconfig):
+    found = modules()
+    pytestconfig.stash[REPORT] = report(found)
+    assert len(found) > 100
+    assert [module.place for module in found if module.lines > MODULE_NEVER] == []
+    assert [size for module in found for size in functions(module) if size.lines > FUNCTION_NEVER] == []
 
 
 def test_a_function_is_counted_from_its_decorator_to_its_last_line():

@@ -9,6 +9,7 @@ import pytest
 
 from bench import startup, table
 from bench.__main__ import GROUPS, main
+from bench.http import lag
 from bench.measure import Figure, spread
 
 ROOT = Path(__file__).parents[2]
@@ -122,3 +123,10 @@ def test_what_an_install_brings_holds_the_package_itself_and_what_it_needs():
 def test_an_import_that_fails_is_no_measurement():
     with pytest.raises(RuntimeError, match="ended with 1"):
         startup.cpu_ms("raise SystemExit(1)")
+
+
+def test_the_lag_of_the_event_loop_is_measured_with_a_server_that_trickles(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    told = lag.main(sessions=3, words=1)
+    assert told["p50_ms"] <= told["p99_ms"] <= told["worst_ms"]
+    assert told["cpu_s"] > 0

@@ -6,6 +6,7 @@ import pty
 import select
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -71,9 +72,11 @@ class Shell:
             process.communicate(timeout=PATIENCE)
 
     @contextlib.contextmanager
-    def terminal(self, *arguments, program=PERDURE):
-        """A command at a terminal of its own."""
+    def terminal(self, *arguments, program=PERDURE, size=None):
+        """A command at a terminal of its own, of so many columns and rows."""
         ours, theirs = pty.openpty()
+        if size is not None:
+            termios.tcsetwinsize(theirs, (size[1], size[0]))
         process = subprocess.Popen(
             [sys.executable, "-c", AT_TERMINAL, *program, *arguments],
             cwd=self.folder,

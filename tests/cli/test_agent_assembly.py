@@ -250,6 +250,10 @@ def test_a_role_is_told_and_may_say_who_answers(perdure, scripted, monkeypatch):
     write("roles/demonstrator.md", "---\nmodel: demo:words\n---\nShow it.\n")
     monkeypatch.delenv("PERDURE_MODEL")
     result = perdure("run", "--role", "demonstrator", "Calculate 6 * 7")
+    assert any("role 'demonstrator' names the model 'demo:words', which is not used" in each for each in noted(result))
+    write("perdure.toml", 'roles = "roles"\n')
+    assert perdure("config", "trust", "--yes", "perdure.toml").exit_code == 0
+    result = perdure("run", "--role", "demonstrator", "Calculate 6 * 7")
     assert noted(result)[0] == "model demo:words: role 'demonstrator' names it"
     assert "--role demonstrator" in result.stderr
 
@@ -281,7 +285,6 @@ def test_a_role_with_an_address_of_its_own_is_left_out():
 # -- perdure.toml -----------------------------------------------------------------------------------------------------
 
 PERSON = """
-model = "demo:words"
 name = "clerk"
 instructions = "You order what is missing."
 project = false
@@ -313,10 +316,13 @@ def test_a_file_that_needs_no_trust_is_used_and_that_is_told(perdure, scripted, 
 
 
 def test_who_answers_is_said_by_options_then_the_environment_then_the_file(project, monkeypatch):
-    write("perdure.toml", PERSON)
+    write("perdure.toml", 'model = "demo:words"')
     assert assemble_agent(AgentOptions(model="demo:other")).choice == ("demo:other", "")
     assert assemble_agent(AgentOptions()).choice == ("demo", "PERDURE_MODEL is set")
     monkeypatch.delenv("PERDURE_MODEL")
+    assert assemble_agent(AgentOptions()).choice.model != "demo:words"
+    assert "needs to be trusted for model" in assemble_agent(AgentOptions()).warnings[0]
+    assert project("config", "trust", "--yes", "perdure.toml").exit_code == 0
     assert assemble_agent(AgentOptions()).choice == ("demo:words", "perdure.toml names it")
     result = project("run", "-s", "s", "Calculate 6 * 7")
     assert noted(result)[0] == "model demo:words: perdure.toml names it"
@@ -357,7 +363,7 @@ def test_an_untrusted_file_that_names_nobody_we_know_is_not_used(monkeypatch):
     write("perdure.toml", 'model = "nobody:x"\n')
     found = assemble_agent(AgentOptions())
     assert found.config is None
-    assert found.warnings[0].startswith("perdure.toml is not used: perdure.toml:1: ")
+    assert found.warnings[0].startswith("perdure.toml is not used: it needs to be trusted for model")
 
 
 @pytest.mark.usefixtures("project")
@@ -498,7 +504,7 @@ def test_a_file_that_names_extensions_has_these_and_no_others(tmp_path, monkeypa
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     folder = tmp_path / "ship"
     folder.mkdir()
-    (folder / "perdure.toml").write_text('model = "demo"\nmentions = false\n[extensions]\nhistory = true\n', "utf-8")
+    (folder / "perdure.toml").write_text("mentions = false\n[extensions]\nhistory = true\n", "utf-8")
     equipment = assemble_agent(AgentOptions(context=True), str(folder))
     assert [each.name for each in equipment.options["extensions"]] == ["history"]
     assert equipment.options["mentions"] is None

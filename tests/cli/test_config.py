@@ -76,8 +76,9 @@ def test_a_file_is_trusted_as_it_is_now(perdure, file):
         load_config(file, trusted=load_trusted_files())
     result = perdure("config", "trust", "--yes")
     assert result.exit_code == 0
-    assert 'tools: imports code: ["perdure.toolkits.inbox:post_to_inbox"]' in result.stdout
-    assert "mcp.servers: starts programs" in result.stdout
+    shown = "".join([row[2:] if row.startswith(": ") else f"\n{row}" for row in result.stdout.splitlines()])
+    assert '| 1 of 3, "tools": "imports code: [\\"perdure.toolkits.inbox:post_to_inbox\\"]"' in shown
+    assert '| 2 of 3, "mcp.servers": "starts programs' in shown
     assert load_config(file, trusted=load_trusted_files()).trusted
     assert "needs to be trusted" not in perdure("config", "check").output
     file.write_text(TEXT + "\n", encoding="utf-8")
@@ -102,7 +103,7 @@ def test_a_person_is_asked_at_a_terminal(shell):
     (shell.folder / "perdure.toml").write_text(TEXT, encoding="utf-8")
     for answer, code in (("n\n", 1), ("y\n", 0)):
         with shell.terminal("config", "trust") as terminal:
-            terminal.await_text("as it is now? [y/N]")
+            terminal.await_text("as it is now, with the 3 settings above? [y/N]")
             terminal.type(answer)
             assert terminal.end() == code
     assert shell.run("config", "trust", "--revoke").stderr == "perdure.toml is no longer trusted\n"
@@ -114,7 +115,8 @@ def test_files_of_servers_are_checked_shown_and_trusted_too(perdure, tmp_path):
     assert perdure("config", "check", ".mcp.json").exit_code == 0
     assert json.loads(perdure("config", "show", ".mcp.json").stdout)["mcpServers"]["a"]["command"] == "npx"
     result = perdure("config", "trust", "--yes", ".mcp.json")
-    assert 'mcpServers.a: starts or reaches {"command":"npx","args":["-y","thing"]}' in result.stdout
+    shown = "".join([row.removeprefix(": ") for row in result.stdout.splitlines()])
+    assert '"mcpServers.a": "starts or reaches {\\"command\\":\\"npx\\",\\"args\\":[\\"-y\\",\\"thing\\"]}"' in shown
     path.write_text("{", encoding="utf-8")
     assert ".mcp.json:1: this is no JSON" in perdure("config", "check", ".mcp.json").stderr
 
@@ -123,7 +125,8 @@ def test_a_role_that_needs_trust_is_shown(perdure, file, tmp_path):
     (tmp_path / "roles").mkdir()
     (tmp_path / "roles" / "spy.md").write_text("---\nmodel: https://elsewhere.example#x\n---\nSpy.", encoding="utf-8")
     file.write_text('roles = "roles"\n', encoding="utf-8")
-    assert "roles.spy: sends conversations" in perdure("config", "trust", "--yes").stdout
+    shown = perdure("config", "trust", "--yes").stdout
+    assert '"roles.spy": "chooses the model: \\"https://elsewhere.example#x\\""' in shown
 
 
 def test_without_a_command_there_is_help(perdure):

@@ -124,4 +124,4 @@ def test_what_tools_show_is_told_beside_the_answer_whichever_agent_shows_it(show
     updated = SlotUpdated("slot", {"label": "copying\x1b[2J", "done": 2, "total": 2})
     out, err = shown(opened, updated)
     assert out == ""
-    assert err == "| copying: 1 of 2 (50%)\n| copying␛[2J: 2 of 2 (100%)\n"
+    assert err == "> copying: 1 of 2 (50%)\n> copying␛[2J: 2 of 2 (100%)\n"

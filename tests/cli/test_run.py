@@ -229,6 +229,21 @@ def test_a_call_that_only_reads_is_made_again(shell):
     assert result.stdout.startswith("The tool calculate says: 42")
 
 
+def test_a_parked_run_is_continued_on_request(shell):
+    killed(shell, "Calculate 6 * 7")
+    for _ in range(3):
+        assert shell.run("resume", "s", environment=KILLED).returncode == -signal.SIGKILL
+    parked = shell.run("resume", "s")
+    assert parked.returncode == 3
+    assert "continue it with perdure resume s --unpark" in parked.stderr
+    assert "the last run was parked" in shell.run("sessions", "show", "s").stderr
+    refused = shell.run("resume", "s")
+    assert (refused.returncode, "unpark" in refused.stderr) == (2, True)
+    result = shell.run("resume", "s", "--unpark")
+    assert result.returncode == 0
+    assert "calculate" in result.stdout
+
+
 def test_a_run_that_has_ended_cannot_be_resumed(perdure):
     perdure("run", "--session", "s", "Calculate 6 * 7")
     result = perdure("resume", "s")

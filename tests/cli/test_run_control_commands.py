@@ -14,7 +14,7 @@ def asked(perdure) -> str:
     """The question that a session called `s` has left open."""
     result = perdure("run", "-q", "--later", "--session", "s", WRITE)
     assert result.exit_code == 3
-    assert result.stderr.startswith("error: a question is open: May 'write_text' be called on ")
+    assert result.stderr.startswith("error: a question is open: \"May 'write_text' be called on ")
     return perdure("sessions", "show", "s").stdout.partition("question ")[2].split()[0]
 
 
@@ -129,14 +129,37 @@ def test_a_run_in_another_process_is_reached(shell):
     assert '"status":"cancelled"' in shell.run("sessions", "show", "s", "--json").stdout
 
 
-def test_what_is_asked_is_shown_with_the_rules_that_a_yes_would_make(perdure, asked, tmp_path):
+def test_all_of_a_call_is_shown_with_the_rules_that_a_yes_would_make(perdure, asked, tmp_path):
     result = perdure("questions", "s")
     assert (result.exit_code, result.stderr) == (0, "")
-    first, session, forever = result.stdout.splitlines()
-    assert first.startswith(f"{asked}  permission: May 'write_text' be called on ")
-    assert session == "| approved for session, this is allowed: allow('write_text', action='write')"
-    assert forever.endswith(f"target='{tmp_path}/hello.txt')")
+    head, call, *rows = result.stdout.splitlines()
+    assert head == f"{asked}  permission, about 1 call:"
+    assert call.startswith("call 1 of 1 (")
+    assert f"({len(rows)} rows)" in call
+    rule = f"allow('write_text', action='write', target='{tmp_path}/hello.txt')"
+    folder = f"allow('write_text', action='write', target=path('{tmp_path}/**'))"
+    joined = "".join([row[2:] if row.startswith(": ") else f"\n{row}" for row in rows])
+    assert joined.split("\n")[1:] == [
+        "| agent: the agent of the session",
+        '| tool: "write_text"',
+        '| action: "write"',
+        f'| target: "{tmp_path}/hello.txt"',
+        '| argument path: "hello.txt"',
+        '| argument text: "hello"',
+        f'| approval that covers arguments: "{rule} with exactly these arguments"',
+        f'| approval that covers target: "{rule}"',
+        f'| approval that covers "{tmp_path}/**": "{folder}"',
+        "| approval that covers tool: \"allow('write_text', action='write')\"",
+    ]
     assert json.loads(perdure("questions", "s", "--json").stdout)["slot_id"] == asked
+
+
+def test_each_call_can_be_answered_by_its_id(perdure, asked, tmp_path):
+    call_id = json.loads(perdure("questions", "s", "--json").stdout)["call_id"]
+    assert perdure("answer", "s", '{"other": true}').exit_code == 2
+    assert perdure("answer", "s", json.dumps({call_id: True})).exit_code == 0
+    assert perdure("resume", "s").exit_code == 0
+    assert (tmp_path / "hello.txt").exists()
 
 
 def test_a_question_can_be_declined_with_a_reason(perdure, asked, tmp_path):

@@ -31,8 +31,8 @@ def test_an_open_question_is_shown_with_how_to_answer_it(perdure):
     assert perdure("run", "-q", "--later", "--session", "s", WRITE).exit_code == 3
     result = perdure("sessions", "show", "s")
     ask_id = result.stdout.partition("question ")[2].split()[0]
-    assert f"question {ask_id} (open): May 'write_text' be called on " in result.stdout
-    assert result.stderr == f"answer it with: perdure answer s {ask_id} yes|no\n"
+    assert f"question {ask_id} (open): \"May 'write_text' be called on " in result.stdout
+    assert result.stderr == f"perdure questions s shows all of it; answer it with: perdure answer s {ask_id} yes|no\n"
     perdure("answer", "s", "yes")
     result = perdure("sessions", "show", "s")
     assert f"question {ask_id} (answered, not resumed yet): " in result.stdout

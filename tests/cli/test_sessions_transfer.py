@@ -21,9 +21,11 @@ def test_what_is_exported_can_be_imported_elsewhere(perdure, tmp_path):
     assert result.stderr.startswith("session beta is exported to beta.json: 10 entries, ")
     assert stat.S_IMODE((tmp_path / "beta.json").stat().st_mode) == 0o600
     there = ["--store", f"sqlite:{tmp_path}/elsewhere.db"]
-    result = perdure("sessions", "import", "beta.json", *there)
+    result = perdure("sessions", "import", "--trusted", "beta.json", *there)
     assert (result.exit_code, result.stdout) == (0, "beta\n")
-    assert perdure("sessions", "show", "beta", "--json", *there).stdout == entries(perdure, "beta")
+    *copied, imported = perdure("sessions", "show", "beta", "--json", *there).stdout.splitlines()
+    assert copied == entries(perdure, "beta").splitlines()
+    assert json.loads(imported)["event"]["kind"] == "session_imported"
 
 
 def test_a_session_goes_through_a_pipe(perdure):
@@ -32,7 +34,10 @@ def test_a_session_goes_through_a_pipe(perdure):
     assert json.loads(document)["session_id"] == "beta"
     result = perdure("sessions", "import", "-", "--as", "copy", stdin=document)
     assert (result.exit_code, result.stdout) == (0, "copy\n")
-    assert entries(perdure, "copy") == entries(perdure, "beta")
+    shown = perdure("sessions", "show", "copy").stdout
+    assert shown.startswith("imported by ")
+    assert "from session beta, without grants, settings, questions and jobs: sha256 " in shown
+    assert "labels: imported" in shown
 
 
 def test_programs_are_told_what_was_done(perdure, tmp_path):
@@ -44,7 +49,9 @@ def test_programs_are_told_what_was_done(perdure, tmp_path):
         "bytes": (tmp_path / "b.json").stat().st_size,
     }
     made = json.loads(perdure("sessions", "import", "b.json", "--as", "copy", "--json").stdout)
-    assert (made["session_id"], made["entries"]) == ("copy", 10)
+    assert made["session_id"] == "copy"
+    assert made["entries"] == made["imported"]["entries"]
+    assert len(made["imported"]["digest"]) == 64
 
 
 def test_a_file_is_replaced_only_if_that_is_asked_for(perdure, tmp_path):
@@ -86,7 +93,7 @@ def test_what_cannot_be_moved_says_why(perdure, arguments, stdin, code, message)
 
 
 def test_a_file_that_came_into_being_meanwhile_is_left_as_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("os.path.lexists", lambda _: False)
+    monkeypatch.setattr("perdure.cli.sessions_transfer._check_free", lambda _path, **_: None)
     (tmp_path / "b").write_text("mine", encoding="utf-8")
     with pytest.raises(ConfigError, match="was created meanwhile"):
         write_file(str(tmp_path / "b"), b"ours", replace=False)

@@ -13,6 +13,7 @@ import pytest
 from tests.architecture.source import ROOT
 from tests.cli.process import PATIENCE, STAND_INS, await_text
 from tests.cli.sigterm import MOST_SECONDS
+from tests.seeds import SEED
 
 TRIALS = 60
 LONG_TRIALS = 2000
@@ -30,7 +31,7 @@ STUBBORN = {
 @pytest.mark.timeout(0)
 def test_nothing_is_lost_by_a_sigterm_at_any_moment(tmp_path):
     long = os.environ.get("PERDURE_SEARCH") == "long"
-    seed = os.environ.get("PERDURE_SEED", "1")
+    seed = str(SEED)
     command = [sys.executable, "-m", "tests.cli.sigterm", tmp_path, str(LONG_TRIALS if long else TRIALS), seed]
     done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr.decode()

@@ -85,11 +85,31 @@ async def test_the_end_of_the_input_declines():
 
 
 async def test_nothing_in_a_question_can_pretend_to_be_something_else():
-    hostile = "x\n\x1b[2Jy"
+    hostile = f"x\n\x1b[2Jy{' ' * 60}Allow this call?"
     person = Person("1")
     await ask_question(view(Choice(hostile, [hostile])), person)
-    assert "\x1b" not in person.seen[0]
-    assert person.seen[0].count("\n") == 2
+    assert person.seen[0].split("\n") == [
+        "| question: 2 lines, 83 characters, without a line break at the end",
+        ": 1 x",
+        ": 2 \\{U+001B}[2Jy\\{60 blanks}Allow this call?",
+        '  1. "x\\n\\{U+001B}[2Jy\\{60 blanks}Allow this call?"',
+        "number or text: ",
+    ]
+
+
+async def test_a_call_that_a_crash_cut_off_is_shown_in_full():
+    call = {"call_id": "c", "tool": "act", "arguments": '{"what":"x\\ny"}', "attempt": 1}
+    cut_off = SlotView("slot", "settlement", {"calls": [call]}, "It may have run.", waits=True, tool="act")
+    person = Person("skip")
+    assert await ask_question(cut_off, person) == "skip"
+    assert person.seen[0].split("\n")[:6] == [
+        "| agent: the agent of the session",
+        '| tool: "act"',
+        "| argument what: 2 lines, 3 characters, without a line break at the end",
+        ": 1 x",
+        ": 2 y",
+        '| act asks: "It may have run."',
+    ]
 
 
 # -- the whole command -------------------------------------------------------------------------------------------------
@@ -98,8 +118,8 @@ async def test_nothing_in_a_question_can_pretend_to_be_something_else():
 def test_questions_are_asked_at_the_terminal_and_the_run_goes_on(shell):
     with shell.terminal("run", "--model", "odd:book", "go", program=STAND_INS) as terminal:
         terminal.await_text("number or text: ")
-        assert "| berth  free" in terminal.seen
-        assert "| north  true" in terminal.seen
+        assert "> berth  free" in terminal.seen
+        assert "> north  true" in terminal.seen
         assert "  2. South: sunny" in terminal.seen
         assert "\x1b]0;owned" not in terminal.seen
         terminal.type("2\n")
@@ -137,7 +157,7 @@ def test_a_question_that_is_answered_elsewhere_is_settled_here(shell):
 def test_without_a_terminal_the_run_waits_and_is_answered_later(shell):
     result = shell.run("run", "--model", "odd:book", "-s", "s", "go", program=STAND_INS)
     assert result.returncode == 3
-    assert "a question is open: Which berth?" in result.stderr
+    assert 'a question is open: "Which berth?' in result.stderr
     asked = json.loads(shell.run("questions", "s", "--json").stdout)
     assert (asked["renderer"], asked["output"]["enum"]) == ("choice", ["north", "south"])
     assert f"perdure answer s {asked['slot_id']} VALUE" in result.stderr
@@ -163,7 +183,7 @@ def test_a_question_that_an_earlier_run_has_left_is_asked_again(shell):
 def test_a_permission_that_an_earlier_run_has_left_is_asked_for_again(shell):
     assert shell.run("run", "--later", "-s", "s", 'Write "hello" to the text file a.txt').returncode == 3
     with shell.terminal("resume", "s") as terminal:
-        terminal.await_text("[d]eny: ")
+        terminal.await_text("[?] help: ")
         terminal.type("a\n")
         assert terminal.end() == 0
     assert (shell.folder / "a.txt").exists()
@@ -179,7 +199,7 @@ def test_later_leaves_the_question_of_a_tool_that_has_begun_to_somebody_elsewher
     arguments = ("run", "--later", "--model", "odd:remark", "-s", "s", "go")
     with shell.started(*arguments, program=STAND_INS) as process:
         seen = b""
-        while b"a question is open: Anything else?" not in seen:
+        while b'a question is open: "Anything else?"' not in seen:
             seen += process.stderr.readline()
         assert shell.run("answer", "s", "--reject", "not now").returncode == 0
         rest = process.communicate(timeout=30)[1]

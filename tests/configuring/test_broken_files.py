@@ -170,7 +170,7 @@ def test_what_is_no_path_is_refused(path):
 
 
 def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(tmp_path):
-    (tmp_path / "perdure.toml").write_bytes(b"\xef\xbb\xbfmodel = 'demo'\r\ninstructions = '''\r\none\r\n'''\r\n")
+    (tmp_path / "perdure.toml").write_bytes(b"\xef\xbb\xbfname = 'demo'\r\ninstructions = '''\r\none\r\n'''\r\n")
     assert load_config(tmp_path / "perdure.toml").instructions == "one\n"
 
 

@@ -30,9 +30,16 @@ def test_new_content_takes_the_place_of_the_old(files):
 
 def test_trust_can_be_taken_back(files):
     files.trust("perdure.toml", "one")
-    assert files.revoke("perdure.toml", "changed since")
+    assert files.revoke("perdure.toml")
     assert not files("one")
-    assert not files.revoke("perdure.toml", "one")
+    assert not files.revoke("perdure.toml")
+
+
+def test_files_that_have_changed_since_are_named(files):
+    assert files.list_changes("perdure.toml", {"a": "1"}) == []
+    files.trust("perdure.toml", "one", {"a": "1", "b": "1", "c": "1"})
+    assert files.list_changes("perdure.toml", {"a": "1", "b": "2", "d": "1"}) == ["b", "c", "d"]
+    assert files.list_changes("elsewhere/perdure.toml", {"a": "2"}) == []
 
 
 def test_its_owner_alone_can_read_it(files):

@@ -54,8 +54,8 @@ def test_a_file_that_cannot_be_used_is_told_and_the_others_load(tmp_path):
             "not UTF-8 on line 2",
             "bytes, and the limit is 262,144",
             "no regular file",
-            "is a folder",
-            "leads out of its folder",
+            "is a directory",
+            "leads out of the folder",
         ],
         strict=True,
     ):

@@ -2,14 +2,8 @@
 
 import pytest
 
-from perdure.context.text_file import (
-    FileHead,
-    UnreadableFile,
-    decode_leniently,
-    is_path_below,
-    read_file_head,
-    read_text_file,
-)
+from perdure.context.text_file import decode_leniently, read_text_file
+from perdure.files.file_head import FileHead, UnreadableFile, is_path_below, read_file_head
 
 
 def test_no_more_is_read_than_is_wanted(tmp_path):

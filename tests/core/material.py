@@ -7,6 +7,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
+from perdure.core.binding import Binding
 from perdure.core.event import EVENTS, Event, Unknown
 from perdure.core.message import (
     Audio,
@@ -28,7 +29,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 torn_texts = st.text(max_size=20)
 """Any string of Python: lone surrogates too, as they come out of broken streams."""
 
-numbers = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+numbers = st.integers(-(2**63) + 1, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 jsons = st.recursive(
     st.none() | st.booleans() | numbers | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -75,6 +76,7 @@ messages = st.builds(
 
 _OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     Any: jsons,
+    Binding: st.builds(Binding, texts, texts, texts, texts, texts),
     bool: st.booleans(),
     float: st.floats(0, 1e6),
     int: tokens,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.arguments import MAX_DEPTH, MAX_LENGTH, arguments_hash, parse_arguments
+from perdure.core.arguments import MAX_DEPTH, MAX_LENGTH, arguments_hash, freeze_arguments, parse_arguments
 from perdure.core.validation_problems import Invalid
 
 json_values = st.recursive(
@@ -191,3 +191,38 @@ def test_whatever_a_hook_puts_into_arguments_has_a_hash():
     cycle["self"] = cycle
     for value in (cycle, {"a": object}, {"a": {1: 2, "b": 3}, "n": None}, {"a": msgspec.UNSET}):
         assert arguments_hash(value) == arguments_hash(value)
+
+
+# -- frozen ------------------------------------------------------------------------------------------------------------
+
+
+class Odd:
+    """Something that JSON cannot express."""
+
+    def __repr__(self) -> str:
+        return "<odd>"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "thawed"),
+    [
+        ({}, {}),
+        ({"b": 1, "a": [1.0, "é", {}]}, {"b": 1, "a": [1.0, "é", {}]}),
+        ({"a": None}, {"a": None}),
+        ({"a": 2**80, "b": "\ud800"}, {"a": 2**80, "b": "\ud800"}),
+        ({"a": float("inf")}, {"a": float("inf")}),
+        ({"a": "null"}, {"a": "null"}),
+    ],
+)
+def test_frozen_arguments_are_the_same_when_they_are_thawed(arguments, thawed):
+    frozen = freeze_arguments(arguments)
+    first, second = frozen.thaw(), frozen.thaw()
+    assert first == second == thawed
+    assert first is not second
+    assert [*first] == [*arguments]
+    assert arguments_hash(first) == arguments_hash(arguments)
+
+
+def test_what_json_cannot_express_becomes_text():
+    thawed = freeze_arguments({"a": {1: Odd()}}).thaw()
+    assert "<odd>" in thawed["a"]["1"]

@@ -247,3 +247,11 @@ async def test_a_model_that_calls_in_its_last_turn_is_not_asked_again():
     model = ScriptedModel(Reply(calls=[call("look")], usage=Usage(400, 4096)), "Never said.")
     outcome = await Agent(model, tools=[look], budget=Budget(token_budget=5000)).run("Work!")
     assert (outcome.status, outcome.reason, len(model.requests)) == ("limit", "budget", 1)
+
+
+def test_what_a_run_used_before_the_budget_knew_it_counts_once():
+    budget = Budget(token_budget=100, max_cost_usd=1.0)
+    budget.count_past("r1", 40, 0.25)
+    budget.count_past("r1", 60, 0.5)
+    budget.count_past("r2", 1, 0.0)
+    assert (budget.spent_tokens, budget.spent_usd) == (41, 0.25)

@@ -18,8 +18,8 @@ from perdure.core.event import (
     ThinkingDelta,
     ToolCallDelta,
     ToolFinished,
-    check_event_class,
 )
+from perdure.core.event_class import check_event_class
 from perdure.core.event_erasure import erase_event_content
 from perdure.core.message import Message, Text, ToolResult, assistant, user
 from tests.core.material import events
@@ -59,6 +59,7 @@ DURABLE = DURABLE_AND_CRITICAL | {
     "subagent_finished",
     "compaction_started",
     "view_changed",
+    "session_imported",
     "custom",
     "unknown",
 }
@@ -77,6 +78,7 @@ PASSING = {
     "failed_over",
     "tool_progress",
     "hook_invoked",
+    "entries_lost",
     "lagged",
     "watcher_dropped",
 }

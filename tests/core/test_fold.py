@@ -11,15 +11,19 @@ from perdure.core.event import (
     Entry,
     Event,
     GrantRevoked,
+    InboxAdded,
+    InboxResolved,
     MessageAdded,
     ModelRequested,
     PermissionDecided,
     QuestionAnswered,
     QuestionAsked,
     QuestionWithdrawn,
+    ReplyDiscarded,
     RunEnded,
     RunResumed,
     RunStarted,
+    RunWaiting,
     Scope,
     SessionConfigured,
     SkillLoaded,
@@ -127,6 +131,30 @@ def test_turns_attempts_calls_and_usage_are_counted():
     assert (state.turns, state.attempts, state.tool_calls, state.usage) == (2, 1, 2, Usage(10, 1))
     state.apply(MessageAdded(assistant("Done.", usage=Usage(5, 5))))
     assert (state.attempts, state.usage, state.usage) == (0, Usage(15, 6), Usage(15, 6))
+
+
+def test_a_message_that_comes_while_a_reply_is_awaited_is_no_reply():
+    state = folded(*START, ModelRequested(1), ModelRequested(1, 2), MessageAdded(user("Hurry.")))
+    assert (state.turns, state.attempts) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        MessageAdded(user("Hurry.")),
+        finished("a"),
+        QuestionAnswered("q", answer=True),
+        RunWaiting(("q",)),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_progress_of_a_run_or_of_its_child_leaves_no_recovery_counted(progress):
+    state = folded(*START, MessageAdded(reply("a")), started("a"), RunResumed(), RunResumed())
+    assert state.recoveries == 2
+    state.apply(progress)
+    assert state.recoveries == 0
+    state.apply(RunResumed())
+    assert state.recoveries == 1
 
 
 def test_a_call_that_is_started_again_after_a_crash_counts_once():
@@ -419,3 +447,118 @@ def test_what_was_used_in_a_session_of_its_own_counts_when_its_end_is_told():
     )
     assert (state.usage, state.own_usage, state.children_usd) == (Usage(15, 2), Usage(), 0.5)
     assert state.subagents == {}
+
+
+# -- inbox items of subagents ------------------------------------------------------------------------------------------
+
+
+def test_the_result_of_an_inbox_item_is_for_whoever_added_it_or_the_nearest_agent_above_that_works():
+    state = State()
+    for path in ("", "a", "a/b"):
+        state.apply(RunStarted(run_id=path or "r", path=path))
+    own, child, deep = (
+        InboxAdded("i0", "t", "q"),
+        InboxAdded("i1", "t", "q", path="a"),
+        InboxAdded("i2", "t", "q", path="a/b"),
+    )
+    for event in (own, child, deep):
+        state.apply(event)
+    a, b = state.children["a"], state.children["a/b"]
+
+    def recipients(item_id: str) -> list[str]:
+        return [each.path for each in (state, a, b) if each.receives_inbox_result(item_id)]
+
+    assert [recipients(each) for each in ("i0", "i1", "i2", "unknown")] == [[""], ["a"], ["a/b"], [""]]
+    state.apply(RunEnded("done", run_id="a/b", path="a/b"))
+    assert [recipients(each) for each in ("i1", "i2")] == [["a"], ["a"]]
+    state.apply(RunEnded("done", run_id="a", path="a"))
+    assert [recipients(each) for each in ("i1", "i2")] == [[""], [""]]
+    assert state.session_inbox == b.session_inbox == {"i0": own, "i1": child, "i2": deep}
+
+
+def test_an_inbox_item_is_resolved_by_whichever_agent_is_told():
+    state = State()
+    state.apply(InboxAdded("i1", "t", "q", path="a"))
+    state.apply(InboxResolved("i1", "built"))
+    state.apply(InboxResolved("i2", "of an item that is not known"))
+    assert not state.session_inbox
+
+
+def test_open_calls_are_repaired_with_work_in_proportion(monkeypatch):
+    looked: list[int] = []
+    begun = State.begun_call_ids
+    assert isinstance(begun, property)
+    monkeypatch.setattr(State, "begun_call_ids", property(lambda state: looked.append(1) or begun.__get__(state)))
+    state = State()
+    state.apply(MessageAdded(Message("assistant", tuple([ToolCall(f"c{n}", "f", "{}") for n in range(50)]))))
+    assert len(build_repairs(state)) == 50
+    assert len(looked) == 1
+
+
+# -- a parked run that is taken up again -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("input_id", ["", "mail-1"])
+def test_a_parked_run_that_is_resumed_is_not_over(input_id):
+    state = State()
+    state.apply(RunStarted(run_id="r", input_id=input_id))
+    for _ in range(3):
+        state.apply(RunResumed(run_id="r"))
+    state.apply(RunEnded("parked", "crash_loop", run_id="r"))
+    assert state.is_parked
+    state.apply(RunResumed(run_id="r"))
+    assert (state.is_parked, state.is_interrupted, state.recoveries) == (False, True, 1)
+    assert [past.run_ended_event for past in state.runs_by_input_id.values()] == [None] * bool(input_id)
+
+
+def test_a_run_that_ended_otherwise_stays_over():
+    state = State()
+    for event in (RunStarted(run_id="r"), RunEnded("done", run_id="r"), RunResumed(run_id="r")):
+        state.apply(event)
+    assert not state.is_interrupted
+
+
+# -- requests that a crash left without a reply ------------------------------------------------------------------------
+
+
+def sent(tokens: int = 100, path: str = "") -> ModelRequested:
+    return ModelRequested(1, estimated_tokens=tokens, run_id="r", path=path)
+
+
+def test_a_request_that_a_crash_left_without_a_reply_counts_with_its_estimate():
+    state = State()
+    for event in (RunStarted(run_id="r"), sent()):
+        state.apply(event)
+    assert (state.usage.total_tokens, state.unanswered_usage.total_tokens) == (0, 100)
+    state.apply(RunResumed(run_id="r"))
+    state.apply(sent(120))
+    state.apply(RunResumed(run_id="r"))
+    assert (state.usage, state.unanswered_usage.total_tokens) == (Usage(220, precision="estimated"), 0)
+
+
+@pytest.mark.parametrize("reason", ["interrupted", "crash_loop", "cancelled"])
+def test_the_end_of_a_run_after_a_crash_counts_it_and_any_other_end_does_not(reason):
+    state = State()
+    for event in (RunStarted(run_id="r"), sent(), RunStarted(run_id="r/c", path="c"), sent(30, "c")):
+        state.apply(event)
+    ending = ("failed", reason, "")
+    ends = [each for each in build_repairs(state, ending) if isinstance(each, RunEnded)]
+    for end in ends:
+        state.apply(end)
+    counted = [30, 130] if reason != "cancelled" else [0, 0]
+    assert [each.usage.total_tokens for each in ends] == counted
+    assert state.usage.total_tokens == counted[1]
+    assert state.unanswered_usage.total_tokens == 0
+
+
+def test_a_request_that_was_answered_or_discarded_or_has_no_estimate_does_not_count():
+    reply = Message("assistant", (Text("Hello."),), usage=Usage(90, 5))
+    for after in (MessageAdded(reply), ReplyDiscarded(1, "error", None)):
+        state = State()
+        for event in (RunStarted(run_id="r"), sent(), after, RunResumed(run_id="r")):
+            state.apply(event)
+        assert state.usage.precision == "exact"
+    state = State()
+    for event in (RunStarted(run_id="r"), sent(0), RunResumed(run_id="r")):
+        state.apply(event)
+    assert state.usage == Usage()

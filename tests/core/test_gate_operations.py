@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from perdure.core.gate_operations import RestrictedGate, find_refusals, restrict_gate, with_rules
+from perdure.core.gate_operations import (
+    CallerPlace,
+    RestrictedGate,
+    decide_by_gate,
+    explain_decision,
+    list_grants_of,
+    restrict_gate,
+    with_rules,
+)
 from perdure.core.permission import (
     NO_ONE_TO_ASK,
     Gate,
@@ -61,27 +69,49 @@ async def test_what_is_denied_below_is_denied_too():
     assert await allowed(restrict_gate(Permissions(deny("read")), nothing_but_reading), "read") == [False]
 
 
-async def test_what_the_gate_above_would_only_ask_about_is_decided_below():
-    above = Permissions(ask("shell"), handler=later)
-    assert await allowed(restrict_gate(allow_all, above), "shell") == [True]
-    assert await allowed(restrict_gate(allow_all, Permissions()), "shell", required=True) == [True]
+async def test_what_the_gate_above_asks_about_is_not_allowed_below():
+    asked: list[str] = []
+
+    async def person(requests: Sequence[PermissionRequest]) -> list[Verdict]:
+        asked.extend([each.tool for each in requests])
+        return [Verdict(allow=each.tool == "shell") for each in requests]
+
+    above = Permissions(ask("shell"), ask("pay"), handler=person)
+    assert await allowed(restrict_gate(allow_all, above), "shell", "pay", "read") == [True, False, True]
+    assert asked == ["shell", "pay"]
+    assert await allowed(restrict_gate(allow_all, Permissions()), "shell", required=True) == [False]
     assert await allowed(restrict_gate(Permissions(), Permissions()), "shell", required=True) == [False]
 
 
+async def test_the_gate_above_asks_its_own_handler_and_not_that_of_the_gate_below():
+    async def yes(requests: Sequence[PermissionRequest]) -> list[Verdict]:
+        return [Verdict(allow=True)] * len(requests)
+
+    async def no(requests: Sequence[PermissionRequest]) -> list[Verdict]:
+        return [NO] * len(requests)
+
+    below, above = Permissions(ask(), handler=yes), Permissions(ask("shell"), handler=no)
+    assert await allowed(restrict_gate(below, above), "shell", "read") == [False, True]
+    decisions = await decide_by_gate(RestrictedGate(below, above), [request("shell"), request("read")])
+    assert [(each.asker, each.level) for each in decisions] == [(above, 0), (below, 1)]
+
+
 async def test_rules_say_why_also_those_above():
-    gate = restrict_gate(Permissions(deny("write"), handler=later), Permissions(deny("shell")))
+    gate = restrict_gate(Permissions(deny("write"), handler=later), Permissions(deny("shell"), handler=later))
     assert isinstance(gate, RestrictedGate)
-    verdicts = await gate.verdicts([request("shell"), request("write"), request("pay", required=True)])
-    assert [each and each.reason for each in verdicts] == [
+    decisions = await gate.decide([request("shell"), request("write"), request("pay", required=True)])
+    assert [each.verdict and each.verdict.reason for each in decisions] == [
         "denied by the rule deny('shell')",
         "denied by the rule deny('write')",
         None,
     ]
     assert gate.explain(request("shell")).rule == "deny('shell')"
+    assert gate.explain(request("write")).rule == "deny('write')"
     assert gate.explain(request("read")).verdict == "allow"
+    assert gate.explain(request("pay", required=True)).verdict == "ask"
     below_a_function = restrict_gate(Permissions(), nothing_but_reading)
     assert isinstance(below_a_function, RestrictedGate)
-    assert below_a_function.explain(request("shell")).verdict == "allow"  # it is asked when the call is made
+    assert below_a_function.explain(request("shell")).verdict == "ask"  # it is called when the call is made
 
 
 async def test_a_denial_holds_through_every_gate_in_between():
@@ -98,28 +128,61 @@ async def test_a_denial_holds_through_every_gate_in_between():
     ]
 
 
-async def test_a_remembered_denial_of_another_session_holds_below_it():
+HERE = CallerPlace("s", "s@1", "boss", "r")
+
+
+@pytest.mark.parametrize("own", [allow_all, None])
+async def test_a_remembered_denial_of_another_session_holds_below_it(own: Gate | None):
     no = Grant("session", False, "shell", "shell", "", "s", "never here")
-    above = Permissions(grants=Grants([no]))
-    gate = restrict_gate(allow_all, above, "s")
-    assert gate is not None
-    child = [request("shell", "s/scout-1"), request("read", "s/scout-1")]
-    answered: Any = gate(child)
-    assert [verdict.reason for verdict in await answered] == ["never here", "everything is allowed"]
-    held = restrict_gate(Permissions(), above, "s")
-    assert isinstance(held, RestrictedGate)
-    assert held.explain(child[0]).grant == no
+    silent = Grant("session", False, "pay", "pay", "", "s")
+    above = Permissions(grants=Grants([no, silent]))
+    gate = restrict_gate(own, above, HERE)
+    assert isinstance(gate, RestrictedGate)
+    child = [request("shell", "s/scout-1"), request("read", "s/scout-1"), request("pay", "s/scout-1")]
+    reasons = [verdict.reason for verdict in await gate(child)]
+    assert reasons == ["never here", "everything is allowed", "denied before, for session"]
+    assert gate.explain(child[0]).grant == no
+    assert gate.explain(child[1]).verdict == "allow"
+
+
+async def test_a_permission_of_another_session_does_not_hold_below_it():
+    yes = Grant("session", True, "shell", "shell", "", "s")
+    gate = restrict_gate(allow_all, Permissions(grants=Grants([yes])), HERE)
+    assert isinstance(gate, RestrictedGate)
+    (verdict,) = await gate([request("shell", "s/scout-1", required=True)])
+    assert verdict == NO_ONE_TO_ASK
 
 
 async def test_a_gate_that_answers_too_little_refuses_the_rest():
-    assert [
-        each and each.allow for each in await find_refusals(lambda _: [Verdict(allow=True)], [request("a")] * 2)
-    ] == [
-        None,
-        False,
-    ]
-    assert await find_refusals(Permissions(), [request("a", required=True)]) == [None]
-    assert NO_ONE_TO_ASK.allow is False
+    short = restrict_gate(allow_all, lambda _: [Verdict(allow=True)])
+    assert await allowed(short, "a", "b") == [True, False]
+
+
+def test_every_gate_of_a_chain_has_its_level():
+    top, middle, low = Permissions(), Permissions(), Permissions()
+    chain = restrict_gate(low, restrict_gate(middle, top))
+    assert list_grants_of(chain) == [(0, top.grants), (1, middle.grants), (2, low.grants)]
+    assert list_grants_of(restrict_gate(allow_all, top)) == [(0, top.grants)]
+    assert list_grants_of(None) == []
+    assert list_grants_of(with_rules(Careful(), [deny("pay")])) == []
+
+
+class Careful:
+    """A gate that remembers nothing."""
+
+    def __call__(self, requests: Sequence[PermissionRequest]) -> list[Verdict]:
+        return [Verdict(allow=True)] * len(requests)
+
+
+async def test_denials_of_an_extension_hold_beside_any_gate():
+    for gate in (allow_all, Careful(), restrict_gate(allow_all, Careful())):
+        restricted = with_rules(gate, [deny("pay"), allow("look"), ask("read")])
+        assert await allowed(restricted, "pay", "read") == [False, True]
+        assert explain_decision(restricted, request("pay")).rule == "deny('pay')"
+    below = RestrictedGate(Permissions(), Permissions(allow())).with_rules([ask("read")])
+    assert below is not None
+    assert explain_decision(below, request("read")).rule == "ask('read')"
+    assert with_rules(None, [deny("pay")]) is not None
 
 
 def test_a_gate_that_decides_by_more_than_its_rules_gets_only_the_denials_of_others():
@@ -130,3 +193,17 @@ def test_a_gate_that_decides_by_more_than_its_rules_gets_only_the_denials_of_oth
     assert gate.with_rules([deny("pay")]) is None
     assert with_rules(gate, [allow("pay")]) is gate
     assert isinstance(with_rules(gate, [deny("pay")]), RestrictedGate)
+
+
+def test_a_gate_without_words_is_explained_by_what_it_is():
+    assert explain_decision(None, request("a", required=True)).verdict == "deny"
+    assert explain_decision(None, request("a")).verdict == "allow"
+    assert explain_decision(allow_all, request("a")).verdict == "allow"
+    assert explain_decision(deny_all, request("a")).verdict == "deny"
+    assert explain_decision(Careful(), request("a")).why == "the gate 'Careful' decides when the call is made"
+
+
+def test_a_gate_can_be_copied_with_another_handler():
+    gate, kept = Permissions(deny("pay")), Grants()
+    double = gate.with_handler(later, kept)
+    assert (double.handler, double.grants, double.rules, gate.handler) == (later, kept, gate.rules, None)

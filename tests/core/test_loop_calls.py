@@ -13,7 +13,7 @@ from perdure.core.message import Image, Status, StopReason, Text, ToolCall, Tool
 from perdure.core.outcome import Outcome
 from perdure.core.tool import ToolOutput
 from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
-from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, log_of, of, rounds
+from tests.doubles import SECONDS, Held, LineCount, NotedStore, WaitingStore, log_of, of, rounds
 from tests.transcript import assert_valid
 
 pytestmark = pytest.mark.resumed
@@ -38,6 +38,15 @@ async def results_of(*asked: ToolCall, tools: Any, **options: Any) -> tuple[Tool
     assert outcome.status == "done", outcome
     assert_valid(outcome.messages)
     return tuple(model.requests[1].messages[-1].tool_results)
+
+
+def _counter(ran: list[int]) -> Any:
+    @tool(effect="read", name="count")
+    async def count(number: int) -> None:
+        """Counts."""
+        ran.append(number)
+
+    return count
 
 
 async def result_of(asked: ToolCall, *tools: Any, **options: Any) -> ToolResult:
@@ -206,6 +215,44 @@ async def test_no_more_calls_run_at_once_than_the_limit_allows():
     results = await results_of(*many, tools=meter.tools, limits=Limits(max_parallel_tools=3))
     assert meter.most == 3
     assert [result.text for result in results] == [str(number) for number in range(10)]
+
+
+async def test_calls_of_a_reply_above_the_limit_are_answered_without_running():
+    ran: list[int] = []
+    asked = [call("count", number=number) for number in range(140)]
+    results = await results_of(*asked, tools=[_counter(ran)])
+    assert sorted(ran) == list(range(128))
+    assert {result.status for result in results[:128]} == {Status.OK}
+    over = "This call was not made: only the first 128 calls of a reply are. Make it again if it is needed."
+    assert {result.text for result in results[128:]} == {over}
+
+
+async def test_the_limit_of_calls_in_a_reply_may_be_set():
+    ran: list[int] = []
+    store = NotedStore()
+    session = Agent(
+        ScriptedModel(calls(*[call("count", number=number) for number in range(6)]), "Done."),
+        tools=[_counter(ran)],
+        store=store,
+        limits=Limits(max_calls_per_reply=3, max_parallel_tools=1),
+    ).session("s")
+    outcome = await session.run("Go")
+    assert [result.status for result in outcome.messages[2].tool_results] == [Status.OK] * 3 + [Status.ERROR] * 3
+    assert ran == [0, 1, 2]
+
+
+@pytest.mark.in_memory("a run that is built anew after every entry reads its log each time")
+async def test_many_calls_in_one_reply_take_work_in_proportion():
+    async def count_lines(number: int) -> int:
+        ran: list[int] = []
+        asked = [call("count", number=each) for each in range(number)]
+        with LineCount() as counted:
+            await results_of(*asked, tools=[_counter(ran)], limits=Limits(max_calls_per_reply=None))
+        assert len(ran) == number
+        return counted.lines
+
+    few, many = await count_lines(100), await count_lines(400)
+    assert many < 4.5 * few
 
 
 async def test_a_limit_of_one_runs_the_calls_one_after_the_other():

@@ -23,6 +23,7 @@ from perdure.core.event import (
 from perdure.core.message import Status
 from perdure.core.outcome import Outcome
 from perdure.core.run import CANCEL_GRACE_SECONDS
+from perdure.core.store import Lease
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds
 from tests.transcript import assert_valid
@@ -510,3 +511,46 @@ async def test_when_several_results_cannot_be_stored_one_error_is_raised_and_nob
             await agent.run("Go")
     await rounds()
     assert "never retrieved" not in caplog.text
+
+
+# -- a result that is being stored -------------------------------------------------------------------------------------
+
+
+async def test_a_result_that_is_stored_slowly_is_the_only_one_of_its_call():
+    clock, store = FakeClock(), WaitingStore()
+    store.holds_back = ToolFinished
+    session = Agent(ScriptedModel(call("look"), "Done."), tools=[look], clock=clock, store=store).session("s")
+    store.open.clear()
+    task = await running(session, store.waiting)
+    await session.cancel()
+    await clock.advance(CANCEL_GRACE_SECONDS)  # it is not waited for any longer, and its last append goes on
+    task.cancel()
+    await rounds()
+    store.open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await ended(task)
+    events = await log_of(store, "s")
+    assert [event.result.status for event in of(events, ToolFinished)] == [Status.OK]
+    assert [event.status for event in of(events, RunEnded)] == ["cancelled"]
+
+
+class CancelledStore(WaitingStore):
+    """A store in which the append of a good result is cancelled, however often it is tried."""
+
+    async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
+        for entry in entries:
+            if isinstance(entry.event, ToolFinished) and entry.event.result.status is Status.OK:
+                raise asyncio.CancelledError
+        await super().append(lease, entries, sync=sync)
+
+
+@pytest.mark.parametrize("is_direct", [False, True])
+async def test_a_call_that_has_begun_is_never_reported_as_not_started(is_direct):
+    session = Agent(ScriptedModel(call("look")), tools=[look], store=CancelledStore()).session("s")
+    async with asyncio.timeout(SECONDS):
+        if is_direct:
+            assert (await session.call("look", {})).status is Status.UNKNOWN
+        else:
+            assert (await session.run("Go")).status == "failed"
+    finished = of(await log_of(session.store, "s"), ToolFinished)
+    assert [event.result.status for event in finished] == [Status.UNKNOWN]

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, UsageError, tool
+from perdure import Agent, Budget, ConfigError, Limits, StoreError, UsageError, tool
 from perdure.core.event import ReplyFinished, RunEnded, TextDelta, ToolStarted
 from perdure.core.message import Status, Usage
 from perdure.core.model import Price
 from perdure.core.stop_conditions import when_tool_called
+from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls, pause
-from tests.doubles import SECONDS, Held, log_of, of
+from tests.doubles import SECONDS, Held, log_of, of, rounds
 from tests.transcript import assert_valid
 
 pytestmark = pytest.mark.resumed
@@ -231,3 +232,93 @@ async def test_an_allowed_tool_that_is_not_there_is_refused_where_it_is_describe
     with pytest.raises(ConfigError, match="there is no tool 'lok'"):
         await session.run("Hi", limits=Limits(allowed_tools=("lok",)))
     assert (await session.run("Hi")).status == "done"
+
+
+# -- requests that a crash left without a reply ------------------------------------------------------------------------
+
+
+async def crash_on_requests(store: MemoryStore, crashes: int, **options: Any) -> ScriptedModel:
+    """Send the same request again and again, each time in a process that dies before the reply."""
+    model = ScriptedModel(StoreError("the machine is gone"), repeat_last=True, price=PRICE)
+    session = Agent(model, store=store, **options).session("s")
+    with pytest.raises(StoreError):
+        await session.run("x" * 4000)
+    for _ in range(crashes - 1):
+        with pytest.raises(StoreError):
+            await Agent(model, store=store, **options).session("s").resume()
+    return model
+
+
+async def test_requests_that_crashes_left_without_a_reply_count_as_used():
+    store = MemoryStore()
+    model = await crash_on_requests(store, 3)
+    assert len(model.requests) == 3
+    answering = ScriptedModel(Reply("Here.", usage=Usage(1000, 10)), price=PRICE)
+    outcome = await Agent(answering, store=store).session("s").resume()
+    assert (outcome.status, outcome.usage.precision) == ("done", "estimated")
+    assert 3 * 1000 + 1010 <= outcome.usage.total_tokens <= 3 * 1010 + 1010
+    assert outcome.cost_usd == pytest.approx(PRICE.cost_usd(outcome.usage))
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"), [(Limits(token_budget=2500), "token_budget"), (Limits(max_cost_usd=2.5), "max_cost")]
+)
+async def test_a_run_whose_requests_crash_reaches_its_limit(limits, reason):
+    store = MemoryStore()
+    model = await crash_on_requests(store, 3, limits=limits)
+    outcome = await Agent(model, store=store, limits=limits).session("s").resume()
+    assert (outcome.status, outcome.reason) == ("limit", reason)
+    assert len(model.requests) == 3
+
+
+async def test_a_run_that_was_closed_after_a_crash_tells_what_it_had_sent():
+    store = MemoryStore()
+    await crash_on_requests(store, 1)
+    await Agent(ScriptedModel("Here."), store=store).session("s").run("And now?")
+    closed, _ = of(await log_of(store, "s"), RunEnded)
+    assert (closed.reason, closed.usage.precision) == ("interrupted", "estimated")
+    assert closed.usage.total_tokens >= 1000
+
+
+async def test_a_budget_of_a_new_process_counts_what_the_run_had_used():
+    store = MemoryStore()
+    await crash_on_requests(store, 3)
+    budget = Budget(token_budget=100_000)
+    answering = ScriptedModel(Reply("Here.", usage=Usage(1000, 10)), price=PRICE)
+    session = Agent(answering, store=store, budget=budget).session("s")
+    outcome = await session.resume()
+    assert budget.spent_tokens == outcome.usage.total_tokens > 4000
+    small = Budget(token_budget=3500)
+    store = MemoryStore()
+    model = await crash_on_requests(store, 3)
+    outcome = await Agent(model, store=store, budget=small).session("s").resume()
+    assert (outcome.status, outcome.reason, len(model.requests)) == ("limit", "budget", 3)
+
+
+# -- several subagents under one limit ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"), [(Limits(token_budget=3000), "token_budget"), (Limits(max_cost_usd=3.0), "max_cost")]
+)
+async def test_subagents_at_work_do_not_ask_when_the_requests_in_flight_use_up_the_limit(limits, reason):
+    answered = asyncio.Event()
+    asked: list[str] = []
+
+    def say(request: Any) -> Any:
+        asked.append(request.messages[0].text[:10])
+        return [answered, TextDelta("Here."), ReplyFinished(usage=Usage(1000, 10))]
+
+    child = Agent(ScriptedModel(say, repeat_last=True, price=PRICE), name="scout")
+    branches = [call("scout", task=f"{number} " + "x" * 4000) for number in range(8)]
+    model = ScriptedModel(Reply(calls=branches, usage=Usage(1, 1)), "All done.", price=PRICE)
+    agent = Agent(model, tools=[child.as_tool()], limits=limits)
+    running = asyncio.ensure_future(agent.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        while len(asked) < 3:
+            await rounds()
+        await rounds()
+        answered.set()
+        outcome = await running
+    assert (outcome.status, outcome.reason) == ("limit", reason)
+    assert len(asked) == 3  # the input of three requests is the limit: the other five were not sent

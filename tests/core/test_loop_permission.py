@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from msgspec import Struct
 
 from perdure import (
     Agent,
@@ -307,7 +308,7 @@ async def test_a_decision_says_everything_about_itself():
 
 
 async def test_a_verdict_for_the_session_holds_for_later_runs():
-    person = Person(Verdict(allow=True, scope="session"))
+    person = Person(Verdict(allow=True, scope="session", covers="tool"))
     a, b, c = [call("delete", path=path) for path in "abc"]
     model = ScriptedModel(a, b, "Done.", c, "Done.")
     session = Agent(model, tools=[delete], permission=Permissions(handler=person)).session()
@@ -360,3 +361,26 @@ async def test_a_denied_call_has_no_intent():
     agent = Agent(ScriptedModel(call("delete", path="a"), "Done."), tools=[delete], store=store)
     await agent.session("s").run("Go")
     assert not of(await log_of(store, "s"), ToolStarted)
+
+
+class Moody(Struct):
+    """A value that is accepted once, and refused when it is read again from what would be shown."""
+
+    times: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        Moody.times += 1
+        if Moody.times > 1:
+            raise ValueError("not again")
+
+
+async def test_what_is_not_the_same_when_it_is_read_again_is_not_run():
+    @tool
+    async def take(mood: Moody) -> str:
+        """Take."""
+        done.append("taken")
+        return "taken"
+
+    outcome = await Agent(ScriptedModel(call("take", mood={}), "Done."), tools=[take], permission=allow_all).run("Go")
+    (result,) = outcome.messages[2].tool_results
+    assert (result.status, "not again" in result.text, done) == (Status.ERROR, True, [])

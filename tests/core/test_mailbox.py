@@ -34,7 +34,13 @@ def test_a_post_that_is_known_is_not_taken_in_again():
 
 @pytest.mark.parametrize(
     "post",
-    [Post("p", "steer", {"role": 5}), Post("p", "answer", {}), Post("p", "inbox"), Post("p", "of a later version")],
+    [
+        Post("p", "steer", {"role": 5}),
+        Post("p", "answer", {}),
+        Post("p", "inbox"),
+        Post("p", "inbox", {"item_id": "i", "response": 1, "labels": [5]}),
+        Post("p", "of a later version"),
+    ],
 )
 def test_a_post_that_nobody_understands_stays_where_it_is(post):
     mailbox = Mailbox()
@@ -95,3 +101,26 @@ def test_a_note_that_names_nothing_stays_where_it_is(post):
     mailbox = Mailbox()
     assert not mailbox.accept_post(post)
     assert mailbox.log_only_events == []
+
+
+def test_subagents_share_the_results_and_each_takes_its_own():
+    mailbox = Mailbox()
+    child = mailbox.create_child_mailbox()
+    mailbox.receives_result, child.receives_result = "i1".__eq__, "i2".__eq__
+    items = {"i1": InboxAdded("i1", "job", "Build it"), "i2": InboxAdded("i2", "mail", "Ask Ann", path="scout")}
+    mailbox.accept_post(Post("inbox-i2", "inbox", {"item_id": "i2", "response": "yes"}, 7.0))
+    assert (mailbox.has_messages_due, child.has_messages_due) == (False, True)
+    mailbox.accept_post(Post("inbox-i1", "inbox", {"item_id": "i1", "response": "built"}, 7.0))
+    assert texts(child.take_due_messages(items, "scout")[0]) == [
+        "[Inbox: 1 resolved]\n- [mail] Request: Ask Ann -> Response: yes"
+    ]
+    assert (mailbox.has_messages_due, child.has_messages_due) == (True, False)
+    mailbox.drop_post("inbox-i1")
+    assert not mailbox.has_messages_due
+
+
+def test_a_result_for_a_subagent_that_has_ended_is_marked_with_its_path():
+    mailbox = Mailbox()
+    mailbox.accept_post(Post("inbox-i2", "inbox", {"item_id": "i2", "response": "yes"}, 7.0))
+    events, _ = mailbox.take_due_messages({"i2": InboxAdded("i2", "mail", "Ask Ann", path="scout")})
+    assert texts(events) == ["[Inbox: 1 resolved]\n- [mail] (of subagent 'scout') Request: Ask Ann -> Response: yes"]

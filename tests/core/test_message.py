@@ -6,6 +6,7 @@ from hypothesis import given
 
 from perdure.core.error import ConfigError
 from perdure.core.message import (
+    MAX_TOKENS,
     NO_USAGE,
     PART_TYPES,
     UNCERTAIN_STATUSES,
@@ -23,6 +24,7 @@ from perdure.core.message import (
     Usage,
     Video,
     assistant,
+    clamp_usage,
     parts_to_text,
     to_parts,
     tool_message,
@@ -201,3 +203,15 @@ def test_usage_adds_up_and_is_as_precise_as_its_coarsest_part(one, other):
 @given(usages)
 def test_adding_no_usage_changes_nothing(usage):
     assert usage + NO_USAGE == usage
+
+
+@pytest.mark.parametrize("field", ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"])
+@pytest.mark.parametrize(
+    ("reported", "kept"),
+    [(0, 0), (MAX_TOKENS, MAX_TOKENS), (MAX_TOKENS + 1, MAX_TOKENS), (-1, 0), (2.5, 2), (float("nan"), 0), (True, 1)],
+)
+def test_each_count_of_a_usage_is_brought_into_range_alone(field, reported, kept):
+    usage = Usage(**{"input_tokens": 1, "output_tokens": 2**39 - 1, field: reported})
+    clamped = clamp_usage(usage)
+    assert msgspec.structs.asdict(clamped) == {**msgspec.structs.asdict(usage), field: kept}
+    assert type(getattr(clamped, field)) is int

@@ -19,8 +19,29 @@ from perdure.core.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure.core.message import Image, Message, StopReason, Text, Thinking, ToolCall, Usage, assistant
-from perdure.core.model import ModelInfo, Price, Settings, assemble_reply, is_empty, model_info, sanitize_reply
+from perdure.core.message import (
+    Image,
+    Message,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    assistant,
+    user,
+)
+from perdure.core.model import (
+    ModelInfo,
+    Price,
+    Request,
+    Settings,
+    assemble_reply,
+    estimate_input_tokens,
+    is_empty,
+    model_info,
+    sanitize_reply,
+)
 from perdure.testing import ScriptedModel
 from tests.core.material import json_objects, media, texts, thoughts, torn_texts, usages
 
@@ -302,3 +323,37 @@ def test_settings_take_what_providers_take():
 def test_usage_that_cannot_be_added_up_is_the_models_mistake(usage):
     with pytest.raises(ModelError, match=r"Usage.* with whole numbers"):
         assemble_reply([TextDelta("Hi")], ReplyFinished(usage=usage))
+
+
+def test_the_input_of_a_request_is_estimated_from_what_the_provider_counted_last():
+    asked = user("x" * 400)
+    answer = Message("assistant", (Text("Hello."),), usage=Usage(1000, 50))
+    result = Message("tool", (ToolResult("c", "look", (Text("y" * 80),)),))
+    assert estimate_input_tokens(Request(messages=[asked]), 25) == 125
+    assert estimate_input_tokens(Request(messages=[asked, answer, result]), 25) == 1070
+
+
+@pytest.mark.parametrize(
+    ("stop", "known"),
+    [("max_output_tokens", StopReason.STOP), (StopReason.LENGTH, StopReason.LENGTH), ("length", StopReason.LENGTH)],
+)
+def test_a_reply_with_names_that_cannot_be_stored_keeps_what_can_be_known(stop, known):
+    reply = Message("assistant", (Text("Hello."),), stop=stop, provider="p\ud800", metadata={"x": {1, 2}})
+    kept = sanitize_reply(reply)
+    assert (kept.stop, kept.provider, kept.text) == (known, "p\ufffd", "Hello.")
+    assert msgspec.json.decode(msgspec.json.encode(kept), type=Message) == kept
+
+
+def test_a_reply_that_says_no_reason_has_none_also_when_its_author_has_to_be_mended():
+    assert sanitize_reply(Message("assistant", (Text("Hello."),), origin="x\ud800")).stop is None
+
+
+def test_a_signature_and_a_picture_that_cannot_be_stored_are_mended():
+    picture = Image(data=5)  # type: ignore[arg-type]
+    reply = sanitize_reply(assistant([Text("a", "sig\ud800"), Text("b", "sig"), picture]))
+    assert reply.parts == (Text("a", "sig\ufffd"), Text("b", "sig"), Text("[unreadable]"))
+
+
+def test_a_picture_alone_stays_the_very_same():
+    reply = assistant([Image(data=b"x")])
+    assert sanitize_reply(reply) is reply

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.core.binding import NO_BINDING
 from perdure.core.error import ConfigError
 from perdure.core.event import GrantRevoked, PermissionDecided
 from perdure.core.permission import (
@@ -25,9 +26,9 @@ from perdure.core.permission import (
     complete_verdicts,
     deny,
     deny_all,
+    describe_rule,
     grants_from_log,
     later,
-    rules_by_scope,
 )
 from tests.core.material import torn_texts
 
@@ -104,7 +105,12 @@ def test_a_rule_reads_as_it_is_written(policy):
         (Permissions, ["shell"], {}, r"'shell' is not a rule: use allow\(…\), deny\(…\) or ask\(…\)"),
         (Permissions, [], {"handler": "me"}, r"handler='me'.*give an async function"),
         (Verdict, ["no"], {}, r"allow='no'.*give True or False"),
-        (Verdict, [True], {"scope": "always"}, r"scope='always'.*'once', 'session', 'session_target', 'forever'"),
+        (
+            Verdict,
+            [True],
+            {"scope": "always"},
+            r"scope='always'.*'once', 'run', 'session', 'session_target', 'forever'",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_where_it_is_written(make, given, keywords, message):
@@ -122,12 +128,14 @@ def test_what_makes_no_sense_is_refused_where_it_is_written(make, given, keyword
         ([deny("shell")], False),
         ([allow("shell"), deny("shell")], False),
         ([deny("shell"), allow("shell")], False),
-        ([allow("shell", target="ls"), deny()], False),
+        ([allow("shell", target="ls"), deny()], True),
+        ([allow("shell", target="ls"), deny(target="l*")], True),
+        ([allow("shell"), deny(target="l*")], False),
         ([deny("other"), allow("shell")], True),
     ],
     ids=str,
 )
-async def test_the_strictest_rule_that_matches_decides_whatever_the_order(rules, allowed):
+async def test_the_strictest_rule_that_no_narrower_one_sets_aside_decides_whatever_the_order(rules, allowed):
     person = Person()
     assert (await decide(Permissions(*rules, handler=person))).allow is allowed
     assert person.asked == []
@@ -260,7 +268,7 @@ ELSEWHERE = {
     ("scope", "reaches"),
     [
         ("once", []),
-        ("session", ["same", "other target"]),
+        ("session", ["same"]),
         ("session_target", ["same"]),
         ("forever", ["same", "other session"]),
     ],
@@ -318,7 +326,7 @@ async def test_what_was_revoked_is_not_restored_until_it_is_granted_again():
 
 
 async def test_grants_can_be_listed_and_taken_back():
-    person = Person(Verdict(allow=True, scope="session"))
+    person = Person(Verdict(allow=True, scope="session", covers="tool"))
     permissions = Permissions(handler=person)
     await permissions([request()])
     (grant,) = permissions.grants
@@ -360,21 +368,50 @@ def test_different_grants_have_different_names(keys):
 
 
 @pytest.mark.parametrize(
-    ("scope", "target", "session_id"),
-    [("session", "", "s1"), ("session_target", "ls", "s1"), ("forever", "ls", "")],
+    ("scope", "covers", "target", "session_id"),
+    [
+        ("run", "arguments", "ls", "s1"),
+        ("session", "tool", "", "s1"),
+        ("session", "target", "ls", "s1"),
+        ("session", "l*", "l*", "s1"),
+        ("forever", "target", "ls", ""),
+    ],
 )
-def test_a_decision_in_the_log_is_a_grant_for_later_calls(scope, target, session_id):
-    decision = build_decision(request(), Verdict(allow=True, reason="because", scope=scope), "child")
+def test_a_decision_in_the_log_is_a_grant_for_later_calls(scope, covers, target, session_id):
+    verdict = Verdict(allow=True, reason="because", scope=scope, covers=covers, by="anna")
+    decision = build_decision(request(), verdict, "child", level=1, at=5.0)
     assert decision == PermissionDecided(
-        "c1", "shell", "run", "ls", "hash", allow=True, reason="because", scope=scope, run_id="r1", path="child"
+        *("c1", "shell", "run", "ls", "hash"),
+        allow=True,
+        reason="because",
+        scope=scope,
+        covers=covers,
+        by="anna",
+        binding=NO_BINDING,
+        level=1,
+        at=5.0,
+        run_id="r1",
+        path="child",
     )
     grant = Grant.of_decision(decision, "s1")
-    assert grant == Grant(scope, True, "shell", "run", target, session_id, "because")
-    assert grant.covers(request())
+    assert (grant.scope, grant.target, grant.session_id, grant.reason) == (scope, target, session_id, "because")
+    assert (grant.by, grant.at, grant.run_id) == ("anna", 5.0, "r1" if scope == "run" else "")
+    assert grant.covers_call(request())
+
+
+@pytest.mark.parametrize(
+    ("scope", "covers", "target", "session_id"),
+    [("session", "tool", "", "s1"), ("session_target", "target", "ls", "s1"), ("forever", "target", "ls", "")],
+)
+def test_a_decision_of_an_older_version_is_a_grant_of_the_width_that_its_scope_had(scope, covers, target, session_id):
+    decision = PermissionDecided("c1", "shell", "run", "ls", "hash", allow=False, scope=scope, run_id="r1")
+    grant = Grant.of_decision(decision, "s1")
+    assert grant == Grant(scope, False, "shell", "run", target, session_id, covers=covers)
+    assert grant.covers_call(request())
 
 
 def test_a_decision_for_one_call_covers_no_other():
-    assert not Grant.of_decision(build_decision(request(), YES), "s1").covers(request())
+    assert not Grant.of_decision(build_decision(request(), YES), "s1").covers_call(request())
 
 
 def decided(scope="session", *, allowed=True, **details):
@@ -453,7 +490,7 @@ def test_what_held_for_ever_and_is_taken_back_is_restored_by_no_other_log():
         (
             Permissions(allow(), grants=Grants([Grant("forever", False, "shell", "run", "ls", "", "never")])),
             True,
-            Explanation("deny", "never", grant=Grant("forever", False, "shell", "run", "ls", "", "never")),
+            Explanation("deny", "never", "allow('*')", Grant("forever", False, "shell", "run", "ls", "", "never")),
         ),
     ],
 )
@@ -498,30 +535,37 @@ def test_an_explanation_agrees_with_what_the_gate_then_does(rules, grants, made,
 # -- the rule that an answer makes -------------------------------------------------------------------------------------
 
 
-def test_what_a_yes_would_allow_is_shown_as_a_rule_for_each_scope():
-    assert rules_by_scope(request(target="git status")) == {
-        "session": "allow('shell', action='run')",
-        "session_target": "allow('shell', action='run', target='git status')",
-        "forever": "allow('shell', action='run', target='git status')",
-    }
+@pytest.mark.parametrize(
+    ("covers", "rule"),
+    [
+        ("arguments", "allow('shell', action='run', target='git status') with exactly these arguments"),
+        ("target", "allow('shell', action='run', target='git status')"),
+        ("git *", "allow('shell', action='run', target='git *')"),
+        ("tool", "allow('shell', action='run')"),
+    ],
+)
+def test_what_a_yes_would_allow_is_shown_as_a_rule_for_each_width(covers, rule):
+    assert describe_rule(request(target="git status"), covers) == rule
 
 
 def test_a_star_in_a_target_is_shown_as_a_star_and_not_as_a_pattern():
-    assert rules_by_scope(request(target="rm *"))["forever"] == "allow('shell', action='run', target='rm [*]')"
-    assert (
-        str(Grant("forever", False, "shell", "run", "a[1]?").rule) == "deny('shell', action='run', target='a[[]1][?]')"
-    )
+    assert describe_rule(request(target="rm *"), "target") == "allow('shell', action='run', target='rm [*]')"
+    shown = str(Grant("forever", False, "shell", "run", "a[1]?", covers="target").rule)
+    assert shown == "deny('shell', action='run', target='a[[]1][?]')"
 
 
 texts = st.text("ab*?[]!-\n", max_size=6)
 
 
-@given(st.sampled_from(["session", "session_target", "forever"]), texts, texts, texts, texts)
-def test_the_rule_that_is_shown_matches_exactly_what_the_grant_covers(
-    scope, action, target, other_action, other_target
-):
-    made = request(action=action, target=target)
-    grant = grant_of(build_decision(made, Verdict(allow=True, scope=scope)))
+@given(
+    st.sampled_from(["session", "forever"]),
+    st.sampled_from(["target", "tool"]),
+    st.tuples(texts, texts),
+    st.tuples(texts, texts),
+)
+def test_the_rule_that_is_shown_matches_exactly_what_the_grant_covers(scope, covers, made, others):
+    made = request(action=made[0], target=made[1])
+    grant = grant_of(build_decision(made, Verdict(allow=True, scope=scope, covers=covers)))
     assert grant.rule.matches(made)
-    other = request(action=other_action, target=other_target)
-    assert grant.rule.matches(other) == grant.covers(other)
+    other = request(action=others[0], target=others[1])
+    assert grant.rule.matches(other) == grant.covers_call(other)

@@ -63,9 +63,8 @@ async def sign() -> str:
 
 def agent(*replies: Any, store: MemoryStore | None = None, **options: Any) -> Agent[Any]:
     permission = options.pop("permission", None) or Permissions(handler=later)
-    return Agent(
-        ScriptedModel(*replies), tools=[pay, sign], store=store or MemoryStore(), permission=permission, **options
-    )
+    tools = options.pop("tools", [pay, sign])
+    return Agent(ScriptedModel(*replies), tools=tools, store=store or MemoryStore(), permission=permission, **options)
 
 
 # -- where nobody can be asked -----------------------------------------------------------------------------------------
@@ -224,7 +223,7 @@ async def test_an_answer_is_remembered_as_far_as_it_reaches():
     gate = Permissions(handler=later)
     session = agent(call("pay", amount=5), call("pay", amount=6), "Done.", permission=gate).session("s")
     (question,) = (await session.run("Pay")).questions
-    await session.answer(question.ask_id, Verdict(allow=True, scope="session"))
+    await session.answer(question.ask_id, Verdict(allow=True, scope="session", covers="tool"))
     assert (await session.resume()).status == "done"
     assert done == ["paid 5", "paid 6"]
     assert [each.scope for each in gate.grants] == ["session"]
@@ -302,7 +301,7 @@ async def test_when_patience_is_over_the_run_waits_without_a_driver():
         assert (await going).status == "waiting"
 
 
-async def test_the_first_answer_counts_whether_it_comes_by_post_or_from_the_handler():
+async def test_the_first_answer_counts_whether_it_comes_by_post_or_from_the_handler(caplog):
     store, asked = MemoryStore(), asyncio.Event()
     given_up: list[str] = []
 
@@ -321,6 +320,7 @@ async def test_the_first_answer_counts_whether_it_comes_by_post_or_from_the_hand
         await session.answer(question.ask_id, answer=True)
         outcome = await going
     assert (outcome.text, done, given_up) == ("Paid.", ["paid 5"], ["question taken away"])
+    assert caplog.records == []  # that the handler was not needed is no error
 
 
 async def test_a_cancel_while_the_handler_asks_ends_the_question():
@@ -625,7 +625,8 @@ async def test_a_verdict_may_come_as_json_for_all_calls_or_for_each():
     (question,) = (await session.run("Pay")).questions
     first, second = [each["call_id"] for each in question.calls]
     assert validate_answer(question, {"allow": False, "reason": "no"}) == {
-        name: {"allow": False, "reason": "no", "scope": "once"} for name in (first, second)
+        name: {"allow": False, "reason": "no", "scope": "once", "covers": "arguments", "by": ""}
+        for name in (first, second)
     }
     await session.answer(question.ask_id, {first: {"allow": True, "scope": "session"}, second: False})
     outcome = await session.resume()
@@ -640,11 +641,60 @@ async def test_json_that_is_no_verdict_is_refused(answer):
         await session.answer(question.ask_id, answer)
 
 
-async def test_a_question_about_permission_shows_the_rule_that_each_answer_would_make():
+async def test_a_question_about_permission_offers_the_widths_with_the_rule_that_each_would_make():
     (question,) = (await agent(call("pay", amount=5)).session("s").run("Pay")).questions
     rule = "allow('pay', action='pay', target='{\"amount\":5}')"
-    assert question.calls[0]["rules"] == {
-        "session": "allow('pay', action='pay')",
-        "session_target": rule,
-        "forever": rule,
-    }
+    assert question.calls[0]["offers"] == [
+        {
+            "covers": "arguments",
+            "rule": f"{rule} with exactly these arguments",
+            "matches": "'pay' with exactly these arguments",
+        },
+        {"covers": "target", "rule": rule, "matches": "'pay' on exactly {\"amount\":5}"},
+        {"covers": "tool", "rule": "allow('pay', action='pay')", "matches": "every call of 'pay'"},
+    ]
+
+
+# -- what an answer is bound to ----------------------------------------------------------------------------------------
+
+
+async def test_an_open_question_is_withdrawn_when_the_tool_is_another_one():
+    store = MemoryStore()
+    (question,) = (await agent(call("pay", amount=5), store=store).session("s").run("Pay")).questions
+
+    @tool(name="pay", permission=True)
+    async def refund(amount: int) -> str:
+        """Pay back."""
+        done.append(f"refunded {amount}")
+        return "refunded"
+
+    changed = agent("Done.", store=store, tools=[refund]).session("s")
+    (anew,) = (await changed.resume()).questions
+    assert anew.ask_id != question.ask_id
+    assert [each.ask_id for each in await changed.questions()] == [anew.ask_id]
+    await changed.answer(anew.ask_id, answer=True, by="ann")
+    assert (await changed.resume()).status == "done"
+    assert done == ["refunded 5"]
+
+
+async def test_an_answer_that_lasts_is_given_for_each_call():
+    session = agent(calls(call("pay", amount=5), call("pay", amount=6)), "Done.").session("s")
+    (question,) = (await session.run("Pay")).questions
+    with pytest.raises(ConfigError, match="is to be remembered, and would be for each of 2 calls"):
+        await session.answer(question.ask_id, Verdict(allow=True, scope="session"))
+    with pytest.raises(ConfigError, match="does not match the call of 'pay'"):
+        await session.answer(
+            question.ask_id, {question.calls[0]["call_id"]: Verdict(allow=True, scope="run", covers="cake")}
+        )
+    first, second = [each["call_id"] for each in question.calls]
+    lasting = {first: Verdict(allow=True, scope="session", covers="*5*"), second: False}
+    assert await session.answer(question.ask_id, lasting, by="ann")
+    assert (await session.resume()).status == "done"
+    (grant,) = await session.grants()
+    assert (grant.by, grant.covers, done) == ("ann", "pattern", ["paid 5"])
+
+
+async def test_a_pattern_of_a_handler_that_does_not_match_the_call_is_a_no():
+    gate = Permissions(handler=lambda _: [Verdict(allow=True, scope="session", covers="cake")])
+    await agent(call("pay", amount=5), "Done.", permission=gate).session("s").run("Pay")
+    assert (done, [*gate.grants]) == ([], [])

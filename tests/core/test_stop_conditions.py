@@ -53,7 +53,7 @@ async def later_no(_):
 
 # -- limits ------------------------------------------------------------------------------------------------------------
 
-COUNTS = ["max_turns", "token_budget", "max_tool_calls", "max_parallel_tools"]
+COUNTS = ["max_turns", "token_budget", "max_tool_calls", "max_calls_per_reply", "max_parallel_tools"]
 AMOUNTS = ["max_cost_usd", "timeout_seconds", "tool_timeout_seconds"]
 
 

@@ -10,10 +10,12 @@ from perdure.core.clock import SYSTEM_CLOCK
 from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Custom, Entry, Event
 from perdure.core.store import (
+    CONFIRMED_SECONDS,
     ImmediateStore,
     Lease,
     Log,
     Store,
+    finish_before_cancel,
     read_events,
     run_to_completion,
     run_to_completion_repeatedly,
@@ -21,7 +23,7 @@ from perdure.core.store import (
 )
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock
-from tests.doubles import SECONDS, NotedStore, WaitingStore, rounds
+from tests.doubles import SECONDS, NotedStore, WaitingStore, rounds, until
 
 
 async def log_in(store: Store, clock: Any = SYSTEM_CLOCK) -> Log:
@@ -247,6 +249,24 @@ async def test_insisted_work_is_done_again_when_it_was_itself_cancelled():
     assert tries == 3
 
 
+async def test_a_cancel_is_raised_when_what_has_to_be_finished_is():
+    done = asyncio.Event()
+
+    async def work() -> str:
+        await asyncio.sleep(0)
+        done.set()
+        return "done"
+
+    assert await finish_before_cancel(work) == "done"
+    done.clear()
+    task = asyncio.ensure_future(finish_before_cancel(work))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done.is_set()
+
+
 async def test_insisting_has_an_end():
     tries = 0
 
@@ -306,6 +326,92 @@ async def test_a_driver_whose_lease_was_lost_is_fenced():
         log.append_now(notes("a"), sync=False)
 
 
+# -- whether it still has the lease ------------------------------------------------------------------------------------
+
+
+class AskedStore(MemoryStore):
+    """Counts how often it is asked to confirm a lease, and may take its time."""
+
+    def __init__(self, clock: FakeClock, seconds: float = 0.0) -> None:
+        super().__init__(clock=clock)
+        self.asked = 0
+        self.seconds = seconds
+        self._fake_clock = clock
+
+    async def holds(self, lease: Lease) -> bool:
+        self.asked += 1
+        valid = await super().holds(lease)
+        await self._fake_clock.advance(self.seconds)
+        return valid
+
+
+async def test_a_lease_is_confirmed_by_an_append_for_a_moment():
+    store = AskedStore(clock := FakeClock())
+    log = await log_in(store, clock)
+    assert not log.is_lease_confirmed
+    log.append_now(notes("a"), sync=True)
+    assert log.is_lease_confirmed
+    await log.confirm_lease()
+    await clock.advance(CONFIRMED_SECONDS * 0.9)
+    await log.confirm_lease()
+    assert store.asked == 0
+
+
+async def test_an_append_of_nothing_confirms_nothing():
+    log = await log_in(MemoryStore())
+    await append(log)
+    assert not log.is_lease_confirmed
+
+
+@pytest.mark.parametrize("has_appended", [True, False])
+async def test_a_lease_that_was_not_confirmed_for_a_while_is_asked_for(has_appended):
+    store = AskedStore(clock := FakeClock())
+    log = await log_in(store, clock)
+    if has_appended:
+        log.append_now(notes("a"), sync=True)
+    await clock.advance(1)
+    await log.confirm_lease()
+    await log.confirm_lease()
+    assert store.asked == 1
+
+
+async def test_a_lease_that_was_lost_is_not_confirmed():
+    clock = FakeClock()
+    store = MemoryStore(clock=clock)
+    log = await log_in(store, clock)
+    log.append_now(notes("a"), sync=True)
+    await store.acquire("s", take_over=True)
+    await clock.advance(1)
+    with pytest.raises(Fenced, match="session 's' has changed hands"):
+        await log.confirm_lease()
+
+
+async def test_a_log_that_was_taken_over_confirms_nothing():
+    log = await log_in(MemoryStore())
+    log.append_now(notes("a"), sync=True)
+    await log.hand_over()
+    assert not log.is_lease_confirmed
+    with pytest.raises(Fenced):
+        await log.confirm_lease()
+
+
+async def test_a_confirmation_that_arrives_late_is_asked_for_again_but_not_for_ever():
+    store = AskedStore(clock := FakeClock(), seconds=1.0)
+    log = await log_in(store, clock)
+    await log.confirm_lease()
+    assert store.asked == 3
+
+
+async def test_a_clock_that_was_set_back_confirms_nothing():
+    store = AskedStore(clock := FakeClock())
+    log = await log_in(store, clock)
+    log.append_now(notes("a"), sync=True)
+    clock._start -= 3600
+    await log.confirm_lease()
+    await log.confirm_lease()
+    assert store.asked == 1
+
+
 # -- a store that stores together what comes at the same time ----------------------------------------------------------
 
 
@@ -334,6 +440,52 @@ async def test_a_store_that_groups_is_waited_for_however_often_the_waiting_is_ca
         assert await second is False
     assert [entry.seq for entry in stored] == [1, 2]
     assert await store.read("s") == stored
+
+
+async def test_an_append_is_not_dropped_by_a_cancel_while_others_wait_for_a_lock_that_is_free():
+    store = GroupedStore()
+    log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK)
+    store.open.clear()
+
+    async def append_twice() -> bool:
+        await append(log, "a")
+        return await append(log, "c")  # the lock was just given back, and is promised to the other one
+
+    twice = asyncio.ensure_future(append_twice())
+    async with asyncio.timeout(SECONDS):
+        await store.waiting.wait()
+        between = asyncio.ensure_future(append(log, "b"))
+        await rounds()
+        store.open.set()
+        await until(lambda: log.head)
+        twice.cancel()
+        assert await twice is True
+        assert await between is False
+    assert await names(store) == ["a", "b", "c"]
+
+
+async def test_an_append_is_not_dropped_by_a_cancel_while_the_log_is_being_taken_over():
+    store = GroupedStore()
+    log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK)
+    store.open.clear()
+
+    async def append_twice() -> None:
+        await append(log, "a")
+        await append(log, "late")
+
+    twice = asyncio.ensure_future(append_twice())
+    async with asyncio.timeout(SECONDS):
+        await store.waiting.wait()
+        taking = asyncio.ensure_future(log.hand_over())
+        await rounds()
+        store.open.set()
+        await until(lambda: log.head)
+        twice.cancel()
+        heir = await taking
+        with pytest.raises(Fenced):
+            await twice
+        await append(heir, "b")
+    assert await names(store) == ["a", "b"]
 
 
 async def test_what_a_store_that_groups_refuses_is_raised():

@@ -8,11 +8,15 @@ import subprocess
 import sys
 import threading
 import weakref
+from typing import Any
 
 import pytest
 
+from perdure import Agent, Limits, tool
 from perdure.core import thread_pool as thread
+from perdure.core.error import ConfigError
 from perdure.core.thread_pool import THREAD_POOL, ThreadPool
+from perdure.testing import ScriptedModel, call, calls
 
 PATIENCE = 10.0
 """Seconds after which something that should happen at once has not happened."""
@@ -139,7 +143,7 @@ async def test_beyond_the_limit_a_function_waits_for_a_place(held):
     threads = ThreadPool(1)
     first = await started(threads, held)
     second = asyncio.ensure_future(threads.run(threading.current_thread, (), {}))
-    await eventually(lambda: threads._waiting)
+    await eventually(lambda: threads.waiting_count)
     assert not second.done()
     held.release.set()
     assert await first == "released"
@@ -195,7 +199,7 @@ async def test_a_call_that_is_left_gives_its_place_to_the_next(held):
     threads = ThreadPool(1)
     left = await started(threads, held)
     waiting = asyncio.ensure_future(threads.run(threading.current_thread, (), {}))
-    await eventually(lambda: threads._waiting)
+    await eventually(lambda: threads.waiting_count)
     await cancel(left)
     on = await waiting
     assert on is not held.thread
@@ -216,7 +220,7 @@ async def test_a_call_that_is_left_before_its_place_came_is_never_made(held):
     made: list[str] = []
     first = await started(threads, held)
     second = asyncio.ensure_future(threads.run(made.append, ("second",), {}))
-    await eventually(lambda: threads._waiting)
+    await eventually(lambda: threads.waiting_count)
     await cancel(second)
     held.release.set()
     await first
@@ -263,7 +267,7 @@ async def test_a_thread_that_cannot_be_started_is_an_error_of_that_call_alone(mo
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             await threads.run(lambda: None, (), {})
-    assert (len(threads._waiting), threads._busy) == (0, 0)
+    assert (threads.waiting_count, threads._busy) == (0, 0)
     assert await threads.run(lambda: "next", (), {}) == "next"
 
 
@@ -274,7 +278,7 @@ async def test_when_no_thread_can_be_started_for_a_place_that_was_given_back_the
     threads, other = ThreadPool(2), Held()
     left, stays = await started(threads, held), await started(threads, other)
     waiting = asyncio.ensure_future(threads.run(lambda: "later", (), {}))
-    await eventually(lambda: threads._waiting)
+    await eventually(lambda: threads.waiting_count)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         await cancel(left)
@@ -341,3 +345,111 @@ print(asyncio.run(call("child")), flush=True)
 
 def test_all_tools_share_one_pool():
     assert isinstance(THREAD_POOL, ThreadPool)
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+async def test_one_session_cannot_take_all_threads(held):
+    threads = ThreadPool(4, session_limit=2)
+    greedy = [asyncio.ensure_future(threads.run(held, (), {}, session_id="greedy")) for _ in range(10)]
+    await eventually(lambda: threads._busy == 2)
+    assert await threads.run(lambda: "quick", (), {}, session_id="other") == "quick"
+    assert threads.waiting_count == 8
+    held.release.set()
+    assert await asyncio.gather(*greedy) == ["released"] * 10
+    assert not threads._queues
+
+
+async def test_sessions_that_wait_take_turns(held):
+    threads = ThreadPool(1)
+    made: list[tuple[str, int]] = []
+    first = await started(threads, held)
+    submitted = [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("c", 1), ("b", 2)]
+    waiting = [
+        asyncio.ensure_future(threads.run(made.append, ((name, number),), {}, session_id=name))
+        for name, number in submitted
+    ]
+    await eventually(lambda: threads.waiting_count == 6)
+    held.release.set()
+    await asyncio.gather(first, *waiting)
+    assert made == [("a", 1), ("b", 1), ("c", 1), ("a", 2), ("b", 2), ("a", 3)]
+
+
+async def test_a_waiting_call_that_is_left_takes_no_turn(held):
+    threads = ThreadPool(1, session_limit=1)
+    made: list[Any] = []
+    first = await started(threads, held)
+    left = [asyncio.ensure_future(threads.run(made.append, (n,), {}, session_id="left")) for n in range(1_000)]
+    stays = asyncio.ensure_future(threads.run(made.append, ("stays",), {}, session_id="other"))
+    await eventually(lambda: threads.waiting_count == 1_001)
+    for task in left:
+        task.cancel()
+    await asyncio.wait(left)
+    assert (threads.waiting_count, threads._startable, list(threads._turns)) == (1, 1, ["other"])
+    held.release.set()
+    await asyncio.gather(first, stays)
+    assert made == ["stays"]
+
+
+async def test_the_place_of_a_call_that_is_left_goes_to_the_next_of_its_session(held):
+    threads = ThreadPool(4, session_limit=1)
+    left = asyncio.ensure_future(threads.run(held, (), {}, session_id="a"))
+    await eventually(held.began.is_set)
+    following = asyncio.ensure_future(threads.run(lambda: "next", (), {}, session_id="a"))
+    await eventually(lambda: threads.waiting_count == 1)
+    await cancel(left)
+    assert await following == "next"
+
+
+async def test_a_session_never_has_more_threads_than_its_limit():
+    threads, lock = ThreadPool(8, session_limit=2), threading.Lock()
+    running: dict[str, int] = {}
+    most = 0
+
+    def function(name):
+        nonlocal most
+        with lock:
+            running[name] = running.get(name, 0) + 1
+            most = max(most, running[name])
+        with lock:
+            running[name] -= 1
+
+    for _ in range(20):
+        await asyncio.gather(*[threads.run(function, (name,), {}, session_id=name) for name in "abcab" * 4])
+    assert most <= 2
+    assert (threads._startable, threads._queues, list(threads._turns)) == (0, {}, [])
+
+
+async def test_blocking_tools_of_one_session_do_not_delay_a_tool_of_another(held):
+    @tool(effect="read")
+    def block() -> str:
+        """Blocks."""
+        return held()
+
+    @tool(effect="read")
+    def quick() -> str:
+        """Returns at once."""
+        return "quick"
+
+    many = ScriptedModel(calls(*[call("block") for _ in range(100)]), "Done.")
+    blocking = asyncio.ensure_future(Agent(many, tools=[block], limits=Limits(max_parallel_tools=100)).run("Go"))
+    await eventually(lambda: THREAD_POOL.waiting_count == 100 - thread.MAX_SESSION_THREADS)
+    other = ScriptedModel(calls(call("quick")), "Done.")
+    async with asyncio.timeout(PATIENCE):
+        outcome = await Agent(other, tools=[quick]).run("Go")
+    assert outcome.messages[2].tool_results[0].text == "quick"
+    assert not blocking.done()
+    held.release.set()
+    assert (await blocking).status == "done"
+
+
+def test_the_numbers_of_threads_may_be_set(monkeypatch):
+    pool = ThreadPool()
+    monkeypatch.setattr(thread, "THREAD_POOL", pool)
+    thread.set_tool_threads(3, per_session=2)
+    assert (pool._limit, pool._session_limit) == (3, 2)
+    wrong: list[dict[str, Any]] = [{"total": 0}, {"per_session": "2"}]
+    for bad in wrong:
+        with pytest.raises(ConfigError, match="set_tool_threads"):
+            thread.set_tool_threads(**bad)

@@ -5,7 +5,7 @@ import functools
 import inspect
 import threading
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ from perdure.core.toolbox import Toolbox
 from perdure.runtime.agent import Agent
 from perdure.testing import Recorder, ScriptedModel, call
 
-NO_CONTEXT: Any = None
+NO_CONTEXT: ToolContext[Any] = ToolContext(cast("Any", None), "c", "t")
 """What a tool is given that asks for no context."""
 
 
@@ -359,7 +359,7 @@ async def test_a_method_is_a_tool_bound_to_its_object():
 
 
 async def test_a_method_may_ask_for_the_context_too():
-    context: Any = object()
+    context: Any = NO_CONTEXT
     count = Shelf("Ada").count
     assert await count.call({"title": "Emma"}, context) == ("Emma x Ada", context)
     assert count.effect == "read"
@@ -425,7 +425,7 @@ async def test_a_raw_schema_and_a_function_of_a_dict_are_a_tool():
 
 
 async def test_a_function_of_two_parameters_is_given_the_context():
-    context: Any = object()
+    context: Any = NO_CONTEXT
     for function in (lambda arguments, context: (arguments, context), _with_context):
         made = tool_from_schema("weather", "", SCHEMA, function)
         assert await made.call({"city": "Oslo"}, context) == ({"city": "Oslo"}, context)
@@ -642,3 +642,12 @@ def test_where_there_are_no_tools_there_is_no_advice():
 def test_advice_names_every_tool_there_is(name, names):
     advice = Toolbox(named(*names)).suggest_names(name)
     assert all(each in advice for each in names)
+
+
+def test_a_tool_whose_schema_could_take_too_long_to_check_is_refused_with_the_reason():
+    definitions: dict[str, Any] = {
+        f"l{level}": {"allOf": [{"$ref": f"#/$defs/l{level + 1}"}] * 10} for level in range(6)
+    }
+    parameters = {"properties": {"a": {"$ref": "#/$defs/l0"}}, "$defs": {**definitions, "l6": {"type": "string"}}}
+    with pytest.raises(ConfigError, match="would take more than 10000 checks; write it with fewer references"):
+        tool_from_schema("hostile", "", parameters, lambda _: None)

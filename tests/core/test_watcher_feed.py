@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from perdure.core import watcher_feed
 from perdure.core.buffer import Buffer
 from perdure.core.error import ConfigError
 from perdure.core.watcher_feed import Feed, TaskFeed, ThreadFeed, make_feed
@@ -140,13 +141,17 @@ async def test_a_watcher_is_called_with_every_event_in_order(feeding, ended, kin
 
 @both_kinds
 async def test_nothing_runs_before_the_first_event_and_nothing_after_the_end(feeding, kind):
-    tasks, threads = len(asyncio.all_tasks()), threading.active_count()
+    before = {*asyncio.all_tasks(), *threading.enumerate()}  # threads of earlier tests may end meanwhile
+
+    def begun() -> set[Any]:
+        return {*asyncio.all_tasks(), *threading.enumerate()} - before
+
     feed = feeding(kind(lambda _: None))
-    assert (len(asyncio.all_tasks()), threading.active_count()) == (tasks, threads)
+    assert begun() == set()
     feed.push(1)
-    assert len(asyncio.all_tasks()) + threading.active_count() == tasks + threads + 1
+    assert len(begun()) == 1
     await stopped(feed)
-    assert (len(asyncio.all_tasks()), threading.active_count()) == (tasks, threads)
+    assert begun() == set()
 
 
 @both_kinds
@@ -444,7 +449,7 @@ async def test_an_awaitable_of_a_plain_watcher_that_hangs_is_cancelled_at_the_en
         hanging.set()
         await asyncio.Future()
 
-    tasks, threads = len(asyncio.all_tasks()), threading.active_count()
+    before = {*asyncio.all_tasks(), *threading.enumerate()}  # threads of earlier tests may end meanwhile
     feed = feeding(deferring(hang))
     feed.push(1)
     async with asyncio.timeout(SECONDS):
@@ -457,7 +462,7 @@ async def test_an_awaitable_of_a_plain_watcher_that_hangs_is_cancelled_at_the_en
         await ended.happened.wait()
     assert ended.errors == [None]
     assert caplog.records == []
-    assert (len(asyncio.all_tasks()), threading.active_count()) == (tasks, threads)
+    assert {*asyncio.all_tasks(), *threading.enumerate()} <= before
 
 
 async def test_a_watcher_that_is_stopped_before_anybody_sees_that_it_waits_is_cancelled(feeding, ended, monkeypatch):
@@ -536,3 +541,85 @@ def test_a_thread_serves_a_second_event_loop():
     asyncio.run(second())
     assert gate.passed == [1, 2]
     assert len(ended) == 1
+
+
+class FakeTime:
+    """A clock that only blocking moves, and rests that are noted and take no time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.rests: list[float] = []
+        monkeypatch.setattr(watcher_feed, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(asyncio, "sleep", self._sleep)
+
+    async def _sleep(self, seconds: float) -> None:
+        if seconds:
+            self.rests.append(seconds)
+
+
+async def test_an_async_watcher_that_blocks_the_event_loop_rests_after_each_call(feeding, monkeypatch, caplog):
+    time = FakeTime(monkeypatch)
+
+    async def watcher(_: Any) -> None:
+        time.now += 0.2
+
+    feed = feeding(watcher)
+    for event in range(4):
+        feed.push(event)
+    await settled(feed)
+    assert time.rests == pytest.approx([1.8] * 3)  # not after the first: only from then on it is measured
+    assert [record.getMessage() for record in caplog.records if "kept the event loop for 200 ms" in record.getMessage()]
+    assert len(caplog.records) == 1
+
+
+async def test_an_async_watcher_that_awaits_for_long_does_not_rest(feeding, monkeypatch):
+    time = FakeTime(monkeypatch)
+    seen: list[int] = []
+
+    async def watcher(event: int) -> None:
+        time.now += 0.04  # a step that is short enough
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turn.set_result, None)
+        asyncio.get_running_loop().call_soon(setattr, time, "now", time.now + 5)
+        await turn
+        seen.append(event)
+
+    feed = feeding(watcher)
+    for event in range(4):
+        feed.push(event)
+    await settled(feed)
+    assert (seen, time.rests) == ([0, 1, 2, 3], [])
+
+
+async def test_a_watcher_that_is_measured_can_be_cancelled_and_may_raise(feeding, ended, monkeypatch):
+    time = FakeTime(monkeypatch)
+    entered = asyncio.Event()
+    cancelled: list[int] = []
+
+    async def watcher(event: int) -> None:
+        time.now += 1
+        if event:
+            entered.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                cancelled.append(event)
+                raise
+
+    feed = feeding(watcher)
+    feed.push(0)
+    feed.push(1)
+    await entered.wait()
+    await stopped(feed)
+    assert cancelled == [1]
+
+    async def failing(event: int) -> None:
+        time.now += 1
+        if event:
+            raise ValueError(event)
+
+    broken = feeding(failing)
+    broken.push(0)
+    broken.push(1)
+    await settled(broken)
+    assert isinstance(ended.errors[-1], ValueError)

@@ -149,12 +149,12 @@ def test_bytes_that_are_no_text_are_looked_into_too():
     )
 
 
-def test_a_result_is_scrubbed_everywhere_and_keeps_its_names():
+def test_a_result_is_scrubbed_everywhere_and_keeps_its_ids():
     result = ToolResult("call_1", KEY, (Text(KEY),), render={KEY: KEY}, summary=KEY, preview=KEY)
     event = ToolFinished("call_1", KEY, result, run_id="run")
     scrubbed = SCRUBBER.redact_value(event)
     assert scrubbed.result == ToolResult(
-        "call_1", KEY, (Text("{{key}}"),), render={"{{key}}": "{{key}}"}, summary="{{key}}", preview="{{key}}"
+        "call_1", "{{key}}", (Text("{{key}}"),), render={"{{key}}": "{{key}}"}, summary="{{key}}", preview="{{key}}"
     )
     assert (scrubbed.call_id, scrubbed.run_id) == ("call_1", "run")
 

@@ -1,7 +1,6 @@
 """docs/coming-from says of every name of four other systems what it is here, and names nothing that is not there."""
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -140,10 +139,13 @@ def test_the_last_line_counts(system):
     assert last == tally(system)
 
 
-def test_the_number_of_names_that_are_planned_is_printed(capsys):
-    planned = {system: Counter(verdicts(system).values())["planned"] for system in SYSTEMS}
-    with capsys.disabled():
-        sys.stdout.write(f"\nnames of other systems that are still planned: {planned}\n")
+STILL_PLANNED = {"glove": 4, "glue": 26, "open-agent-loops": 106, "agentlib": 18}
+"""How many names of each system have no answer yet. The numbers go down only."""
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_no_more_names_are_planned_than_were(system):
+    assert Counter(verdicts(system).values())["planned"] <= STILL_PLANNED[system]
 
 
 # -- what the tests above rely on --------------------------------------------------------------------------------------

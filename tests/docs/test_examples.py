@@ -2,6 +2,7 @@
 
 import ast
 import os
+import resource
 import subprocess
 import sys
 
@@ -34,7 +35,11 @@ def test_an_example_runs_to_its_end(example, tmp_path):
 @pytest.mark.budget
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_takes_less_than_two_seconds(example, tmp_path):
-    subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, timeout=SECONDS, check=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, timeout=60, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # of the processor: on a loaded machine nothing is said about the program by how long it waits
+    assert after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < SECONDS
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

@@ -8,10 +8,10 @@ import errno
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from tests.faults.disk import Broken, Disk, File, Resize, Write
+from tests.seeds import chance
 
 _real = {
     name: getattr(os, name)
@@ -118,7 +118,7 @@ class Calls:
                 disk.begin("sync")
             except Broken as broken:
                 if file is not None:
-                    file.fail_to_sync(Random(disk.operations))
+                    file.fail_to_sync(chance("failed sync", disk.operations))
                 raise failure(broken) from None
             if file is None:
                 disk.sync_names()

@@ -27,7 +27,7 @@ from perdure.core.message import Message, user
 from perdure.core.permission import PermissionRequest
 from perdure.core.store import Store
 from perdure.runtime.session import Session
-from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.postgres.store import LEASE_SECONDS, PostgresStore
 from perdure.testing import ScriptedModel
 from tests.faults.mistakes import MISTAKES
 from tests.faults.plan import FORBIDDEN, STEERING, Item, plan, reply_to
@@ -47,11 +47,13 @@ class Place(msgspec.Struct, frozen=True):
     """As `open_store` takes it."""
     tenant: str = ""
     """For a database that several trials share."""
+    lease_seconds: float = LEASE_SECONDS
+    """After how long a driver of that database which does not renew its lease loses it."""
 
     def opened(self) -> Store:
         """A store of this process."""
         if self.tenant:
-            return PostgresStore(self.address, tenant=self.tenant)
+            return PostgresStore(self.address, tenant=self.tenant, lease_seconds=self.lease_seconds)
         return open_store(self.address)
 
 

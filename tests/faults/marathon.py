@@ -32,6 +32,7 @@ from perdure.core.tool import ToolContext, ToolOutput
 from perdure.runtime.extension import Extension
 from perdure.runtime.session import Session
 from perdure.toolkits.tasks import task_tools
+from tests.seeds import SEED
 from tests.transcript import assert_valid
 
 WINDOW = 8_000
@@ -156,7 +157,7 @@ def next_step(messages: Sequence[Message], kind: str) -> str | list[ToolCall]:
 
 
 def _planned(number: int, step: int, kind: str) -> str | list[ToolCall]:
-    chance = random.Random(f"{kind} {number}")
+    chance = random.Random(f"{SEED} {kind} {number}")
     names = ["work"] if kind == "child" else [chance.choice(STEPS) for _ in range(chance.randint(3, 6))]
     if number % 12 == 5 and kind == "root":
         names.insert(1, "compact_conversation")

@@ -17,6 +17,7 @@ import apsw
 
 from perdure import open_store
 from perdure.core.store import Store
+from perdure.stores.sqlite.page_checksums import find_checksum_vfs
 from perdure.stores.sqlite.store import SqliteStore
 from tests.faults.calls import Calls
 from tests.faults.disk import Disk, Images
@@ -94,7 +95,8 @@ class SqliteMachine:
     """Keeps sessions in SQLite."""
 
     def __init__(self) -> None:
-        self._power = Power()
+        self._power = Power.get()
+        self._power.turn_on()
         self._room = Room()
 
     def __str__(self) -> str:
@@ -108,7 +110,7 @@ class SqliteMachine:
 
     def damage(self, disk: Disk) -> list[str]:
         disk.check()
-        connection = apsw.Connection(str(disk.folder / DATABASE), vfs=NAME)
+        connection = apsw.Connection(str(disk.folder / DATABASE), vfs=find_checksum_vfs(NAME))
         try:
             verdicts = [row[0] for row in connection.execute("PRAGMA integrity_check")]
             return [f"damaged: {verdict}" for verdict in verdicts if verdict != "ok"]
@@ -123,7 +125,7 @@ class SqliteMachine:
 
     def close(self) -> None:
         """No store is left."""
-        self._power.unregister()
+        self._power.turn_off()
         self._room.clear()
 
 

@@ -1,17 +1,25 @@
 """SQLite on a disk that loses power, or fails, when a test wants it to. Above: the tests. Below: `disk.py`, apsw.
 
+SQLite's checksum VFS stands over it, as it stands over the system's own everywhere else. It keeps a pointer to what is
+below it for ever, so there is one disk drive in a process, and it is never taken out.
+
 A VFS hands everything on to the system's own, and tells the disk. Only shared memory and locks pass it by: neither
 outlives the machine.
 """
 
+import atexit
+import functools
+import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import apsw
 
+from perdure.stores.sqlite.page_checksums import register_checksum_vfs
 from tests.faults.disk import Broken, Disk, File, Resize, Write
+from tests.seeds import chance
 
 SYSTEM = apsw.vfs_names()[0]
 NAME = "power"
@@ -32,8 +40,31 @@ class Power(apsw.VFS):
     """Serves the folders that it was told about, and leaves all others alone."""
 
     def __init__(self) -> None:
-        super().__init__(NAME, SYSTEM, makedefault=True)  # for connections that nobody gives it to
+        super().__init__(NAME, SYSTEM)
         self._disks: dict[str, Disk] = {}
+        self._extension = ""
+        """A copy of the checksum VFS that stands over this one alone."""
+
+    @classmethod
+    @functools.cache
+    def get(cls) -> "Power":
+        """The one of this process."""
+        power = cls()
+        (extension,) = (Path(apsw.__file__).parent / "sqlite_extra_binaries").glob("cksumvfs.*")
+        folder = tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, folder)
+        power._extension = shutil.copy(extension, folder)
+        return power
+
+    def turn_on(self) -> None:
+        """Serve connections that nobody gives it to, too."""
+        register_checksum_vfs(NAME, self._extension)
+        apsw.set_default_vfs(NAME)
+
+    def turn_off(self) -> None:
+        """Leave them to the system."""
+        apsw.set_default_vfs(SYSTEM)
+        register_checksum_vfs()
 
     def disk(self, folder: Path, images: Mapping[str, bytes] | None = None) -> Disk:
         """A disk in a new folder, with these files on it."""
@@ -111,7 +142,7 @@ class Followed(apsw.VFSFile):
             try:
                 self._disk.begin("sync")
             except Broken as broken:
-                self._file.fail_to_sync(Random(self._disk.operations))
+                self._file.fail_to_sync(chance("failed sync", self._disk.operations))
                 raise failure(broken) from None
             self._file.sync()
             if not self._folder_is_synced:  # as the system's own VFS does it for logs and journals

@@ -7,7 +7,6 @@ the session. `power.py` and `calls.py` make the operations fail.
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from random import Random
 
 import apsw
 import pytest
@@ -21,6 +20,7 @@ from tests.faults.conversation import SESSION, SHORT, converse
 from tests.faults.disk import Broken, Disk
 from tests.faults.outage import FileMachine, Machine, SqliteMachine, World
 from tests.faults.witness import Appended, Record, Witness
+from tests.seeds import chance
 
 FORK = "fork"
 POST = Post("post", "steer", "hello", 1.0)
@@ -84,7 +84,7 @@ class Trial:
         await self.close()
         self.heal()
         self._disk.check()
-        images = self._disk.after_cut(Random(self._nth))
+        images = self._disk.after_cut(chance("cut", self._nth))
         self._machine.stop(self._disk)
         disk = self._machine.start(images)
         store = self._machine.open(disk)
@@ -159,3 +159,28 @@ async def test_whichever_operation_fails_for_good_a_new_store_goes_on_later(mach
         if not trial.failures:
             report.append(f"disk errors, {machine}, for good: from one of {nth - 1} operations on")
             return
+
+
+@pytest.mark.parametrize("broken", [("sync",), ("sync", "truncate")], ids=" and ".join)
+async def test_a_post_whose_sync_failed_is_certain_when_it_is_acknowledged_later(machine, broken):
+    for number in range(12):
+        disk = machine.start({})
+        store = machine.open(disk)
+        assert await store.post(SESSION, Post("first", "steer", "hello", 1.0))
+        disk.before_each = lambda kind: fail_if(kind, broken)
+        with pytest.raises(StoreError):
+            await store.post(SESSION, POST)
+        disk.before_each = lambda _kind: None
+        await store.post(SESSION, POST)  # whether it was new or not, it is acknowledged now
+        images = disk.after_cut(chance("post", number))
+        await store.aclose()
+        machine.stop(disk)
+        store = machine.open(again := machine.start(images))
+        assert POST in await store.posts(SESSION)
+        await store.aclose()
+        machine.stop(again)
+
+
+def fail_if(kind: str, broken: Sequence[str]) -> None:
+    if kind in broken:
+        raise Broken(kind)

@@ -9,6 +9,7 @@ import pytest
 from perdure.core import fault_injection as faults
 from tests.faults.children import Place
 from tests.faults.families import FamilyTrial
+from tests.seeds import SEED
 
 MOST_PASSINGS = 8
 """A point is armed for one of its first passings: by then the helpers are at work."""
@@ -18,6 +19,7 @@ MOST_KILLS = 3
 
 def in_turn(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[FamilyTrial]:
     """Each point in turn, at each of its first passings, and others while that is repaired."""
+    seed = f"{SEED} {seed}"
     chance = random.Random(seed)
     points = [point for point in faults.point_names() if not point.startswith("question.")]
     for number in itertools.count():

@@ -1,7 +1,6 @@
 """A session on a disk that is full, for real: it stops with a clear error, and goes on when there is room again."""
 
 import itertools
-from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from perdure.testing import ScriptedModel, call
 from tests.faults.account import violations
 from tests.faults.conversation import without_intent
 from tests.faults.witness import Record, Witness
+from tests.seeds import chance
 from tests.small_disk import mounted, remount
 from tests.transcript import assert_valid
 
@@ -29,13 +29,13 @@ def small_disk(tmp_path):
 
 def talkative(store: Witness, effects: list[tuple[str, str]]) -> Session:
     """A session whose tool brings home something large each time."""
-    chance = Random("large")
+    content = chance("large")
 
     @tool
     async def fetch(context: ToolContext) -> str:
         """Fetches something."""
         effects.append(("fetch", context.idempotency_key))
-        return chance.randbytes(8000).hex()
+        return content.randbytes(8000).hex()
 
     script: list[Any] = [call("fetch"), "Here it is."]
     model = ScriptedModel(*script * PROMPTS)

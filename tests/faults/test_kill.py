@@ -24,9 +24,12 @@ from tests.faults.children import Order, Place, read
 from tests.faults.clerk import ROUNDS
 from tests.faults.kills import ClerkTrial, KillTrial
 from tests.faults.plan import LAST_ANSWER, PROMPTS_ONLY
+from tests.seeds import SEED
 
 MOST_PASSINGS = 6
 """A point is armed for one of its first passings."""
+MORE_ROUNDS = 3
+"""So often all points are tried once more when one of them was not passed."""
 MOST_LINES = 45
 """A process is killed after it has told up to so many lines."""
 
@@ -36,6 +39,7 @@ def at_points(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTr
 
     Those of stores also while sessions are forked, redacted, deleted and posted to.
     """
+    seed = f"{SEED} {seed}"
     chance = random.Random(seed)
     points = faults.point_names()
     of_stores = [point for point in points if point.startswith("store.")]
@@ -51,6 +55,7 @@ def at_points(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTr
 
 def several(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTrial]:
     """Three to eight in a row, at points and at any time: what repairs is killed too, and what repairs that."""
+    seed = f"{SEED} {seed}"
     chance = random.Random(seed)
     for number in itertools.count():
         at_a_point = [
@@ -63,6 +68,7 @@ def several(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTria
 
 def at_any_time(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTrial]:
     """One or two."""
+    seed = f"{SEED} {seed}"
     chance = random.Random(seed)
     for number in itertools.count():
         kills = [f"after {chance.randint(0, MOST_LINES)}" for _ in range(chance.randint(1, 2))]
@@ -71,6 +77,7 @@ def at_any_time(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[Kill
 
 def of_clerks(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[ClerkTrial]:
     """Three in the same store."""
+    seed = f"{SEED} {seed}"
     chance = random.Random(seed)
     for number in itertools.count():
         kills = [f"after {chance.randint(0, MOST_LINES)}" for _ in range(3)]
@@ -97,7 +104,11 @@ def test_after_a_kill_at_a_fault_point_another_process_goes_on(search, places, k
     trials = at_points(places(kind), f"points {kind}")
     enough = max(count, 4 * len(faults.point_names()))  # so that there is one for each
     tally = search(f"kill -9 at fault points, {kind}", trials, enough, long_count=LONGER * enough)
-    assert set(faults.point_names()) <= set(tally.seen), "a point that nobody passes is none"
+    seen = set(tally.seen)
+    for _ in range(MORE_ROUNDS):  # a seed may draw no conversation that passes a rare point in time
+        if not set(faults.point_names()) <= seen:
+            seen |= set(search(f"more of these, {kind}", trials, enough, long_count=enough).seen)
+    assert set(faults.point_names()) <= seen, "a point that nobody passes is none"
 
 
 @pytest.mark.faults

@@ -18,6 +18,7 @@ from perdure.core.fold import State, fold_entries
 from perdure.core.message import Status
 from tests.architecture.source import ROOT
 from tests.faults.marathon import SESSION, WINDOW, Note, Order
+from tests.seeds import SEED
 from tests.transcript import assert_valid
 
 TURNS = 500
@@ -66,7 +67,7 @@ async def kept(order: Order) -> list[Entry]:
 async def test_a_session_of_500_turns_survives_every_kill_and_each_request_begins_with_the_one_before(
     tmp_path, long, report
 ):
-    chance = random.Random("marathon")
+    chance = random.Random(f"{SEED} marathon")
     database, ledger, requested = [str(tmp_path / name) for name in ("kept.db", "ledger", "requests")]
     order = Order(database, ledger, requested, TASKS)
     killed, wanted = 0, LONG_KILLS if long else KILLS

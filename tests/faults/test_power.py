@@ -4,8 +4,6 @@
 and, where a session was under way, by going on with it: perhaps until the next cut.
 """
 
-from random import Random
-
 import pytest
 
 from perdure.core.error import StoreError
@@ -15,6 +13,7 @@ from tests.faults.conversation import LONG, SESSION, converse
 from tests.faults.outage import NEW, Cut, FileMachine, Machine, SqliteMachine, World, watched
 from tests.faults.witness import Appended, Record, Witness
 from tests.faults.workload import mixed
+from tests.seeds import chance
 
 DEEPEST = 3
 """How many cuts a conversation gets one after the other, at most."""
@@ -47,14 +46,14 @@ class Trial:
         self._machine = machine
         self._seed = seed
         self._weak = weak
-        self._chance = Random(seed)
+        self._chance = chance("power", seed)
 
     async def work(self) -> None:
         """Drive several sessions at random, from an empty disk on; then look at what each cut has left."""
         world, disk = World(), self._machine.start({})
         with watched(disk, world, self._chance) as cuts:
             store = Witness(self._machine.open(disk), world.book, weak=self._weak)
-            await mixed(store, disk, Random(f"work {self._seed}"))
+            await mixed(store, disk, chance("work", self._seed))
             await store.aclose()
         disk.check()
         self._machine.stop(disk)

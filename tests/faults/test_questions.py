@@ -9,10 +9,12 @@ import pytest
 from perdure.core import fault_injection as faults
 from tests.faults.children import Place
 from tests.faults.questions import QuestionTrial
+from tests.seeds import SEED
 
 
 def in_turn(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[QuestionTrial]:
     """Each point in turn, at each of its first passings, and others while that is repaired."""
+    seed = f"{SEED} {seed}"
     chance = random.Random(seed)
     points = faults.point_names()
     for number in itertools.count():

@@ -8,6 +8,7 @@ import pytest
 
 from tests.faults.children import Place
 from tests.faults.races import RaceTrial
+from tests.seeds import SEED
 
 ROUNDS = 10
 """The same processes race as often as this."""
@@ -15,6 +16,7 @@ ROUNDS = 10
 
 def races(places: Iterator[tuple[str, Place]], seed: str, *, take_over: bool = False) -> Iterator[RaceTrial]:
     """Of two to eight."""
+    seed = f"{SEED} {seed}"
     chance = random.Random(seed)
     for number in itertools.count():
         _, place = next(places)

@@ -12,12 +12,14 @@ import pytest
 from perdure.core import fault_injection as faults
 from tests.faults.children import Place
 from tests.faults.takeovers import TakeoverTrial
+from tests.seeds import SEED
 
 MOST_LINES = 45
 
 
 def takeovers(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[TakeoverTrial]:
     """At each point in turn, at any time, and while the first one runs."""
+    seed = f"{SEED} {seed}"
     chance = random.Random(seed)
     points = itertools.cycle(faults.point_names())
     for number in itertools.count():

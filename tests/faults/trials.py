@@ -18,13 +18,17 @@ from perdure.stores.postgres import operations as postgres_database  # noqa: F40
 from tests.faults.children import Order, Place, Tell, drive
 from tests.faults.families import FamilyTrial
 from tests.faults.kills import ClerkTrial, KillTrial
+from tests.faults.outside import OutsideTrial
+from tests.faults.outside_contention import ContentionTrial
 from tests.faults.questions import QuestionTrial
 from tests.faults.races import RaceTrial
 from tests.faults.takeovers import TakeoverTrial
 from tests.faults.tools import tools
 from tests.faults.zygote import Bell, nursery
 
-Trial: TypeAlias = KillTrial | ClerkTrial | TakeoverTrial | RaceTrial | QuestionTrial | FamilyTrial
+Trial: TypeAlias = (
+    KillTrial | ClerkTrial | TakeoverTrial | RaceTrial | QuestionTrial | FamilyTrial | OutsideTrial | ContentionTrial
+)
 _trials: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Trial)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 from perdure.core.event import Entry
-from perdure.core.store import ImmediateStore, Lease, Post, SessionInfo, Store
+from perdure.core.store import ImmediateStore, InterruptedSession, Lease, Post, SessionInfo, Store
 
 
 class Appended(NamedTuple):
@@ -73,6 +73,9 @@ class Witness:
     async def release(self, lease: Lease) -> None:
         await self.store.release(lease)
 
+    async def holds(self, lease: Lease) -> bool:
+        return await self.store.holds(lease)
+
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         with self._noted(Appended(lease.session_id, tuple(entries), sync)):
             await self.store.append(lease, entries, sync=sync and not self._weak)
@@ -92,6 +95,9 @@ class Witness:
 
     async def posts(self, session_id: str) -> list[Post]:
         return await self.store.posts(session_id)
+
+    async def interrupted(self, **options: Any) -> list[InterruptedSession]:
+        return await self.store.interrupted(**options)
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
         return await self.store.list(prefix=prefix, limit=limit, offset=offset)

@@ -8,6 +8,7 @@ import apsw
 from perdure.core.event import Entry, MessageAdded
 from perdure.core.message import user
 from perdure.core.store import Lease, Post, SearchableStore
+from perdure.stores.sqlite.page_checksums import find_checksum_vfs
 from tests.faults.account import WORD
 from tests.faults.disk import Disk
 from tests.faults.outage import DATABASE
@@ -120,7 +121,7 @@ async def mixed(store: Witness, disk: Disk, chance: Random, steps: int = 25) -> 
 
 def checkpoint(disk: Disk, chance: Random) -> None:
     """As another process does it."""
-    connection = apsw.Connection(str(disk.folder / DATABASE), vfs=NAME)
+    connection = apsw.Connection(str(disk.folder / DATABASE), vfs=find_checksum_vfs(NAME))
     try:
         connection.pragma("wal_checkpoint", chance.choice(("PASSIVE", "FULL", "RESTART", "TRUNCATE")))
     except apsw.BusyError:

@@ -100,8 +100,19 @@ def test_a_damaged_file_is_said_to_be_so_and_left_as_it_is(path, damage):
 
 def test_lines_that_are_empty_or_not_for_ever_grant_nothing(path):
     path.parent.mkdir()
-    path.write_bytes(b"\n" + msgspec.json.encode(HERE) + b"\n" + msgspec.json.encode(FOR_EVER))
+    lines = [{**msgspec.to_builtins(each), "covers": each.covers} for each in (HERE, FOR_EVER)]
+    path.write_bytes(b"\n" + b"\n".join(map(msgspec.json.encode, lines)))
     assert list(GrantFile(path)) == [FOR_EVER]
+
+
+def test_a_permission_that_an_older_version_wrote_is_asked_for_again_and_its_denials_hold(path):
+    path.parent.mkdir()
+    lines = [
+        b'{"scope":"forever","allow":true,"tool":"shell","action":"run","target":"ls","session_id":"","reason":""}',
+        b'{"scope":"forever","allow":false,"tool":"mail","action":"send","target":"*","session_id":"","reason":"no"}',
+    ]
+    path.write_bytes(b"\n".join(lines))
+    assert list(GrantFile(path)) == [Grant("forever", False, "mail", "send", "*", reason="no", covers="target")]
 
 
 def test_a_file_that_others_can_change_is_refused(path):

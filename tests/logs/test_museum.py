@@ -23,6 +23,7 @@ from perdure.core.store import Post, Store
 from perdure.stores.file.lines import encode_line
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite.page_checksums import find_checksum_vfs
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import ScriptedModel
 from tests.logs.record import CUT_OFF, EVERY_KIND, FUTURE, SESSIONS, TALK, depth, lower
@@ -123,7 +124,7 @@ class Hall:
             path.write_bytes(b"".join(line.removesuffix(b"}") + b',"v":999}\n' for line in self.lines(TALK)))
 
     def _change(self, statement: str, values: tuple[object, ...] = ()) -> None:
-        connection = apsw.Connection(str(self.folder / "sessions.db"))
+        connection = apsw.Connection(str(self.folder / "sessions.db"), vfs=find_checksum_vfs())
         connection.execute(statement, values)
         connection.close()
 

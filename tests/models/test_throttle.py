@@ -184,6 +184,29 @@ async def test_a_pause_that_was_told_holds_for_everybody(clock):
     assert throttle.try_take_slot() is not None
 
 
+async def test_a_pause_that_is_told_while_the_line_recovers_lets_one_go_first_again(clock):
+    throttle = exact(clock)
+    throttle.pause(5)
+    going: list[RequestSlot] = []
+
+    async def one() -> None:
+        going.append(await waited(throttle))
+
+    tasks = [asyncio.create_task(one()) for _ in range(6)]
+    await clock.advance(5)
+    throttle.record_accepted(going[0])
+    await settle()
+    assert len(going) == 3
+    throttle.pause(5)
+    await clock.advance(4.9)
+    assert len(going) == 3
+    await clock.advance(0.1)
+    assert len(going) == 4
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_pauses_are_stretched_by_chance(clock):
     throttle = Throttle(clock=clock, jitter=lambda: 1.0)
     throttle.pause(10)

@@ -1,6 +1,7 @@
 """How an answer is watched over while it comes in, by a clock that a test moves."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import pytest
 
 from perdure.net.error import DeadlineExceeded, ResponseCutOff
-from perdure.net.pool import IDLE_CHECK_SECONDS, ReceivedResponse, find_proxy
+from perdure.net.pool import IDLE_CHECK_SECONDS, HttpConnectionPool, ReceivedResponse, find_proxy
+from perdure.net.transport import Deadlines
 
 
 class Loop:
@@ -81,6 +83,26 @@ async def waiting_for(received: ReceivedResponse) -> asyncio.Task[bytes]:
     task = asyncio.ensure_future(anext(received))
     await asyncio.sleep(0)
     return task
+
+
+async def test_closing_from_another_thread_waits_until_the_connections_are_closed(monkeypatch):
+    pool = HttpConnectionPool(Deadlines(), 1000)
+    returned, order, close = threading.Event(), list[str](), pool.aclose
+
+    async def close_slowly() -> None:
+        await asyncio.to_thread(returned.wait, 0.2)  # time enough for one that does not wait
+        await close()
+        order.append("closed")
+
+    def close_and_return() -> None:
+        pool.close_threadsafe()
+        order.append("returned")
+        returned.set()
+
+    monkeypatch.setattr(pool, "aclose", close_slowly)
+    async with asyncio.timeout(30):
+        await asyncio.to_thread(close_and_return)
+    assert order == ["closed", "returned"]
 
 
 async def test_a_slow_trickle_is_no_silence():

@@ -28,7 +28,7 @@ from perdure import (
     tool,
 )
 from perdure.core.event import GrantRevoked, PermissionDecided, QuestionAsked
-from perdure.core.gate_operations import restrict_gate
+from perdure.core.gate_operations import list_grants_of, restrict_gate
 from perdure.core.message import Status
 from perdure.core.permission import NO_ONE_TO_ASK, Explanation, Grant, PermissionRequest, Rule, grants_of, questions_of
 from perdure.interaction import GrantFile
@@ -56,9 +56,9 @@ def session_of(*replies: Any, store: MemoryStore | None = None, session_id: str 
     return Agent(ScriptedModel(*replies), tools=tools, store=store or MemoryStore(), **options).session(session_id)
 
 
-def yes(scope: Any) -> Any:
+def yes(scope: Any, covers: str = "arguments") -> Any:
     async def answer(requests: Any) -> list[Verdict]:
-        return [Verdict(allow=True, scope=scope) for _ in requests]
+        return [Verdict(allow=True, scope=scope, covers=covers) for _ in requests]
 
     return answer
 
@@ -166,9 +166,8 @@ def test_an_explanation_agrees_with_what_then_happens(rules, grants, can_ask, wh
 
 async def test_what_was_decided_is_listed_and_taken_back_for_every_process():
     store = MemoryStore()
-    await session_of(call("pay", what="tea"), "Paid.", store=store, permission=Permissions(handler=yes("session"))).run(
-        "1"
-    )
+    gate = Permissions(handler=yes("session", "tool"))
+    await session_of(call("pay", what="tea"), "Paid.", store=store, permission=gate).run("1")
     elsewhere = session_of(store=store, permission=Permissions())
     (grant,) = await elsewhere.grants()
     assert (grant.scope, grant.tool, grant.session_id) == ("session", "pay", "s")
@@ -234,12 +233,11 @@ async def test_a_permission_that_is_taken_back_while_the_model_speaks_does_not_h
 
 async def test_what_holds_for_ever_is_taken_back_in_the_file(tmp_path):
     path = tmp_path / "grants.jsonl"
-    gate = Permissions(handler=yes("forever"), grants=GrantFile(path))
-    session = session_of(call("pay", what="tea"), "Paid.", permission=gate)
+    gate, store = Permissions(handler=yes("forever"), grants=GrantFile(path)), MemoryStore()
+    session = session_of(call("pay", what="tea"), "Paid.", permission=gate, store=store)
     await session.run("1")
-    other = session_of(
-        call("pay", what="tea"), "No.", session_id="other", permission=Permissions(grants=GrantFile(path))
-    )
+    elsewhere = Permissions(grants=GrantFile(path))
+    other = session_of(call("pay", what="tea"), "No.", session_id="other", permission=elsewhere, store=store)
     (grant,) = await other.grants()
     assert await other.revoke(grant.grant_id)  # though that session has no log yet
     assert await session.grants() == []
@@ -289,7 +287,8 @@ class Ward:
         self.grants = Grants()
 
     async def __call__(self, requests: Any) -> list[Verdict]:
-        return [Verdict(allow=self.explain(each).verdict == "allow", scope="session") for each in requests]
+        told = [self.explain(each).verdict == "allow" for each in requests]
+        return [Verdict(allow=each, scope="session", covers="tool") for each in told]
 
     def explain(self, request: PermissionRequest) -> Explanation:
         grant = self.grants.find(request)
@@ -363,10 +362,9 @@ async def test_a_gate_of_a_users_own_may_leave_its_questions_to_the_run():
     assert statuses(await session.resume()) == ["ok"]
     assert [each.scope for each in gate.grants] == ["session"]
     kept = Grants()
-    below = restrict_gate(gate, deny_all)
-    double = questions_of(below)
+    double = questions_of(gate)
     assert double is not None
     assert questions_of(double.with_handler(later, kept)) is not None
     assert grants_of(double.with_handler(later, kept)) is kept
-    assert questions_of(restrict_gate(Ward(), deny_all)) is None
-    assert grants_of(restrict_gate(allow_all, deny_all)) is None
+    assert list_grants_of(restrict_gate(Ward(), deny_all))[0][0] == 1
+    assert list_grants_of(restrict_gate(allow_all, deny_all)) == []

@@ -12,6 +12,7 @@ from perdure import (
     Fenced,
     Permissions,
     Post,
+    Session,
     SessionBusy,
     StoreError,
     Usage,
@@ -33,9 +34,10 @@ from perdure.core.event import (
     RunStarted,
     TextDelta,
     ToolFinished,
+    ToolStarted,
 )
 from perdure.core.mailbox import build_message_post
-from perdure.core.message import Message, StopReason, ToolCall, ToolResult
+from perdure.core.message import Message, Status, StopReason, ToolCall, ToolResult
 from perdure.core.store import Lease
 from perdure.runtime.driver import SessionDriver, notify_driver
 from perdure.runtime.driver_commands import WakeCommand
@@ -123,6 +125,79 @@ async def test_a_run_that_was_taken_up_three_times_without_progress_is_parked():
     (ended,) = of(await log_of(store, "s"), RunEnded)
     assert (ended.status, ended.reason) == ("parked", "crash_loop")
     assert (await session.run("Hi again")).text == "Hello."  # a person may go on
+
+
+async def parked_session(agent: Agent[Any], input_id: str = "") -> Session[Any]:
+    """A session whose last run crashed again and again, and was parked."""
+    reply = Message("assistant", (ToolCall("c1", "look"),), stop=StopReason.TOOL_USE, usage=Usage(7, 3))
+    await crashed(
+        agent.store,
+        "s",
+        RunStarted("agent", input_id=input_id, run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+        ModelRequested(1, run_id="r1"),
+        MessageAdded(reply, run_id="r1"),
+        *[RunResumed(run_id="r1"), ToolStarted("c1", "look", "at_most_once", "key", run_id="r1")] * 3,
+    )
+    session = agent.session("s")
+    assert (await session.resume()).status == "parked"
+    return session
+
+
+async def test_a_parked_run_can_be_taken_up_again():
+    session = await parked_session(Agent(ScriptedModel("Hello."), store=MemoryStore()))
+    assert await session.store.interrupted() == []
+    with pytest.raises(UsageError, match=r"'parked'.*resume\(unpark=True\)"):
+        await session.resume()
+    assert await session.wake() is None
+    outcome = await session.resume(unpark=True)
+    assert (outcome.status, outcome.text, outcome.run_id, outcome.turns) == ("done", "Hello.", "r1", 2)
+    assert outcome.usage.total_tokens > 10  # what was used before it was parked counts
+    assert [each.role for each in outcome.new_messages] == ["user", "assistant", "tool", "assistant"]
+    assert outcome.new_messages[2].tool_results[0].status is Status.UNKNOWN
+    assert_valid(outcome.messages)
+    with pytest.raises(UsageError, match="'done'"):
+        await session.resume(unpark=True)
+
+
+async def test_the_input_of_a_parked_run_gets_the_outcome_of_the_run_that_was_taken_up():
+    agent = Agent(ScriptedModel("Hello.", "More."), store=MemoryStore())
+    session = await parked_session(agent, input_id="mail-1")
+    assert (await session.run("Hi", input_id="mail-1")).status == "parked"
+    await session.resume(unpark=True)
+    again = await agent.session("s").run("Hi", input_id="mail-1")
+    assert (again.status, again.text, again.run_id) == ("done", "Hello.", "r1")
+    assert [message.role for message in again.new_messages] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_a_run_that_was_taken_up_again_gets_three_more_attempts():
+    store = MemoryStore()
+    session = await parked_session(Agent(ScriptedModel(StoreError("gone"), repeat_last=True), store=store))
+    with pytest.raises(StoreError):
+        await session.resume(unpark=True)
+    assert [each.progress for each in await store.interrupted()] == ["cut_off"]
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await session.resume()
+    assert (await session.resume()).status == "parked"
+    assert (await Agent(ScriptedModel("Hello."), store=store).session("s").resume(unpark=True)).status == "done"
+
+
+async def test_a_run_that_is_about_to_be_parked_can_be_given_another_attempt():
+    store = MemoryStore()
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+        *[RunResumed(run_id="r1"), ModelRequested(1, run_id="r1")] * 3,
+    )
+    assert (await Agent(ScriptedModel("Hello."), store=store).session("s").resume(unpark=True)).text == "Hello."
+
+
+async def test_unpark_must_be_true_or_false():
+    with pytest.raises(ConfigError, match="unpark"):
+        await Agent(ScriptedModel()).session("s").resume(unpark="yes")  # type: ignore[call-overload]
 
 
 async def test_progress_starts_the_count_of_recoveries_anew():
@@ -291,6 +366,31 @@ async def test_a_cancel_of_a_run_that_was_cut_off_ends_it_when_it_is_taken_up():
     assert await session.cancel()
     assert (await session.resume()).status == "cancelled"
     assert not model.requests
+
+
+async def test_a_gentle_cancel_of_a_run_that_was_cut_off_lets_its_calls_be_made_first():
+    looked: list[str] = []
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        looked.append("looked")
+        return "seen"
+
+    store = MemoryStore()
+    reply = Message("assistant", (ToolCall("c1", "look"),), stop=StopReason.TOOL_USE)
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", run_id="r1"),
+        MessageAdded(user("Hi"), run_id="r1"),
+        MessageAdded(reply, run_id="r1"),
+        ToolStarted("c1", "look", "read", "key", run_id="r1"),
+    )
+    session = Agent(ScriptedModel("Never said."), tools=[look], store=store).session("s")
+    assert await session.cancel("after_tools")
+    outcome = await session.resume()
+    assert (outcome.status, looked, outcome.messages[-1].tool_results[0].text) == ("cancelled", ["looked"], "seen")
 
 
 async def test_a_cancel_that_came_too_late_is_put_away_by_the_next_run():

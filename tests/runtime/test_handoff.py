@@ -12,8 +12,8 @@ from perdure.core.store import Store
 from perdure.runtime.extension import Extension
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
-from tests.doubles import log_of, of
-from tests.runtime.subagents.family import act_tool, following, left_behind
+from tests.doubles import NotedStore, log_of, of
+from tests.runtime.subagents.family import act_tool, following, left_behind, left_behind_in
 from tests.transcript import assert_valid
 
 pytestmark = pytest.mark.resumed
@@ -131,6 +131,12 @@ async def test_what_the_other_agent_needs_is_open():
     assert seen == ["billing", "billing"]
 
 
+async def test_a_handover_is_on_the_disk_before_the_other_agent_speaks():
+    store = NotedStore()
+    await desk(ScriptedModel(call("hand_over_to_billing")), ScriptedModel("I am billing."), store).session("s").run("x")
+    assert [append.sync for append in store.appends if "session_configured" in append.kinds] == [True]
+
+
 # -- when it cannot be done --------------------------------------------------------------------------------------------
 
 
@@ -153,7 +159,7 @@ async def test_a_handover_that_cannot_be_done_after_a_restart_is_told_once_and_w
     await agent.session("s").run("Go")
     entries = await store.read("s")
     cut = next(place for place, entry in enumerate(entries) if isinstance(entry.event, SessionConfigured))
-    again = await left_behind(entries[:cut])
+    again = await left_behind_in(NotedStore(), entries[:cut])
     front = ScriptedModel("Front.", "Front again.")
     session = desk(front, ScriptedModel(), again, limits=Limits(max_cost_usd=1.0)).session("s")
     assert (await session.resume()).text == "Front."
@@ -161,6 +167,7 @@ async def test_a_handover_that_cannot_be_done_after_a_restart_is_told_once_and_w
     told = [each.text for each in await session.messages() if each.origin == "feedback"]
     assert len(told) == 1
     assert told[0].startswith("The conversation could not be handed over to 'billing'")
+    assert [append.sync for append in again.appends if "session_configured" in append.kinds] == [True]
     assert_valid(await session.messages())
 
 

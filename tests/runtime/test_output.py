@@ -1,18 +1,22 @@
 """Runs that have to make a value of a type."""
 
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
 import msgspec
 import pydantic
 import pytest
 
-from perdure import Agent, ConfigError, InvalidOutput, ModelInfo, Outcome, Output, StopReason, UsageError, tool
+from perdure import Agent, ConfigError, InvalidOutput, ModelInfo, Outcome, Output, Session, StopReason, UsageError, tool
+from perdure.core.event import MessageAdded, RunStarted
+from perdure.core.message import user
 from perdure.core.model import OutputMode
 from perdure.core.stop_conditions import Limits
 from perdure.core.validation_problems import Invalid
 from perdure.runtime.output import ANSWER_TOOL
-from perdure.testing import Reply, ScriptedModel, call, calls
+from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
+from tests.doubles import crashed
 
 pytestmark = pytest.mark.resumed
 
@@ -209,6 +213,70 @@ async def test_a_session_is_resumed_with_the_type_given_again() -> None:
     outcome = await session.run("Plan.", output=Plan)
     assert outcome.value.steps == ["pack"]
     await session.aclose()
+
+
+# -- a run that a crash cut off ----------------------------------------------------------------------------------------
+
+
+async def cut_off(answer: Any, wanted: Any, mode: OutputMode = "native", *then: Any) -> Session:
+    """The session of a run whose process died after it had asked the model."""
+    agent = Agent(model(answer, *then, mode=mode), clock=FakeClock(auto=True))
+    session = agent.session("whole")
+    await session.run("Plan.", output=wanted)
+    return await session.fork("cut", at=3)
+
+
+async def take_up(session: Session, way: str, **options: Any) -> Outcome[Any]:
+    if way == "attend":
+        async with aclosing(session.attend(**options)) as outcomes:
+            return await anext(outcomes)
+    outcome = await (session.wake(**options) if way == "wake" else session.resume(**options))
+    assert outcome is not None
+    return outcome
+
+
+ANSWERS: dict[OutputMode, Any] = {
+    "native": WHOLE,
+    "tool": call(ANSWER_TOOL, title="Oslo", steps=["pack"]),
+    "prompted": WHOLE,
+}
+
+
+@pytest.mark.parametrize("way", ["wake", "attend", "resume"])
+@pytest.mark.parametrize("mode", get_args(OutputMode))
+async def test_a_run_that_was_cut_off_is_taken_up_without_its_type(mode: OutputMode, way: str) -> None:
+    session = await cut_off(ANSWERS[mode], Plan, mode, ANSWERS[mode])
+    outcome = await take_up(session, way)
+    assert (outcome.status, outcome.output) == ("done", {"title": "Oslo", "steps": ["pack"]})
+
+
+@pytest.mark.parametrize("way", ["wake", "attend", "resume"])
+async def test_a_run_that_was_cut_off_is_taken_up_with_the_type_of_the_caller(way: str) -> None:
+    session = await cut_off(WHOLE, Plan, "native", WHOLE)
+    assert (await take_up(session, way, output=Plan)).value == Plan("Oslo", ["pack"])
+
+
+async def test_what_is_no_object_is_taken_out_of_one_also_without_its_type() -> None:
+    session = await cut_off('{"value": [1, 2]}', list[int], "native", '{"value": [1, 2]}')
+    assert (await take_up(session, "wake")).output == [1, 2]
+
+
+async def test_what_does_not_fit_the_stored_schema_goes_back_as_often_as_it_was_to() -> None:
+    wrong = '{"title": 5, "steps": "none"}'
+    session = await cut_off(WHOLE, Output(Plan, repairs=1), "native", wrong, wrong)
+    outcome = await take_up(session, "wake")
+    assert (outcome.status, type(outcome.error)) == ("failed", InvalidOutput)
+    feedback = outcome.messages[-2].text
+    assert "title" in feedback
+    assert "steps" in feedback
+
+
+async def test_an_older_log_without_the_schema_needs_the_type() -> None:
+    session = Agent(model(WHOLE, WHOLE)).session("s")
+    await crashed(session.store, "s", RunStarted(options={"code": ["output"]}, run_id="r"), MessageAdded(user("Plan.")))
+    with pytest.raises(UsageError, match=r"resume\(output=…\)"):
+        await session.wake()
+    assert (await take_up(session, "wake", output=Plan)).value == Plan("Oslo", ["pack"])
 
 
 async def test_the_output_is_seen_while_it_is_written() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Extension, tool
+from perdure import Agent, ConfigError, Extension, ToolContext, tool
 from perdure.context.compaction import Compaction
 from perdure.context.history_tools import history_tools
 from perdure.core.budget import Budget
@@ -298,3 +298,37 @@ def test_tools_whose_arguments_are_words_say_so():
     agent = Agent(ScriptedModel(), handoffs=[other], extensions=[delegation([other])], tools=[other.as_tool()])
     tools: list[Tool[..., Any]] = [*agent.tools, *scratchpad_tools(), *history_tools()]
     assert [each.name for each in tools if each.credentials] == []
+
+
+@tool
+async def remember(context: ToolContext[Any]) -> str:
+    """Keep a value under a name that should not be kept."""
+    await context.keep(f"notes of {SECRET}", 7)
+    return f"{context.kept(f'notes of {SECRET}')}, {context.kept('other', 'nothing')}"
+
+
+async def test_names_and_ids_that_others_choose_have_no_secret_in_the_log():
+    store = MemoryStore()
+    model = ScriptedModel(call("remember"), call(f"tool_{SECRET}"), "Done.", "Again.")
+    async with Agent(model, tools=[remember], store=store, vault=MemoryVault({"token": SECRET})) as agent:
+        session = agent.session("s")
+        first = await session.run("Go.", input_id=f"input {SECRET}")
+        assert first.messages[2].tool_results[0].text == "7, nothing"
+        again = await session.run("Go.", input_id=f"input {SECRET}")
+        assert (again.run_id, again.text) == (first.run_id, "Done.")
+        await session.rename(f"About {SECRET}")
+        assert await session.kept(f"notes of {SECRET}") == 7
+        assert await session.kept("other", "nothing") == "nothing"
+        written = "".join([repr(entry) for entry in await store.read("s")])
+        assert SECRET not in written
+        for name in ("notes of {{token}}", "tool_{{token}}", "input {{token}}", "About {{token}}"):
+            assert name in written
+
+
+async def test_a_session_whose_id_has_a_secret_is_refused():
+    store = MemoryStore()
+    async with Agent(ScriptedModel("Done."), store=store, vault=MemoryVault({"token": SECRET})) as agent:
+        with pytest.raises(ConfigError, match="the id of this session contains a credential") as caught:
+            await agent.session(f"of {SECRET}").run("Go.")
+        assert SECRET not in str(caught.value)
+    assert await store.list() == []

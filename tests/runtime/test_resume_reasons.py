@@ -20,6 +20,7 @@ from perdure import (
     Session,
     SessionBusy,
     ToolContext,
+    UsageError,
     later,
     tool,
     user,
@@ -33,9 +34,10 @@ from perdure.core.event import (
     ToolStarted,
 )
 from perdure.core.message import StopReason, ToolCall
+from perdure.core.store import Store
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call
-from tests.doubles import SECONDS, Held, crashed, log_of, of, rounds
+from tests.doubles import SECONDS, Held, WaitingStore, crashed, log_of, of, rounds
 
 
 @tool(asks_first=True)
@@ -56,7 +58,7 @@ async def sign() -> str:
     return "signed"
 
 
-def session_of(*replies: Any, store: MemoryStore | None = None, **options: Any) -> Session[Any]:
+def session_of(*replies: Any, store: Store | None = None, **options: Any) -> Session[Any]:
     options.setdefault("permission", Permissions(handler=later))
     tools = options.pop("tools", [ask, pay, sign])
     role = options.pop("session_role", "")
@@ -235,6 +237,68 @@ async def test_somebody_who_drives_the_session_is_told_of_when_it_is_to_tell_som
     with pytest.raises(SessionBusy):
         await session.wake()
     await store.release(lease)
+
+
+async def test_attending_goes_on_after_an_error_which_is_told_once():
+    store = MemoryStore()
+    session = session_of("One.", clock=(clock := FakeClock()), store=store)
+    await crashed(store, "s", RunStarted(options={"code": ["engine"]}, run_id="r"), MessageAdded(user("Go")))
+    outcomes = session.attend()
+    async with asyncio.timeout(SECONDS):
+        first = await anext(outcomes)
+        assert (first.status, first.reason, type(first.error)) == ("failed", "UsageError", UsageError)
+        following = asyncio.ensure_future(anext(outcomes))
+        await clock.wait_for_sleepers()
+        await clock.advance(10)
+        assert not following.done(), "the same error is not told again"
+        await Agent(ScriptedModel("Two."), store=store).session("s").run("Another way.")
+        await session.follow_up("And now?")
+        await clock.advance(1)
+        assert (await following).text == "One."
+    await outcomes.aclose()
+
+
+@pytest.mark.parametrize("everybody", [False, True], ids=["attend", "attend_all"])
+async def test_a_session_that_another_process_takes_over_is_no_error_for_whoever_attends_to_it(everybody):
+    store, held, clock = MemoryStore(), Held(), FakeClock()
+    agent = Agent(ScriptedModel(call("held"), "Never said."), tools=[held.tool], clock=clock, store=store)
+    session = agent.session("s")
+    await session.follow_up("Go")
+    outcomes = agent.attend_all() if everybody else session.attend()
+    following = asyncio.ensure_future(anext(outcomes))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        other = Agent(ScriptedModel("Mine."), store=store).session("s")
+        assert (await other.run("Hello?", take_over=True)).text == "Mine."
+        held.released.set()
+        await clock.wait_for_sleepers()
+        await clock.advance(10)
+    assert not following.done()
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_attending_can_be_cancelled_while_it_is_tried_again():
+    """Wherever the cancel comes: also while the lease is given back after an error."""
+    for count in range(1, 40):
+        store = WaitingStore()
+        session = session_of("One.", clock=FakeClock(auto=True), store=store)
+        await crashed(store, "s", RunStarted(options={"code": ["engine"]}, run_id="r"), MessageAdded(user("Go")))
+        outcomes = session.attend()
+        await anext(outcomes)
+        following = asyncio.ensure_future(anext(outcomes))
+        for _ in range(count):
+            await asyncio.sleep(0)
+        following.cancel()
+        async with asyncio.timeout(SECONDS):
+            with pytest.raises(asyncio.CancelledError):
+                await following
+        await outcomes.aclose()
+
+
+async def test_attending_refuses_what_cannot_be_given_at_once():
+    with pytest.raises(ConfigError):
+        await anext(session_of("One.").attend(limits="none"))  # type: ignore[arg-type]
 
 
 # -- how it goes on ----------------------------------------------------------------------------------------------------

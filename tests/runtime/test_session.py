@@ -32,6 +32,7 @@ from perdure import (
     tool,
     user,
 )
+from perdure.core.binding import identify_tool
 from perdure.core.event import (
     Entry,
     Event,
@@ -498,6 +499,13 @@ async def test_a_call_counts_for_itself():
     assert [ended.usage.total_tokens for ended in of(await log_of(session.store, "s"), RunEnded)] == [30, 0]
 
 
+async def test_a_call_that_worked_is_over_and_done_in_the_log():
+    session = Agent(ScriptedModel(), tools=[look]).session("s")
+    await session.call("look", {})
+    (ended,) = of(await log_of(session.store, "s"), RunEnded)
+    assert (ended.status, ended.reason, ended.error) == ("done", "", "")
+
+
 async def test_a_call_that_is_cancelled_says_so():
     held = Held()
     session = Agent(ScriptedModel(), tools=[held.tool]).session()
@@ -540,6 +548,21 @@ async def test_a_call_that_ignores_its_cancel_is_left_behind():
     released.set()
     await rounds()
     assert (await session.run("Hi")).status == "done"
+
+
+async def test_the_end_of_a_run_that_is_left_behind_is_on_the_disk_before_it_is_told():
+    clock, store = FakeClock(), NotedStore()
+    deaf, started, released = deaf_tool()
+    session = Agent(ScriptedModel(call("deaf")), tools=[deaf], clock=clock, store=store).session("s")
+    task = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await started.wait()
+        await session.cancel()
+        await clock.advance(CANCEL_GRACE_SECONDS)
+        assert (await task).status == "cancelled"
+        released.set()
+        await rounds()
+    assert [append.sync for append in store.appends if "run_ended" in append.kinds] == [True]
 
 
 async def test_a_call_that_was_cancelled_before_it_began_has_no_result():
@@ -734,10 +757,12 @@ async def test_what_was_allowed_before_the_crash_is_not_asked_about_again():
         questions.append([request.call_id for request in requests])
         return [Verdict(allow=True)] * len(requests)
 
-    async def resumed(*hashes: str) -> list[Any]:
+    async def resumed(*hashes: str, tool_identity: str = identify_tool(delete)) -> list[Any]:
         questions.clear()
         decisions = [
-            PermissionDecided(f"c{place}", "delete", "delete", "a", value, allow=True, run_id="r1")
+            PermissionDecided(
+                f"c{place}", "delete", "delete", "a", value, allow=True, run_id="r1", tool_identity=tool_identity
+            )
             for place, value in enumerate(hashes, 1)
         ]
         parts = tuple(ToolCall(f"c{place}", "delete", '{"path":"a"}') for place in (1, 2))
@@ -754,6 +779,8 @@ async def test_what_was_allowed_before_the_crash_is_not_asked_about_again():
     assert await resumed() == [["c1", "c2"]]
     assert await resumed(right, wrong) == [["c2"]]
     assert await resumed(right, right) == []
+    for another in ("that of another tool", ""):  # none in the logs of older versions
+        assert await resumed(right, right, tool_identity=another) == [["c1", "c2"]]
 
 
 async def test_a_call_whose_tool_is_gone_is_unknown_if_it_may_have_happened():

@@ -97,7 +97,7 @@ async def test_a_question_about_permission_is_a_slot_that_shows_the_rules():
     assert (view.renderer, view.waits, view.tool) == ("permission", True, "pay")
     (asked,) = view.input["calls"]
     assert (asked["tool"], asked["arguments"]) == ("pay", {"what": "tea"})
-    assert asked["rules"]["session_target"] == "allow('pay', action='spend', target='tea')"
+    assert asked["offers"][1]["rule"] == "allow('pay', action='spend', target='tea')"
 
 
 async def test_a_question_about_a_call_that_a_crash_cut_off_is_a_slot():

@@ -121,6 +121,12 @@ class Machine(RuleBasedStateMachine):
         self.run(self.stores[driven.which].release(driven.lease))
         self.model.release(driven.lease)
 
+    @rule(place=recent)
+    def ask_for_lease(self, place: int) -> None:
+        driven = self.lease(place)
+        found = self.run(self.stores[driven.which].holds(driven.lease))
+        same(found, self.model.is_good(driven.lease), f"holds({driven.lease})")
+
     # -- entries -------------------------------------------------------------------------------------------------------
 
     @initialize(which=places)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import apsw
 
 from perdure.core.event import Custom, Entry
+from perdure.stores.sqlite.page_checksums import find_checksum_vfs
 from tests.architecture.source import ROOT
 
 
@@ -30,7 +31,7 @@ def child(*arguments, programs="children"):
 @contextmanager
 def another_connection(path):
     """As another process would have it."""
-    connection = apsw.Connection(str(path))
+    connection = apsw.Connection(str(path), vfs=find_checksum_vfs())
     try:
         yield connection
     finally:

@@ -4,12 +4,13 @@ import asyncio
 import bisect
 import itertools
 import os
-import random
 
 import pytest
 
-from perdure.core.error import StoreError
-from perdure.core.event import Custom, Entry
+from perdure import Agent, tool
+from perdure.core.error import Conflict, StoreError
+from perdure.core.event import Custom, EntriesLost, Entry, RunStarted, ToolFinished, ToolStarted
+from perdure.core.message import Status
 from perdure.stores.file import file_io as file_access
 from perdure.stores.file import lines as file_record
 from perdure.stores.file import log as file_log
@@ -18,6 +19,9 @@ from perdure.stores.file.file_scan import NO_PROBLEMS, scan_file
 from perdure.stores.file.lines import encode_line
 from perdure.stores.file.paths import session_paths
 from perdure.stores.file.store import FileStore
+from perdure.stores.memory import MemoryStore
+from perdure.testing import ScriptedModel, call
+from tests.seeds import chance
 from tests.stores.material import entries
 
 RECORDS = 200
@@ -162,17 +166,17 @@ def flips(content: bytes) -> list[int]:
     """All of the header, the head of each tenth line and of the last, and some of the rest; or all there are."""
     ends = line_ends(content)
     heads = {start + place for start in (*ends[:-1:10], ends[-2]) for place in range(-1, 14)}
-    rest = random.Random(7).sample(range(len(content)), 100)
+    rest = chance("flips").sample(range(len(content)), 100)
     return list(range(len(content))) if LONG else sorted({*range(ends[0]), *heads, *rest})
 
 
 @pytest.mark.faults
 def test_a_flipped_byte_costs_at_most_the_append_it_is_in_and_is_found(whole, look):
     ends = line_ends(whole)
-    chance = random.Random(7)
+    dice = chance("bytes")
     for place in flips(whole):
         flipped = bytearray(whole)
-        flipped[place] ^= chance.randint(1, 255)
+        flipped[place] ^= dice.randint(1, 255)
         found = look(bytes(flipped), synced=RECORDS)
         line = bisect.bisect_right(ends, place)  # 0 for the header
         lost = {line} if whole[place] != 10 and line else set()
@@ -244,9 +248,8 @@ async def test_a_block_of_zeros_costs_what_it_covers(folder, whole, files, at, c
 
 async def test_lines_twice_and_out_of_order_are_put_right(folder, whole, files, files_at, caplog):
     lines = whole.splitlines(keepends=True)
-    chance = random.Random(7)
     shuffled = [*lines[1:], *lines[50:80]]
-    chance.shuffle(shuffled)
+    chance("order").shuffle(shuffled)
     (folder / "s.session").write_bytes(b"".join([lines[0], lines[0], *shuffled]))
     assert await files.read("s") == small(1, RECORDS)
     await files.acquire("s")
@@ -308,10 +311,17 @@ async def test_an_end_that_was_synced_and_is_gone_is_missed(folder, whole, files
     (folder / "s.session").write_bytes(whole[: line_ends(whole)[150]])
     assert await files.read("s") == small(1, 150)
     assert caplog.messages[0].endswith("entries are missing: 151 to 200; 150 entries are good")
+    lost, head = [EntriesLost(151, 200)], 200
+    assert (await files.events("s", after=149))[0][1:] == lost
     lease = await files.acquire("s")
-    await files.append(lease, small(151), sync=True)
-    assert len(await files.read("s")) == 151
+    assert await files.events("s", after=150) == (lost, head)
+    with pytest.raises(Conflict):
+        await files.append(lease, small(151), sync=True)  # the number of an entry that is lost
+    await files.append(lease, small(201), sync=True)
+    assert (await files.read("s"))[149:] == [*small(150), *small(201)]
     assert len(caplog.messages) == 1
+    await files.aclose()
+    assert (await files.events("s", after=150))[0] == [*lost, small(201)[0].event]
 
 
 @pytest.mark.parametrize("fate", ["deleted", "emptied"])
@@ -322,8 +332,10 @@ async def test_a_whole_file_that_is_gone_is_missed(folder, whole, files, fate, c
         (folder / "s.session").write_bytes(b"")
     assert await files.read("s") == []
     assert "entries are missing: 1 to 200; 0 entries are good" in caplog.text
-    await files.append(await files.acquire("s"), small(1), sync=True)
-    assert await files.read("s") == small(1)
+    lease = await files.acquire("s")
+    assert await files.events("s") == ([EntriesLost(1, 200)], 200)
+    await files.append(lease, small(201), sync=True)
+    assert await files.read("s") == small(201)
     assert len(caplog.messages) == 1
 
 
@@ -561,3 +573,67 @@ async def test_a_repair_that_fails_anywhere_loses_nothing(folder, whole, files, 
     assert not list(folder.glob("*.tmp"))
     log = files._logs["s"]
     assert file_access._open == {log._descriptor, log._lock._descriptor}
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def payer(store, paid: list[str]) -> Agent:
+    """An agent that pays once, and says so."""
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        paid.append("paid")
+        return "paid"
+
+    return Agent(ScriptedModel(call("pay"), "Done."), tools=[pay], store=store)
+
+
+async def interrupted(store, paid: list[str]) -> Agent:
+    """An agent whose process died while it paid."""
+    memory = MemoryStore()
+    await payer(memory, paid).session("s").run("go", input_id="order")
+    log = await memory.read("s")
+    lease = await store.acquire("s")
+    for entry in itertools.takewhile(lambda entry: not isinstance(entry.event, ToolFinished), log):
+        await store.append(lease, [entry], sync=isinstance(entry.event, RunStarted | ToolStarted))
+    await store.aclose()
+    return payer(store, paid)
+
+
+def damage_line(folder, kind: bytes) -> None:
+    """Flip a bit in the line of an event."""
+    path = folder / "s.session"
+    content = bytearray(path.read_bytes())
+    content[content.index(kind)] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", [b"tool_started", b'"assistant"', b"model_requested"])
+async def test_a_run_that_has_lost_an_entry_is_not_gone_on_with_and_says_so(folder, files, kind):
+    paid: list[str] = []
+    agent = await interrupted(files, paid)
+    damage_line(folder, kind)
+    outcome = await agent.session("s").resume()
+    assert (outcome.status, outcome.reason, paid) == ("failed", "log_damaged", ["paid"])
+    with pytest.raises(StoreError, match="check those, then go on with run"):
+        outcome.unwrap()
+    results = [each.event.result for each in await files.read("s") if isinstance(each.event, ToolFinished)]
+    assert [each.status for each in results] == [Status.UNKNOWN]
+    assert (await payer(files, paid).session("s").run("what now?")).status == "done"
+
+
+async def test_an_input_that_may_have_had_its_run_is_not_run_again(folder, files):
+    paid: list[str] = []
+    agent = await interrupted(files, paid)
+    damage_line(folder, b"run_started")
+    with pytest.raises(StoreError, match="the input 'order' may have been among them"):
+        await agent.session("s").run("go", input_id="order")
+    assert paid == ["paid"]
+
+
+async def test_a_name_can_be_given_to_a_session_whose_end_is_lost(folder, whole, files):
+    (folder / "s.session").write_bytes(whole[: line_ends(whole)[150]])
+    await Agent(ScriptedModel("Hi."), store=files).session("s").rename("torn")
+    assert (await files.info("s")).title == "torn"

@@ -6,7 +6,6 @@ import itertools
 import os
 import stat
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from perdure.stores.file import file_io as file_access
 from perdure.stores.file import log as file_log
 from perdure.stores.file import repair as file_repair
 from perdure.stores.file.store import FileStore
+from tests.seeds import SEED
 from tests.small_disk import mounted, remount
 from tests.stores.material import child, entries
 
@@ -62,7 +62,7 @@ async def test_an_append_that_fails_after_the_commit_can_be_repeated(files, arme
 
 def test_whatever_was_acknowledged_survives_kill_9(folder):
     """Twenty drivers, each killed while it appends, at random times and on both sides of a commit."""
-    seed = str(time.time_ns())
+    seed = str(SEED)
     with child("kill_rounds", folder, 20, seed) as process:
         output, errors = process.communicate(timeout=50)
     assert process.returncode == 0, f"seed {seed}: {errors}"
@@ -304,7 +304,7 @@ async def test_a_file_that_is_damaged_when_a_sync_has_failed_is_not_written_on(f
     await files.release(lease)
     lease = await files.acquire("s")
     assert await files.read("s") == entries(1, 2)
-    await files.append(lease, entries(3), sync=True)
+    await files.append(lease, entries(4), sync=True)
     assert "entries are missing: 3;" in caplog.text
 
 
@@ -547,3 +547,36 @@ async def test_a_closed_store_opens_again_at_the_next_use(files):
     lease = await files.acquire("s")
     await files.aclose()
     assert (await files.acquire("s")).fence == lease.fence + 1
+
+
+async def test_a_new_file_whose_name_could_not_be_synced_is_written_once_more_before_anything_is_appended(
+    folder, files, monkeypatch
+):
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1, 2), sync=True)
+    synced: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(file_log, "sync_folder", failing_sync)
+        with pytest.raises(StoreError):
+            await files.redact(lease, Entry(1, 1.0, Custom("clean"), "e-1"))
+    monkeypatch.setattr(file_log, "sync_folder", synced.append)
+    await files.append(lease, entries(3), sync=True)
+    assert synced == [str(folder)]
+    assert (await files.read("s"))[0].event == Custom("clean")
+
+
+def failing_sync(_folder: str) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_read_that_the_system_cuts_into_single_bytes_is_completed(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789")
+    whole = os.pread
+    monkeypatch.setattr(os, "pread", lambda descriptor, _count, offset: whole(descriptor, 1, offset))
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        assert file_access.read_at(descriptor, 2, 5) == b"23456"
+        assert file_access.read_at(descriptor, 8, 5) == b"89"
+    finally:
+        os.close(descriptor)

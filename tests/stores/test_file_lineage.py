@@ -13,6 +13,7 @@ from perdure.core.message import user
 from perdure.stores.file.file_scan import Header, encode_header
 from perdure.stores.file.lines import encode_line
 from perdure.stores.file.store import FileStore
+from tests.seeds import SEED
 from tests.stores.material import child, entries
 
 
@@ -312,9 +313,28 @@ def test_whoever_is_killed_while_redacting_forking_or_deleting_leaves_all_in_ord
 
     asyncio.run(begin())
     rounds = 25
-    with child("kill_redactions", folder, rounds, "seed", programs="file_children") as process:
+    with child("kill_redactions", folder, rounds, SEED, programs="file_children") as process:
         output, errors = process.communicate(timeout=50)
     assert output.split() == [str(number) for number in range(rounds)], errors
     asyncio.run(check())
     left = [path for path in folder.iterdir() if path.suffix in {".session", ".shared", ".posts"}]
     assert left == []
+
+
+async def test_a_fork_keeps_its_beginning_when_another_file_lies_in_its_parents_place(folder, files):
+    await keep(files, "s")
+    await files.fork("s", "t", at=3)
+    await files.delete("s")
+    (folder / "s.session").write_bytes(b"no header at all")
+    assert await files.read("t") == entries(1, 3)
+    info = await files.info("t")
+    assert info is not None
+    assert info.parent == ""
+
+
+async def test_a_fork_whose_parent_is_gone_without_a_trace_misses_what_it_shared(folder, files, caplog):
+    await keep(files, "s")
+    await files.fork("s", "t", at=3)
+    (folder / "s.session").unlink()
+    assert (await files.info("t"), await files.read("t")) == (None, [])
+    assert ".shared' was damaged: entries are missing: 1 to 3" in caplog.text

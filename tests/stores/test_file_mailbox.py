@@ -4,7 +4,6 @@ import asyncio
 import fcntl
 import itertools
 import os
-import random
 from typing import Any
 
 import pytest
@@ -14,7 +13,9 @@ from perdure.core.event import Custom, Entry
 from perdure.core.store import Post
 from perdure.stores.file import lock as file_lock
 from perdure.stores.file import mailbox as file_mailbox
+from perdure.stores.file import repair as file_repair
 from perdure.stores.file.store import FileStore
+from tests.seeds import SEED, chance
 from tests.stores.material import child, entries
 
 LONG = os.environ.get("PERDURE_SEARCH") == "long"
@@ -74,13 +75,15 @@ async def test_whoever_only_asks_for_posts_makes_nothing(folder, files):
 
 async def test_a_post_is_on_the_disk_before_it_is_acknowledged(folder, files, monkeypatch):
     done = []
-    for name in ("sync_data", "sync_folder"):
-        monkeypatch.setattr(file_mailbox, name, lambda _, name=name: done.append(name))
+    for module, name in ((file_mailbox, "sync_data"), (file_mailbox, "sync_folder"), (file_repair, "sync_data")):
+        monkeypatch.setattr(module, name, lambda _, name=name: done.append(name))
     await files.post("s", post(1))
     await files.post("s", post(2))
     assert done == ["sync_data", "sync_folder"] * 2
+    before = (folder / "s.posts").stat().st_ino
     assert not await files.post("s", post(2))  # whoever posted it first may have died before it was on the disk
     assert done[4:] == ["sync_data", "sync_folder"]
+    assert (folder / "s.posts").stat().st_ino != before  # it is written anew: its sync may have failed
     assert (folder / "s.posts").stat().st_mode & 0o777 == 0o600
 
 
@@ -105,7 +108,7 @@ def test_processes_that_post_at_once_lose_nothing(folder):
 
 def test_what_was_posted_survives_kill_9(folder):
     """Ten processes, each killed while it posts."""
-    with mine("kill_posters", folder, 10, "seed") as process:
+    with mine("kill_posters", folder, 10, SEED) as process:
         output, errors = process.communicate(timeout=50)
     assert process.returncode == 0, errors
     told = output.split()
@@ -236,11 +239,11 @@ async def test_a_mailbox_cut_off_anywhere_keeps_what_was_whole(folder, mailbox, 
 
 @pytest.mark.faults
 async def test_a_flipped_byte_in_a_mailbox_costs_at_most_one_post(folder, mailbox, files_at, without_syncs, caplog):
-    chance = random.Random(7)
+    dice = chance("mailbox")
     ends = line_ends(mailbox)
     for place in range(len(mailbox)) if LONG else range(0, len(mailbox), 23):
         flipped = bytearray(mailbox)
-        flipped[place] ^= chance.randint(1, 255)
+        flipped[place] ^= dice.randint(1, 255)
         (folder / "s.posts").write_bytes(flipped)
         caplog.clear()
         store = files_at(folder)
@@ -323,3 +326,12 @@ async def test_an_unreadable_mailbox_does_not_keep_a_session_from_being_deleted(
     (folder / "s.posts").write_bytes(b"dear diary\n")
     await files.delete("s")
     assert list(folder.iterdir()) == []
+
+
+async def test_many_who_post_the_same_at_once_are_all_told(folder, files, files_at):
+    others = [files, *[files_at(folder) for _ in range(2)]]
+    for number in range(3):
+        told = await asyncio.gather(*[store.post("s", post(number)) for store in others for _ in range(2)])
+        assert told.count(True) == 1
+    assert await files.posts("s") == [post(number) for number in range(3)]
+    assert [path.name for path in folder.iterdir()] == ["s.posts"]

@@ -10,11 +10,20 @@ import pytest
 from hypothesis import strategies as st
 
 from perdure.core.codec import decode_entry
+from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry, MessageAdded
 from perdure.core.message import user
 from perdure.stores.file import lines as file_record
 from perdure.stores.file.file_scan import decode_seq
-from perdure.stores.file.lines import DamagedRange, Line, encode_append, encode_line, read_first_line, scan_lines
+from perdure.stores.file.lines import (
+    DamagedRange,
+    Line,
+    encode_append,
+    encode_body,
+    encode_line,
+    read_first_line,
+    scan_lines,
+)
 from perdure.testing.store_contract import HOSTILE_TEXTS
 
 SEED = 7
@@ -42,6 +51,18 @@ def found(tmp_path):
         return [piece.body if isinstance(piece, Line) else piece for piece in pieces]
 
     return find
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_body_of_exactly_the_limit_is_taken_and_one_more_byte_is_not(monkeypatch, over):
+    entry = Entry(1, 1.5, Custom("x" * 200), "e-1")
+    size = len(encode_body(entry))
+    monkeypatch.setattr(file_record, "MAX_BODY_BYTES", size - over)
+    if over:
+        with pytest.raises(StoreError, match=f"entry 1 has {size} bytes"):
+            encode_append([entry], SEED)
+    else:
+        assert decode_entry(encode_append([entry], SEED).split(b" ", 2)[2]) == entry
 
 
 def bodies(count: int) -> list[bytes]:

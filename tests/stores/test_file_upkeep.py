@@ -10,6 +10,7 @@ from perdure.core.error import ConfigError, StoreError
 from perdure.core.event import Custom, Entry
 from perdure.core.store import MaintainableStore, Post
 from perdure.stores.file.lines import encode_line
+from perdure.stores.file.maintenance import restore_folder
 from perdure.stores.file.store import FileStore
 from tests.stores.material import entries
 
@@ -200,7 +201,81 @@ async def test_a_backup_that_fails_leaves_nothing(files, tmp_path, monkeypatch):
     assert list((tmp_path / "target").iterdir()) == []
 
 
-async def test_a_backup_of_nothing_is_an_empty_folder(files, files_at, tmp_path):
+async def test_a_backup_of_nothing_has_a_manifest_and_no_session(files, files_at, tmp_path):
     await files.backup(str(tmp_path / "copy"))
     assert await files_at(tmp_path / "copy").list() == []
-    assert list((tmp_path / "copy").iterdir()) == []
+    assert [path.name for path in (tmp_path / "copy").iterdir()] == ["backup.manifest"]
+
+
+# -- verified restores -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def backup(files, tmp_path):
+    """A backup with a log and a mailbox."""
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1, 5), sync=True)
+    await files.release(lease)
+    await files.post("s", Post("p", "steer", "hello", 1.0))
+    await files.post("unborn", Post("q", "steer", "hello", 1.0))
+    await files.backup(str(tmp_path / "backup"))
+    return tmp_path / "backup"
+
+
+def change_one_bit(path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+async def test_a_backup_that_was_used_as_a_store_is_refused_with_advice(backup, files_at, tmp_path):
+    store = files_at(backup)
+    await store.acquire("s")
+    await store.aclose()
+    with pytest.raises(StoreError, match=r"'s.lock' has other content. .* back it up as one"):
+        restore_folder(str(backup), str(tmp_path / "new"))
+    (backup / "s.posts").unlink()
+    with pytest.raises(StoreError, match=r"'s.posts' is missing"):
+        restore_folder(str(backup), str(tmp_path / "new"))
+    (backup / "more.session").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"'more.session' has come into it"):
+        restore_folder(str(backup), str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+async def test_a_damaged_or_newer_manifest_is_refused(backup, tmp_path):
+    manifest = backup / "backup.manifest"
+    manifest.write_bytes(encode_line(b'{"perdure":"backup","format":1}', 0))
+    with pytest.raises(StoreError, match="is of another version"):
+        restore_folder(str(backup), str(tmp_path / "new"))
+    change_one_bit(manifest)
+    with pytest.raises(StoreError, match=r"the manifest .* is damaged"):
+        restore_folder(str(backup), str(tmp_path / "new"))
+
+
+async def test_a_backup_without_a_manifest_is_read_completely_and_told_as_unverified(
+    backup, files_at, tmp_path, caplog
+):
+    (backup / "backup.manifest").unlink()
+    restore_folder(str(backup), str(tmp_path / "new"))
+    assert "that no byte of it has changed is not verified" in caplog.text
+    assert await files_at(tmp_path / "new").read("s") == entries(1, 5)
+    for name, problem in (("s.session", "was damaged"), ("s.posts", "was damaged"), ("unborn.posts", "has no header")):
+        before = (backup / name).read_bytes()
+        if problem == "has no header":
+            (backup / name).write_bytes(b"x" + before)
+        else:
+            (backup / name).write_bytes(before[:-5] + b"x" + before[-4:])
+        with pytest.raises(StoreError, match=problem):
+            restore_folder(str(backup), str(tmp_path / "newer"))
+        (backup / name).write_bytes(before)
+    (backup / "s.session").write_bytes(b"".join((backup / "s.session").read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(StoreError, match="entries are missing: 5"):
+        restore_folder(str(backup), str(tmp_path / "newer"))
+    assert not (tmp_path / "newer").exists()
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_of_the_store(tmp_path):
+    (tmp_path / "backup" / "backup.manifest").mkdir(parents=True)
+    with pytest.raises(StoreError, match="no regular file"):
+        restore_folder(str(tmp_path / "backup"), str(tmp_path / "new"))

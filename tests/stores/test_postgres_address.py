@@ -57,7 +57,7 @@ async def test_an_address_that_the_driver_does_not_understand_is_refused_without
 
 
 def test_what_the_address_says_goes_before_our_own_settings():
-    settings = postgres_pool.parse_settings("postgresql://box/work?connect_timeout=3", "")
+    settings = postgres_pool.parse_connection_settings("postgresql://box/work?connect_timeout=3", "")
     assert (settings["host"], settings["connect_timeout"], settings["client_encoding"]) == ("box", "3", "UTF8")
 
 

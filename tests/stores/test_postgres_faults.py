@@ -1,7 +1,6 @@
 """What is there after a process was killed or paused, a connection broke, a server crashed."""
 
 import asyncio
-import random
 import time
 
 import pytest
@@ -11,6 +10,7 @@ from perdure.core.error import Conflict, Fenced, SessionExists, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded
 from perdure.core.message import user
 from perdure.core.store import Post
+from tests.seeds import chance
 from tests.stores.material import child, entries
 from tests.stores.postgres_server import limit_patience
 from tests.stores.weak_line import WeakLine
@@ -174,12 +174,12 @@ async def test_leases_that_cannot_be_given_back_end_by_themselves(postgres, line
 
 async def test_connections_that_are_terminated_lose_nothing(postgres, tenant, store_of):
     store = store_of(connections=3)
-    chance = random.Random(1)
+    dice = chance("postgres")
 
     async def grow(session_id) -> None:
         lease = await store.acquire(session_id)
         for seq in range(1, 41):
-            await store.append(lease, entries(seq), sync=chance.random() < 0.3)
+            await store.append(lease, entries(seq), sync=dice.random() < 0.3)
             if seq % 4 == 0:
                 assert await store.post(session_id, Post(f"p{seq}", "steer"))
             if seq % 10 == 0:

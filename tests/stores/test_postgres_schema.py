@@ -6,7 +6,7 @@ import pytest
 
 from perdure.core.codec import encode_event
 from perdure.core.error import ConfigError, StoreError
-from perdure.core.event import Custom, Entry, MessageAdded, RunStarted, ToolFinished
+from perdure.core.event import Custom, Entry, MessageAdded, RunEnded, RunStarted, RunWaiting, ToolFinished
 from perdure.core.message import Text, ToolResult, assistant, user
 from perdure.stores.postgres import schema as postgres_schema
 from perdure.stores.postgres.migration import MIGRATIONS
@@ -55,7 +55,12 @@ def old_tables(postgres, database) -> None:
     postgres.ask("CREATE SCHEMA perdure", database=database)
     postgres.ask(MIGRATIONS[0], database=database)
     postgres.ask("INSERT INTO perdure.meta VALUES('', 'format', 1)", database=database)
-    events = [RunStarted(), MessageAdded(user("Hello harbour")), MessageAdded(assistant("a lantern")), Custom("x")]
+    events = [
+        RunStarted(run_id="r"),
+        MessageAdded(user("Hello harbour")),
+        MessageAdded(assistant("a lantern")),
+        Custom("x"),
+    ]
     result = ToolResult("c", "t", (Text("a kestrel"),))
     events += [ToolFinished("c", "t", result), MessageAdded(user("more"))]
     for tenant in ("one", "two"):
@@ -79,6 +84,7 @@ async def test_tables_of_the_first_format_are_brought_up_to_date(postgres, datab
     store = stores[0]
     for query, seq in (("harbour", 2), ("lantern", 3), ("kestrel", 5)):
         assert [(hit.session_id, hit.seq) for hit in await store.search(query)] == [("s", seq)]
+    assert [(each.session_id, each.progress) for each in await store.interrupted()] == [("s", "cut_off")]
     lease = await store.acquire("s")
     assert lease.fence == 8
     await store.append(lease, entries(8), sync=True)
@@ -87,6 +93,30 @@ async def test_tables_of_the_first_format_are_brought_up_to_date(postgres, datab
     assert (await stores[1].info("s")).title == "Hello harbour"
     await store.fork("s", "f", at=5)
     assert len(await store.read("f")) == 5
+
+
+async def test_interrupted_sessions_of_older_tables_are_found(postgres, database, store_of, monkeypatch):
+    monkeypatch.setattr("perdure.stores.postgres.migration._BATCH", 2)
+    address = postgres.address(database)
+    store = store_of(address)
+    child = [RunStarted("b", run_id="r/1", path="b"), RunEnded("done", run_id="r/1", path="b")] * 2
+    for session_id, events in {
+        "cut": [RunStarted(run_id="r"), *child],
+        "waiting": [RunStarted(run_id="r"), RunWaiting(("q",), 50.0, run_id="r")],
+        "over": [RunStarted(run_id="r"), *child, RunEnded("done", run_id="r")],
+    }.items():
+        lease = await store.acquire(session_id)
+        await store.append(lease, [Entry(seq, 1.0, each, f"e-{seq}") for seq, each in enumerate(events, 1)], sync=True)
+        await store.release(lease)
+    await store.fork("cut", "fork")
+    await store.aclose()
+    postgres.ask("ALTER TABLE perdure.session DROP COLUMN progress, DROP COLUMN due_at", database=database)
+    postgres.ask("UPDATE perdure.meta SET value = 4 WHERE name = 'format'", database=database)
+    found = await store_of(address).interrupted(now=50.0)
+    assert [(each.session_id, each.progress, each.due_at) for each in found] == [
+        ("cut", "cut_off", None),
+        ("waiting", "waiting", 50.0),
+    ]
 
 
 def take_the_old_name(postgres, database) -> None:
@@ -116,7 +146,9 @@ async def test_a_schema_of_the_old_name_is_renamed_with_all_that_is_in_it(postgr
     for found in await asyncio.gather(*[store.read("s") for store in stores]):
         assert found == said
     assert schemas(postgres, database) == {"perdure"}
-    assert postgres.ask("SELECT value FROM perdure.meta WHERE name = 'format'", database=database) == [4]
+    assert postgres.ask("SELECT value FROM perdure.meta WHERE name = 'format'", database=database) == [
+        postgres_schema.FORMAT
+    ]
     bodies = "SELECT prosrc FROM pg_proc WHERE pronamespace = 'perdure'::regnamespace"
     found = postgres.ask(bodies, database=database)
     assert len(found) == 4
@@ -201,8 +233,9 @@ async def test_tables_of_a_newer_format_are_refused(postgres, database, store_of
     await store.acquire("s")
     await store.aclose()
     postgres.ask("UPDATE perdure.meta SET value = 99 WHERE name = 'format'", database=database)
+    newest = postgres_schema.FORMAT
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"has format 99, and this version knows 4 at most: upgrade perdure"):
+        with pytest.raises(StoreError, match=f"has format 99, and this version knows {newest} at most: upgrade"):
             await store.list()
 
 

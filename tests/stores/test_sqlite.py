@@ -189,7 +189,7 @@ async def test_a_file_that_stays_locked_is_an_error_that_says_so(path, store, mo
     monkeypatch.setattr("perdure.stores.sqlite.write_connection.BUSY_SECONDS", 0)
     with another_connection(path) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match=r"another process kept it locked.*try again"):
+        with pytest.raises(StoreError, match=r"process.* kept it locked for .* s: continue that.*try again"):
             await store.append(lease, entries(1), sync=True)
         connection.execute("ROLLBACK")
     await store.append(lease, entries(1), sync=True)

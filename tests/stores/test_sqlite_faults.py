@@ -2,16 +2,19 @@
 
 import itertools
 import os
-import time
 
 import apsw
 import pytest
 
 from perdure.core import fault_injection as faults
 from perdure.core.error import StoreError
-from perdure.core.event import Custom, Entry
+from perdure.core.event import Custom, Entry, MessageAdded
+from perdure.core.message import user
+from perdure.core.store import Post
 from perdure.stores.sqlite import write_connection as sqlite_access
+from perdure.stores.sqlite.schema import APPLICATION_ID
 from perdure.stores.sqlite.store import SqliteStore
+from tests.seeds import SEED
 from tests.small_disk import mounted, remount
 from tests.stores.material import another_connection, child, entries
 
@@ -45,7 +48,7 @@ def syncs():
 
 
 async def test_a_barrier_is_synced_with_all_before_it_and_a_plain_append_is_not(path, syncs):
-    store = SqliteStore(path)
+    store = SqliteStore(path, vfs="counted")
     lease = await store.acquire("s")
     syncs.clear()
     await store.append(lease, entries(1), sync=False)
@@ -175,7 +178,7 @@ async def test_an_append_that_fails_after_the_commit_can_be_repeated(store, arme
 
 def test_whatever_was_acknowledged_survives_kill_9(path):
     """Twenty drivers, each killed while it appends, at random times and on both sides of a commit."""
-    seed = str(time.time_ns())
+    seed = str(SEED)
     with child("kill_rounds", path, 20, seed) as process:
         output, errors = process.communicate(timeout=50)
     assert process.returncode == 0, f"seed {seed}: {errors}"
@@ -243,16 +246,67 @@ async def test_on_a_full_disk_what_was_acknowledged_stays(small_disk):
     await store.aclose()
 
 
-async def test_on_a_disk_that_can_only_be_read_a_store_is_refused(small_disk, store_at):
+async def test_on_a_disk_that_can_only_be_read_a_store_is_read_and_searched(small_disk, store_at):
     path = small_disk / "sessions.db"
     store = store_at(path)
-    await store.acquire("s")
+    lease = await store.acquire("s")
+    await store.append(lease, [Entry(1, 1.0, MessageAdded(user("rain in Spain")), "e-1"), *entries(2, 3)], sync=True)
+    await store.post("s", Post("p", "steer"))
+    await store.fork("s", "fork", at=2)
+    assert len(await store.search("rain")) == 1
+    said = [await store.list(), await store.read("s"), await store.posts("s"), await store.forks("s")]
     await store.aclose()
     remount(small_disk, "ro")
-    with pytest.raises(StoreError, match="cannot be opened: check the permissions"):
-        await store_at(path).acquire("s")
+    reader = store_at(path)
+    assert [await reader.list(), await reader.read("s"), await reader.posts("s"), await reader.forks("s")] == said
+    assert len(await reader.search("rain")) == 1
+    assert (await reader.size()).total_bytes > 0
+    for write in (reader.acquire("s"), reader.post("s", Post("q", "steer")), reader.fork("s", "t"), reader.delete("s")):
+        with pytest.raises(StoreError, match="can only be read here: to write to it, check the permissions"):
+            await write
+    assert [await reader.list(), await reader.read("s"), await reader.posts("s"), await reader.forks("s")] == said
     with pytest.raises(StoreError, match="choose another path"):
         await store_at(small_disk / "new.db").acquire("s")
+    remount(small_disk, "rw")
+    with another_connection(path) as connection:
+        connection.execute("UPDATE session SET title = 'other' WHERE id = 's'")
+    assert (await reader.info("s")).title == "other"  # what it was when it was opened does not count
+    await store.acquire("s")  # and now it can be written
+
+
+async def test_on_a_disk_that_can_only_be_read_an_older_index_is_searched(small_disk, store_at):
+    path = small_disk / "sessions.db"
+    store = store_at(path)
+    await store.append(await store.acquire("s"), [Entry(1, 1.0, MessageAdded(user("rain")), "e-1")], sync=True)
+    assert len(await store.search("rain")) == 1
+    await store.aclose()
+    with another_connection(f"{path}-search") as connection:
+        connection.execute("PRAGMA user_version = 1")
+    remount(small_disk, "ro")
+    assert len(await store_at(path).search("rain")) == 1
+
+
+async def test_what_cannot_be_read_as_it_is_says_what_to_do(small_disk, store_at, monkeypatch):
+    path = small_disk / "sessions.db"
+    store = store_at(path)
+    await store.append(await store.acquire("s"), [Entry(1, 1.0, MessageAdded(user("rain")), "e-1")], sync=True)
+    torn = {place.name: place.read_bytes() for place in small_disk.iterdir()}
+    await store.aclose()
+    remount(small_disk, "ro")
+    with pytest.raises(StoreError, match=r"search index .* cannot be made: Read-only file system"):
+        await store_at(path).search("rain")
+    remount(small_disk, "rw")
+    for name, content in torn.items():
+        (small_disk / name).write_bytes(content)
+    (small_disk / "old.db").write_bytes(b"")
+    with another_connection(small_disk / "old.db") as connection:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1; CREATE TABLE entry(x)")
+    remount(small_disk, "ro")
+    with pytest.raises(StoreError, match="was not closed in good order or is in use: copy it to where it can be"):
+        await store_at(path).read("s")
+    with pytest.raises(StoreError, match="has format 1, has to be brought up to date first, and can only be read here"):
+        await store_at(small_disk / "old.db").read("s")
+    remount(small_disk, "rw")
 
 
 @pytest.mark.parametrize("fate", ["deleted", "replaced"])

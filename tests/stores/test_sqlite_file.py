@@ -112,7 +112,7 @@ async def test_a_file_of_a_newer_format_is_refused(path, store):
     await store.aclose()
     with another_connection(path) as connection:
         connection.execute(f"PRAGMA user_version = {FORMAT + 1}")
-    with pytest.raises(StoreError, match=r"has format 3, and this version knows 2 at most: upgrade perdure"):
+    with pytest.raises(StoreError, match=r"has format 5, and this version knows 4 at most: upgrade perdure"):
         await store.acquire("s")
 
 

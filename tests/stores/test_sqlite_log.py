@@ -1,17 +1,22 @@
 """How a log lies in an SQLite file: rows that are merged, ids that are found, long texts that are kept once."""
 
+import asyncio
 import os
+import sys
 
 import pytest
 
-from perdure.core.error import Conflict
+from perdure.core.error import Conflict, Fenced
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured, ToolFinished, Unknown
 from perdure.core.message import Image, Text, ToolResult, user
 from perdure.core.store import Post
 from perdure.stores.sqlite import log as sqlite_log
+from perdure.stores.sqlite import one_statement
 from perdure.stores.sqlite import row_merging as sqlite_merge
 from perdure.stores.sqlite.entry_id_index import UNNUMBERED, IdRange, group_ids, split_id
+from perdure.stores.sqlite.lock_holder import describe_lock_holder
 from perdure.stores.sqlite.pack_rows import LONG_TEXT_BYTES
+from perdure.stores.sqlite.row_merging import merge_log, plan_merge
 from tests.stores.material import another_connection, entries
 
 
@@ -50,6 +55,7 @@ async def test_a_session_that_is_given_back_is_one_row(path, store):
 
 async def test_a_long_log_is_some_large_rows_while_it_is_driven(path, store, monkeypatch):
     monkeypatch.setattr(sqlite_log, "MAX_LOOSE_BYTES", 40_000)
+    monkeypatch.setattr(one_statement, "MAX_LOOSE_BYTES", 40_000)
     monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 10_000)
     lease = await store.acquire("s")
     log = await grow(store, lease, 1, 200, size=500)
@@ -168,3 +174,78 @@ async def test_texts_around_the_limit_come_back_as_they_were(path, store, size):
     await store.append(lease, [long_entry(1, text)], sync=False)
     assert await store.read("s") == [long_entry(1, text)]
     assert value(path, "SELECT count(*) FROM blob") == (size >= LONG_TEXT_BYTES)
+
+
+# -- short transactions ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def traced(store):
+    """What a store does to its file, statement by statement, once there are three sessions that have begun."""
+    leases = [await store.acquire(name) for name in "abc"]
+    for lease in leases:
+        await store.append(lease, [Entry(1, 1.0, Custom("x"), f"{lease.session_id}-1")], sync=True)
+    statements: list[str] = []
+
+    def note(_cursor, sql, _values) -> bool:
+        statements.append(sql)
+        return True
+
+    store._writer._access.connection.exec_trace = note
+    return leases, statements
+
+
+async def test_appends_are_one_statement_however_many_come_at_once(store, traced):
+    leases, statements = traced
+    first, *_ = leases
+
+    def more(lease, seq, count=1):
+        return [Entry(each, 1.0, Custom("x"), f"{lease.session_id}-{each}") for each in range(seq, seq + count)]
+
+    assert store.append_now(first, more(first, 2, 3), sync=False)
+    await store.append(first, more(first, 5), sync=True)
+    ends = {"a": 6, "b": 2, "c": 2}
+    await asyncio.gather(*[store.append(each, more(each, ends[each.session_id]), sync=False) for each in leases])
+    assert [sql for sql in statements if sql.startswith(("BEGIN", "UPDATE", "COMMIT"))] == []
+    assert len([sql for sql in statements if sql.startswith("INSERT")]) == 3
+    assert [len(await store.read(name)) for name in "abc"] == [6, 2, 2]
+
+
+async def test_an_append_that_is_one_statement_is_refused_like_any_other(store, traced):
+    (first, second, _), _ = traced
+    with pytest.raises(Conflict, match="ends at entry 1"):
+        store.append_now(first, [Entry(3, 1.0, Custom("x"), "a-3")], sync=False)
+    with pytest.raises(Conflict, match="already holds an entry 'a-1'"):
+        await store.append(first, [Entry(2, 1.0, Custom("x"), "a-1")], sync=False)
+    await store.append(first, [Entry(2, 1.0, Custom("x"), "a-2")], sync=False)
+    await store.append(first, [Entry(2, 1.0, Custom("x"), "a-2")], sync=True)  # repeated, it adds nothing
+    results = await asyncio.gather(
+        store.append(first, [Entry(9, 1.0, Custom("x"), "a-9")], sync=False),
+        store.append(second, [Entry(2, 1.0, Custom("x"), "b-2")], sync=False),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in results] == [Conflict, type(None)]  # it fails alone
+    await store.acquire("a", take_over=True)
+    with pytest.raises(Fenced):
+        store.append_now(first, [Entry(3, 1.0, Custom("x"), "a-3")], sync=False)
+    assert [len(await store.read(name)) for name in "abc"] == [2, 2, 1]
+
+
+async def test_a_merge_that_was_planned_before_another_process_changed_the_file_is_planned_anew(path, store):
+    lease = await store.acquire("s")
+    await grow(store, lease, 1, 20, size=10)
+    plan = await store._get_writer().run_alone(lambda connection: plan_merge(connection, 1))
+    with another_connection(path) as connection:
+        connection.execute("DELETE FROM pack WHERE first > 10; UPDATE session SET head = 10")
+    await store._get_writer().write(lambda connection: merge_log(connection, 1, plan))
+    assert len(await store.read("s")) == 10
+
+
+async def test_who_has_the_file_locked_is_named(path, store):
+    await store.acquire("s")
+    with another_connection(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if sys.platform == "linux":
+            assert describe_lock_holder(str(path)) == f"process {os.getpid()}"
+        connection.execute("COMMIT")
+    assert describe_lock_holder(str(path)) == describe_lock_holder("/no/such/file") == "another process"

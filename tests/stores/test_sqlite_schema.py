@@ -4,11 +4,11 @@ import pytest
 
 from perdure.core.codec import encode_event
 from perdure.core.error import Conflict, StoreError
-from perdure.core.event import Custom, Entry, MessageAdded, RunStarted, Unknown
+from perdure.core.event import Custom, Entry, Event, MessageAdded, RunEnded, RunStarted, RunWaiting, Unknown
 from perdure.core.message import user
-from perdure.core.store import Post
+from perdure.core.store import Post, Store
 from perdure.stores.sqlite import schema as sqlite_schema
-from perdure.stores.sqlite.schema import APPLICATION_ID, FORMAT
+from perdure.stores.sqlite.schema import APPLICATION_ID, UNCHECKED_FORMAT
 from tests.stores.material import another_connection
 
 FORMAT_1 = f"""
@@ -67,6 +67,7 @@ async def test_a_file_of_format_1_is_brought_up_to_date(old, store):
         4.0,
         "Hello",
     )
+    assert [(each.session_id, each.progress) for each in await store.interrupted()] == [("s", "cut_off")]
     lease = await store.acquire("s")
     assert lease.fence == 4
     with pytest.raises(Conflict, match="elsewhere"):
@@ -76,7 +77,7 @@ async def test_a_file_of_format_1_is_brought_up_to_date(old, store):
     assert len(await store.read("s")) == 401
     assert (await store.acquire("new")).fence == 8
     with another_connection(old) as connection:
-        assert connection.pragma("user_version") == FORMAT
+        assert connection.pragma("user_version") == UNCHECKED_FORMAT
         assert connection.execute("SELECT count(*) FROM pack").get < 6
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
         assert names == {"meta", "session", "pack", "label", "blob", "post"}
@@ -102,3 +103,51 @@ async def test_a_file_that_could_not_be_brought_up_is_as_it_was(old, store, monk
         assert connection.pragma("user_version") == 1
         assert connection.execute("SELECT count(*) FROM entry").get == 400
     assert await store.read("s") == LOG
+
+
+AS_FORMAT_2 = """
+DROP INDEX session_unfinished;
+ALTER TABLE session DROP COLUMN progress;
+ALTER TABLE session DROP COLUMN due_at;
+PRAGMA user_version = 2;
+"""
+
+
+async def fill_with_runs(store: Store) -> None:
+    child = [RunStarted("b", run_id="r/1", path="b"), RunEnded("done", run_id="r/1", path="b")]
+    long = [Custom("data", f"{seq} " + "x" * 20_000) for seq in range(30)]
+    logs: dict[str, list[Event]] = {
+        "cut": [RunStarted(run_id="r"), *child, *long],
+        "waiting": [RunStarted(run_id="r"), RunWaiting(("q",), 50.0, run_id="r")],
+        "over": [RunStarted(run_id="r"), *child, RunEnded("done", run_id="r"), Custom("later")],
+        "none": [Custom("note")],
+    }
+    for session_id, events in logs.items():
+        lease = await store.acquire(session_id)
+        for seq, event in enumerate(events, 1):
+            await store.append(lease, [Entry(seq, 1.0, event, f"e-{seq}")], sync=False)
+        await store.release(lease)
+    await store.fork("cut", "fork")
+
+
+async def test_interrupted_sessions_of_a_file_of_format_2_are_found(path, store):
+    await fill_with_runs(store)
+    before = await store.interrupted(now=50.0)
+    await store.aclose()
+    with another_connection(path) as connection:
+        connection.execute(AS_FORMAT_2)
+    assert await store.interrupted(now=50.0) == before
+    assert [(each.session_id, each.progress, each.due_at) for each in before] == [
+        ("cut", "cut_off", None),
+        ("waiting", "waiting", 50.0),
+    ]
+    assert path.with_name("sessions.db.format-2").exists()
+
+
+async def test_a_damaged_session_does_not_stop_the_file_from_being_brought_up(path, store):
+    await fill_with_runs(store)
+    await store.aclose()
+    with another_connection(path) as connection:
+        connection.execute(AS_FORMAT_2)
+        connection.execute("UPDATE pack SET body = CAST('run_ damaged' AS BLOB) WHERE session = 2")
+    assert [each.session_id for each in await store.interrupted()] == ["cut"]

@@ -1,10 +1,15 @@
 """Search in an SQLite store: what is found, how it is told, and what is no longer found."""
 
+from hashlib import sha256
+
+import apsw
 import pytest
 
-from perdure.core.error import ConfigError, SessionBusy
+from perdure.core.error import ConfigError, SessionBusy, StoreError
 from perdure.core.store import SearchableStore
+from perdure.stores.sqlite.search_index import IndexedText, SearchIndex
 from perdure.stores.sqlite.store import SqliteStore
+from tests.seeds import chance
 from tests.stores.search_material import found, keep, lines, logged, places, said
 
 # -- what is found -----------------------------------------------------------------------------------------------------
@@ -205,6 +210,82 @@ async def test_a_deleted_session_leaves_nothing_in_the_index(path, store):
     assert len(await store.search("kept", limit=100)) == 54
 
 
+async def test_a_session_that_is_larger_than_all_others_leaves_nothing_in_the_index(path, store):
+    """FTS5 then merges below empty levels, and would keep the words of what was removed."""
+    sizes = {"kept": 300, "small": 3, "other": 3, "large": 1000}
+    words = {name: [sha256(f"{name} {number}".encode()).hexdigest() for number in range(sizes[name])] for name in sizes}
+    for name, each in words.items():
+        await keep(store, name, *each)
+        assert await found(store, each[-1]) == [(name, len(each))]
+        if name != "kept":
+            await store.delete(name)
+            there = bytes_beside(path)
+            assert [word for word in each if word[-20:].encode() in there] == []
+    assert await found(store, words["kept"][0]) == [("kept", 1)]
+
+
+@pytest.mark.parametrize("trial", range(5))
+def test_no_word_of_a_removed_text_is_left_whatever_came_before(path, trial, monkeypatch):
+    draw = chance("words of removed texts", trial)
+    monkeypatch.setattr("perdure.stores.sqlite.search_index._SECURE_COST", draw.choice((10, 500)))  # in place, or not
+    index, there, removed = SearchIndex(str(path)), dict[int, str](), list[str]()
+    for step in range(25):
+        if not there or draw.random() < 0.5:
+            numbers = range(step * 100, step * 100 + draw.choice((1, 2, 5, 30)))
+            added = {number: draw.randbytes(draw.choice((12, 20, 1500))).hex() for number in numbers}
+            there |= added
+            with index.write_transaction():
+                index.add([IndexedText(1, number, 0, 1.0, word) for number, word in added.items()])
+            continue
+        gone = draw.sample(sorted(there), draw.choice((1, len(there) // 2 or 1, len(there))))
+        with index.write_transaction():
+            is_rewritten = index.remove([(1, number, there[number]) for number in gone])
+        if is_rewritten:
+            index.rewrite_pages()
+        index.truncate_wal()
+        removed += [there.pop(number) for number in gone]
+        on_disk = bytes_beside(path)
+        assert [word for word in removed if word[-20:].encode() in on_disk] == []
+        asked = "SELECT rowid FROM search WHERE search MATCH :word"
+        assert all(index.query(asked, {"word": word}) for word in there.values())
+    index.close()
+
+
+async def test_an_index_that_could_not_be_rewritten_is_emptied_at_its_next_use(path, store, monkeypatch):
+    await keep(store, "kept", "rain")
+    await keep(store, "gone", *lines(60, "xyzzyword"))
+    assert len(await store.search("xyzzyword", limit=100)) == 54
+
+    def find_no_room(_index) -> None:
+        raise apsw.FullError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SearchIndex, "rewrite_pages", find_no_room)
+        with pytest.raises(StoreError, match="disk is full"):
+            await store.delete("gone")
+    rebuilt: list[str] = []
+    clear = SearchIndex.clear
+
+    def note_and_clear(index: SearchIndex) -> None:
+        rebuilt.append(index.path)
+        clear(index)
+
+    monkeypatch.setattr(SearchIndex, "clear", note_and_clear)
+    assert await found(store, "rain") == [("kept", 1)]
+    assert rebuilt == [f"{path}-search"]
+    assert b"xyzzyword" not in path.with_name(f"{path.name}-search").read_bytes()
+
+
+async def test_small_sessions_that_come_and_go_leave_nothing_in_the_index(path, store):
+    for number in range(40):
+        await keep(store, f"{number}", f"plugh{number}", f"xyzzyword{number}x")
+        assert await found(store, f"plugh{number}") == [(f"{number}", 1)]
+        if number % 3:
+            await store.delete(f"{number}")
+            assert f"xyzzyword{number}x".encode() not in bytes_beside(path)
+    assert len(await found(store, "plugh39")) == 1
+
+
 async def test_a_small_session_is_taken_out_in_its_place(path, store):
     await keep(store, "kept", *lines(2000))
     await keep(store, "gone", "plugh xyzzyword")
@@ -270,3 +351,24 @@ async def test_the_size_of_a_store_tells_that_of_its_index(path, store):
     await store.vacuum()
     assert 0 < (await store.size()).search_bytes <= before.search_bytes
     assert await found(store, "number7") == [("s", 7)]
+
+
+async def test_vacuum_gives_back_what_the_index_does_not_need_any_more(store):
+    await keep(store, "kept", *lines(600))
+    await keep(store, "gone", " ".join(f"word{number}" for number in range(5000)))
+    await store.search("word1")
+    await store.delete("gone")  # in its place
+    before = await store.size()
+    await store.vacuum()
+    assert (await store.size()).search_bytes < before.search_bytes
+    assert await found(store, "number599") == [("kept", 599)]
+
+
+async def test_an_index_gives_back_its_space_when_most_of_it_is_deleted(store):
+    await keep(store, "kept", "rain")
+    await keep(store, "gone", *[f"line {number} " + "words of all kinds " * 50 for number in range(400)])
+    await store.search("rain")
+    before = await store.size()
+    await store.delete("gone")
+    assert (await store.size()).search_bytes < before.search_bytes / 2
+    assert await found(store, "rain") == [("kept", 1)]

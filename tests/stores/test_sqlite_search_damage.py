@@ -1,12 +1,13 @@
 """An index that is damaged, deleted, of another time or of another log is made anew; the log never suffers from it."""
 
 import os
-import random
 import shutil
 
 import pytest
 
+from perdure.core.event import Custom, Entry
 from perdure.stores.sqlite.store import SqliteStore
+from tests.seeds import chance
 from tests.stores.material import another_connection
 from tests.stores.search_material import found, keep, lines, logged
 
@@ -21,10 +22,10 @@ def garble_header(index) -> None:
 
 
 def garble_tables(index) -> None:
-    chance = random.Random(1)
+    dice = chance("index")
     data = bytearray(index.read_bytes())
     for page in range(1, len(data) // 4096):
-        data[page * 4096 : page * 4096 + 300] = chance.randbytes(300)
+        data[page * 4096 : page * 4096 + 300] = dice.randbytes(300)
     index.write_bytes(data)
 
 
@@ -175,6 +176,22 @@ async def test_a_process_that_dies_between_log_and_index_leaves_no_trace_in_the_
     await store.aclose()
     assert b"xyzzyword" not in index.read_bytes()
     assert await found(store, "rain") == [("kept", 1)]
+
+
+async def test_every_loss_of_text_is_noted_in_the_log_so_that_no_index_of_before_is_trusted(path, store):
+    def losses() -> int:
+        with another_connection(path) as connection:
+            return int(connection.execute("SELECT value FROM meta WHERE name = 'search'").get)
+
+    await keep(store, "s", "rain", "hail")
+    await keep(store, "t", "rain")
+    await store.search("rain")
+    before = losses()
+    await store.delete("s")
+    assert losses() == before + 1
+    lease = await store.acquire("t")
+    await store.redact(lease, Entry(1, 1.0, Custom("clean"), "clean"))
+    assert losses() == before + 2
 
 
 async def test_what_was_indexed_and_not_noted_in_the_log_is_not_indexed_twice(path, store):

@@ -2,11 +2,14 @@
 
 import pytest
 
+from perdure import Agent
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import user
-from perdure.core.store import Post
+from perdure.core.store import ForkListingStore, Post
+from perdure.stores import listened, namespaced
 from perdure.stores.sqlite import row_merging as sqlite_merge
-from tests.stores.material import another_connection
+from perdure.testing import ScriptedModel
+from tests.stores.material import another_connection, entries
 
 SECRET = "kestrel-over-the-harbour"
 CLEAN = MessageAdded(user("taken out"))
@@ -140,3 +143,22 @@ async def test_nothing_of_it_is_left_when_rows_were_moved_before(path, store, mo
         assert f"{SECRET}-{name}".encode() in bytes_of(path)
         await store.delete(name)
         assert f"{SECRET}-{name}".encode() not in bytes_of(path)
+
+
+# -- which forks there are ---------------------------------------------------------------------------------------------
+
+
+async def test_the_forks_of_a_session_are_found_by_an_index_and_not_in_a_list_of_all(store, monkeypatch):
+    lease = await store.acquire("team/s")
+    await store.append(lease, entries(1, 3), sync=True)
+    await store.fork("team/s", "team/first", at=2)
+    await store.fork("team/s", "elsewhere", at=3)
+    await store.fork("team/first", "team/grandchild")
+    agent = Agent(ScriptedModel("Hi."), store=store)
+    monkeypatch.setattr(store, "list", None)
+    assert {each.session_id for each in await agent.session("team/s").forks()} == {"team/first", "elsewhere"}
+    assert await agent.session("unknown").forks() == []
+    for wrapped in (namespaced(store, "team"), namespaced(listened(store, lambda *_: None), "team")):
+        assert isinstance(wrapped, ForkListingStore)
+        (info,) = await wrapped.forks("s")
+        assert (info.session_id, info.parent, info.at) == ("first", "s", 2)

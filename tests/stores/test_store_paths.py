@@ -1,10 +1,12 @@
 """Where a store's file may lie."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from perdure.core.error import ConfigError
+from perdure.stores import store_paths
 from perdure.stores.store_paths import file_system_type_at, find_network_file_system, resolve_store_path
 
 MOUNTS = """\
@@ -54,3 +56,16 @@ def test_a_path_becomes_absolute(tmp_path, monkeypatch):
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(ConfigError, match="pass the path"):
         resolve_store_path(path)
+
+
+def test_a_folder_whose_name_may_not_last_is_not_left_there(tmp_path, monkeypatch):
+    def fail(_descriptor):
+        raise OSError(5, "the disk fails")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="the disk fails"):
+            store_paths.create_folder(str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()  # or the next one would take it for one that lasts
+    store_paths.create_folder(str(tmp_path / "new"))
+    assert (tmp_path / "new").is_dir()

@@ -49,6 +49,11 @@ class Generous(MemoryStore):
         return await super().acquire(session_id, take_over=True)
 
 
+class Confident(MemoryStore):
+    async def holds(self, lease):
+        return True
+
+
 class Delicate(MemoryStore):
     async def append(self, lease, entries, *, sync):
         for entry in entries:
@@ -109,6 +114,29 @@ class Untaken(MemoryStore):
 class Careless(MemoryStore):
     async def post(self, session_id, post):
         return await super().post(session_id or "nobody", post)
+
+
+class Anxious(MemoryStore):
+    async def interrupted(self, *, prefix="", include_posts=False, now=None):
+        for session in self._sessions.values():
+            session.seen_for_run = 0  # a fork counts the run that it was cut from
+        return await super().interrupted(prefix=prefix, include_posts=include_posts, now=now)
+
+
+class Calm(MemoryStore):
+    async def interrupted(self, *, prefix="", include_posts=False, now=None):
+        return []
+
+
+class Intrusive(MemoryStore):
+    async def interrupted(self, *, prefix="", include_posts=False, now=None):
+        driven = {session_id for session_id, session in self._sessions.items() if session.driven}
+        for session_id in driven:
+            self._sessions[session_id].driven = False
+        found = await super().interrupted(prefix=prefix, include_posts=include_posts, now=now)
+        for session_id in driven:
+            self._sessions[session_id].driven = True
+        return found
 
 
 # -- forks and redaction -----------------------------------------------------------------------------------------------
@@ -242,6 +270,7 @@ class Swollen(MemoryStore):
         (Unfenced, "with a lease that was replaced raises Fenced"),
         (Impatient, "seen before"),
         (Generous, "raises SessionBusy, and it did not"),
+        (Confident, "holds\\(\\) of a lease that was released"),
         (Delicate, "cannot encode this"),
         (Disorderly, "the most recently used session first"),
         (Clinging, "deleted"),
@@ -250,6 +279,9 @@ class Swollen(MemoryStore):
         (Deaf, "posts\\(\\) gives what was posted"),
         (Repetitive, "post\\(\\) of an id that is waiting gives False"),
         (Untaken, "an append takes the posts of the ids of its entries"),
+        (Anxious, "a fork that was cut from the middle of a run is not interrupted"),
+        (Calm, "lists a session whose run has begun and not ended"),
+        (Intrusive, "a session that a living process drives is not interrupted"),
         (Careless, "post\\('', …\\) raises ConfigError, and it did not"),
         (Whole, "begins with the first two entries"),
         (Entangled, "a fork that is renamed does not rename its parent"),
@@ -292,6 +324,7 @@ async def test_each_store_that_was_made_is_closed():
 
 ALONE = "`make` gives a store of another place each time"
 IN_MEMORY = (
+    "the store is not `EventStore`",
     "the store is not `SearchableStore`",
     "the store is not `MaintainableStore`",
     "check_store was not told how to fill the disk",

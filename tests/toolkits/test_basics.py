@@ -4,7 +4,7 @@ import pytest
 
 from perdure.core.error import ToolError
 from perdure.core.message import Status
-from perdure.core.permission import allow_all
+from perdure.core.permission import Verdict, allow_all
 from perdure.runtime.agent import Agent
 from perdure.testing import FakeClock
 from perdure.toolkits.basics import basic_tools, format_time_in_zone
@@ -60,3 +60,23 @@ async def test_the_demonstration_model_finds_its_way_to_each(tmp_path, prompt, a
     (tmp_path / "there.txt").write_text("I am here", encoding="utf-8")
     outcome = await Agent("demo", tools=basic_tools(tmp_path), permission=allow_all).run(prompt)
     assert answer in outcome.text
+
+
+async def test_a_link_that_changes_after_permission_was_given_leads_nowhere(tmp_path):
+    (tmp_path / "drafts").mkdir()
+    (tmp_path / "other").mkdir()
+
+    def swap(requests):
+        (tmp_path / "drafts").rmdir()
+        (tmp_path / "drafts").symlink_to("other")
+        return [Verdict(allow=True)] * len(requests)
+
+    session = Agent("demo", tools=basic_tools(tmp_path), permission=swap).session()
+    result = await session.call("write_text", {"path": "drafts/a.txt", "text": "b"})
+    assert (result.status, "has changed since permission was given" in result.text) == (Status.ERROR, True)
+    assert not [*(tmp_path / "other").iterdir()]
+
+
+async def test_what_is_no_path_is_refused_after_it_was_allowed(session):
+    result = await session.call("write_text", {"path": "a\0b", "text": "c"})
+    assert "it is no path of a file" in result.text

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 
 import pytest
 from hypothesis import given
@@ -32,12 +33,6 @@ def test_a_text_file_is_read(place):
     assert TextFolder(place).read_text(str(place / "deep" / ".." / "deep" / "note.txt")) == "héllo\n"
 
 
-def test_a_path_is_named_in_full_wherever_it_leads(place):
-    assert TextFolder(place).full_path("deep/../a") == str(place.resolve() / "a")
-    assert TextFolder(place).full_path("/etc/passwd") == "/etc/passwd"
-    assert TextFolder(place).full_path("../\0\ud800")
-
-
 def test_a_link_that_stays_inside_is_followed(place):
     (place / "link").symlink_to("deep")
     assert TextFolder(place).read_text("link/note.txt") == "héllo\n"
@@ -47,8 +42,8 @@ def test_a_link_that_stays_inside_is_followed(place):
 def test_no_path_leads_out(place, path):
     (place / "link").symlink_to("../secret.txt")
     (place / "up").symlink_to("..")
-    assert "outside the working folder" in refusal(TextFolder(place).read_text, path)
-    assert "outside the working folder" in refusal(TextFolder(place).write_text, path, "mine")
+    assert re.search("outside the folder|leads out", refusal(TextFolder(place).read_text, path))
+    assert re.search("outside the folder|leads out", refusal(TextFolder(place).write_text, path, "mine"))
     assert (place.parent / "secret.txt").read_text(encoding="utf-8") == "secret"
 
 
@@ -56,7 +51,7 @@ def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(place, monkeypatch
     (place / "swapped").symlink_to("..")
     folder = TextFolder(place)
     monkeypatch.setattr(
-        folder, "_resolve_steps", lambda path: path.split("/")
+        folder, "_resolve_steps", lambda path, *_: tuple(path.split("/"))
     )  # as it was when the links were resolved
     assert "cannot be read" in refusal(folder.read_text, "swapped/secret.txt")
     assert "cannot be written" in refusal(folder.write_text, "swapped/new.txt", "mine")
@@ -70,11 +65,21 @@ def test_hidden_files_and_what_is_no_path_are_refused(place, path):
     refusal(TextFolder(place).write_text, path, "mine")
 
 
+@pytest.mark.parametrize(
+    "name", ["id_rsa", "server.pem", "credentials.json", "secrets.yaml", "deep/prod.env", "ID_RSA"]
+)
+def test_a_file_whose_name_means_secrets_is_not_read_whatever_a_link_calls_it(place, name):
+    (place / name).write_text("key", encoding="utf-8")
+    (place / "harmless.txt").symlink_to(name)
+    assert "may contain secrets" in refusal(TextFolder(place).read_text, name)
+    assert "may contain secrets" in refusal(TextFolder(place).read_text, "harmless.txt")
+
+
 def test_only_regular_files_are_read(place):
     os.mkfifo(place / "pipe")
-    assert "not a regular file" in refusal(TextFolder(place).read_text, "pipe")
-    assert "not a regular file" in refusal(TextFolder(place).read_text, "deep")
-    assert "cannot be read: No such file" in refusal(TextFolder(place).read_text, "missing.txt")
+    assert "no regular file" in refusal(TextFolder(place).read_text, "pipe")
+    assert "a directory" in refusal(TextFolder(place).read_text, "deep")
+    assert "cannot be read: there is no such file" in refusal(TextFolder(place).read_text, "missing.txt")
 
 
 def test_a_file_that_is_not_text_is_refused(place):

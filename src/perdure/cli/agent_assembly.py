@@ -26,8 +26,8 @@ from .project_context import (
     build_extra_extensions,
     load_project,
     load_project_roles,
-    load_project_skills,
     load_skill_trust,
+    load_user_and_project_skills,
     try_to_load,
 )
 
@@ -128,7 +128,7 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
         "extensions": build_extra_extensions() if wish.context or (wish.context is None and has_room) else (),
     }
     if _is_enabled("skills", wish, config, otherwise=has_room):
-        parts["skills"] = load_project_skills(here, notes)
+        parts["skills"] = load_user_and_project_skills(here, notes)
     if config is not None:
         parts |= _options_from_file(wish, config, choice)
     parts |= {"roles": roles, "store": _store_of(wish, config)}

@@ -15,9 +15,9 @@ def backup(path: str, *, as_json: bool, store: str | None) -> None:
 
     Everything stored before the start is included. The search index is not: it is rebuilt.
     """
-    from perdure.store_maintenance import require_maintained
+    from perdure.store_maintenance import require_maintainable_store
 
-    use_store(store, lambda opened: require_maintained(opened).backup(path))
+    use_store(store, lambda opened: require_maintainable_store(opened).backup(path))
     _print_result(
         as_json=as_json, store=store_spec(store), backup=path, text=f"{store_spec(store)} is backed up to {path}"
     )

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from .framed_text import frame_for, name_text, quote_text, split_pages
 from .home import home_path
-from .screen import Screen, escape_controls, report_error, to_ascii_json, to_one_line
+from .screen import Screen, measure_terminal, report_error, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from perdure.config import Config
     from perdure.configuring.mcp_servers import ServerSource
     from perdure.configuring.trusted_files import TrustedFiles
@@ -61,8 +64,10 @@ def check(context: click.Context, /, path: str) -> None:
         look = inspect_config(path)
         look.check_variables()
     except BadConfig as error:
-        for line in str(error).splitlines():
-            report_error(line)
+        from perdure.configuring.config_error import format_location
+
+        for fault in error.faults:
+            report_error(to_one_line(f"{format_location(error.path, fault.line)}: {fault.message}"))
         context.exit(error.exit_code)
     screen = Screen()
     for note in look.notes(path):
@@ -96,24 +101,51 @@ def show(path: str, *, as_json: bool) -> None:
 def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool) -> None:
     """Trust a configuration file as it is now.
 
-    It may then import, start, redirect and allow what it names. Any change needs new trust.
+    It may then import, start, redirect and allow what it names. Any change, of the file, of a file that it names or of
+    its place, needs new trust.
     """
     screen = Screen()
     look = inspect_config(path)
     if revoke:
-        done = load_trusted_files().revoke(path, look.digest)
+        done = load_trusted_files().revoke(path)
         screen.note(to_one_line(f"{path} is {'no longer trusted' if done else 'not trusted anyway'}"))
         return
-    for name, what in look.restricted.items():
-        screen.write(f"{name}: {what}\n")
-    screen.write(f"sha256 {look.digest}\n")
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError("there is no terminal to ask at; use --yes to trust the file")
-        if not click.confirm(escape_controls(f"Trust {path!r} as it is now?"), err=True):
-            context.exit(1)
-    load_trusted_files().trust(path, look.digest)
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask at; use --yes to trust the file")
+    count = len(look.restricted) + len(look.raised)
+    if not _show_restricted(screen, look, pages=not yes) or not (yes or _confirm_trust(path, count)):
+        context.exit(1)
+    load_trusted_files().trust(path, look.digest, look.files)
     screen.note(to_one_line(f"{path} is trusted until it changes"))
+
+
+def _show_restricted(screen: Screen, look: "InspectedConfig", *, pages: bool) -> bool:
+    """Show every setting that needs trust and every file that it covers, page by page.
+
+    Returns False if the user stops before the last page.
+    """
+    frame = frame_for(sys.stdout)
+    settings = {**look.restricted, **look.raised}
+    for number, (name, effect) in enumerate(settings.items(), 1):
+        frame.add_value(f"{number} of {len(settings)}, {quote_text(name)}", effect)
+    for covered in sorted(look.files):
+        frame.add_value("covers", covered)
+    frame.add_label(f"sha256 {look.digest}")
+    rows = frame.rows
+    shown = split_pages(rows, measure_terminal(sys.stdout).rows) if pages else [rows]
+    for number, page in enumerate(shown, 1):
+        screen.write("".join([f"{row}\n" for row in page]))
+        if number < len(shown):
+            more = f"({sum(map(len, shown[:number])):,} of {len(rows):,} rows) Enter: more, n: do not trust it"
+            if click.prompt(more, default="", show_default=False, err=True).strip().lower() in {"n", "no", "q"}:
+                return False
+    return True
+
+
+def _confirm_trust(path: str, count: int) -> bool:
+    """Ask whether the file is trusted, and return the answer."""
+    settings = f"{count} setting{'' if count == 1 else 's'}"
+    return click.confirm(f"Trust {quote_text(path)} as it is now, with the {settings} above?", err=True)
 
 
 # -- one look at a file ------------------------------------------------------------------------------------------------
@@ -123,6 +155,8 @@ class InspectedConfig(NamedTuple):
     """Settings of a valid configuration file, trusted or not, and those of them that need trust."""
 
     digest: str
+    files: "Mapping[str, str]"
+    """SHA-256 of the file and of each file that it names, by path."""
     settings: dict[str, Any]
     """The settings of the file, as JSON values."""
     restricted: dict[str, str]
@@ -130,6 +164,8 @@ class InspectedConfig(NamedTuple):
     problems: tuple[str, ...]
     """Notes on parts of the file that were left out."""
     sources: "tuple[ServerSource, ...]"
+    raised: "Mapping[str, str]"
+    """Limits that the file can raise only with trust."""
 
     def check_variables(self) -> None:
         """Raise `BadConfig` if the file's MCP servers need environment variables that are not set."""
@@ -147,7 +183,7 @@ class InspectedConfig(NamedTuple):
 
         if not self.restricted or load_trusted_files()(self.digest):
             return ""
-        names = ", ".join(self.restricted)
+        names = ", ".join(map(name_text, self.restricted))
         return f"it needs to be trusted for {names}: perdure config trust {shlex.quote(path)}"
 
 
@@ -164,11 +200,16 @@ def inspect_config(path: str) -> InspectedConfig:
 
 def _inspect_servers(found: "ServerSource") -> InspectedConfig:
     restricted = {f"mcpServers.{name}": f"starts or reaches {_to_json(table)}" for name, table in found.tables.items()}
-    return InspectedConfig(found.source.digest, {"mcpServers": found.tables}, restricted, (), (found,))
+    files = {found.source.path: found.source.content_hash}
+    return InspectedConfig(found.source.digest, files, {"mcpServers": found.tables}, restricted, (), (found,), {})
 
 
 def _inspect_config(found: "Config") -> InspectedConfig:
-    from perdure.configuring.trust_required import list_restricted_roles, list_restricted_settings
+    from perdure.configuring.trust_required import (
+        list_raised_limits,
+        list_restricted_settings,
+        list_roles_that_need_trust,
+    )
 
     tables = {name: getattr(found.tables, name) for name in found.tables.__struct_fields__}
     said = {
@@ -184,9 +225,12 @@ def _inspect_config(found: "Config") -> InspectedConfig:
         ".".join(map(str, key)): f"{what}: {_to_json(_value_at(found.tables, key))}"
         for key, what in list_restricted_settings(found.tables, found.folder)
     }
-    for role in list_restricted_roles(found.roles):
-        needs[f"roles.{role.name}"] = f"sends conversations to another address: {_to_json(role.model)}"
-    return InspectedConfig(found.digest, said, needs, found.problems, found.servers)
+    for role in list_roles_that_need_trust(found.roles):
+        needs[f"roles.{role.name}"] = f"chooses the model: {_to_json(role.model)}"
+    raised: dict[str, str] = {}
+    for name in list_raised_limits(found.tables.limits):
+        raised[f"limits.{name}"] = f"raises a limit: {_to_json(getattr(found.tables.limits, name))}"
+    return InspectedConfig(found.digest, found.files, said, needs, found.problems, found.servers, raised)
 
 
 def _value_at(tables: Any, path: tuple[str | int, ...]) -> Any:

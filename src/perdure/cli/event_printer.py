@@ -81,7 +81,7 @@ class TextEventPrinter:
     def _print_slot(self, event: SlotOpened | SlotUpdated) -> None:
         if isinstance(event, SlotOpened):
             self._renderers[event.slot_id] = event.renderer
-        self._screen.note(render_slot(self._renderers.get(event.slot_id, ""), event.input))
+        self._screen.note_rows(render_slot(self._renderers.get(event.slot_id, ""), event.input))
 
     def _end_reply(self) -> None:
         self._screen.end_line()

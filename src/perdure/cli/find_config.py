@@ -31,6 +31,8 @@ def read_config(path_option: str | None, workdir: str) -> FoundConfig:
         return FoundConfig()
     from perdure.config import load_config
 
+    if path_option is None and not _is_inside_project(path, workdir):
+        return FoundConfig(problem=f"{path} is not used: it is a link that leads out of the project")
     try:
         return FoundConfig(load_config(path, trusted=load_trusted_files()))
     except ConfigError as error:
@@ -38,6 +40,14 @@ def read_config(path_option: str | None, workdir: str) -> FoundConfig:
         if path_option is not None:
             raise ConfigError(problem) from error
         return FoundConfig(problem=problem)
+
+
+def _is_inside_project(path: str, workdir: str) -> bool:
+    """Return True if a file that was merely found lies in the project: a link could make another folder its own."""
+    from perdure.context.project import Project
+    from perdure.files.file_head import is_path_below
+
+    return is_path_below(os.path.realpath(path), Project(workdir).root)
 
 
 def describe_unused_config(path: str, error: ConfigError) -> str:

@@ -12,6 +12,8 @@ import click
 
 from perdure.core.error import SessionNotFound
 
+from .framed_text import quote_text
+
 if TYPE_CHECKING:
     from perdure.core.event import QuestionAsked
     from perdure.core.store import Store
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HOME_VARIABLE: Final = "PERDURE_HOME"
+MAX_QUESTION: Final = 200
+"""Characters of a question that a line about it shows."""
 
 store_option = click.option(
     "--store", metavar="sqlite:PATH", help="Store of the sessions.  [default: sessions.db in ~/.perdure]"
@@ -72,12 +76,20 @@ def build_session_not_found(session_id: str) -> SessionNotFound:
     return SessionNotFound(f"there is no session {session_id!r}; `perdure sessions list` lists them")
 
 
-def format_answer_command(session_id: str, question: "QuestionAsked") -> str:
-    """Return the hint that shows the `perdure answer` command for an open question."""
+def describe_open_question(session_id: str, question: "QuestionAsked") -> str:
+    """Return a line about an open question, with the commands that show all of it and answer it."""
+    text = quote_text(question.text, MAX_QUESTION)
+    return f"a question is open: {text}; {format_answer_commands(session_id, question)}"
+
+
+def format_answer_commands(session_id: str, question: "QuestionAsked") -> str:
+    """Return the hint that names the commands which show an open question and answer it."""
     import shlex
 
     choices = {"permission": "yes|no", "settlement": "retry|skip|TEXT"}.get(question.about, "VALUE")
-    return f"answer it with: perdure answer {shlex.quote(session_id)} {question.ask_id} {choices}"
+    session = shlex.quote(session_id)
+    shows = f"perdure questions {session} shows all of it; "
+    return f"{shows}answer it with: perdure answer {session} {question.ask_id} {choices}"
 
 
 # -- permanent grants ---------------------------------------------------------------------------------------

@@ -15,10 +15,13 @@ import click
 from perdure._version import __version__
 from perdure.core.error import PerdureError
 
+from .attend import attend
 from .backup import backup, restore
 from .config import config
 from .doctor import doctor
+from .import_path import remove_working_folder
 from .models import models
+from .permissions import permissions
 from .probe import probe
 from .replay import replay
 from .run import resume, run
@@ -112,8 +115,8 @@ def program() -> None:
 
 
 for command in (
-    *(run, resume, replay, sessions, search, doctor),
-    *(questions, answer, inbox, resolve, steer, cancel),
+    *(run, resume, attend, replay, sessions, search, doctor),
+    *(questions, answer, inbox, resolve, steer, cancel, permissions),
     *(models, probe, skills, config),
     *(backup, restore),
 ):
@@ -122,6 +125,7 @@ for command in (
 
 def main() -> NoReturn:
     """Run the `perdure` command and exit: the entry point that the package installs."""
+    remove_working_folder()
     repair_streams()
     try:
         program.main()

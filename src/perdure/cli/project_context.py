@@ -3,8 +3,12 @@
 Nothing here can stop a run: what cannot be read or may not be used is left out, with a note.
 """
 
+# ruff: noqa: PTH100 - pathlib would cost every start milliseconds
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec.structs import replace
 
 from perdure.context.project import Project
 from perdure.context.role import Role
@@ -12,6 +16,7 @@ from perdure.context.roles import find_role, load_roles
 from perdure.context.skills import Skills, Trust, load_skills
 from perdure.core.error import ConfigError
 from perdure.extensions import history, large_results, notebook
+from perdure.files.confined_folder import ConfinedFolder, FileRefused
 from perdure.runtime.extension import Extension
 
 from .find_config import find_nearest
@@ -49,7 +54,7 @@ def load_skill_trust() -> Trust:
     return Trust(trust_path())
 
 
-def load_project_skills(here: str, notes: list[str]) -> Skills | None:
+def load_user_and_project_skills(here: str, notes: list[str]) -> Skills | None:
     """Load the user's skills and the trusted skills of the project; `notes` gets the names of the untrusted ones."""
     skills = try_to_load(lambda: load_skills(here, trust=load_skill_trust()), "skills are left out", notes)
     if skills is None:
@@ -79,7 +84,7 @@ def load_project_roles(
     if config is not None and config.tables.roles:
         roles = config.roles
     elif (folder := find_nearest(ROLES, here)) is not None:
-        roles = _drop_roles_with_addresses(load_roles(folder, problems=problems), problems)
+        roles = _restrict_roles(_load_found_roles(folder, here, problems), problems)
     name = options.role or ("" if config is None else config.tables.role)
     if not name:
         return roles, None  # problems of roles that are not used are not reported
@@ -87,14 +92,30 @@ def load_project_roles(
     return roles, find_role(roles, name)
 
 
-def _drop_roles_with_addresses(roles: Sequence[Role], problems: list[str]) -> list[Role]:
-    """Drop roles whose model is a URL: they need trust, which a folder that was merely found does not have."""
-    from perdure.configuring.trust_required import list_restricted_roles
+def _load_found_roles(folder: str, here: str, problems: list[str]) -> list[Role]:
+    """Load the roles of a folder of the project; one that is a link must not lead out of the project."""
+    try:
+        return load_roles(ConfinedFolder(Project(here).root).enter(os.path.abspath(folder)), problems=problems)
+    except FileRefused as reason:
+        problems.append(f"the roles in {folder!r} are left out: {reason}")
+        return []
 
-    refused = list_restricted_roles(roles)
+
+def _restrict_roles(roles: Sequence[Role], problems: list[str]) -> list[Role]:
+    """Drop roles whose model is a URL, and the models of the others: choosing a model needs trust, which a folder that
+    was merely found does not have.
+    """
+    from perdure.configuring.trust_required import has_address, list_roles_that_need_trust
+
+    advice = "name the folder in perdure.toml, and trust that"
+    kept = [each for each in roles if not has_address(each.model)]
     problems += [
-        f"role {each.name!r} is left out: it would send conversations to {each.model!r}, which is an address; name "
-        "the folder in perdure.toml, and trust that"
-        for each in refused
+        f"role {each.name!r} is left out: it would send conversations to {each.model!r}, which is an address; {advice}"
+        for each in roles
+        if each not in kept
     ]
-    return [each for each in roles if each not in refused]
+    problems += [
+        f"role {each.name!r} names the model {each.model!r}, which is not used: {advice}"
+        for each in list_roles_that_need_trust(kept)
+    ]
+    return [replace(each, model="") for each in kept]

@@ -91,7 +91,7 @@ def _build_agent(screen: Screen, wish: "AgentOptions", *, as_json: bool) -> "Age
     async def show(entry: Entry) -> None:
         report(entry.event)
         if question is not None and isinstance(entry.event, QuestionAsked):
-            question.allow_asking()
+            question.allow_asking(entry.event)
 
     equipment = assemble_agent(wish)
     for each in equipment.warnings:

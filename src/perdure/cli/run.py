@@ -102,6 +102,7 @@ def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> Non
 
 @click.command()
 @click.argument("session_id", metavar="ID")
+@click.option("--unpark", is_flag=True, help="Continue a run that was parked after three crashes without progress.")
 @add_agent_options
 @add_display_options
 @click.pass_context

@@ -11,13 +11,12 @@ import click
 
 from perdure.core.error import UsageError
 
+from .framed_text import frame_for, name_text, quote_text
 from .home import store_option, use_session
 from .screen import Screen, to_ascii_json, to_one_line
 from .sessions_show import format_inbox_item
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from perdure.core.event import QuestionAsked
     from perdure.interaction.slot_view import SlotView
     from perdure.runtime.session import Session
@@ -34,9 +33,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 def answer(session_id: str, words: tuple[str, ...], *, reject: str | None, as_json: bool, store: str | None) -> None:
     """Answer an open question of SESSION. ASK_ID is needed only if several are open.
 
-    Permission for tool calls: yes or no, for all calls of the question. A call that a crash cut off: retry, skip, or
-    its result as text. A question of a tool: yes or no, one of the options, text, or JSON for a form. `perdure
-    questions SESSION` lists open questions.
+    Permission for tool calls: yes or no, for all calls of the question, or for each by its id, as JSON. A call that a
+    crash cut off: retry, skip, or its result as text. A question of a tool: yes or no, one of the options, text, or
+    JSON for a form. `perdure questions SESSION` shows the open questions, and all of each call.
     """
     given = words if reject is None else (*words, reject)
     if not given:
@@ -89,9 +88,25 @@ def _parse_answer(question: "QuestionAsked", text: str) -> Any:
         except Invalid as problem:
             raise UsageError(f"{text!r} does not answer {question.text!r}: {problem}") from None
     verdict = YES_NO.get(text.strip().lower())
-    if verdict is None:
-        raise UsageError(f"{text!r} is neither yes nor no: answer yes to allow the calls, no to deny them")
-    return verdict
+    if verdict is not None:
+        return verdict
+    verdicts = _parse_verdicts(text)
+    if verdicts is None:
+        raise UsageError(
+            f"{text!r} is neither yes nor no: answer yes to allow the calls, no to deny them, or each by the id of its "
+            """call, such as '{"call-1": true, "call-2": false}'"""
+        )
+    return verdicts
+
+
+def _parse_verdicts(text: str) -> "dict[str, bool] | None":
+    """Return the answers by the ids of the calls, from JSON; `None` if the text is nothing of the kind."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text, type=dict[str, bool])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
 
 
 @click.command()
@@ -119,17 +134,34 @@ def _describe_question(view: "SlotView") -> str:
 
     from .slot_text import render_slot
 
-    head = f"{view.slot_id}  {view.renderer}: {to_one_line(view.text)}"
-    if view.renderer == "permission":
-        calls = [f"{_describe_rule(scope, call)}" for call in view.input["calls"] for scope in ("session", "forever")]
-        return "\n".join([head, *calls])
+    if view.renderer in {"permission", "settlement"}:
+        return _describe_calls(view)
+    head = f"{view.slot_id}  {view.renderer}: {quote_text(view.text)}"
     wanted = "" if view.output is None else f"\n| answer: {to_one_line(to_text(view.output), 1000)}"
-    shown = "" if view.renderer in {"line", "confirm", "settlement"} else f"\n{render_slot(view.renderer, view.input)}"
+    shown = "" if view.renderer in {"line", "confirm"} else f"\n{render_slot(view.renderer, view.input)}"
     return f"{head}{shown}{wanted}"
 
 
-def _describe_rule(scope: str, call: "Mapping[str, Any]") -> str:
-    return to_one_line(f"| approved for {scope}, this is allowed: {call['rules'][scope]}", 1000)
+def _describe_calls(view: "SlotView") -> str:
+    """Describe the calls that a question is about, in full, and the rules that a lasting approval would create."""
+    import sys
+
+    from .call_text import add_call
+
+    calls = view.input["calls"]
+    rows: list[str] = [f"{view.slot_id}  {view.renderer}, about {len(calls)} call{'s' if len(calls) > 1 else ''}:"]
+    for number, call in enumerate(calls, 1):
+        frame = frame_for(sys.stdout)
+        add_call(frame, call, view.path)
+        for offer in call.get("offers", ()):
+            frame.add_value(f"approval that covers {name_text(offer['covers'])}", offer["rule"])
+        rows += [
+            f"call {number} of {len(calls)} ({len(frame.rows):,} rows), {name_text(call['call_id'])}:",
+            *frame.rows,
+        ]
+    if view.renderer == "settlement":
+        rows.append("the runtime stopped while it ran; answer: retry, skip, or its result as text")
+    return "\n".join(rows)
 
 
 @click.command()

@@ -50,6 +50,8 @@ class CommandOptions(Struct, frozen=True, kw_only=True):
     """The prompt; `None` if only the last run is to be finished."""
     resume: bool = False
     """Finish the last run first, if it was cut off."""
+    unpark: bool = False
+    """Finish the last run also if it was parked."""
     agent: AgentOptions = AgentOptions()
     """Options that choose the agent."""
     instructions: str | None = None

@@ -18,7 +18,7 @@ from perdure.stores import open_store
 
 from .agent_assembly import AgentParts, assemble_agent, resolve_store
 from .event_printer import JsonEventPrinter, TextEventPrinter
-from .home import build_session_not_found, format_answer_command
+from .home import build_session_not_found, describe_open_question
 from .line_input import LineReader
 from .permission_prompt import TerminalPermissionPrompt
 from .run_options import AgentOptions, CommandOptions, restore_options
@@ -65,7 +65,7 @@ async def _run_attended(order: CommandOptions, screen: Screen, interrupts: Signa
         report(event)
         slots(event)
         if question is not None and _can_ask_permission(event):
-            question.allow_asking()
+            question.allow_asking(event)
 
     patience = 0.0 if question is None else float("inf")  # a person may take their time
     gate = equipment.build_gate(question, yes=order.yes, wait=order.later)
@@ -97,9 +97,7 @@ def _build_question_handler(
         return TerminalQuestions(session.display, keyboard, screen)
 
     def tell(question: QuestionAsked) -> None:
-        screen.note(
-            f"a question is open: {to_one_line(question.text)}; {format_answer_command(session.session_id, question)}"
-        )
+        screen.note(describe_open_question(session.session_id, question))
 
     return UnattendedQuestions(session.display, tell if order.later else None)
 
@@ -137,20 +135,20 @@ async def _plan_runs(session: Session, order: CommandOptions, equipment: AgentPa
         if state.run is None and order.prompt is None:
             raise build_session_not_found(session.session_id)
         if state.is_interrupted or order.prompt is None:
-            begins.append(_build_resume(session, asked=bool(state.open_questions)))
+            begins.append(_build_resume(session, asked=bool(state.open_questions), unpark=order.unpark))
     if order.prompt is not None:
         prompt = user(order.prompt, metadata=order.agent.prompt_metadata)
         begins.append(lambda: session.run(prompt, **equipment.build_overrides(order)))
     return begins
 
 
-def _build_resume(session: Session, *, asked: bool) -> StartRun:
+def _build_resume(session: Session, *, asked: bool, unpark: bool) -> StartRun:
     """Return a function that resumes the last run. An open question stays open until it has an answer."""
     gate = questions_of(session.agent.permission)
     if asked and gate is not None and gate.handler is None:
         waiting = gate.with_handler(later, gate.grants)
-        return lambda: session.resume(permission=waiting)
-    return session.resume
+        return lambda: session.resume(permission=waiting, unpark=unpark)
+    return lambda: session.resume(unpark=unpark)
 
 
 async def _show_run(session: Session, begin: StartRun, show: Show, interrupts: SignalHandler) -> Outcome[Any] | None:
@@ -199,8 +197,11 @@ def _report_outcome(outcome: Outcome[Any] | None, interrupts: SignalHandler) -> 
         return 0
     if outcome.status == "waiting":
         for question in outcome.questions:
-            command = format_answer_command(outcome.session_id, question)
-            report_error(f"a question is open: {to_one_line(question.text)}; {command}")
+            report_error(describe_open_question(outcome.session_id, question))
+        return ENDED_EARLY
+    if outcome.status == "parked":
+        command = f"perdure resume {shlex.quote(outcome.session_id)} --unpark"
+        report_error(f"the run was parked ({outcome.reason}): it crashed again and again; continue it with {command}")
         return ENDED_EARLY
     more = "allow more with --max-turns, or " if outcome.reason == "max_turns" else ""
     report_error(f"the run ended early ({outcome.status}: {outcome.reason}); {more}continue the session")

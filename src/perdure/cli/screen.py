@@ -10,15 +10,18 @@ import re
 import sys
 import unicodedata
 from io import TextIOWrapper
-from typing import Final, TextIO
+from typing import Final, NamedTuple, TextIO
 
 import click
 
 MAX_COMBINING_MARKS: Final = 8
 """Combining marks kept on one letter; more are cut off. No script in use needs as many."""
 
-MIN_COLUMNS: Final = 40
+MIN_COLUMNS: Final = 20
 """Smallest width that lines are cut to, however narrow the terminal."""
+
+DEFAULT_COLUMNS: Final = 80
+"""Columns of a terminal that does not say how many it has."""
 
 _STANDARD_ERROR: Final = 2
 _HARMLESS: Final = re.compile(r"[ -~\n\t]*")
@@ -53,7 +56,12 @@ def _escape_character(character: str) -> str:
 
 
 def _escape_unprintable(character: str) -> str:
-    return character if character.isprintable() and not _BLANK.match(character) else _name_character(character)
+    return character if character.isprintable() and not is_blank(character) else _name_character(character)
+
+
+def is_blank(character: str) -> bool:
+    """Return True if a terminal draws nothing for the character, though Unicode calls it printable."""
+    return _BLANK.match(character) is not None
 
 
 def _name_character(character: str) -> str:
@@ -75,6 +83,11 @@ def _cut_combining_marks(text: str) -> str:
         elif height == MAX_COMBINING_MARKS + 1:
             kept.append("…")
     return "".join(kept)
+
+
+def indent_lines(text: str) -> str:
+    """Indent the second and further lines of a text, so that none of them looks like a line of its own."""
+    return text.replace("\n", "\n  ")
 
 
 def to_ascii_json(data: bytes) -> str:
@@ -122,7 +135,11 @@ class Screen:
             self.write("\n")
 
     def note(self, text: str) -> None:
-        """Write a line to standard error, unless the command is quiet."""
+        """Write a line to standard error, unless the command is quiet. Further lines are indented."""
+        self.note_rows(indent_lines(text))
+
+    def note_rows(self, text: str) -> None:
+        """Write rows that have marks of their own to standard error, unless the command is quiet."""
         if self._quiet:
             return
         if not self._at_line_start and sys.stdout.isatty():  # in the middle of an answer on the same terminal
@@ -136,12 +153,12 @@ class Screen:
 
 def warn(text: str) -> None:
     """Write a warning to standard error, even if the command is quiet."""
-    _write_error(f"warning: {escape_controls(text)}")
+    _write_error(f"warning: {indent_lines(escape_controls(text))}")
 
 
 def report_error(text: str) -> None:
     """Write an error to standard error: what went wrong, and what to do."""
-    _write_error(f"error: {escape_controls(text)}")
+    _write_error(f"error: {indent_lines(escape_controls(text))}")
 
 
 def can_ask() -> bool:
@@ -149,13 +166,35 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+class TerminalSize(NamedTuple):
+    """Columns and rows of a terminal."""
+
+    columns: int
+    rows: int
+
+
+def measure_terminal(stream: TextIO) -> TerminalSize:
+    """Return the size of the terminal behind a stream; where it is unknown, COLUMNS and LINES, or 80 by 24.
+
+    The terminal is asked first: with a wrong COLUMNS, it would cut rows in other places than we do.
+    """
+    try:
+        columns, rows = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        columns = rows = 0
+    return TerminalSize(columns or _read_number("COLUMNS", DEFAULT_COLUMNS), rows or _read_number("LINES", 24))
+
+
+def _read_number(variable: str, otherwise: int) -> int:
+    given = os.environ.get(variable, "")
+    return int(given) if given.isascii() and given.isdecimal() and 0 < int(given) <= 10_000 else otherwise  # noqa: PLR2004
+
+
 def line_width(stream: TextIO) -> int | None:
     """Return the number of characters that fit on a line of the terminal; `None` if the stream is not a terminal."""
     if not stream.isatty():
         return None
-    import shutil
-
-    return max(shutil.get_terminal_size().columns, MIN_COLUMNS) - 1
+    return max(measure_terminal(stream).columns, MIN_COLUMNS) - 1
 
 
 def _write(stream: TextIO, text: str) -> None:
@@ -170,9 +209,13 @@ def _write_error(text: str, end: str = "\n") -> None:
         return  # standard error is closed: that is no reason to stop
 
 
+def uses_styles() -> bool:
+    """Return True if text on standard error may have styles: it is a terminal, and NO_COLOR is not set."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
+
+
 def _dim(text: str) -> str:
-    plain = not sys.stderr.isatty() or os.environ.get("TERM") == "dumb" or "NO_COLOR" in os.environ
-    return text if plain else click.style(text, dim=True)
+    return click.style(text, dim=True) if uses_styles() else text
 
 
 # -- the streams themselves --------------------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ def du(*, limit: int, as_json: bool, store: str | None) -> None:
     import msgspec
 
     async def measure(opened: "Store") -> "StoreSize":
-        from perdure.store_maintenance import require_maintained
+        from perdure.store_maintenance import require_maintainable_store
 
-        return await require_maintained(opened).size()
+        return await require_maintainable_store(opened).size()
 
     size = use_store(store, measure)
     screen = Screen()

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .home import build_session_not_found, format_answer_command, store_option, use_store
+from .framed_text import name_text, quote_text
+from .home import MAX_QUESTION, build_session_not_found, format_answer_commands, store_option, use_store
 from .screen import Screen, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print each entry of the log as a line of JSON.")
 @store_option
 def show(session_id: str, *, as_json: bool, store: str | None) -> None:
-    """Print the conversation of session ID, its open questions and its inbox."""
+    """Print the conversation of session ID, where it comes from, its grants, its open questions and its inbox."""
     from perdure.core.codec import encode_entry
 
     async def read(store: "Store") -> "tuple[list[Entry], list[Post]]":
@@ -33,7 +34,7 @@ def show(session_id: str, *, as_json: bool, store: str | None) -> None:
     screen = Screen()
     if as_json:
         for entry in entries:
-            screen.write(to_ascii_json(encode_entry(entry)) + "\n")
+            screen.write(to_ascii_json(_add_sources(entry, encode_entry(entry))) + "\n")
     else:
         _print_session(screen, session_id, entries, posts)
 
@@ -45,18 +46,48 @@ def _print_session(screen: Screen, session_id: str, entries: "Sequence[Entry]", 
     state = fold_entries(entries)
     answered = {post.body["ask_id"] for post in posts if post.kind == "answer"}
     for line in (
+        *_import_lines(state),
         *_transcript_lines(state),
+        *_grant_lines(state, session_id),
         *_question_lines(state, answered),
         *_inbox_lines(list_inbox_items(entries, posts)),
     ):
         screen.write(line + "\n")
     for question in state.open_questions:
         if question.ask_id not in answered:
-            screen.note(to_one_line(format_answer_command(session_id, question)))
+            screen.note(to_one_line(format_answer_commands(session_id, question)))
     if state.is_interrupted and not state.is_waiting:
         screen.note(to_one_line(f"the last run was cut off; finish it with: perdure resume {session_id}"))
+    elif state.is_parked:
+        screen.note(to_one_line(f"the last run was parked; continue it with: perdure resume {session_id} --unpark"))
     elif answered:
         screen.note(to_one_line(f"the last run can continue: perdure resume {session_id}"))
+
+
+def _add_sources(entry: "Entry", encoded: bytes) -> bytes:
+    """Return an encoded entry with its sources beside it: who wrote it."""
+    import msgspec
+
+    from perdure.core.provenance import list_event_sources
+
+    return msgspec.json.encode({**msgspec.json.decode(encoded), "sources": list_event_sources(entry.event)})
+
+
+def _import_lines(state: "State") -> Iterator[str]:
+    """Yield a line per import from which the log began."""
+    for each in state.imports:
+        by = f" by {each.by}" if each.by else ""
+        how = "whole" if each.trusted else "without grants, settings, questions and jobs"
+        yield to_one_line(f"imported{by} from session {each.session_id}, {how}: sha256 {each.digest}")
+
+
+def _grant_lines(state: "State", session_id: str) -> Iterator[str]:
+    """Yield a line per permission that was granted for longer than one call, and not revoked."""
+    from perdure.core.permission import grants_from_log
+
+    for grant, is_active in grants_from_log(state.remembered_decisions, session_id).items():
+        if is_active:
+            yield to_one_line(f"grant {grant.grant_id} ({grant.scope}): {grant.rule}")
 
 
 def _transcript_lines(state: "State") -> Iterator[str]:
@@ -66,14 +97,14 @@ def _transcript_lines(state: "State") -> Iterator[str]:
     if state.unsettled_reply is not None:
         yield from _message_lines(state.unsettled_reply)
         for result in state.results.values():
-            yield f"  {result.name} {result.status}: {_indent(result.text)}"
+            yield f"  {name_text(result.name)} {result.status}: {_indent(result.text)}"
 
 
 def _message_lines(message: "Message") -> Iterator[str]:
     from perdure.core.message import Text, Thinking, ToolCall, ToolResult, parts_to_text
 
     if message.role != "tool":
-        yield f"{message.role}{_parenthesise(message.origin or message.model)}:"
+        yield to_one_line(f"{message.role}{_parenthesise(_describe_message(message))}:")
     for part in message.parts:
         match part:
             case Text(text=text):
@@ -81,18 +112,25 @@ def _message_lines(message: "Message") -> Iterator[str]:
             case Thinking(text=text):
                 yield f"  [thinking] {_indent(text)}"
             case ToolCall(name=name, arguments=arguments):
-                yield f"  call {name} {to_one_line(arguments)}"
+                yield f"  call {name_text(name)} {to_one_line(arguments)}"
             case ToolResult(name=name, status=status):
-                yield f"  {name} {status}: {_indent(part.text)}"
+                yield f"  {name_text(name)} {status}: {_indent(part.text)}"
             case _:
                 yield f"  {parts_to_text((part,))}"
+
+
+def _describe_message(message: "Message") -> str:
+    """Return the origin, author, labels and sources of a message, as far as there are any."""
+    labels = f"labels: {', '.join(message.labels)}" if message.labels else ""
+    sources = f"from {', '.join(message.sources)}" if message.sources else ""
+    return "; ".join(filter(None, (message.origin or message.model or message.author, labels, sources)))
 
 
 def _question_lines(state: "State", answered: Collection[str]) -> Iterator[str]:
     """Yield a line per open question, including those answered but not yet resumed."""
     for question in state.open_questions:
         mark = "answered, not resumed yet" if question.ask_id in answered else "open"
-        yield f"question {to_one_line(question.ask_id)} ({mark}): {to_one_line(question.text)}"
+        yield f"question {to_one_line(question.ask_id)} ({mark}): {quote_text(question.text, MAX_QUESTION)}"
 
 
 def _inbox_lines(items: "Sequence[InboxItem]") -> Iterator[str]:
@@ -111,7 +149,7 @@ def format_inbox_item(item: "InboxItem") -> str:
 
 
 def _parenthesise(text: str) -> str:
-    return f" ({text})" if text else ""
+    return f" ({name_text(text)})" if text else ""
 
 
 def _indent(text: str) -> str:

@@ -6,8 +6,9 @@ A file is written whole or not at all, and replaces another only with --force.
 # ruff: noqa: PTH105, PTH108, PTH123 - pathlib would cost every start milliseconds
 import contextlib
 import os
+import stat
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,7 @@ from .screen import Screen, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.core.store import Store
+    from perdure.session_import import ImportReport
 
 STREAM = "-"
 """File name that means standard input or standard output."""
@@ -58,12 +60,14 @@ def export(session_id: str, *, output: str, force: bool, as_json: bool, store: s
 @click.command("import")
 @click.argument("file")
 @click.option("--as", "name", metavar="ID", help="Id of the new session.  [default: its original id]")
+@click.option("--trusted", is_flag=True, help="Import everything: only for a file that nobody else could change.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new session as a line of JSON.")
 @store_option
-def import_(file: str, *, name: str | None, as_json: bool, store: str | None) -> None:
+def import_(file: str, *, name: str | None, trusted: bool, as_json: bool, store: str | None) -> None:
     """Import a session from a document written by `perdure sessions export`, and print its id.
 
-    FILE may be -, for standard input. An existing session is never replaced.
+    FILE may be -, for standard input. An existing session is never replaced. The conversation is imported; grants,
+    decisions, settings, questions, inbox items and jobs are dropped, and what was dropped is printed.
     """
     import msgspec
 
@@ -71,26 +75,41 @@ def import_(file: str, *, name: str | None, as_json: bool, store: str | None) ->
 
     data = sys.stdin.buffer.read() if file == STREAM else _read_file(file)
 
-    async def make(opened: "Store") -> bytes:
-        made = await import_session(opened, data, session_id=name)
-        return msgspec.json.encode(await opened.info(made))
+    async def make(opened: "Store") -> "tuple[ImportReport, dict[str, Any]]":
+        report = await import_session(opened, data, session_id=name, trusted=trusted, by=_get_user_name())
+        return report, msgspec.to_builtins(await opened.info(report.session_id))
 
-    info = use_store(store, make)
-    made = str(msgspec.json.decode(info)["session_id"])
+    report, info = use_store(store, make)
+    info["imported"] = msgspec.to_builtins(report)
     screen = Screen()
-    screen.write((to_ascii_json(info) if as_json else to_one_line(made)) + "\n")
+    screen.write((to_ascii_json(msgspec.json.encode(info)) if as_json else to_one_line(report.session_id)) + "\n")
+    for kind, count in sorted(report.dropped.items()):
+        screen.note(to_one_line(f"dropped {count} {kind}"))
+    for note in report.notes:
+        screen.note(to_one_line(note))
+    made = report.session_id
     screen.note(to_one_line(f"session {made} is imported; show it with: perdure sessions show {made}"))
+
+
+def _get_user_name() -> str:
+    """Return the name of the user of this process; empty if the system knows none."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
 
 
 def write_file(path: str, data: bytes, *, replace: bool) -> None:
     """Write a file atomically, synced to disk and readable by its owner only.
 
-    Raises `ConfigError` if it exists and `replace` is False.
+    Raises `ConfigError` if it exists and `replace` is False, or if it is a link or no regular file.
     """
-    if not replace and os.path.lexists(path):
-        raise ConfigError(f"{path!r} exists already: name another file, or use --force")
-    unfinished = f"{path}.{os.getpid()}.unfinished"
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    _check_free(path, replace=replace)
+    unfinished = f"{path}.{os.urandom(8).hex()}.unfinished"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)  # never a file that another made
+    descriptor = os.open(unfinished, flags, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -105,6 +124,18 @@ def write_file(path: str, data: bytes, *, replace: bool) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(unfinished)
+
+
+def _check_free(path: str, *, replace: bool) -> None:
+    """Raise `ConfigError` if something at `path` must not be replaced."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:  # there is none; if it is another problem, opening the file says so
+        return
+    if not replace:
+        raise ConfigError(f"{path!r} exists already: name another file, or use --force")
+    if not stat.S_ISREG(mode):
+        raise ConfigError(f"{path!r} is a link or no regular file, and is not replaced: name another file")
 
 
 def _print_json(data: bytes) -> None:

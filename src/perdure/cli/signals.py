@@ -49,6 +49,10 @@ class SignalHandler:
         """Return a copy of the agent whose runs end on shutdown."""
         return self._shutdown.wrap_agent(agent)
 
+    async def wait_for_shutdown(self) -> None:
+        """Wait until a signal asks the process to shut down."""
+        await self._shutdown.wait()
+
     def on_interrupt(self, stop: Callable[[], Awaitable[None]]) -> None:
         """Register `stop` to be called on Ctrl-C; call it now if Ctrl-C was already pressed."""
         self._stop = stop

@@ -1,29 +1,33 @@
 """Render display slots (what a tool shows the user: text, tables, progress) as plain text for the terminal.
 
-Slots contain text from tools, so each line is prefixed with a mark: nothing in a slot can imitate a question.
+Slots contain text from tools, so each row begins with a mark: nothing in a slot can imitate a question.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from perdure.core.jsonable import to_text
 
-from .screen import escape_controls, to_one_line
+from .framed_text import wrap_text
+from .screen import escape_controls, line_width, to_one_line
 
 MAX_CHARACTERS: Final = 20_000
 """Characters shown of one slot; of a longer one, the number of further characters is printed."""
 MAX_CELL: Final = 60
 """Characters shown of a table cell."""
-_MARK: Final = "| "
+_MARK: Final = "> "
+"""Begins each row of a slot. The rows of a question have other marks."""
 
 
 def render_slot(renderer: str, data: Any) -> str:
-    """Render what a tool shows in a display slot as text, with a mark in front of each line."""
+    """Render what a tool shows in a display slot as text, with a mark in front of each row."""
     text = escape_controls(_render_data(renderer, data))
     rest = len(text) - MAX_CHARACTERS
     if rest > 0:
         text = f"{text[:MAX_CHARACTERS]}\n… and {rest:,} characters more"
-    return "\n".join([_MARK + line for line in text.split("\n")])
+    width = line_width(sys.stderr)
+    return "\n".join([_MARK + row for line in text.split("\n") for row in wrap_text(line, width, len(_MARK))])
 
 
 def _render_data(renderer: str, data: Any) -> str:

@@ -5,6 +5,7 @@ not fit, the reason is printed and the question repeated; the end of the input (
 """
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
@@ -15,6 +16,8 @@ from perdure.core.validation_problems import Invalid, missing_key_problem
 from perdure.interaction.slot_view import SlotView, slot_view_of_question
 from perdure.runtime.session_display import SessionDisplay
 
+from .call_text import add_call
+from .framed_text import frame_for, name_text, quote_text
 from .line_input import LineReader
 from .parse_input import parse_input
 from .screen import Screen, to_one_line
@@ -22,6 +25,9 @@ from .slot_text import render_slot
 
 DECLINED: Final = "the user declined to answer"
 ABSENT: Final = "there is no terminal at which to answer"
+
+MAX_PLAIN: Final = 60
+"""Characters of a text of a tool that is shown without quotes and marks."""
 
 Ask: TypeAlias = Callable[[str], Awaitable[str]]
 """Function that shows a prompt and returns the typed line. Raises `EOFError` at the end of the input."""
@@ -44,7 +50,8 @@ class TerminalQuestions:
                 self._start_asking(slot_view_of_question(event))
             case QuestionAnswered(ask_id=ask_id) | QuestionWithdrawn(ask_id=ask_id) if ask_id in self._asking:
                 self._asking.pop(ask_id).cancel()
-                self._screen.note("\nthat question was answered elsewhere")
+                self._screen.write_question("\n")
+                self._screen.note("that question was answered elsewhere")
             case RunResumed():
                 self._waiting.append(asyncio.ensure_future(self._ask_open_questions()))
             case _:
@@ -120,17 +127,17 @@ async def ask_question(view: SlotView, ask: Ask) -> Any:
     """Ask a tool's question until the answer is valid, and return it. Raises `EOFError` when the user declines."""
     given: object = view.input
     data = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
-    question = to_one_line(view.text)
+    question = _show_question(view)
     match view.renderer:
         case "confirm":
-            yes, no = to_one_line(str(data.get("yes", "Yes"))), to_one_line(str(data.get("no", "No")))
+            yes, no = _show_name(str(data.get("yes", "Yes"))), _show_name(str(data.get("no", "No")))
             return await _ask_until_valid(
                 ask, f"{question} [y: {yes}, n: {no}] ", lambda text: parse_input(text, view.output)
             )
         case "choice" | "choices":
             options = cast("Sequence[Mapping[str, str]]", data.get("options", ()))
             several = view.renderer == "choices"
-            head = "\n".join([question, *_format_options(options)])
+            head = "\n".join([question.rstrip(), *_format_options(options)])
             hint = "numbers, separated by commas: " if several else "number or text: "
             return await _ask_until_valid(
                 ask, f"{head}\n{hint}", lambda text: _parse_choice(text, options, view.output, several=several)
@@ -140,8 +147,30 @@ async def ask_question(view: SlotView, ask: Ask) -> Any:
         case "line" | "settlement":
             return await _ask_until_valid(ask, f"{question} ", lambda text: parse_input(text, view.output))
         case _:  # a kind that this screen does not know
-            head = f"{question}\n{render_slot(view.renderer, view.input)}\n"
+            head = f"{question.rstrip()}\n{render_slot(view.renderer, view.input)}\n"
             return await _ask_until_valid(ask, f"{head}answer: ", lambda text: parse_input(text, view.output))
+
+
+def _show_question(view: SlotView) -> str:
+    """Return the text of a question. One that would not fit on a row is framed, and so is a call that was cut off."""
+    frame = frame_for(sys.stderr)
+    if view.renderer == "settlement":
+        for call in cast("Sequence[Mapping[str, Any]]", view.input["calls"]):
+            add_call(frame, call, view.path)
+    elif _is_harmless(view.text):
+        return view.text
+    frame.add_value(f"{name_text(view.tool)} asks" if view.tool else "question", view.text)
+    return "\n".join([*frame.rows, ""])
+
+
+def _show_name(text: str, most: int = 200) -> str:
+    """Return a name or a description as it is if it is short and plain, else in quotes."""
+    return text if _is_harmless(text) else quote_text(text, most)
+
+
+def _is_harmless(text: str) -> bool:
+    """Return True if a text fits on a row and has nothing in it that could mislead."""
+    return len(text) <= MAX_PLAIN and text.isprintable() and "   " not in text and quote_text(text)[1:-1] == text
 
 
 async def _ask_until_valid(ask: Ask, prompt: str, read: Callable[[str], Any]) -> Any:
@@ -159,7 +188,7 @@ def _format_options(options: Sequence[Mapping[str, str]]) -> list[str]:
     for number, option in enumerate(options, 1):
         description = option.get("description", "")
         lines.append(
-            f"  {number}. {to_one_line(option['label'])}{f': {to_one_line(description)}' if description else ''}"
+            f"  {number}. {_show_name(option['label'])}{f': {_show_name(description)}' if description else ''}"
         )
     return lines
 
@@ -185,7 +214,7 @@ def _parse_choice(
 async def _ask_form(question: str, data: Mapping[str, Any], schema: Mapping[str, Any], ask: Ask) -> Any:
     """Ask for each field of a form, and again for all of them if together they are invalid."""
     initial = cast("Mapping[str, Any]", data.get("initial") or {})
-    head = f"{question}\n"
+    head = f"{question.rstrip()}\n"
     while True:
         value: dict[str, Any] = {}
         for name, field in cast("Mapping[str, Any]", schema.get("properties", {})).items():
@@ -226,9 +255,9 @@ def _format_field(name: str, field: Mapping[str, Any], initial: Mapping[str, Any
     """Return the prompt for a form field: name, description, type and default."""
     kinds = field.get("enum") or [field.get("type", "")]
     about = [
-        to_one_line(str(field.get("description", ""))),
-        " | ".join([to_one_line(str(each)) for each in kinds if each]),
+        _show_name(str(field.get("description", ""))),
+        " | ".join([_show_name(str(each)) for each in kinds if each]),
     ]
     told = ", ".join([each for each in (*about, "" if required else "optional") if each])
-    default = f" [{to_one_line(to_text(initial[name]))}]" if name in initial else ""
-    return f"  {to_one_line(name)}{f' ({told})' if told else ''}{default}: "
+    default = f" [{_show_name(to_text(initial[name]))}]" if name in initial else ""
+    return f"  {_show_name(name)}{f' ({told})' if told else ''}{default}: "

@@ -15,13 +15,14 @@ from typing import Any, Final, NoReturn
 
 from msgspec import Struct
 
-from perdure.context.text_file import UnreadableFile, read_file_head
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import replace_surrogates
+from perdure.files.file_head import UnreadableFile, read_file_head
 
 from .config_error import BadConfig, ConfigFault
 from .json_line_numbers import scan_json
 from .line_numbers import LineNumbers, ScanError
+from .named_files import combine_digests
 from .toml_line_numbers import scan_toml
 
 MAX_BYTES: Final = 1024 * 1024
@@ -38,7 +39,9 @@ class ConfigSource(Struct, frozen=True):
     path: str
     """The file, as the caller named it."""
     digest: str
-    """SHA-256 of its bytes: trust is bound to it."""
+    """SHA-256 of its bytes and of its place: the same bytes elsewhere are not trusted by it."""
+    content_hash: str
+    """SHA-256 of its bytes alone."""
     values: dict[str, Any]
     """The parsed values."""
     lines: LineNumbers
@@ -82,7 +85,8 @@ def _read_source(path: str | os.PathLike[str], scan: Callable[[str], LineNumbers
         values = parse(text)
     except _ParseError as error:
         raise BadConfig(name, [ConfigFault(error.line, error.message)]) from error
-    return ConfigSource(name, hashlib.sha256(data).hexdigest(), values, lines)
+    content_hash = hashlib.sha256(data).hexdigest()
+    return ConfigSource(name, combine_digests(name, {"itself": content_hash}), content_hash, values, lines)
 
 
 def _read_bytes(name: str, path: str) -> bytes:

@@ -60,6 +60,8 @@ def _find_in_rule(rule: RuleTable) -> Iterator[str]:
     yield from _find_in_tool(rule.tool)
     yield from _find_in_pattern("action", rule.action)
     yield from _find_in_pattern("target", rule.target)
+    if rule.when:
+        yield from _find_in_pattern("when", rule.when)
 
 
 def _find_in_tool(pattern: str) -> Iterator[str]:

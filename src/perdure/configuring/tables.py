@@ -23,10 +23,12 @@ class RuleTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """Kind of action; the tool's name unless the tool declares another."""
     target: str = "*"
     """Target of the action: a path, an address, a command line."""
+    when: str = ""
+    """Label, such as `untrusted`: the rule is only for calls that follow text with it. Empty for all calls."""
 
     def rule(self, policy: Policy) -> Rule:
         """Return this entry as a permission `Rule` with the policy `allow`, `deny` or `ask`."""
-        return Rule(policy, self.tool, self.action, self.target)
+        return Rule(policy, self.tool, self.action, self.target, self.when)
 
 
 RuleEntry: TypeAlias = str | RuleTable

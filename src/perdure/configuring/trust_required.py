@@ -1,17 +1,20 @@
 """List the settings of a `perdure.toml` that require the user's trust before the file is used.
 
 People who can write to a project can write its configuration. So until the user has trusted exactly this content, a
-file may suggest how an agent answers, but not run anything, send anything elsewhere, allow more, or read outside its
-folder.
+file may suggest how an agent answers, but not run anything, choose the model, send anything elsewhere, allow more,
+raise a limit, or read outside its folder.
 """
 
-# ruff: noqa: PTH118 - a Path would cost milliseconds, and adds nothing here
 import os
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
 
 from perdure.context.role import Role
-from perdure.context.text_file import is_path_below
+from perdure.core.stop_conditions import Limits
+from perdure.files.confined_folder import ConfinedFolder, FileRefused
+from perdure.files.sensitive_names import SENSITIVE_NAMES
 
 from .line_numbers import ValuePath
 from .tables import ConfigFile
@@ -31,8 +34,8 @@ def list_restricted_settings(file: ConfigFile, folder: str) -> Iterator[Restrict
         ("mcp", "files"): (file.mcp.files, _CONNECTS),
         ("store",): (file.store not in {"", "memory:"}, "decides where conversations are kept"),
         ("base_url",): (file.base_url, "sends conversations, and the key, to another address"),
-        ("model",): (has_address(file.model), _SENDS),
-        ("compaction", "model"): (has_address(summary_model), _SENDS),
+        ("model",): (file.model, _describe_model(file.model)),
+        ("compaction", "model"): (summary_model, _describe_model(summary_model)),
         ("settings", "extra_body"): (file.settings.extra_body, "adds unchecked fields to requests"),
         ("permissions", "allow"): (file.permissions and file.permissions.allow, "allows calls without a question"),
         ("vault",): (file.vault is not None, "hands out secrets"),
@@ -43,7 +46,14 @@ def list_restricted_settings(file: ConfigFile, folder: str) -> Iterator[Restrict
 
 
 _CONNECTS = "starts programs or connects to servers"
-_SENDS = "sends conversations to another address"
+
+
+def _describe_model(model: str) -> str:
+    if has_address(model):
+        return "sends conversations to another address"
+    if model.partition(":")[0] == "local":
+        return "loads a model from a file"
+    return "chooses the model, and who is paid for it"
 
 
 def _list_outside_paths(file: ConfigFile, folder: str) -> Iterator[Restriction]:
@@ -53,10 +63,15 @@ def _list_outside_paths(file: ConfigFile, folder: str) -> Iterator[Restriction]:
         ("roles",): file.roles,
         ("workdir",): file.workdir,
     }
-    root = os.path.realpath(folder)
+    root = ConfinedFolder(folder, blocked=SENSITIVE_NAMES)
     for path, named in paths.items():
-        if named and not is_path_below(os.path.realpath(os.path.join(root, os.path.expanduser(named))), root):  # noqa: PTH111
-            yield path, "reads what lies outside the folder of the file"
+        if not named:
+            continue
+        is_folder = path != ("instructions_file",)
+        try:
+            root.resolve(os.path.expanduser(named), is_folder=is_folder)  # noqa: PTH111
+        except FileRefused as reason:
+            yield path, f"reads what lies outside the folder of the file, or may contain secrets ({reason})"
 
 
 def has_address(model: str) -> bool:
@@ -64,6 +79,28 @@ def has_address(model: str) -> bool:
     return "://" in model
 
 
-def list_restricted_roles(roles: Iterable[Role]) -> list[Role]:
-    """Return the roles that need the user's trust: their model names a URL, to which conversations would be sent."""
-    return [role for role in roles if has_address(role.model)]
+def list_roles_that_need_trust(roles: Iterable[Role]) -> list[Role]:
+    """Return the roles that need the user's trust, since they choose a model."""
+    return [role for role in roles if role.model]
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+DEFAULT_LIMITS: Final = Limits()
+"""Limits that a file without trust can lower, and not raise."""
+_AMOUNTS: Final = tuple(name for name in Limits.__struct_fields__ if name != "allowed_tools")
+
+
+def list_raised_limits(limits: Limits, own: Limits = DEFAULT_LIMITS) -> list[str]:
+    """Return the names of the limits that are higher than the user's own."""
+    return [name for name in _AMOUNTS if getattr(limits, name) != _lower(getattr(limits, name), getattr(own, name))]
+
+
+def tighten_limits(limits: Limits, own: Limits = DEFAULT_LIMITS) -> Limits:
+    """Return the lower one of each limit and of the user's own: a project can only ever tighten what a user set."""
+    return replace(limits, **{name: _lower(getattr(limits, name), getattr(own, name)) for name in _AMOUNTS})
+
+
+def _lower(one: Any, other: Any) -> Any:
+    given = [each for each in (one, other) if each is not None]
+    return min(given) if given else None

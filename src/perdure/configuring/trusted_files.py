@@ -1,6 +1,7 @@
-"""Record of the configuration files that the user trusts, by the SHA-256 of their content."""
+"""Record of the configuration files that the user trusts, by SHA-256 of their content, place, and files they name."""
 
 import os
+from collections.abc import Mapping
 
 from perdure.context.trust_file import TrustedItem, TrustFile
 from perdure.core import check
@@ -20,13 +21,28 @@ class TrustedFiles:
         """Path of the file that contains the record."""
 
     def __call__(self, digest: str) -> bool:
-        """Return True if the user trusts content with this SHA-256."""
+        """Return True if the user trusts a configuration with this digest (`Config.digest`)."""
         return any(each.digest == digest for each in self._file.load_trusted())
 
-    def trust(self, path: str, digest: str) -> None:
-        """Record that the user trusts the file `path` with this content; trust in its earlier content ends."""
-        self._file.add_trusted(TrustedItem(digest, os.path.realpath(path)))
+    def trust(self, path: str, digest: str, files: Mapping[str, str] | None = None) -> None:
+        """Record that the user trusts the file `path` with this digest; trust in its earlier content ends.
 
-    def revoke(self, path: str, digest: str) -> bool:
-        """Revoke the trust in this content and in any earlier content of the file; return False if there was none."""
-        return self._file.remove_trusted(os.path.realpath(path), digest)
+        `files` (`Config.files`) has the digest of each file that it names, so that `list_changes` can name those that
+        change later.
+        """
+        self._file.add_trusted(TrustedItem(digest, _resolve(path), files=dict(files or {})))
+
+    def revoke(self, path: str) -> bool:
+        """Revoke the trust in a file, whatever its content; return False if there was none."""
+        return self._file.remove_trusted(_resolve(path))
+
+    def list_changes(self, path: str, files: Mapping[str, str]) -> list[str]:
+        """Return the files behind a configuration that were changed, added or removed since the user trusted it."""
+        agreed = [each.files for each in self._file.load_trusted() if each.path == _resolve(path) and each.files]
+        if not agreed:
+            return []
+        return sorted(each for each in {*agreed[0], *files} if agreed[0].get(each) != files.get(each))
+
+
+def _resolve(path: str) -> str:
+    return os.path.realpath(os.path.expanduser(path))  # noqa: PTH111 - a Path would cost milliseconds

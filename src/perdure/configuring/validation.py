@@ -28,7 +28,7 @@ _FIELD: Final = re.compile(r"\w+\((\w+)=")
 """Pattern of messages from value checks: `Limits(max_turns=0): …`."""
 
 
-def validate_config(source: ConfigSource) -> ConfigFile:
+def convert_config(source: ConfigSource) -> ConfigFile:
     """Convert a parsed `perdure.toml` to a `ConfigFile`. Raises `BadConfig` with all mistakes of the file."""
     for look in (_find_unusable, _find_schema_errors):
         _raise_faults(source, list(look(source)))

@@ -8,14 +8,17 @@ must not be able to stop an agent or to fill its context window.
 # a Path would cost every start milliseconds:
 # ruff: noqa: PTH110, PTH111, PTH112, PTH116, PTH117, PTH118, PTH119, PTH120, PTH206
 import os
+import re
 import stat
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from perdure.core import check
 from perdure.core.error import ConfigError
+from perdure.files.confined_folder import ConfinedFolder
+from perdure.files.file_head import FileHead, is_path_below, read_file_head
 
-from .text_file import UnreadableFile, decode_leniently, is_path_below, read_file_head, strip_invisible_characters
+from .text_file import decode_leniently, strip_invisible_characters
 
 MOST_BYTES: Final = 64 * 1024
 """Maximum size of a file; the rest is left out, with a note."""
@@ -25,6 +28,9 @@ MAX_PARENT_FOLDERS: Final = 64
 """Maximum number of folders above the working directory in which a root is searched."""
 FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md")
 """File names; in each folder the first that exists is read."""
+
+_HEADING: Final = re.compile(r"[\W_]*instructions[\W_]+from(?![^\W_])")
+"""Matches a line, in lower case, that reads like our heading: the first words of it are those of one."""
 
 _FileState: TypeAlias = tuple[int, ...] | None
 """State of a file (times, size, inode) for detecting changes; `None` if it does not exist."""
@@ -211,8 +217,7 @@ def _read_source(source: _Source, problems: list[str]) -> _FileText | None:
         return None
     title = _escape_title("/".join(filter(None, (source.title, os.path.basename(path)))))
     try:
-        real = _resolve_link(path, source.inside)
-        found = read_file_head(real, MOST_BYTES)
+        found = _read_head(path, source.inside)
     except ConfigError as error:
         problems.append(f"{title} is left out: {error}")
         return None
@@ -225,14 +230,25 @@ def _read_source(source: _Source, problems: list[str]) -> _FileText | None:
     if found.is_truncated:
         problems.append(f"{title} has {found.size:,} bytes, of which the first {MOST_BYTES:,} are used")
         text += f"\n[cut off: the first {MOST_BYTES:,} of {found.size:,} bytes]"
+    if source.inside:
+        text = _escape_headings(text)
     return _FileText(title, text) if text else None
 
 
-def _resolve_link(path: str, inside: str) -> str:
-    real = os.path.realpath(path)
-    if inside and not is_path_below(real, inside):
-        raise UnreadableFile(f"it is a link that leads out of {inside!r}")
-    return real
+def _escape_headings(text: str) -> str:
+    """Put a backslash in front of lines that look like the heading of another file, such as the user's own."""
+    import unicodedata
+
+    def escape(line: str) -> str:
+        plain = unicodedata.normalize("NFKC", line).casefold()
+        return f"\\{line}" if _HEADING.match(plain) else line
+
+    return "\n".join(map(escape, text.split("\n")))
+
+
+def _read_head(path: str, inside: str) -> FileHead:
+    """Read the user's own file, wherever it leads, or a file of the project, which must not lead out of it."""
+    return ConfinedFolder(inside).read_head(path, MOST_BYTES) if inside else read_file_head(path, MOST_BYTES)
 
 
 def _limit_characters(pieces: list[_FileText], most: int, problems: list[str]) -> list[_FileText]:

@@ -4,7 +4,7 @@ A file is Markdown: its front matter may have `name`, `description` and `model`,
 file that cannot be used is reported and left out; the others are loaded.
 """
 
-# ruff: noqa: PTH118, PTH208 - a Path would cost every start milliseconds
+# ruff: noqa: PTH118 - a Path would cost every start milliseconds
 import logging
 import os
 from collections.abc import Iterable
@@ -12,10 +12,11 @@ from typing import Final
 
 from perdure.core import check
 from perdure.core.error import ConfigError
+from perdure.files.confined_folder import ConfinedFolder
 
 from .front_matter import parse_front_matter
 from .role import Role
-from .text_file import UnreadableFile, is_path_below, read_text_file
+from .text_file import read_confined_text
 
 MOST_BYTES: Final = 256 * 1024
 """Maximum size of a file."""
@@ -26,25 +27,26 @@ _FIELDS: Final = ("name", "description", "model")
 _log = logging.getLogger(__name__)
 
 
-def load_roles(directory: str | os.PathLike[str], *, problems: list[str] | None = None) -> list[Role]:
+def load_roles(directory: str | os.PathLike[str] | ConfinedFolder, *, problems: list[str] | None = None) -> list[Role]:
     """Load the roles in the `*.md` files of a folder, sorted by name; an empty list if there is no such folder.
 
-    Problems are appended to `problems`, a sentence each; without such a list, they are logged.
+    A link in the folder that leads out of it is left out. Problems are appended to `problems`, a sentence each; without
+    such a list, they are logged.
     """
-    if not isinstance(directory, str | os.PathLike):
+    if not isinstance(directory, str | os.PathLike | ConfinedFolder):
         check.raise_config_error("load_roles", "directory", directory, "give the path of a folder")
-    folder = os.fspath(directory)
+    folder = directory if isinstance(directory, ConfinedFolder) else ConfinedFolder(directory)
     told: list[str] = []
     found: dict[str, Role] = {}
     for name in list_markdown_files(folder, told):
         try:
             role = _read_role(folder, name)
         except ConfigError as error:
-            told.append(f"the role in {os.path.join(folder, name)!r} is left out: {error}")
+            told.append(f"the role in {os.path.join(folder.root, name)!r} is left out: {error}")
             continue
         if found.setdefault(role.name, role) is not role:
             told.append(
-                f"the role in {os.path.join(folder, name)!r} is left out: another file has {role.name!r} already"
+                f"the role in {os.path.join(folder.root, name)!r} is left out: another file has {role.name!r} already"
             )
     _report_problems(told, problems)
     return sorted(found.values(), key=lambda role: role.name)
@@ -60,25 +62,22 @@ def find_role(roles: Iterable[Role], name: str) -> Role:
     raise ConfigError(f"there is no role {name!r}{_suggest_role_names(name, sorted(by_name))}")
 
 
-def list_markdown_files(folder: str, problems: list[str]) -> list[str]:
+def list_markdown_files(folder: ConfinedFolder, problems: list[str]) -> list[str]:
     """Return the sorted names of the `*.md` files of a folder, up to the limit."""
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".md") and not name.startswith("."))
+        names = sorted(name for name in folder.list_names() if name.endswith(".md") and not name.startswith("."))
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
-        problems.append(f"the folder {folder!r} cannot be read: {getattr(error, 'strerror', None) or error}")
+        problems.append(f"the folder {folder.root!r} cannot be read: {getattr(error, 'strerror', None) or error}")
         return []
     if len(names) > MOST_FILES:
-        problems.append(f"the folder {folder!r} has {len(names)} files, of which the first {MOST_FILES} are read")
+        problems.append(f"the folder {folder.root!r} has {len(names)} files, of which the first {MOST_FILES} are read")
     return names[:MOST_FILES]
 
 
-def _read_role(folder: str, name: str) -> Role:
-    path = os.path.join(folder, name)
-    if not is_path_below(os.path.realpath(path), os.path.realpath(folder)):
-        raise UnreadableFile("it is a link that leads out of its folder")
-    matter = parse_front_matter(read_text_file(path, MOST_BYTES))
+def _read_role(folder: ConfinedFolder, name: str) -> Role:
+    matter = parse_front_matter(read_confined_text(folder, name, MOST_BYTES))
     fields = {"name": name.removesuffix(".md"), **{key: matter.fields[key] for key in _FIELDS if key in matter.fields}}
     for key, value in fields.items():
         if not isinstance(value, str):

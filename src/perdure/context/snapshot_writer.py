@@ -122,13 +122,13 @@ class SnapshotWriter:
         return f"{text}\n[The snapshot was cut off here.]" if reply.stop is StopReason.LENGTH else text
 
 
-def split_into_pieces(lines: Sequence[str], room: int) -> list[str]:
-    """Split the lines into texts of at most `room` tokens, shortening lines if there would be too many texts."""
+def split_into_pieces(lines: Sequence[str], max_tokens: int) -> list[str]:
+    """Split the lines into texts of at most `max_tokens` tokens, shortening lines if there would be too many texts."""
     safe = [_escape_closing_tags(line) for line in lines]
-    most = room * MAX_PIECES
+    most = max_tokens * MAX_PIECES
     if sum(map(estimate_text_tokens, safe)) > most:
         safe = [shorten_to_tokens(line, max(most // len(safe), MIN_LINE_TOKENS)) for line in safe]
-    return pack_lines(safe, room)
+    return pack_lines(safe, max_tokens)
 
 
 async def collect_reply(model: Model, request: Request) -> Message:

@@ -1,18 +1,13 @@
-"""Read untrusted text files within bounds.
+"""Decode untrusted files as text: line ends, invalid bytes, and characters that nobody can see."""
 
-A path in a project may be anything: a pipe without a writer, a device, a terabyte, bytes that are not text. So only
-regular files are opened, without blocking, and no more is read than is needed.
-"""
-
-# ruff: noqa: PTH116 - a Path would cost every start milliseconds, and adds nothing here
+# ruff: noqa: PTH118 - a Path would cost every start milliseconds
 import os
 import re
-import stat
-from typing import Final, NamedTuple
+from typing import Final
 
-from perdure.core.error import ConfigError
+from perdure.files.confined_folder import ConfinedFolder, FileRefused
+from perdure.files.file_head import FileHead, UnreadableFile, read_file_head
 
-_WITHOUT_WAITING: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _BOM: Final = b"\xef\xbb\xbf"
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
 _UNSEEN: Final = re.compile(  # but not NUL, which no text file has, nor the joiners that some scripts need
@@ -21,52 +16,34 @@ _UNSEEN: Final = re.compile(  # but not NUL, which no text file has, nor the joi
 )
 
 
-class UnreadableFile(ConfigError):
-    """A file cannot be read; the message has its path and the reason."""
-
-
-class FileHead(NamedTuple):
-    """The first bytes of a file, and the size of the whole file."""
-
-    data: bytes
-    size: int
-    """Size of the whole file, in bytes."""
-
-    @property
-    def is_truncated(self) -> bool:
-        """True if the file has more bytes."""
-        return self.size > len(self.data)
-
-
-def read_file_head(path: str, max_bytes: int) -> FileHead:
-    """Read at most `max_bytes` from the start of a regular file. Raise `UnreadableFile` if it is missing or not
-    regular.
-    """
-    try:
-        _check_regular_file(path, os.stat(path))  # opening a device may do something already
-        descriptor = os.open(path, os.O_RDONLY | _WITHOUT_WAITING)
-        try:
-            _check_regular_file(path, status := os.fstat(descriptor))
-            data = _read_bytes(descriptor, max_bytes)
-        finally:
-            os.close(descriptor)
-    except (OSError, ValueError) as error:  # a ValueError for a path that no file system takes
-        if isinstance(error, UnreadableFile):
-            raise
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UnreadableFile(f"{path!r} cannot be read: {reason}") from error
-    return FileHead(data, max(status.st_size, len(data)))
-
-
 def read_text_file(path: str, max_bytes: int) -> str:
-    """Read a UTF-8 file, with all line ends as newlines. Raise `UnreadableFile` if it is too long or not UTF-8."""
+    """Read a UTF-8 file that the user named or trusts, with all line ends as newlines. Raise `UnreadableFile` if it is
+    too long or not UTF-8.
+    """
     found = read_file_head(path, max_bytes)
     if found.is_truncated:
         raise UnreadableFile(f"{path!r} has {found.size:,} bytes, and the limit is {max_bytes:,}: make it shorter")
+    return decode_strictly(path, found.data)
+
+
+def read_confined_text(folder: ConfinedFolder, path: str, max_bytes: int) -> str:
+    """Read a UTF-8 file below a folder, as `read_text_file` does. Raise `UnreadableFile` with its path and the reason,
+    also if it leads out of the folder.
+    """
+    shown = os.path.join(folder.root, path)
     try:
-        text = found.data.removeprefix(_BOM).decode()
+        data = folder.read_whole(path, max_bytes)
+    except FileRefused as error:
+        raise UnreadableFile(f"{shown!r} cannot be read: {error}") from error
+    return decode_strictly(shown, data)
+
+
+def decode_strictly(path: str, data: bytes) -> str:
+    """Decode UTF-8, with all line ends as newlines. Raise `UnreadableFile`, with the line, for anything else."""
+    try:
+        text = data.removeprefix(_BOM).decode()
     except UnicodeDecodeError as error:
-        line = found.data.count(b"\n", 0, error.start) + 1
+        line = data.count(b"\n", 0, error.start) + 1
         raise UnreadableFile(f"{path!r} is not UTF-8 on line {line}: save it as UTF-8") from error
     return text.replace("\r\n", "\n")
 
@@ -95,26 +72,3 @@ def strip_invisible_characters(text: str) -> str:
     no reviewer of the file can see.
     """
     return _UNSEEN.sub("", _ESCAPES.sub("", text))
-
-
-def is_path_below(path: str, folder: str) -> bool:
-    """Return True if a path is inside a folder, both with links resolved."""
-    try:
-        return os.path.commonpath([path, folder]) == folder
-    except ValueError:  # on different drives
-        return False
-
-
-def _check_regular_file(path: str, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
-        raise UnreadableFile(f"{path!r} is {kind}: name a file of text")
-
-
-def _read_bytes(descriptor: int, most_bytes: int) -> bytes:
-    """Read up to this many bytes; a single `os.read` may return fewer."""
-    parts: list[bytes] = []
-    while most_bytes > 0 and (part := os.read(descriptor, min(most_bytes, 1 << 20))):
-        parts.append(part)
-        most_bytes -= len(part)
-    return b"".join(parts)

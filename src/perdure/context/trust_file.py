@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from perdure.core.clock import new_id
 from perdure.core.error import ConfigError
-
-from .text_file import UnreadableFile, read_file_head
+from perdure.files.file_head import UnreadableFile, read_file_head
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -31,6 +30,8 @@ class TrustedItem(Struct, frozen=True, omit_defaults=True):
     """Its path at that time: for display, and to replace earlier trust."""
     name: str = ""
     """Its name at that time."""
+    files: dict[str, str] = {}
+    """Digest of each file that it covers, by path, to name those that have changed."""
 
 
 class _File(Struct, frozen=True):
@@ -64,13 +65,13 @@ class TrustFile:
 
     def add_trusted(self, agreed: TrustedItem) -> None:
         """Trust an item with its current content, in place of earlier content."""
-        kept = [each for each in self.load_trusted() if each.path != agreed.path and each.digest != agreed.digest]
+        kept = [each for each in self.load_trusted() if each.path != agreed.path]
         self._write_atomically([*kept, agreed])
 
-    def remove_trusted(self, path: str, digest: str) -> bool:
-        """Revoke trust for this content and for any other at this path. Return False if there was none."""
+    def remove_trusted(self, path: str) -> bool:
+        """Revoke trust for any content at this path. Return False if there was none."""
         agreed = self.load_trusted()
-        left = [each for each in agreed if each.path != path and each.digest != digest]
+        left = [each for each in agreed if each.path != path]
         if len(left) < len(agreed):
             self._write_atomically(left)
         return len(left) < len(agreed)

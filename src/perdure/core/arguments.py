@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from .jsonable import short_repr, to_jsonable
 from .validation_problems import Invalid, Problem
@@ -25,6 +26,7 @@ _KINDS: dict[Any, str] = {list: "an array", str: "a string", bool: "a boolean", 
 
 _type_of: Callable[[Any], Any] = type  # the same function, but type checkers do not narrow by it
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -45,6 +47,40 @@ def parse_arguments(raw: str) -> dict[str, Any]:
     if raw.count(":") != len(value) or raw.count("[") >= MAX_DEPTH:
         _check_tree(raw, value)
     return value
+
+
+class FrozenArguments(Struct, frozen=True):
+    """The arguments of a call as bytes: what is shown to a person, hashed, and decoded again for the effect."""
+
+    data: bytes
+    is_plain: bool
+    """True if the usual decoder reads them; False for numbers that it would change."""
+
+    def thaw(self) -> dict[str, Any]:
+        """Return the arguments as a new dict."""
+        if self.is_plain:
+            plain: dict[str, Any] = _decode(self.data)
+            return plain
+        import json
+
+        exact: dict[str, Any] = json.loads(self.data)
+        return exact
+
+
+def freeze_arguments(arguments: dict[str, Any]) -> FrozenArguments:
+    """Encode the arguments of a call, in the order of their keys; what JSON cannot express becomes text."""
+    try:
+        data = _encode(arguments)
+    except Exception:  # noqa: BLE001 - a value that JSON cannot express; a hook may have put it there
+        data = b"null"
+    if b"null" not in data:  # which is also how NaN is encoded
+        return FrozenArguments(data, is_plain=True)
+    import json
+
+    try:
+        return FrozenArguments(json.dumps(arguments).encode(), is_plain=False)
+    except (TypeError, ValueError, RecursionError):
+        return FrozenArguments(_encode(to_jsonable(arguments)), is_plain=True)
 
 
 def arguments_hash(arguments: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ model.
 """
 
 from .event import GrantRevoked
-from .permission import grants_of
+from .gate_operations import list_grants_of
 from .run import Run
 
 
@@ -23,5 +23,6 @@ async def store_log_only_events(run: Run) -> None:
     events, names = run.mailbox.take_log_only_events()
     await run.emit(*[run.stamp_event(each) for each in events], entry_ids=names)
     for event in events:
-        if isinstance(event, GrantRevoked) and (grants := grants_of(run.gate)) is not None:
-            grants.forget(event.grant_id)
+        if isinstance(event, GrantRevoked):
+            for _, grants in list_grants_of(run.gate):
+                grants.forget(event.grant_id)

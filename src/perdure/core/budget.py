@@ -14,7 +14,7 @@ from msgspec import Struct
 from . import check
 from .error import ConfigError, OutOfBudget
 from .event import FailedOver, ModelEvent, ReplyFinished, RetryScheduled, UsageReported
-from .message import Message, Usage, user
+from .message import Message, Usage, clamp_usage, user
 from .model import Model, Request, model_info
 
 DEFAULT_OUTPUT_TOKENS = 4096
@@ -59,6 +59,8 @@ class Budget:
         """The tokens that answers have used."""
         self.spent_usd = 0.0
         self._open: dict[int, Reservation] = {}
+        self._run_ids: set[str] = set()
+        """The runs whose requests are counted here from their beginning, or whose past was counted."""
         self._lock = threading.Lock()
 
     @property
@@ -85,6 +87,14 @@ class Budget:
         """Replace a reservation by the actual cost of its request. A second call changes nothing."""
         with self._lock:
             if self._open.pop(id(reservation), None) is not None:
+                self.spent_tokens += tokens
+                self.spent_usd += cost_usd
+
+    def count_past(self, run_id: str, tokens: int, cost_usd: float) -> None:
+        """Count, once for each run, what it has used before this budget knew it: in a process that died."""
+        with self._lock:
+            if run_id not in self._run_ids:
+                self._run_ids.add(run_id)
                 self.spent_tokens += tokens
                 self.spent_usd += cost_usd
 
@@ -129,7 +139,7 @@ def budgeted(model: Model, budget: Budget) -> Model:
                         continue
                     began = True
                     if isinstance(event, (UsageReported, ReplyFinished)) and event.usage is not None:
-                        usage = event.usage
+                        usage = clamp_usage(event.usage)
                     yield event
         finally:
             _settle_reservation(model, budget, reservation, usage, began=began)

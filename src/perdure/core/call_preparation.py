@@ -6,21 +6,19 @@ Mistakes of the model are returned to it as results. Calls without permission ar
 import asyncio
 import inspect
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
+from msgspec.structs import replace
+
 from . import check, question
+from .binding import bind_call
 from .event import Event, LimitReached, ToolFinished
+from .fold import State
+from .gate_operations import GateDecision, decide_by_gate
 from .log_repair import build_withdrawals
-from .message import ToolCall, ToolResult
-from .permission import (
-    NO_ONE_TO_ASK,
-    PermissionRequest,
-    SupportsQuestions,
-    Verdict,
-    build_decision,
-    complete_verdicts,
-    questions_of,
-)
+from .message import ToolCall, ToolResult, merge_labels
+from .permission_request import NO_ONE_TO_ASK, PermissionRequest, Verdict, build_decision
 from .run import Run
 from .schema import Invalid, parse_arguments
 from .tool import Arguments, Skip, Tool
@@ -30,6 +28,7 @@ from .unsuccessful_results import (
     build_call_limit_result,
     build_denied_result,
     build_error_result,
+    build_reply_limit_result,
     build_unknown_result,
     describe_error,
 )
@@ -40,7 +39,12 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
     jobs: list[PreparedCall] = []
     refused: list[ToolResult] = []
     over: tuple[Event, ...] = ()
-    most = run.limits.max_tool_calls
+    limits = run.options.limits
+    most, each_reply = limits.max_tool_calls, limits.max_calls_per_reply
+    if each_reply is not None and len(run.state.open_calls) > each_reply:
+        made = set(islice(run.state.open_calls, each_reply))  # by their place in the reply, also after a resume
+        refused = [build_reply_limit_result(call, each_reply) for call in calls if call.call_id not in made]
+        calls = [call for call in calls if call.call_id in made]
     for call in calls:
         job = await prepare_call(run, call)
         if isinstance(job, ToolResult):
@@ -115,16 +119,24 @@ async def filter_permitted(run: Run, jobs: list[PreparedCall]) -> list[PreparedC
 
     A missing answer or an error denies a call.
     """
-    asking = [(job, job.build_permission_request(run.session_id, run.run_id)) for job in jobs]
-    asked = [(job, request) for job, request in asking if not was_allowed_before_crash(run, request)]
-    if not asked:
-        return jobs
-    requests = [request for _, request in asked]
-    verdicts = await ask_gate(run, requests)
     refused: list[ToolResult] = []
+    asked: list[tuple[PreparedCall, PermissionRequest]] = []
+    for job in jobs:
+        try:
+            request = job.build_permission_request(run.session_id, run.run_id, bind_call(run, job.tool))
+            if run.state.labels:
+                request = add_labels_in_view(run.state, request)
+        except Invalid as problem:  # a hook put something there that cannot be shown, and so not be approved
+            refused.append(build_error_result(job.call, f"invalid arguments for {job.call.name!r}: {problem}"))
+            continue
+        if not was_allowed_before_crash(run, request):
+            asked.append((job, request))
+    if not asked and not refused:
+        return jobs
     decisions: list[Event] = []
-    for (job, request), verdict in zip(asked, verdicts, strict=True):
-        decisions.append(build_decision(request, verdict, run.path))
+    answers = await ask_gate(run, [request for _, request in asked]) if asked else ()
+    for (job, request), (verdict, level) in zip(asked, answers, strict=True):
+        decisions.append(build_decision(request, verdict, run.path, level=level, at=run.clock.now()))
         if not verdict.allow:
             refused.append(build_denied_result(job.call, verdict.reason))
     await store_results_without_running(run, refused, *decisions)
@@ -132,42 +144,54 @@ async def filter_permitted(run: Run, jobs: list[PreparedCall]) -> list[PreparedC
     return [job for job in jobs if job.call.call_id not in no]
 
 
+def add_labels_in_view(state: State, request: PermissionRequest) -> PermissionRequest:
+    """Return a request with the labels of all that the model has seen, and the sources of the text that has them."""
+    return replace(request, labels=tuple(state.labels), sources=merge_labels(*state.labels.values()))
+
+
 def was_allowed_before_crash(run: Run, request: PermissionRequest) -> bool:
-    """Return True if this call, with the same arguments, was already allowed before a crash interrupted the run."""
+    """Return True if this call, of the same tool and with the same arguments, was allowed before a crash.
+
+    A decision that an older version stored does not say which tool it was for, and does not count.
+    """
     decision = run.state.decisions.get(request.call_id)
-    return decision is not None and decision.allow and decision.arguments_hash == request.arguments_hash
+    return (
+        decision is not None
+        and decision.allow
+        and decision.arguments_hash == request.arguments_hash
+        and decision.tool_identity == request.binding.tool
+    )
 
 
-async def ask_gate(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
-    """Ask the run's gate (it decides about tool calls) for a verdict on each request. If it raises, all are denied."""
+async def ask_gate(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[tuple[Verdict, int]]:
+    """Ask the run's gate (it decides about tool calls) for a verdict on each request. If it raises, all are denied.
+
+    Each verdict comes with the level of the gate that asked a person; 0 if none did.
+    """
     if run.gate is None:
-        return [Verdict(allow=True) if not each.required else NO_ONE_TO_ASK for each in requests]
-    asks = questions_of(run.gate)
-    rules = None if asks is None or asks.handler is None else asks
+        return [(Verdict(allow=True) if not each.required else NO_ONE_TO_ASK, 0) for each in requests]
     try:
-        answered = run.gate(requests) if rules is None else rules.verdicts(requests)
-        answers = list(await answered if inspect.isawaitable(answered) else answered)
+        decisions = await decide_by_gate(run.gate, requests)
     except CONTAINED_ERRORS as error:  # when a gate fails, every call is denied
         if isinstance(error, asyncio.CancelledError) and run.is_interrupted:
             raise
         run.report_error(error, "the permission gate")
-        return [Verdict(allow=False, reason=f"permission denied: asking failed ({describe_error(error)})")] * len(
-            requests
+        failed = Verdict(allow=False, reason=f"permission denied: asking failed ({describe_error(error)})")
+        return [(failed, 0)] * len(requests)
+    answers = await ask_about_undecided(run, [each for each in decisions if each.verdict is None])
+    return [(each.verdict or answers[each.request.call_id], each.level) for each in decisions]
+
+
+async def ask_about_undecided(run: Run, undecided: Sequence[GateDecision]) -> dict[str, Verdict]:
+    """Ask a person about each request that no rule decides, in one question for each gate; return verdicts by call."""
+    verdicts: dict[str, Verdict] = {}
+    for asker in {id(each.asker): each.asker for each in undecided}.values():
+        requests = [each.request for each in undecided if each.asker is asker]
+        answers = (
+            [NO_ONE_TO_ASK] * len(requests) if asker is None else await question.ask_permission(run, asker, requests)
         )
-    return (
-        complete_verdicts(requests, answers)
-        if rules is None
-        else await ask_about_undecided(run, rules, requests, answers)
-    )
-
-
-async def ask_about_undecided(
-    run: Run, gate: SupportsQuestions, requests: Sequence[PermissionRequest], verdicts: Sequence[Verdict | None]
-) -> Sequence[Verdict]:
-    """Ask a person about each request that no rule decides, and return the complete list of verdicts."""
-    asked = [each for each, verdict in zip(requests, verdicts, strict=True) if verdict is None]
-    answers = iter(await question.ask_permission(run, gate, asked) if asked else ())
-    return [next(answers) if verdict is None else verdict for verdict in verdicts]
+        verdicts |= {each.call_id: answer for each, answer in zip(requests, answers, strict=True)}
+    return verdicts
 
 
 async def store_results_without_running(run: Run, results: Sequence[ToolResult], *decisions: Event) -> None:
@@ -178,8 +202,8 @@ async def store_results_without_running(run: Run, results: Sequence[ToolResult],
 
 def build_settling_events(run: Run, result: ToolResult, seconds: float = 0.0) -> list[Event]:
     """Build the events that end a tool call: its open questions are withdrawn, and its result is stored."""
-    withdrawn = build_withdrawals(run.state, result) if run.state.questions_by_id else []
-    return [*withdrawn, build_tool_finished(run, result, seconds)]
+    finished = build_tool_finished(run, result, seconds)
+    return [*build_withdrawals(run.state, result), finished] if run.state.questions_by_id else [finished]
 
 
 def build_tool_finished(run: Run, result: ToolResult, seconds: float = 0.0) -> ToolFinished:

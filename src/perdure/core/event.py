@@ -8,59 +8,20 @@ Each class also declares what other parts need to know of it: which fields are n
 and which text a search finds. The order of events in a run is drawn in `docs/concepts/events.md`.
 """
 
-import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from .binding import Binding
+from .event_class import Event as Event  # noqa: PLC0414 - everybody imports it from here
+from .event_class import list_kinds
 from .message import NO_USAGE, Message, StopReason, ToolResult, Usage
 
-Scope: TypeAlias = Literal["once", "session", "session_target", "forever"]
-"""Extent of a permission verdict: this call; this tool and action in this session; the same on the same target only;
-the same tool, action and target in every session.
+Scope: TypeAlias = Literal["once", "run", "session", "session_target", "forever"]
+"""Duration of a permission verdict: this call, this run, this session, or all sessions. `session_target` is the older
+name for a session and the same target.
 """
-
-ReplayRule: TypeAlias = Literal["compared", "copied", "skipped"]
-"""Treatment of a recorded event in a replay. `compared`: it must happen again, in the same way. `copied`: a tool or an
-outside caller stored it, and it is stored again from the record. `skipped`: it follows from other events.
-"""
-
-
-def _snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-class Event(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="kind", tag=_snake_case):
-    """Base class of all events. In JSON, the kind of an event is its class name in snake case."""
-
-    durable: ClassVar[bool] = False
-    """True if the event is stored in the log."""
-    critical: ClassVar[bool] = False
-    """True if a process that does not know this kind must not drive the session."""
-    replay: ClassVar[ReplayRule] = "skipped"
-    """Treatment of events of this kind in a replay. Every durable class has to declare it."""
-    compared_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that a replay compares; empty for all but `run_id` and `path`."""
-    structural: ClassVar[frozenset[str]] = frozenset({"run_id", "path"})
-    """Fields that identify or classify something: ids, names, hashes, terms of a fixed set. They are never redacted.
-
-    A subclass lists its own; those of its base are added. Every field that is not listed counts as text to redact.
-    """
-
-    run_id: str = ""
-    """The run in which it happened; empty between runs."""
-    path: str = ""
-    """Position in the tree of agents: empty for the session's own agent, `child`, `child/grandchild` below it."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.structural = Event.structural | cls.structural
-
-    def search_text(self) -> tuple[str, str] | None:
-        """Return the role and the text that a search looks at; `None` when the event has no text to be found."""
-        return None
-
 
 # -- a run and its turns -----------------------------------------------------------------------------------------------
 
@@ -106,6 +67,8 @@ class RunWaiting(Event, frozen=True):
 
     asks: tuple[str, ...]
     """Ids of the open questions."""
+    due_at: float | None = None
+    """When the first of them expires, in seconds since 1970; `None` if none does."""
 
 
 class RunEnded(Event, frozen=True):
@@ -185,6 +148,8 @@ class ModelRequested(Event, frozen=True):
     """Number of messages sent."""
     reserved_usd: float = 0.0
     """Money reserved for the reply."""
+    estimated_tokens: int = 0
+    """Estimate of the input tokens. They count as used if a crash keeps the reply from being stored."""
 
 
 class TextDelta(Event, frozen=True):
@@ -310,7 +275,9 @@ class QuestionAsked(Event, frozen=True):
     text: str = ""
     """The question as text."""
     calls: tuple[Mapping[str, Any], ...] = ()
-    """The calls in question: each one's `call_id`, `tool`, `action`, `target`, `arguments`, `arguments_hash`."""
+    """The calls in question: each one's `call_id`, `tool`, `action`, `target`, `arguments`, `arguments_hash`; for a
+    permission question also its `typed_target`, `binding`, and `offers`: the widths in which an answer can be kept.
+    """
     expires_at: float | None = None
     """Time after which the answer is no. `None` for never."""
     renderer: str = ""
@@ -335,6 +302,8 @@ class QuestionAnswered(Event, frozen=True):
     """Origin of the answer: `handler`, `post`, or `expired` when none arrived in time."""
     rejected: str = ""
     """Reason why the person declined to answer; empty when they answered."""
+    by: str = ""
+    """Person who answered, if that is known."""
 
 
 class QuestionWithdrawn(Event, frozen=True):
@@ -394,7 +363,12 @@ class PermissionDecided(Event, frozen=True):
     durable = True
     replay = "compared"
     compared_fields = ("tool", "action", "target", "allow")
-    structural = frozenset({"call_id", "tool", "action", "arguments_hash", "scope"})
+    structural = frozenset(
+        {
+            *("call_id", "tool", "action", "arguments_hash", "scope"),
+            *("tool_identity", "target_kind", "binding", "level", "at"),
+        }
+    )
 
     call_id: str
     tool: str
@@ -405,6 +379,20 @@ class PermissionDecided(Event, frozen=True):
     allow: bool
     reason: str = ""
     scope: Scope = "once"
+    tool_identity: str = ""
+    """Hash of the tool's name, source, description and parameters: the decision applies to no other tool."""
+    by: str = ""
+    """Person who decided; empty if that is not known, or a rule decided."""
+    covers: str = ""
+    """Calls that a lasting decision is for: `arguments`, `target`, `tool`, or a pattern for the target."""
+    target_kind: str = ""
+    """Kind of target of a lasting decision: `path`, `command` or `url`; empty for text."""
+    binding: Binding | None = None
+    """Identity of tool, agent, store, project and session that a lasting decision is bound to."""
+    level: int = 0
+    """Gate that asked, for a lasting decision: 0 for that of the session's own agent, 1 for an agent below, …"""
+    at: float = 0.0
+    """Time of a lasting decision, in seconds since 1970."""
 
 
 class ToolStarted(Event, frozen=True):
@@ -516,7 +504,7 @@ class PostTaken(Event, frozen=True):
 
 
 class InboxAdded(Event, frozen=True):
-    """The agent began to wait for a result from outside: of a job, by mail, from a person."""
+    """An entry was added to the inbox: a result from outside that the session waits for, of a job or a person."""
 
     durable = True
     replay = "copied"
@@ -546,6 +534,7 @@ class InboxResolved(Event, frozen=True):
     item_id: str
     response: Any = None
     resolved_at: float = 0.0
+    labels: tuple[str, ...] = ()
 
 
 class HookInvoked(Event, frozen=True):
@@ -676,6 +665,25 @@ class SessionConfigured(Event, frozen=True):
     changes: Mapping[str, Any]
 
 
+class SessionImported(Event, frozen=True):
+    """The entries that follow were imported from a document. First entry of an imported session."""
+
+    durable = True
+    replay = "skipped"
+    structural = frozenset({"digest", "session_id"})
+
+    digest: str
+    """SHA-256 of the document."""
+    session_id: str = ""
+    """Id that it had in the document."""
+    by: str = ""
+    """User who imported it."""
+    trusted: bool = False
+    """True if everything was imported."""
+    dropped: Mapping[str, Any] = {}
+    """Number of dropped entries, by kind."""
+
+
 class Custom(Event, frozen=True):
     """An event that an extension defines and stores in the log."""
 
@@ -699,6 +707,18 @@ class Unknown(Event, frozen=True):
 
 
 # -- watchers ----------------------------------------------------------------------------------------------------------
+
+
+class EntriesLost(Event, frozen=True):
+    """Entries of the log were lost to damage. Not stored: whoever reads the log finds that their numbers are missing.
+
+    `run_id` is the run in which they were lost; empty if runs may have begun or ended among them.
+    """
+
+    first: int
+    """Number of the first lost entry."""
+    last: int
+    """Number of the last lost entry."""
 
 
 class Lagged(Event, frozen=True):
@@ -743,24 +763,5 @@ class Entry(Struct, frozen=True, gc=False):
     """Id of the entry, by which a repeated append is recognised."""
 
 
-def check_event_class(kind: type[Event]) -> None:
-    """Raise `TypeError` for an event class with an invalid declaration: unknown fields, or no treatment in replays.
-
-    A class that is stored has to declare how a replay treats it.
-    """
-    unknown = (kind.structural | {*kind.compared_fields}) - {*kind.__struct_fields__}
-    if unknown:
-        raise TypeError(f"{kind.__name__} declares fields that it does not have: {sorted(unknown)}")
-    if kind.durable and "replay" not in vars(kind):
-        raise TypeError(f"{kind.__name__} is durable: set `replay` to how a replay treats it")
-
-
-def _kinds_by_name(parent: type[Event]) -> dict[str, type[Event]]:
-    kinds = parent.__subclasses__()
-    for kind in kinds:
-        check_event_class(kind)
-    return {str(kind.__struct_config__.tag): kind for kind in kinds}
-
-
-EVENTS: Mapping[str, type[Event]] = _kinds_by_name(Event)
+EVENTS: Mapping[str, type[Event]] = list_kinds(Event)
 """All event classes by wire name."""

@@ -4,7 +4,7 @@ The same fold builds the state of a running session, event by event, and of one 
 cannot differ. It depends on nothing but the events: no clock, no randomness, no I/O.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from .event import (
     Compacted,
+    EntriesLost,
     Entry,
     Event,
     GrantRevoked,
@@ -30,6 +31,7 @@ from .event import (
     RunStarted,
     RunWaiting,
     SessionConfigured,
+    SessionImported,
     SkillLoaded,
     SlotClosed,
     SlotOpened,
@@ -41,11 +43,24 @@ from .event import (
     ValueKept,
     ViewChanged,
 )
-from .message import NO_USAGE, Message, ToolCall, ToolResult, Usage
+from .lost_entries import mark_lost_entries
+from .message import NO_USAGE, Message, ToolCall, ToolResult, Usage, merge_labels
+from .provenance import list_message_sources
 from .transcript import Transcript, View
 
+_MAX_SOURCES = 20
+"""Number of sources that are remembered for each label."""
 FOR_AGENT = "for"
 """Key in the changes of a session: the agent that they are for, unless it is the agent the session began with."""
+
+
+CRASH_REASONS = frozenset({"interrupted", "crash_loop", "log_damaged"})
+"""Reasons of runs that were ended in the log after their process had died."""
+
+
+def _estimated_usage(request: ModelRequested) -> Usage:
+    tokens = request.estimated_tokens
+    return Usage(tokens, precision="estimated") if tokens else NO_USAGE
 
 
 class PastRun(Struct, frozen=True):
@@ -75,12 +90,17 @@ class State:
         "children_usd",
         "decisions",
         "first_message_index",
+        "first_run_id",
+        "has_lost_entries",
+        "imports",
         "inbox",
         "is_waiting",
         "kept_values",
+        "labels",
         "last_request",
         "latest_result",
         "latest_results",
+        "may_have_lost_runs",
         "open_calls",
         "open_children",
         "parent",
@@ -102,6 +122,7 @@ class State:
         "tool_calls",
         "transcript",
         "turns",
+        "unanswered_request",
         "unsettled_reply",
         "view_changed",
         "view_turns",
@@ -122,6 +143,8 @@ class State:
         """The conversation, and the part of it that the model is sent."""
         self.call_ids: set[str] = set() if parent is None else parent.call_ids
         """All call ids used so far, by any agent."""
+        self.first_run_id: str = "" if parent is None else parent.first_run_id
+        """Id of the first run in the log, which tells a session from a later one of the same id."""
         self.run: RunStarted | None = None
         """The current run, or the last one. "That run" below."""
         self.run_ended_event: RunEnded | None = None
@@ -140,6 +163,8 @@ class State:
         """True if, since the last request, an event announced that the next one begins differently."""
         self.last_request: ModelRequested | None = None
         """The last request of the session."""
+        self.unanswered_request: ModelRequested | None = None
+        """The request of that run whose reply was neither stored nor discarded yet, and that no estimate counts."""
         self._usage = NO_USAGE
         self._pending_usage: list[Usage] = []
         self._children_usage = NO_USAGE
@@ -175,10 +200,14 @@ class State:
         """True if that run cannot continue before a question is answered."""
         self.recoveries = 0
         """Number of times that run was resumed since it last made progress."""
+        self.has_lost_entries = False
+        """True if entries of that run were lost to damage: its calls may have begun, and its reply may be missing."""
+        self.may_have_lost_runs = False
+        """True if whole runs may have been lost to damage, with the ids of their inputs."""
         self.reached_limit = ""
         """Name of the limit that keeps that run from continuing; empty if there is none."""
         self.inbox: dict[str, InboxAdded] = {}
-        """Inbox items that the agent waits for."""
+        """Inbox items that this agent waits for."""
         self.runs_by_input_id: dict[str, PastRun] = {}
         """Runs whose input has an id, by that id."""
         self.kept_values: dict[str, Any] = {}
@@ -189,6 +218,13 @@ class State:
         """Settings changed for this session only."""
         self.settings_by_agent: dict[str, dict[str, Any]] = {}
         """Settings changed for agents that took over the conversation, by agent name."""
+        self.labels: dict[str, tuple[str, ...]] = {}
+        """Labels of what the agent has seen so far, each with the sources of the text that had it.
+
+        None is ever removed: a summary repeats what it replaces, and the model's own replies follow from what it read.
+        """
+        self.imports: list[SessionImported] = []
+        """Imports from which the log began."""
 
     @property
     def messages(self) -> View:
@@ -212,6 +248,13 @@ class State:
     def usage(self) -> Usage:
         """Tokens used by this run and its subagents."""
         return self.own_usage if self._children_usage is NO_USAGE else self.own_usage + self._children_usage
+
+    @property
+    def unanswered_usage(self) -> Usage:
+        """Estimated input tokens of the requests without a reply, of this run and of its subagents in progress."""
+        below = [child.unanswered_usage for child in self.open_children.values()] if self.open_children else []
+        request = self.unanswered_request
+        return sum(below, NO_USAGE if request is None else _estimated_usage(request))
 
     @property
     def answer(self) -> Message | None:
@@ -247,14 +290,51 @@ class State:
         return self.run is not None and self.run_ended_event is None
 
     @property
+    def is_parked(self) -> bool:
+        """True if the last run was parked: it was ended because it made no progress after several resumes."""
+        return self.run_ended_event is not None and self.run_ended_event.status == "parked"
+
+    @property
     def unsettled_calls(self) -> list[ToolCall]:
         """Tool calls of the last reply that have no result yet."""
+        if not self.results:
+            return list(self.open_calls.values())
         return [call for call_id, call in self.open_calls.items() if call_id not in self.results]
 
     @property
     def begun_call_ids(self) -> frozenset[str]:
         """Ids of the tool calls that have begun and have no result, including those carried out by subagents."""
+        if not (self.started_calls or self.subagents or self.child_paths_by_call):
+            return frozenset()  # before each batch of calls, unless the run was resumed
         return frozenset([*self.started_calls, *self.subagents, *self.child_paths_by_call])
+
+    @property
+    def session_inbox(self) -> dict[str, InboxAdded]:
+        """Pending inbox items of all agents of the session, by item id."""
+        return {item_id: item for state in self._all_agents() for item_id, item in state.inbox.items()}
+
+    def receives_inbox_result(self, item_id: str) -> bool:
+        """Return True if the result of an inbox item is for this agent.
+
+        It is for the agent that added the item, or, if that one has no run in progress, for the nearest agent above it
+        that has; at the top, for the session's own agent.
+        """
+        owner = self._find_inbox_owner(item_id)
+        while owner is not None and owner.parent is not None and not owner.is_interrupted:
+            owner = owner.parent
+        return self.parent is None if owner is None else owner is self
+
+    def _find_inbox_owner(self, item_id: str) -> "State | None":
+        """Return the state of the agent that waits for an inbox item; `None` if no agent of the session does."""
+        return next((state for state in self._all_agents() if item_id in state.inbox), None)
+
+    def _all_agents(self) -> "Iterator[State]":
+        """Yield the states of all agents of the session, its own first."""
+        top = self
+        while top.parent is not None:
+            top = top.parent
+        yield top
+        yield from top.children.values()
 
     def apply(self, event: Event) -> None:
         """Update the state with the next event of the log."""
@@ -273,10 +353,13 @@ class State:
 
     def apply_run_started(self, event: RunStarted) -> None:
         """Reset the per-run fields for a new run."""
+        self.first_run_id = self.first_run_id or event.run_id
         self.run, self.run_ended_event, self.is_waiting, self.reached_limit = event, None, False, ""
         self.first_message_index = len(self.transcript.messages)
         self._children_usage, self.children_usd = NO_USAGE, 0.0
         self.turns = self.attempts = self.tool_calls = self.recoveries = 0
+        self.unanswered_request = None
+        self.has_lost_entries = False
         if event.input_id:
             self.runs_by_input_id[event.input_id] = PastRun(event.run_id, self.first_message_index)
         if self.parent is not None:
@@ -288,6 +371,9 @@ class State:
 
     def apply_run_ended(self, event: RunEnded) -> None:
         """Mark the run as ended, and remove its questions and display slots."""
+        if event.reason in CRASH_REASONS:
+            self._count_unanswered_request()
+        self.unanswered_request = None
         self.run_ended_event, self.is_waiting = event, False
         for ask_id, question in list(self.questions_by_id.items()):
             if self.parent is None or question.path == self.path:
@@ -331,9 +417,28 @@ class State:
         self._reset_recoveries()
 
     def apply_run_resumed(self, _event: RunResumed) -> None:
-        """Mark the run as resumed, and count the recovery."""
+        """Mark the run as resumed, and count the recovery; a parked run is not over any more."""
+        if self.run is not None and self.is_parked:
+            self.run_ended_event, self.recoveries = None, 0
+            if self.run.input_id:
+                self.runs_by_input_id[self.run.input_id] = PastRun(self.run.run_id, self.first_message_index)
+        self._count_unanswered_request()
         self.is_waiting = False
         self.recoveries += 1
+
+    def apply_entries_lost(self, event: EntriesLost) -> None:
+        """Record that entries are missing here, and that nothing is certain about the open runs and their calls."""
+        for state in (self, *self.children.values()):
+            state.has_lost_entries |= state.is_interrupted or bool(state.open_calls)
+        if not event.run_id:
+            self.may_have_lost_runs = True
+
+    def _count_unanswered_request(self) -> None:
+        """Count the estimated tokens of a request that a crash left without a reply: it was sent, and may be billed."""
+        if self.unanswered_request is not None:
+            if self.unanswered_request.estimated_tokens:
+                self._add_usage(_estimated_usage(self.unanswered_request))
+            self.unanswered_request = None
 
     def apply_limit_reached(self, event: LimitReached) -> None:
         """Record the limit that keeps the run from continuing."""
@@ -380,10 +485,18 @@ class State:
         told = self.settings_by_agent.setdefault(str(whose), {}) if whose else self.settings
         told.update({name: value for name, value in event.changes.items() if name != FOR_AGENT})
 
+    def apply_session_imported(self, event: SessionImported) -> None:
+        """Record that the session was imported."""
+        self.imports.append(event)
+
     def apply_compacted(self, event: Compacted) -> None:
-        """Replace the first messages that the model is sent by a summary."""
+        """Replace the first messages that the model is sent by a summary, which has their labels."""
         self.view_turns = 0
-        self.transcript.compact(event.summary, event.upto)
+        summary = event.summary
+        if self.labels:
+            replaced = [_list_labels(each) for each in self.transcript.messages[: event.upto]]
+            summary = replace(summary, labels=merge_labels(summary.labels, *replaced))
+        self.transcript.compact(summary, event.upto)
         if event.usage is not None:
             self._add_usage(event.usage)
 
@@ -398,14 +511,17 @@ class State:
         self.inbox[event.item_id] = event
 
     def apply_inbox_resolved(self, event: InboxResolved) -> None:
-        """Remove the inbox item that was resolved."""
-        self.inbox.pop(event.item_id, None)
+        """Remove the inbox item that was resolved, whichever agent had added it."""
+        owner = self._find_inbox_owner(event.item_id)
+        if owner is not None:
+            del owner.inbox[event.item_id]
 
     def apply_model_requested(self, event: ModelRequested) -> None:
         """Count a new turn, or another attempt at it."""
         self.turns = event.turn
         self.attempts = event.attempt
-        self.last_request, self.view_changed = event, False
+        self.last_request = self.unanswered_request = event
+        self.view_changed = False
         if event.attempt == 1:
             self.view_turns += 1
 
@@ -415,10 +531,13 @@ class State:
         self.recoveries = 0
         if self.parent is not None:
             self._reset_recoveries()
+        if message.labels:
+            self._add_labels(message.labels, list_message_sources(message))
         if message.role != "assistant":
             self.transcript.add(message)
             return
         self.attempts = 0
+        self.unanswered_request = None
         if message.usage is not None:
             self._pending_usage.append(message.usage)
             if self.parent is not None:
@@ -434,6 +553,7 @@ class State:
 
     def apply_reply_discarded(self, event: ReplyDiscarded) -> None:
         """Count the tokens of a discarded reply."""
+        self.unanswered_request = None
         if event.partial is not None and event.partial.usage is not None:
             self._add_usage(event.partial.usage)
 
@@ -478,6 +598,14 @@ class State:
             self.unsettled_reply = None
             calls.clear()
             results.clear()
+            for result in self.latest_results:
+                if result.labels:
+                    self._add_labels(result.labels, (f"tool:{result.name}",))
+
+    def _add_labels(self, labels: Iterable[str], sources: Iterable[str]) -> None:
+        """Record labels that the model sees from now on, and where they come from."""
+        for label in labels:
+            self.labels[label] = merge_labels(self.labels.get(label, ()), sources)[:_MAX_SOURCES]
 
     def apply_permission_decided(self, event: PermissionDecided) -> None:
         """Store a permission decision; keep it as a grant if it applies to more than one call."""
@@ -501,6 +629,7 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     ToolFinished: State.apply_tool_finished,
     PermissionDecided: State.apply_permission_decided,
     ReplyDiscarded: State.apply_reply_discarded,
+    EntriesLost: State.apply_entries_lost,
     LimitReached: State.apply_limit_reached,
     QuestionAsked: State.apply_question_asked,
     QuestionAnswered: State.apply_question_answered,
@@ -513,6 +642,7 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     ValueKept: State.apply_value_kept,
     SkillLoaded: State.apply_skill_loaded,
     SessionConfigured: State.apply_session_configured,
+    SessionImported: State.apply_session_imported,
     Compacted: State.apply_compacted,
     ViewChanged: State.apply_view_changed,
     GrantRevoked: State.apply_grant_revoked,
@@ -521,9 +651,14 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
 }
 
 
+def _list_labels(message: Message) -> tuple[str, ...]:
+    """Return the labels of a message and of the results in it."""
+    return merge_labels(message.labels, *[result.labels for result in message.tool_results])
+
+
 def fold_entries(entries: Iterable[Entry]) -> State:
-    """Return the session state that results from the entries of a log."""
-    return fold_events([entry.event for entry in entries])
+    """Return the session state that results from the entries of a log, also if some were lost to damage."""
+    return fold_events(mark_lost_entries(list(entries)))
 
 
 def fold_events(events: Iterable[Event]) -> State:

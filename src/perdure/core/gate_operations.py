@@ -1,16 +1,14 @@
-"""Permission gates of subagents: the subagent's own gate decides, but whatever the parent agent's gate denies stays
-denied.
+"""Permission gates below other gates: permissions only become narrower on the way down.
 
-An agent with its own gate that is started by another agent decides by its own gate, except for calls that the parent's
-gate forbids: by a rule, by a denial remembered for longer than one call, or, for a gate that is a function, by its
-answer. Calls that the parent's gate would only ask about are decided by the child's gate.
+A call of an agent that works for another one, or that a conversation was handed over to, needs the consent of both
+gates. A denial of either one denies it. What the gate above asks about, it asks itself: its handler answers, and not
+that of the agent below. Only what both allow is allowed.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from .permission import (
@@ -20,97 +18,157 @@ from .permission import (
     Explanation,
     Gate,
     Grants,
-    Handler,
     PermissionRequest,
     Permissions,
     Rule,
     SupportsExplain,
     SupportsQuestions,
-    SupportsRefusals,
     SupportsRules,
     Verdict,
-    allow,
     allow_all,
     complete_verdicts,
     deny_all,
+    grants_of,
+    questions_of,
 )
+from .rule import decide_by_rules
 
-V = TypeVar("V", Verdict, Verdict | None)
+
+class GateDecision(Struct, frozen=True, eq=False):
+    """The decision of a chain of gates about a request: a verdict, or the gate that has to ask a person."""
+
+    request: PermissionRequest
+    verdict: Verdict | None = None
+    asker: SupportsQuestions | None = None
+    """The gate that has to ask, if there is no verdict."""
+    level: int = 0
+    """The place of the gate in the chain: 0 for that of the session's own agent."""
+
+    @property
+    def is_denial(self) -> bool:
+        """True if the call is denied."""
+        return self.verdict is not None and not self.verdict.allow
 
 
-def restrict_gate(gate: Gate | None, parent_gate: Gate | None, session_id: str = "") -> Gate | None:
-    """Return the gate for a subagent: its own, limited by the parent's denials; the parent's if it has none.
+class CallerPlace(Struct, frozen=True):
+    """The place of the agent above, for an agent that works for it in a session of its own."""
 
-    `session_id` is the session of the parent's gate, when that is another one.
+    session_id: str
+    session: str
+    """The session as bindings name it."""
+    agent: str
+    """The names of the agents from the session's own down to the one above."""
+    run_id: str
+
+
+def restrict_gate(gate: Gate | None, parent_gate: Gate | None, caller: CallerPlace | None = None) -> Gate | None:
+    """Return the gate for an agent below another one: its own, limited by the parent's; the parent's if it has none.
+
+    `caller` is the place of the parent's gate, if that belongs to another session.
     """
-    if gate is None or parent_gate is None:
+    if parent_gate is None or parent_gate is allow_all:
         return parent_gate if gate is None else gate
-    if gate is parent_gate or parent_gate is allow_all:
-        return gate
-    return RestrictedGate(gate, parent_gate, session_id)
+    if caller is not None:
+        return RestrictedGate(gate or allow_all, parent_gate, caller)
+    return parent_gate if gate is None or gate is parent_gate else RestrictedGate(gate, parent_gate)
 
 
 class RestrictedGate:
-    """A subagent's gate (it decides which tool calls may run), limited by another gate whose denials apply first."""
+    """The gate of an agent below another one: both gates have to allow a call, and that of the parent asks first."""
 
-    def __init__(self, own: Gate, above: Gate, session_id: str = "") -> None:
-        self._own: Any = own
+    def __init__(self, own: Gate, above: Gate, caller: CallerPlace | None = None) -> None:
+        self._own = own
         self._above = above
-        self._session_id = session_id
+        self._caller = caller
+
+    @property
+    def depth(self) -> int:
+        """The number of gates in the chain."""
+        return gate_depth(self._above) + 1
+
+    @property
+    def parts(self) -> tuple[Gate, Gate]:
+        """The gate above, and the agent's own."""
+        return self._above, self._own
 
     async def __call__(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
-        return await _merge_refusals(
-            await self._find_parent_refusals(requests), requests, partial(_call_gate, self._own)
-        )
+        verdicts: list[Verdict] = []
+        for decision in await self.decide(requests):
+            if decision.verdict is None and decision.asker is not None:
+                verdicts += await _call_gate(decision.asker, [decision.request])
+            else:
+                verdicts.append(decision.verdict or NO_ONE_TO_ASK)
+        return verdicts
 
-    @property
-    def grants(self) -> Grants:
-        """The grants of the subagent's own gate. Raises `AttributeError` if that gate has none."""
-        grants: Grants = self._own.grants
-        return grants
-
-    @property
-    def handler(self) -> Handler | None:
-        """The function by which the subagent's own gate asks. Raises `AttributeError` if that gate has none."""
-        handler: Handler | None = self._own.handler
-        return handler
-
-    @property
-    def expires_seconds(self) -> float | None:
-        """The seconds that a question of the subagent's own gate stays open. Raises `AttributeError` if that gate has
-        none.
-        """
-        seconds: float | None = self._own.expires_seconds
-        return seconds
-
-    def with_handler(self, handler: Handler, grants: Grants) -> "RestrictedGate":
-        """Return a copy whose restricted gate asks by this function, and remembers decisions in these grants."""
-        return RestrictedGate(cast("Gate", self._own.with_handler(handler, grants)), self._above, self._session_id)
-
-    async def verdicts(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict | None]:
-        """Return both gates' verdicts that need no question; `None` for each call that a person must be asked about."""
-        own: SupportsQuestions = self._own
-        return await _merge_refusals(await self._find_parent_refusals(requests), requests, own.verdicts)
-
-    async def refusals(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict | None]:
-        """Return the denials of either gate that need no question; `None` for each of the other calls."""
-        return await _merge_refusals(
-            await self._find_parent_refusals(requests), requests, partial(find_refusals, self._own)
-        )
-
-    async def _find_parent_refusals(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict | None]:
-        return await find_refusals(self._above, _as_session(self._session_id, requests))
-
-    def explain_denial(self, request: PermissionRequest) -> Explanation | None:
-        """Return the rule or remembered decision of either gate that denies a call. A gate that is a function is not
-        called.
-        """
-        (seen,) = _as_session(self._session_id, [request])
-        return _explain_denial(self._above, seen) or _explain_denial(self._own, request)
+    async def decide(self, requests: Sequence[PermissionRequest]) -> list[GateDecision]:
+        """Return, for each request, the verdict of both gates, or which of them has to ask a person."""
+        above: list[GateDecision] = []
+        for request, decision in zip(requests, await decide_by_gate(self._above, requests), strict=True):
+            denial = self._find_denial_of_caller(request)
+            denied = None if denial is None else Verdict(allow=False, reason=denial.why)
+            above.append(decision if denied is None else GateDecision(request, denied))
+        left = [each.request for each in above if not each.is_denial]
+        own = iter(await decide_by_gate(self._own, left, gate_depth(self._above)) if left else ())
+        return [each if each.is_denial else _choose_stricter(each, next(own)) for each in above]
 
     def explain(self, request: PermissionRequest) -> Explanation:
-        """Return the decision about a call, and the reason, without asking anyone."""
-        return self.explain_denial(request) or explain_decision(self._own, request)
+        """Return the stricter decision of the two gates about a call, and the reason, without asking anyone."""
+        above = self._find_denial_of_caller(request) or explain_decision(self._above, request)
+        if above.verdict == "deny":
+            return above
+        own = explain_decision(self._own, request)
+        return above if above.verdict == "ask" and own.verdict != "deny" else own
+
+    def with_rules(self, rules: Sequence[Rule]) -> Gate | None:
+        """Return a gate that applies these rules to the agent's own gate too."""
+        own = with_rules(self._own, rules)
+        return None if own is None else RestrictedGate(own, self._above, self._caller)
+
+    def _find_denial_of_caller(self, request: PermissionRequest) -> Explanation | None:
+        """Return the denial that was remembered in the caller's session; it also holds below."""
+        caller = self._caller
+        if caller is None:
+            return None
+        agent = f"{caller.agent}/{request.binding.agent}"
+        binding = replace(request.binding, session=caller.session, agent=agent)
+        seen = replace(request, session_id=caller.session_id, run_id=caller.run_id, binding=binding)
+        found = [grants.find(seen) for _, grants in list_grants_of(self._above)]
+        denial = next((each for each in found if each is not None and not each.allow), None)
+        why = "" if denial is None else denial.reason or f"denied before, for {denial.scope}"
+        return None if denial is None else Explanation("deny", why, grant=denial)
+
+
+def gate_depth(gate: Gate | None) -> int:
+    """Return the number of gates in a chain that can remember decisions."""
+    return gate.depth if isinstance(gate, RestrictedGate) else int(gate is not None and not isinstance(gate, Denials))
+
+
+def list_grants_of(gate: Gate | None) -> list[tuple[int, Grants]]:
+    """Return the grants of every gate in a chain, each with its level."""
+    if isinstance(gate, RestrictedGate):
+        above, own = gate.parts
+        grants = grants_of(own)
+        return [*list_grants_of(above), *([] if grants is None else [(gate_depth(above), grants)])]
+    grants = grants_of(gate)
+    return [] if grants is None else [(0, grants)]
+
+
+async def decide_by_gate(gate: Gate, requests: Sequence[PermissionRequest], level: int = 0) -> Sequence[GateDecision]:
+    """Return, for each request, the verdict of a gate, or that it has to ask a person. A plain function is called."""
+    if isinstance(gate, RestrictedGate):
+        return await gate.decide(requests)
+    asks = questions_of(gate)
+    verdicts: Sequence[Verdict | None]
+    if asks is None or asks.handler is None:
+        verdicts = await _call_gate(gate, requests)
+    else:
+        verdicts = await asks.verdicts(requests)
+    return [GateDecision(each, verdict, asks, level) for each, verdict in zip(requests, verdicts, strict=True)]
+
+
+def _choose_stricter(above: GateDecision, own: GateDecision) -> GateDecision:
+    """Return the stricter of two decisions of which the first is no denial; of two questions the one above."""
+    return above if above.verdict is None and not own.is_denial else own
 
 
 def with_rules(gate: Gate | None, rules: Sequence[Rule]) -> Gate | None:
@@ -124,7 +182,25 @@ def with_rules(gate: Gate | None, rules: Sequence[Rule]) -> Gate | None:
     denials = [rule for rule in rules if rule.policy == "deny"]
     if not denials:
         return gate
-    return Permissions(*denials, allow()) if gate is allow_all else restrict_gate(gate, Permissions(*denials))
+    return Denials(denials) if gate is allow_all else restrict_gate(gate, Denials(denials))
+
+
+class Denials:
+    """A gate that denies the calls that rules deny, or that they cannot be ruled out to deny, and allows all others."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+
+    def __call__(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+        explained = [self.explain(each) for each in requests]
+        return [Verdict(allow=each.verdict == "allow", reason=each.why) for each in explained]
+
+    def explain(self, request: PermissionRequest) -> Explanation:
+        """Return the rule that denies a call, or that none does."""
+        decided = decide_by_rules(self._rules, request)
+        if decided.rule is None:
+            return Explanation("allow", EVERYTHING_ALLOWED.reason)
+        return Explanation("deny", f"denied by the rule {decided.rule}", str(decided.rule))
 
 
 def explain_decision(gate: Gate | None, request: PermissionRequest) -> Explanation:
@@ -143,35 +219,6 @@ def explain_decision(gate: Gate | None, request: PermissionRequest) -> Explanati
     return Explanation("ask", f"the gate {name!r} decides when the call is made")
 
 
-def _explain_denial(gate: Gate, request: PermissionRequest) -> Explanation | None:
-    return gate.explain_denial(request) if isinstance(gate, SupportsRefusals) else None
-
-
-async def find_refusals(gate: Gate, requests: Sequence[PermissionRequest]) -> Sequence[Verdict | None]:
-    """Return, for each request, the denial that a gate gives without asking anyone, or `None`. A plain function is
-    called.
-    """
-    if isinstance(gate, SupportsRefusals):
-        return await gate.refusals(requests)
-    return [None if verdict.allow else verdict for verdict in await _call_gate(gate, requests)]
-
-
 async def _call_gate(gate: Gate, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
     answered = gate(requests)
     return complete_verdicts(requests, list(await answered if inspect.isawaitable(answered) else answered))
-
-
-def _as_session(session_id: str, requests: Sequence[PermissionRequest]) -> Sequence[PermissionRequest]:
-    """Return the requests with another session's id, so that grants for that session apply to them."""
-    return [replace(each, session_id=session_id) for each in requests] if session_id else requests
-
-
-async def _merge_refusals(
-    refused: Sequence[Verdict | None],
-    requests: Sequence[PermissionRequest],
-    rest: Callable[[Sequence[PermissionRequest]], Awaitable[Sequence[V]]],
-) -> list[Verdict | V]:
-    """Return one verdict for each request: its refusal if there is one, else the next of `rest`."""
-    left = [each for each, verdict in zip(requests, refused, strict=True) if verdict is None]
-    answers = iter(await rest(left) if left else ())
-    return [next(answers) if verdict is None else verdict for verdict in refused]

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from .event import Entry, InboxAdded, InboxResolved
 from .jsonable import to_text
-from .message import Message, user
+from .message import Message, merge_labels, user
 from .store import Post
 
 InboxStatus: TypeAlias = Literal["pending", "resolved", "consumed"]
@@ -43,11 +43,12 @@ class InboxItem(Struct, frozen=True):
     """Time of the answer; 0 when there is none yet."""
 
 
-def build_resolution_post(item_id: str, response: Any, at: float) -> Post:
+def build_resolution_post(item_id: str, response: Any, at: float, labels: Sequence[str] = ()) -> Post:
     """Build the post (a stored message to a session) that answers an inbox item. Its id makes a second answer
     ineffective.
     """
-    return Post(f"{INBOX_POST}-{item_id}", INBOX_POST, {"item_id": item_id, "response": response}, at)
+    body = {"item_id": item_id, "response": response, **({"labels": list(labels)} if labels else {})}
+    return Post(f"{INBOX_POST}-{item_id}", INBOX_POST, body, at)
 
 
 def list_inbox_items(entries: Iterable[Entry], posts: Iterable[Post]) -> list[InboxItem]:
@@ -79,15 +80,20 @@ def _with_answer(item: InboxItem, status: InboxStatus, response: Any, at: float)
     )
 
 
-def build_inbox_message(items: Mapping[str, InboxAdded], resolved: Sequence[InboxResolved]) -> Message:
-    """Build the message that passes results the agent waited for to the model."""
-    lines = [_inbox_line(items.get(each.item_id), each) for each in resolved]
-    return user("\n".join([f"[Inbox: {len(lines)} resolved]", *lines]), origin=INBOX_POST)
+def build_inbox_message(items: Mapping[str, InboxAdded], resolved: Sequence[InboxResolved], path: str = "") -> Message:
+    """Build the message that passes results to the model that waited for them, at `path` in the tree of agents.
+
+    A result for a subagent that has ended is passed to the agent above it, and is marked with the subagent's path.
+    """
+    lines = [_inbox_line(items.get(each.item_id), each, path) for each in resolved]
+    labels = merge_labels(*[each.labels for each in resolved])
+    return user("\n".join([f"[Inbox: {len(lines)} resolved]", *lines]), origin=INBOX_POST, labels=labels)
 
 
-def _inbox_line(item: InboxAdded | None, resolved: InboxResolved) -> str:
+def _inbox_line(item: InboxAdded | None, resolved: InboxResolved, path: str) -> str:
     tag, request = (item.tag, item.request) if item else (resolved.item_id, "")
-    return f"- [{tag}] Request: {request} -> Response: {to_text(resolved.response)}"
+    owner = f" (of subagent {item.path!r})" if item is not None and item.path != path else ""
+    return f"- [{tag}]{owner} Request: {request} -> Response: {to_text(resolved.response)}"
 
 
 def build_inbox_reminder(items: Iterable[InboxAdded]) -> Message | None:

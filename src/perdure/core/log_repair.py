@@ -4,7 +4,7 @@ Repairs are appended; entries are never changed. They depend on nothing but the 
 """
 
 from .event import Event, QuestionWithdrawn, RunEnded, SubagentFinished, SubagentStarted, ToolFinished
-from .fold import State
+from .fold import CRASH_REASONS, State
 from .message import Status, Text, ToolResult
 
 INTERRUPTED_CALL_TEXT = (
@@ -17,6 +17,7 @@ ENDING_PROCESS_DIED = ("failed", "interrupted", "the process ended")
 ENDING_UNANSWERED = ("cancelled", "unanswered", "the conversation went on without an answer")
 ENDING_CRASH_LOOP = ("parked", "crash_loop", "the process ended again and again at this place")
 ENDING_PARENT_ENDED = ("cancelled", "left_alone", "the run that it worked for has ended")
+ENDING_LOG_DAMAGED = ("failed", "log_damaged", "entries of its log were lost to damage")
 """Status, reason and error text with which a run is closed that no process drives."""
 
 
@@ -25,19 +26,21 @@ def build_repairs(state: State, ending: tuple[str, str, str] = ENDING_PROCESS_DI
     follow.
 
     A call that was started gets the status *unknown*, one that was not gets a result saying so, and the run is ended.
-    Applying the repairs twice adds nothing the second time.
+    If entries of the run were lost to damage, every open call may have been started, and is *unknown*. Applying the
+    repairs twice adds nothing the second time.
     """
     events = build_child_repairs(state, ending)
     run_id = state.run.run_id if state.run else ""
+    begun = state.begun_call_ids
     for call in state.unsettled_calls:
-        events += _build_lost_result(
-            state, call.call_id, call.name, run_id, started=call.call_id in state.begun_call_ids
-        )
+        started = state.has_lost_entries or call.call_id in begun
+        events += _build_lost_result(state, call.call_id, call.name, run_id, started=started)
     for start in [start for call_id, start in state.started_calls.items() if call_id not in state.open_calls]:
         events += _build_lost_result(state, start.call_id, start.name, start.run_id, started=True)
     if state.is_interrupted:
         status, reason, words = ending
-        ended = RunEnded(status, reason, words, state.usage, turns=state.turns, run_id=run_id, path=state.path)
+        usage = state.usage + state.unanswered_usage if reason in CRASH_REASONS else state.usage
+        ended = RunEnded(status, reason, words, usage, turns=state.turns, run_id=run_id, path=state.path)
         events.append(ended)
     return events
 

@@ -52,7 +52,7 @@ from .outcome import Outcome
 from .run import Accepted, Engine, HistoryProcessor, Retry, Run
 from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition
 from .store import wait_despite_cancel
-from .tool_execution import PreparedCall, run_call, run_call_without_intent, run_finish_hooks
+from .tool_execution import PreparedCall, add_tool_labels, run_call, run_call_without_intent, run_finish_hooks
 from .unsuccessful_results import (
     Suspended,
     build_not_started_result,
@@ -99,7 +99,9 @@ async def suspend_run(run: Run) -> Outcome[Any]:
 
     The run is not over: it is resumed once its questions are answered. Until then no process drives it.
     """
-    waiting = RunWaiting(tuple([each.ask_id for each in run.state.open_questions]), run_id=run.run_id, path=run.path)
+    questions = run.state.open_questions
+    due_at = min([each.expires_at for each in questions if each.expires_at is not None], default=None)
+    waiting = RunWaiting(tuple([each.ask_id for each in questions]), due_at, run_id=run.run_id, path=run.path)
     with suppress(asyncio.CancelledError):  # the event is stored: nothing is left to cancel
         await run.emit(waiting, sync=True)
     return run.outcome("waiting", "question")
@@ -135,7 +137,7 @@ async def react(run: Run) -> Outcome[Any]:
             if limit := run.find_reached_limit():
                 return run.outcome("limit", limit)
             if run.mailbox.has_messages_due and not run.state.is_steered:
-                await deliver_queued_messages(run, run.mailbox.take_due_messages(run.state.inbox))
+                await deliver_queued_messages(run, run.mailbox.take_due_messages(run.state.session_inbox, run.path))
             reply = await run_turn(run)
         outcome = await (handle_tool_calls(run, reply) if reply.tool_calls else handle_answer(run, reply))
         if run.fanout.is_watched:
@@ -250,7 +252,8 @@ async def close_stream(stream: AsyncIterator[ModelEvent]) -> None:
 
 async def record_discarded_reply(run: Run, reason: str, partial: Message) -> None:
     """Store that a reply, of which watchers may have seen a part, does not belong to the conversation."""
-    await run.emit(ReplyDiscarded(run.state.turns, reason, partial, run_id=run.run_id, path=run.path))
+    kept = sanitize_reply(partial)
+    await run.emit(ReplyDiscarded(run.state.turns, reason, kept, run_id=run.run_id, path=run.path))
 
 
 # -- after a reply -----------------------------------------------------------------------------------------------------
@@ -297,7 +300,7 @@ async def handle_tool_calls(run: Run, reply: Message) -> Outcome[Any] | None:
         return None
     if is_ended_by_tools(results):
         return run.outcome("stopped", "terminated")
-    step = Step(run.state.turns, reply, reply.tool_calls, results, run.messages)
+    step = Step(run.state.turns, reply, reply.tool_calls, results, run.state.messages)
     if run.spec.stop is not None and await evaluate_condition(run.spec.stop, step):
         return run.outcome("stopped", "stop_condition")
     tripped = [(each, verdict) for each in run.spec.guardrails if (verdict := each(step)) is not None]
@@ -359,7 +362,7 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
             if run.spec.between_turns or run.mailbox.log_only_events:
                 await run_between_turns(run)
             jobs = await prepare_calls(run, run.state.unsettled_calls)
-            if run.gate is not None or [job for job in jobs if job.needs_permission()]:
+            if run.spec.gate is not None or [job for job in jobs if job.needs_permission()]:
                 jobs = await filter_permitted(run, jobs)
             await carry_out_calls(run, jobs)
     except asyncio.CancelledError:
@@ -373,10 +376,12 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
 def build_open_call_results(run: Run, in_doubt: Collection[str]) -> list[ToolResult]:
     """Build the results of open tool calls that will not be carried out.
 
-    A call whose effect a crash left in doubt is reported as unknown, any other as not started.
+    A call whose effect a crash left in doubt is reported as unknown, and so is one that has begun and whose result
+    could not be stored. Any other is reported as not started.
     """
+    begun = run.entered_calls.union(in_doubt)
     return [
-        build_unknown_result(call) if call.call_id in in_doubt else build_not_started_result(call)
+        build_unknown_result(call) if call.call_id in begun else build_not_started_result(call)
         for call in run.state.unsettled_calls
     ]
 
@@ -455,11 +460,15 @@ async def settle_call(run: Run, job: PreparedCall) -> None:
         result = await (run_call_without_intent(run, job) if job.tool.asks_first else run_call(run, job))
     except Suspended:
         job.is_suspended = True
+        run.entered_calls.discard(job.call.call_id)
         return
     faults.fault_point("loop.effect_done")
     if job.tool.finish or job.tool.summary is not None:
         result = await run_finish_hooks(run, job, result)
+    if job.tool.labels:
+        result = add_tool_labels(job, result)
     await run.emit(*build_settling_events(run, result, run.clock.monotonic() - began))
+    run.entered_calls.discard(job.call.call_id)
     faults.fault_point("loop.result_stored")
     if job.is_interrupted or run.interrupt_reason:
         raise asyncio.CancelledError
@@ -474,7 +483,9 @@ def direct_call_engine(call: ToolCall) -> Engine:
             await carry_out_calls(run, await filter_permitted(run, jobs) if jobs else jobs)
         except asyncio.CancelledError:
             if run.state.latest_result is None or run.state.latest_result.call_id != call.call_id:
-                await store_results_without_running(run, [build_not_started_result(call)])
+                begun = call.call_id in run.entered_calls
+                result = build_unknown_result(call) if begun else build_not_started_result(call)
+                await store_results_without_running(run, [result])
             raise
         finally:
             run.output = run.state.latest_result

@@ -7,15 +7,16 @@ their entries must have: storing them is what consumes the posts.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from .clock import new_id
+from .error import ConfigError
 from .event import Event, GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed
 from .inbox import INBOX_POST, build_inbox_message
-from .message import Message
+from .message import Message, check_labels
 from .store import Post
 
 logger = logging.getLogger("perdure")
@@ -67,6 +68,7 @@ class Mailbox:
         "follow_ups",
         "inbox_results",
         "log_only_events",
+        "receives_result",
         "steering",
         "steering_mode",
     )
@@ -77,7 +79,9 @@ class Mailbox:
         self.follow_ups: deque[tuple[str, Message]] = deque()
         """Messages to deliver when the run would end."""
         self.inbox_results: list[tuple[str, InboxResolved]] = []
-        """Results of inbox items that the agent waits for."""
+        """Results of inbox items, of this agent and of its subagents: one list for all runs of a session."""
+        self.receives_result: Callable[[str], bool] | None = None
+        """Returns True if the result of an inbox item is for this run; `None` if all results are."""
         self.log_only_events: list[tuple[str, Event]] = []
         """Events for the log only, not for the model: slots closed and grants revoked by users."""
         self.answers: dict[str, Post] = {}
@@ -90,8 +94,9 @@ class Mailbox:
         self._root: Mailbox = self
 
     def create_child_mailbox(self) -> "Mailbox":
-        """Return a mailbox for a subagent's run. Only answers to questions are shared with this one."""
+        """Return a mailbox for a subagent's run. Answers to questions and inbox results are shared with this one."""
         child = Mailbox()
+        child.inbox_results = self.inbox_results
         child.answers, child._answer_futures, child._root = self.answers, self._answer_futures, self._root
         return child
 
@@ -103,7 +108,7 @@ class Mailbox:
     @property
     def has_messages_due(self) -> bool:
         """True if messages have arrived that the model gets before its next turn."""
-        return bool(self.steering or self.inbox_results)
+        return bool(self.steering or (self.inbox_results and self._find_own_results()))
 
     def accept_post(self, post: Post) -> bool:
         """Sort a post into the mailbox; return False if it is known already, or cannot be understood."""
@@ -112,7 +117,7 @@ class Mailbox:
         self._known_post_ids.add(post.id)
         try:
             return self._sort_post(post)
-        except (msgspec.ValidationError, KeyError, TypeError) as error:
+        except (msgspec.ValidationError, KeyError, TypeError, ConfigError) as error:
             logger.warning(
                 "post %r of kind %r cannot be decoded, and stays in the store: %s", post.id, post.kind, error
             )
@@ -124,7 +129,8 @@ class Mailbox:
         elif post.kind == FOLLOW_UP_POST:
             self.follow_ups.append((post.id, msgspec.convert(post.body, Message)))
         elif post.kind == INBOX_POST:
-            resolved = InboxResolved(str(post.body["item_id"]), post.body["response"], post.at)
+            item_id, response = str(post.body["item_id"]), post.body["response"]
+            resolved = InboxResolved(item_id, response, post.at, check_labels(post.body.get("labels", ())))
             self.inbox_results.append((post.id, resolved))
         elif post.kind == SLOT_POST:
             self.log_only_events.append((post.id, SlotClosed(str(post.body["slot_id"]), post.text_field("reason"))))
@@ -139,21 +145,29 @@ class Mailbox:
             return False
         return True
 
-    def take_due_messages(self, inbox_items: Mapping[str, InboxAdded]) -> Delivery:
-        """Remove and return the messages for the model's next turn. `inbox_items` are the results it waits for."""
+    def _find_own_results(self) -> list[tuple[str, InboxResolved]]:
+        """Return the inbox results that have arrived for this run, with the ids of their posts."""
+        receives = self.receives_result
+        return [each for each in self.inbox_results if receives is None or receives(each[1].item_id)]
+
+    def take_due_messages(self, inbox_items: Mapping[str, InboxAdded], path: str = "") -> Delivery:
+        """Remove and return the messages for the model's next turn.
+
+        `inbox_items` are those that the agents of the session wait for, `path` is the position of this agent.
+        """
         names, messages = _drain_queue(self.steering, self.steering_mode) if self.steering else ([], [])
         events: list[Event] = [MessageAdded(each) for each in messages]
-        if self.inbox_results:
-            arrived, self.inbox_results = self.inbox_results, []
+        if arrived := self._find_own_results():
+            self.inbox_results[:] = [each for each in self.inbox_results if each not in arrived]
             names += [name for name, _ in arrived]
             events += [resolved for _, resolved in arrived]
-            events.append(MessageAdded(build_inbox_message(inbox_items, [resolved for _, resolved in arrived])))
+            events.append(MessageAdded(build_inbox_message(inbox_items, [resolved for _, resolved in arrived], path)))
         return events, names
 
     def drop_post(self, post_id: str) -> None:
         """Remove a post whose content reaches the model in another way."""
         self._known_post_ids.add(post_id)
-        self.inbox_results = [each for each in self.inbox_results if each[0] != post_id]
+        self.inbox_results[:] = [each for each in self.inbox_results if each[0] != post_id]
 
     def take_follow_ups(self) -> Delivery:
         """Remove and return the follow-ups: messages that the model gets instead of ending the run."""

@@ -130,6 +130,8 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t
     """True if the tool asks to end the run here."""
     preview: str = ""
     """Text sent to the model instead of a content that is too long; the log keeps the content."""
+    labels: tuple[str, ...] = ()
+    """Labels of the content, such as `untrusted`: gates see them with every later call."""
 
     @property
     def is_error(self) -> bool:
@@ -139,7 +141,10 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t
     @property
     def text(self) -> str:
         """Content of the result as plain text."""
-        return parts_to_text(self.content)
+        content = self.content
+        if len(content) == 1 and type(content[0]) is Text:
+            return content[0].text  # nearly always
+        return parts_to_text(content)
 
 
 Part: TypeAlias = Text | Thinking | Image | Audio | Video | Document | ToolCall | ToolResult
@@ -193,6 +198,35 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         )
 
 
+MAX_TOKENS = 10**12
+"""The largest token count that is believed; a provider that reports more is wrong."""
+
+
+def clamp_usage(usage: Usage) -> Usage:
+    """Return token counts that can be stored and added up: whole numbers from 0 to `MAX_TOKENS`."""
+    one, two, three = usage.input_tokens, usage.output_tokens, usage.cache_read_tokens
+    four, five = usage.cache_write_tokens, usage.reasoning_tokens
+    is_known = usage.precision in _COARSENESS
+    if (
+        is_known
+        and type(one) is int
+        and type(two) is int
+        and type(three) is int
+        and type(four) is int
+        and type(five) is int
+        and 0 <= one | two | three | four | five <= MAX_TOKENS  # negative if any is, and at least the largest
+    ):
+        return usage  # nearly always
+    one, two, three, four, five = map(_clamp_count, (one, two, three, four, five))
+    return Usage(one, two, three, four, five, usage.precision if is_known else "estimated")
+
+
+def _clamp_count(count: object) -> int:
+    if not isinstance(count, (int, float)) or count != count:  # noqa: PLR0124 - NaN
+        return 0
+    return int(min(max(count, 0), MAX_TOKENS))
+
+
 _COARSENESS: dict[Precision, int] = {"exact": 0, "estimated": 1, "partial": 2}
 
 
@@ -224,6 +258,12 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     """Text as the user typed it, when a directive rewrote it."""
     metadata: dict[str, Any] = {}
     """Any data that a caller keeps with the message. Never sent to a model."""
+    author: str = ""
+    """Person who wrote it, as the program knows them; empty if it does not, or if no person did. Never sent."""
+    labels: tuple[str, ...] = ()
+    """Labels of the content, such as `untrusted`: gates see them with every later call. Never sent to a model."""
+    sources: tuple[str, ...] = ()
+    """Where parts of it come from, besides its author: `file:PATH`, `agent:NAME`, `import:DIGEST`. Never sent."""
 
     @property
     def text(self) -> str:
@@ -241,7 +281,10 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """Tool calls in the message, in order."""
-        return tuple([part for part in self.parts if type(part) is ToolCall])
+        parts = self.parts
+        if len(parts) == 1 and type(only := parts[0]) is ToolCall:
+            return (only,)
+        return tuple([part for part in parts if type(part) is ToolCall])
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
@@ -256,9 +299,22 @@ Content: TypeAlias = str | Part | Iterable[str | Part]
 """Content accepted by the message constructors: text, a part, or several of either."""
 
 
-def user(content: Content, *, origin: str = "", metadata: dict[str, Any] | None = None) -> Message:
-    """Build a message from a person (or on behalf of one: then `origin` names the sender)."""
-    return Message("user", to_parts(content), origin=origin, metadata=metadata or {})
+def user(
+    content: Content,
+    *,
+    origin: str = "",
+    metadata: dict[str, Any] | None = None,
+    author: str = "",
+    labels: Sequence[str] = (),
+) -> Message:
+    """Build a message from a person (or on behalf of one: then `origin` names the sender).
+
+    `author` is the person, as the program knows them. `labels` say what has to be known of the text, such as
+    `untrusted` for a mail that somebody else wrote: gates see them with every later call.
+    """
+    return Message(
+        "user", to_parts(content), origin=origin, metadata=metadata or {}, author=author, labels=check_labels(labels)
+    )
 
 
 def assistant(content: Content, *, stop: StopReason | None = None, usage: Usage | None = None) -> Message:
@@ -283,6 +339,27 @@ def to_parts(content: Content) -> tuple[Part, ...]:
             return parts
     message = f"{content!r} cannot be put into a message: give text, a part such as Image(…), or a list of them"
     raise ConfigError(message)
+
+
+MAX_LABEL_LENGTH = 64
+"""Maximum length of a label."""
+
+
+def check_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    """Return labels as a tuple, each once. Raises `ConfigError` unless each is a short word on one line."""
+    if isinstance(labels, (tuple, list)) and all(map(_is_label, labels)):
+        return tuple(dict.fromkeys(labels))
+    message = f"labels={labels!r}: give a list of short words, such as ['untrusted']"
+    raise ConfigError(message)
+
+
+def _is_label(label: object) -> bool:
+    return isinstance(label, str) and 0 < len(label) <= MAX_LABEL_LENGTH and label.isprintable()
+
+
+def merge_labels(*groups: Iterable[str]) -> tuple[str, ...]:
+    """Return all labels of several groups, each once, in the order in which they first occur."""
+    return tuple(dict.fromkeys([label for group in groups for label in group]))
 
 
 PART_TYPES = (Text, Thinking, Image, Audio, Video, Document, ToolCall, ToolResult)

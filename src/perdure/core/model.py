@@ -7,6 +7,7 @@ events at once. Differences between providers stay behind this interface.
 import math
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import count
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
 
@@ -16,8 +17,20 @@ from msgspec import Struct
 from . import check
 from .error import ConfigError, ContextOverflow, ModelError
 from .event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from .jsonable import replace_surrogates, short_repr
-from .message import Message, Part, StopReason, Text, Thinking, ToolCall, Usage
+from .jsonable import replace_surrogates, short_repr, to_jsonable
+from .message import (
+    Message,
+    Part,
+    ResultPart,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    clamp_usage,
+    sanitize_part,
+)
 
 
 class ToolSpec(Struct, frozen=True):
@@ -228,6 +241,26 @@ class DescribedModel(Protocol):
     def info(self) -> ModelInfo: ...
 
 
+CHARACTERS_PER_TOKEN = 4
+"""The average used to estimate tokens that no provider has counted."""
+
+
+def estimate_input_tokens(request: "Request", prefix_tokens: int) -> int:
+    """Estimate the input tokens of a request; `prefix_tokens` are those of its instructions and tools.
+
+    The provider has counted the last reply, with everything before it. The text since then is counted here.
+    """
+    characters = 0
+    for message in reversed(request.messages):
+        usage = message.usage
+        if usage is not None and usage.input_tokens:
+            return usage.total_tokens + characters // CHARACTERS_PER_TOKEN
+        for part in message.parts:
+            if type(part) is ToolResult or type(part) is Text:
+                characters += len(part.text)
+    return prefix_tokens + characters // CHARACTERS_PER_TOKEN
+
+
 def model_info(model: Model) -> ModelInfo:
     """Return the facts about a model; only its class name if it has no `info`."""
     info: object = getattr(model, "info", None)  # and not isinstance(model, Described), which takes microseconds
@@ -244,38 +277,38 @@ def assemble_reply(events: Sequence[ModelEvent], finished: ReplyFinished | None 
         return Message(
             "assistant", _join_deltas(events, ReplyFinished()), stop=StopReason.CANCELLED, usage=_partial_usage(events)
         )
-    if finished.usage is not None:
-        _check_usage(finished.usage)
+    usage = None if finished.usage is None else _check_usage(finished.usage)
     if finished.message is not None:
-        return _complete_message(finished.message, finished)
+        return _complete_message(finished.message, finished, usage)
     parts = _join_deltas(events, finished)
     stop = finished.stop or _infer_stop_reason(parts)
-    return Message("assistant", parts, "", finished.provider, finished.model, stop, finished.usage)
+    return Message("assistant", parts, "", finished.provider, finished.model, stop, usage)
 
 
 def _partial_usage(events: Sequence[ModelEvent]) -> Usage | None:
     """Return the last usage reported by a stream that was cut off, marked as partial."""
     for event in reversed(events):
         if isinstance(event, UsageReported):
-            return msgspec.structs.replace(event.usage, precision="partial")
+            return msgspec.structs.replace(_check_usage(event.usage), precision="partial")
     return None
 
 
-def _check_usage(usage: Usage) -> None:
-    """Raise `ModelError` for token counts that are not valid numbers."""
-    if type(usage) is not Usage or {type(usage.input_tokens), type(usage.output_tokens)} != {int}:
+def _check_usage(usage: Usage) -> Usage:
+    """Return token counts within bounds. Raises `ModelError` for a value that is no `Usage` with numbers."""
+    if type(usage) is not Usage or not isinstance(usage.input_tokens, (int, float)):
         message = f"the model reported the usage {short_repr(usage)}: it has to be a Usage(…) with whole numbers"
         raise ModelError(message)
+    return clamp_usage(usage)
 
 
-def _complete_message(message: Message, finished: ReplyFinished) -> Message:
+def _complete_message(message: Message, finished: ReplyFinished, usage: Usage | None) -> Message:
     """Add the fields to a message that only the end of the stream has, such as its stop reason."""
     return msgspec.structs.replace(
         message,
         provider=message.provider or finished.provider,
         model=message.model or finished.model,
         stop=message.stop or finished.stop or _infer_stop_reason(message.parts),
-        usage=message.usage or finished.usage,
+        usage=usage if message.usage is None else _check_usage(message.usage),
     )
 
 
@@ -355,43 +388,97 @@ def _first_value(block: list[Any], field: str) -> str:
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 
 
-def sanitize_reply(reply: Message, used_call_ids: set[str]) -> Message:
-    """Make a reply safe to store: encodable text, and call ids that are well formed and unique."""
+def sanitize_reply(reply: Message, used_call_ids: AbstractSet[str] = frozenset()) -> Message:
+    """Make a reply safe to store: encodable text, known values, and call ids that are well formed and unique."""
     seen: set[str] = set()
     for part in reply.parts:
         if not _is_storable(part, used_call_ids, seen):
+            seen.clear()
+            parts = tuple([_sanitize_part(each, used_call_ids, seen) for each in reply.parts])
+            reply = msgspec.structs.replace(reply, parts=parts)
             break
-    else:
+    if (
+        (reply.stop is None or type(reply.stop) is StopReason)
+        and (not reply.metadata or to_jsonable(reply.metadata) == reply.metadata)
+        and ((reply.provider.isascii() and reply.model.isascii()) or _is_encodable(reply.provider, reply.model))
+        and (not (reply.origin or reply.original_text) or _is_encodable(reply.origin, reply.original_text))
+    ):
         return reply  # nearly always
-    seen.clear()
     return msgspec.structs.replace(
-        reply, parts=tuple([_sanitize_part(part, used_call_ids, seen) for part in reply.parts])
+        reply,
+        provider=replace_surrogates(reply.provider),
+        model=replace_surrogates(reply.model),
+        origin=replace_surrogates(reply.origin),
+        original_text=replace_surrogates(reply.original_text),
+        stop=_known_stop_reason(reply.stop, reply.parts),
+        metadata=to_jsonable(reply.metadata),
     )
 
 
-def _is_storable(part: Part, taken: set[str], seen: set[str]) -> bool:
+def _known_stop_reason(stop: StopReason | None, parts: Sequence[Part]) -> StopReason | None:
+    try:
+        return None if stop is None else StopReason(stop)
+    except ValueError:
+        return _infer_stop_reason(parts)
+
+
+def _is_encodable(*texts: str) -> bool:
+    return not [None for text in texts if not text.isascii() and replace_surrogates(text) is not text]
+
+
+def _is_storable(part: Part, taken: AbstractSet[str], seen: set[str]) -> bool:
     if type(part) is ToolCall:
         if part.call_id in taken or part.call_id in seen or not _CALL_ID(part.call_id):
             return False
         seen.add(part.call_id)
-        return replace_surrogates(part.name) is part.name and replace_surrogates(part.arguments) is part.arguments
-    return not isinstance(part, (Text, Thinking)) or replace_surrogates(part.text) is part.text
+        if part.name.isascii() and part.arguments.isascii() and not part.signature and not part.provider_call_id:
+            return True  # nearly always, and `_is_encodable` takes several times as long
+        return _is_encodable(part.name, part.arguments, part.signature, part.provider_call_id)
+    if type(part) is Text:
+        if part.text.isascii() and not part.signature:
+            return True
+        return _is_encodable(part.text, part.signature)
+    if type(part) is Thinking:
+        return _is_encodable(part.text, part.signature, part.data, part.provider, part.model) and (
+            not part.details or to_jsonable(part.details) == part.details
+        )
+    return isinstance(part, (ToolCall, Thinking, ToolResult)) or sanitize_part(part) == part
 
 
-def _sanitize_part(part: Part, taken: set[str], seen: set[str]) -> Part:
-    if isinstance(part, (Text, Thinking)):
-        return msgspec.structs.replace(part, text=replace_surrogates(part.text))
+def _sanitize_part(part: Part, taken: AbstractSet[str], seen: set[str]) -> Part:
+    if isinstance(part, Text):
+        return Text(replace_surrogates(part.text), replace_surrogates(part.signature))
+    if isinstance(part, Thinking):
+        return Thinking(
+            replace_surrogates(part.text),
+            replace_surrogates(part.signature),
+            replace_surrogates(part.data),
+            replace_surrogates(part.provider),
+            replace_surrogates(part.model),
+            to_jsonable(part.details),
+        )
     if not isinstance(part, ToolCall):
-        return part
+        return _sanitize_media(part)
     call_id, provider_call_id = part.call_id, part.provider_call_id
     if call_id in taken or call_id in seen or not _CALL_ID(call_id):
         numbers = count(len(taken) + len(seen) + 1)
         call_id = next(name for number in numbers if (name := f"call_{number}") not in taken and name not in seen)
-        provider_call_id = provider_call_id or replace_surrogates(part.call_id)
+        provider_call_id = provider_call_id or part.call_id
     seen.add(call_id)
     return ToolCall(
-        call_id, replace_surrogates(part.name), replace_surrogates(part.arguments), part.signature, provider_call_id
+        call_id,
+        replace_surrogates(part.name),
+        replace_surrogates(part.arguments),
+        replace_surrogates(part.signature),
+        replace_surrogates(provider_call_id),
     )
+
+
+def _sanitize_media(part: ResultPart | ToolResult) -> Part:
+    sanitized = part if isinstance(part, ToolResult) else sanitize_part(part)
+    if sanitized is None:
+        return Text("[unreadable]")
+    return part if sanitized == part else sanitized
 
 
 def is_empty(reply: Message) -> bool:

@@ -52,7 +52,7 @@ class PrefixComparer:
     __slots__ = ("_previous_request", "changes", "requests")
 
     def __init__(self) -> None:
-        self._previous_request: tuple[str, Request] | None = None
+        self._previous_request: tuple[ModelInfo, Request] | None = None
         self.requests = 0
         self.changes: list[PrefixChange] = []
 
@@ -63,14 +63,15 @@ class PrefixComparer:
 
     def compare_request(self, request: Request, info: ModelInfo, turn: int) -> str:
         """Compare a request with the one before it; return the first part that differs, such as `tools`, or `""`."""
-        model, segment = f"{info.provider}:{info.name}", ""
+        segment = ""
         if self._previous_request is not None:
             self.requests += 1
             known, before = self._previous_request
-            segment, resent = ("model", len(before.messages)) if known != model else find_first_change(before, request)
+            is_same_model = known is info or (known.name == info.name and known.provider == info.provider)
+            segment, resent = find_first_change(before, request) if is_same_model else ("model", len(before.messages))
             if segment:
                 self.changes.append(PrefixChange(turn, segment, resent))
-        self._previous_request = (model, request)
+        self._previous_request = (info, request)
         return segment
 
     def build_report(self, usage: Usage) -> CacheReport:
@@ -85,13 +86,17 @@ class PrefixComparer:
 
 
 def find_first_change(before: Request, after: Request) -> tuple[str, int]:
-    """Return the first part that differs between two requests, such as `tools`, and the number of resent messages."""
+    """Return the first part that differs between two requests, such as `tools`, and how many messages they share."""
+    sent, sent_now = before.messages, after.messages
+    is_grown = type(sent) is View and type(sent_now) is View and sent_now.is_extension_of(sent)
+    if is_grown and before.tools is after.tools and before.instructions == after.instructions:
+        return "", 0  # nearly always: the same transcript, grown
     kept = count_kept_messages(before.messages)
     if before.instructions != after.instructions:
         return "instructions", kept
     if before.tools is not after.tools and list(before.tools) != list(after.tools):
         return "tools", kept
-    shared = _count_shared_messages(before.messages, after.messages, kept)
+    shared = kept if is_grown else _count_shared_messages(before.messages, after.messages, kept)
     return ("", 0) if shared == kept else (f"messages[{shared}]", kept - shared)
 
 
@@ -105,8 +110,6 @@ def count_kept_messages(messages: Sequence[Message]) -> int:
 
 def _count_shared_messages(before: Sequence[Message], after: Sequence[Message], kept: int) -> int:
     """Return the number of messages, at most `kept`, that are the same at the beginning of both requests."""
-    if isinstance(before, View) and isinstance(after, View) and after.is_extension_of(before):
-        return kept  # the same transcript, grown
     shared = 0
     for one, other in zip(before, after, strict=False):
         if shared == kept or (one is not other and one != other):

@@ -15,26 +15,15 @@ import msgspec
 from . import fault_injection as faults
 from .clock import new_id
 from .error import ConfigError, NotAnswered
-from .event import QuestionAnswered, QuestionAsked
+from .event import QuestionAnswered, QuestionAsked, QuestionWithdrawn
+from .gate import Handler as Asker
+from .gate import SupportsQuestions
+from .grants import check_covers, list_offers, make_grant
 from .jsonable import replace_surrogates, short_repr, to_jsonable, to_text
 from .mailbox import answer_post_id
 from .message import Status, Text, ToolCall, ToolResult
-from .permission import (
-    EXPIRED,
-    NO_ANSWER,
-    NO_ONE_TO_ASK,
-    Grant,
-    PermissionRequest,
-    SupportsQuestions,
-    Verdict,
-    build_decision,
-    complete_verdicts,
-    later,
-    rules_by_scope,
-)
-from .permission import (
-    Handler as Asker,
-)
+from .permission import later
+from .permission_request import EXPIRED, NO_ANSWER, NO_ONE_TO_ASK, PermissionRequest, Verdict, complete_verdicts
 from .schema import Invalid, check_value
 from .store import Post
 from .unsuccessful_results import CONTAINED_ERRORS, Suspended, build_unknown_result, describe_error
@@ -59,9 +48,10 @@ async def ask_permission(
     """Ask a person for permission for tool calls that no rule decides, and return a verdict for each."""
     if not run.options.interactive:
         return [NO_ONE_TO_ASK] * len(requests)
-    calls = tuple([{**msgspec.to_builtins(each), "rules": rules_by_scope(each)} for each in requests])
+    calls = tuple([_describe_request(each) for each in requests])
     question = find_asked_question(run, "permission", calls)
     if question is None:
+        await _withdraw_outdated(run, requests)
         expires_at = None if gate.expires_seconds is None else run.clock.now() + gate.expires_seconds
         question = QuestionAsked(
             new_id(), "permission", _permission_text(requests), calls, expires_at, run_id=run.run_id, path=run.path
@@ -77,8 +67,24 @@ async def ask_permission(
     verdicts = [EXPIRED] * len(requests) if reply.source == EXPIRED_SOURCE else parse_verdicts(requests, reply.answer)
     for request, verdict in zip(requests, verdicts, strict=True):
         if verdict.scope != "once":
-            gate.grants.remember(Grant.of_decision(build_decision(request, verdict), request.session_id))
+            gate.grants.remember(make_grant(request, verdict, run.clock.now()))
     return verdicts
+
+
+def _describe_request(request: PermissionRequest) -> dict[str, Any]:
+    """Return a request as JSON, with the widths in which an answer can be remembered."""
+    return {**msgspec.to_builtins(request), "offers": [msgspec.to_builtins(each) for each in list_offers(request)]}
+
+
+async def _withdraw_outdated(run: "Run", requests: Sequence[PermissionRequest]) -> None:
+    """Withdraw open questions about the same calls, which were asked when the tool was another one."""
+    names = {each.call_id for each in requests}
+    open_questions = [each for each in run.state.open_questions if each.path == run.path and each.about == "permission"]
+    outdated = [each for each in open_questions if names & {call["call_id"] for call in each.calls}]
+    if outdated:
+        reason = "the tool or the arguments are not those that the question was about"
+        events = [QuestionWithdrawn(each.ask_id, reason, run_id=run.run_id, path=run.path) for each in outdated]
+        await run.emit(*events)
 
 
 def parse_verdicts(requests: Sequence[PermissionRequest], answer: Any) -> list[Verdict]:
@@ -87,14 +93,19 @@ def parse_verdicts(requests: Sequence[PermissionRequest], answer: Any) -> list[V
     verdicts: list[Verdict] = []
     for request in requests:
         try:
-            verdicts.append(msgspec.convert(given.get(request.call_id), Verdict))
-        except (msgspec.ValidationError, ValueError):
-            verdicts.append(NO_ANSWER)
+            verdict = msgspec.convert(given.get(request.call_id), Verdict)
+            check_covers(request, verdict)
+        except (msgspec.ValidationError, ValueError, ConfigError):
+            verdict = NO_ANSWER
+        verdicts.append(verdict)
     return verdicts
 
 
-def validate_answer(question: QuestionAsked, answer: Any) -> Any:
-    """Check a person's answer to a question, and return it as it is to be stored. Raises `ConfigError`."""
+def validate_answer(question: QuestionAsked, answer: Any, by: str = "") -> Any:
+    """Check a person's answer to a question, and return it as it is to be stored. Raises `ConfigError`.
+
+    `by` says who answered.
+    """
     if question.about == "settlement":
         return to_jsonable(answer)
     if question.about == "slot":
@@ -110,7 +121,23 @@ def validate_answer(question: QuestionAsked, answer: Any) -> Any:
             f"or one of these for each call of {', '.join(map(repr, names))}"
         )
         raise ConfigError(message)
-    return {name: msgspec.to_builtins(each) for name, each in verdicts.items()}
+    if not apart and len(names) > 1 and isinstance(said := verdicts[names[0]], Verdict) and said.scope != "once":
+        message = (
+            f"{answer!r} is to be remembered, and would be for each of {len(names)} calls: give an answer for each of "
+            f"{', '.join(map(repr, names))}"
+        )
+        raise ConfigError(message)
+    for call in question.calls:
+        if (verdict := verdicts.get(call["call_id"])) is not None:
+            check_covers(_parse_request(call), verdict)
+    return {name: {**msgspec.to_builtins(each), **({"by": by} if by else {})} for name, each in verdicts.items()}
+
+
+def _parse_request(call: Mapping[str, Any]) -> PermissionRequest:
+    """Return the request that a stored question has asked about."""
+    return msgspec.convert(
+        {name: call[name] for name in PermissionRequest.__struct_fields__ if name in call}, PermissionRequest
+    )
 
 
 def _parse_verdict(given: Any) -> Verdict | None:
@@ -242,7 +269,8 @@ def find_asked_question(run: "Run", about: str, calls: Sequence[Mapping[str, Any
 
 def _call_identities(calls: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     names = ("call_id", "arguments_hash", "attempt", "place")
-    return [tuple([call.get(name) for name in names]) for call in calls]
+    tools = [cast("Mapping[str, Any]", call.get("binding") or {}).get("tool") for call in calls]
+    return [(tool, *[call.get(name) for name in names]) for call, tool in zip(calls, tools, strict=True)]
 
 
 async def get_answer(
@@ -256,11 +284,11 @@ async def get_answer(
     if ask_id not in run.state.questions_by_id:
         await run.emit(question)
         faults.fault_point("question.asked")
-    source, answer, rejected = await _first_answer(run, question, handler, patience_seconds)
+    source, answer, rejected, by = await _first_answer(run, question, handler, patience_seconds)
     name = (
         run.mailbox.answers[ask_id].id if source == FROM_POST else answer_post_id(ask_id)
     )  # the same id as any other answer: only one is stored
-    answered = QuestionAnswered(ask_id, answer, source, rejected, run_id=run.run_id, path=run.path)
+    answered = QuestionAnswered(ask_id, answer, source, rejected, by, run_id=run.run_id, path=run.path)
     await run.emit(answered, entry_ids=[name])
     faults.fault_point("question.answered")
     return answered
@@ -268,13 +296,13 @@ async def get_answer(
 
 async def _first_answer(
     run: "Run", question: QuestionAsked, handler: QuestionHandler | None, patience_seconds: float | None
-) -> tuple[str, Any, str]:
+) -> tuple[str, Any, str, str]:
     posted = run.mailbox.wait_for_answer(question.ask_id)
     if (post := _posted_answer(run, question)) is not None:
         return _answer_in_post(post)
     left = None if question.expires_at is None else question.expires_at - run.clock.now()
     if left is not None and left <= 0:
-        return EXPIRED_SOURCE, None, ""
+        return EXPIRED_SOURCE, None, "", ""
     patience = None if handler is not None else patience_seconds
     if run.mailbox.is_closing or (patience is not None and patience <= 0):
         raise Suspended
@@ -284,7 +312,7 @@ async def _first_answer(
         if (post := _posted_answer(run, question)) is not None:
             return _answer_in_post(post)
         if asking is not None and asking.done():
-            return FROM_HANDLER, asking.result(), ""
+            return FROM_HANDLER, asking.result(), "", ""
     finally:
         if asking is not None and not asking.done():
             asking.cancel()
@@ -292,12 +320,12 @@ async def _first_answer(
     if run.mailbox.is_closing:
         raise Suspended
     if left is not None and (patience is None or left <= patience):
-        return EXPIRED_SOURCE, None, ""
+        return EXPIRED_SOURCE, None, "", ""
     raise Suspended
 
 
-def _answer_in_post(post: Post) -> tuple[str, Any, str]:
-    return FROM_POST, post.body["answer"], post.text_field("rejected")
+def _answer_in_post(post: Post) -> tuple[str, Any, str, str]:
+    return FROM_POST, post.body["answer"], post.text_field("rejected"), post.text_field("by")
 
 
 def _posted_answer(run: "Run", question: QuestionAsked) -> Post | None:
@@ -324,4 +352,6 @@ async def _wait_for_any(
 
 def _permission_text(requests: Sequence[PermissionRequest]) -> str:
     """Return the permission question as text."""
-    return "; ".join([f"May {each.tool!r} be called on {each.target}?" for each in requests])
+    text = "; ".join([f"May {each.tool!r} be called on {each.target}?" for each in requests])
+    labels, sources = ", ".join(requests[0].labels), ", ".join(requests[0].sources)
+    return f"{text} (It follows text that is labelled {labels}, from {sources}.)" if labels else text

@@ -7,7 +7,7 @@ from it and emits events through it; the functions in its spec decide when the r
 import asyncio
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -29,8 +29,8 @@ from .event import (
 from .fold import State
 from .inbox import build_inbox_reminder
 from .jsonable import error_message, to_jsonable
-from .message import Message
-from .model import Model, Request, ToolSpec, model_info
+from .message import Message, Usage
+from .model import CHARACTERS_PER_TOKEN, Model, Request, ToolSpec, estimate_input_tokens, model_info
 from .outcome import Outcome, OutcomeStatus
 from .permission import Gate
 from .prompt_cache import prefix_change_cause
@@ -87,6 +87,7 @@ class Run:
             "_redacted_model",
             "_loop",
             "_prefix",
+            "_prefix_tokens",
             "_settings",
             "_thread",
             "_tool_changes",
@@ -117,7 +118,7 @@ class Run:
             "run_id",
             "scratch",
         ),
-        *("redaction", "session_id", "spec", "state", "task", "toolbox", "calls_without_intent"),
+        *("redaction", "session_id", "spec", "state", "task", "toolbox", "calls_without_intent", "entered_calls"),
     )
 
     def __init__(self, spec: RunSpec, place: RunPlace, state: State) -> None:
@@ -130,6 +131,7 @@ class Run:
         self.state = state
         self.fanout = place.fanout
         self.mailbox = place.mailbox
+        self.mailbox.receives_result = state.receives_inbox_result
         self.prefix_comparer = place.prefix_comparer
         """Detects requests that do not begin with the one before, which the provider's cache cannot serve."""
         self.prefix_comparer.begin_run()
@@ -142,6 +144,8 @@ class Run:
         """The runs that carry out tool calls of this one now."""
         self.calls_without_intent: set[str] = set()
         """Ids of the calls in progress without a stored intent: their tools have `asks_first`."""
+        self.entered_calls: set[str] = set()
+        """Ids of the calls whose tools this process has called, and whose results are not stored."""
         self.scratch: dict[str, Any] = {}
         """Values that functions of this run share; never stored."""
         self.partial_reply: Message | None = None
@@ -165,6 +169,8 @@ class Run:
         """True once the run was abandoned: it can store nothing any more."""
         self._thread = threading.get_ident()
         self._prefix: tuple[str, Sequence[ToolSpec], str] = ("", (), "")
+        self._prefix_tokens = 0
+        """Estimated tokens of the instructions and tools whose hash is known."""
         self._tool_changes: list[Tool[..., Any]] = []
 
     def switch_spec(self, spec: RunSpec) -> None:
@@ -237,7 +243,6 @@ class Run:
         The first events get the ids in `entry_ids`, which takes the posts of these ids. A cancel that arrives meanwhile
         is raised only when the events are stored and published.
         """
-        cancelled = False
         if self.is_abandoned:
             raise Fenced(
                 f"run {self.run_id} did not end when it was cancelled, and was abandoned: it can store nothing more"
@@ -245,14 +250,12 @@ class Run:
         if (redactor := self.redaction.redactor) is not None:
             events = tuple(map(redactor.event, events))
         entries = self.log.append_now(events, sync=sync, entry_ids=entry_ids)
-        if entries is None:
-            cancelled = await self.log.append(events, sync=sync, on_stored=self._apply_and_publish, entry_ids=entry_ids)
-        else:
+        if entries is not None:
             self._apply_and_publish(entries)
+        elif await self.log.append(events, sync=sync, on_stored=self._apply_and_publish, entry_ids=entry_ids):
+            raise asyncio.CancelledError
         if self.fanout.is_watched and self.fanout.is_congested:
             await self.fanout.wait_for_room()
-        if cancelled:
-            raise asyncio.CancelledError
         if self.simulates_crashes and not self.is_interrupted and self._is_resumable_from_log():
             raise SimulatedCrash
 
@@ -263,10 +266,13 @@ class Run:
             state.started_calls or state.attempts or state.is_waiting or self.calls_without_intent
         )
 
-    async def store_for_stuck_loop(self, events: Sequence[Event]) -> None:
-        """Store events on behalf of an agent loop that does not end; that loop can no longer store anything."""
+    async def store_for_stuck_loop(self, build_events: Callable[[], Sequence[Event]]) -> None:
+        """Store events on behalf of an agent loop that does not end; that loop can no longer store anything.
+
+        They are built when the last append of that loop is stored, which may be the result of a tool call.
+        """
         log = await self.log.hand_over()
-        await log.append(events, sync=True, on_stored=self._apply_and_publish)
+        await log.append(build_events(), sync=True, on_stored=self._apply_and_publish)
         self.log.head = log.head
 
     def _apply_and_publish(self, entries: Sequence[Entry]) -> None:
@@ -300,6 +306,10 @@ class Run:
             self.publish(event)
         else:
             self._loop.call_soon_threadsafe(self.publish, event)
+
+    def call_on_loop(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine function on the event loop of the run, and wait for its end; only from another thread."""
+        asyncio.run_coroutine_threadsafe(work(), self._loop).result()
 
     def report_error(self, error: BaseException, where: str) -> None:
         """Log and publish an error that does not end the run."""
@@ -354,6 +364,7 @@ class Run:
             self._settings,
             self._hash_prefix(request),
             len(request.messages),
+            estimated_tokens=estimate_input_tokens(request, self._prefix_tokens),
             run_id=self.run_id,
             path=self.path,
         )
@@ -370,7 +381,9 @@ class Run:
         import hashlib  # imported at first use: it loads OpenSSL
 
         halves = (request.instructions, request.tools)
-        known = "-".join([hashlib.sha256(msgspec.json.encode(each)).hexdigest()[:16] for each in halves])
+        encoded = [msgspec.json.encode(each) for each in halves]
+        known = "-".join([hashlib.sha256(each).hexdigest()[:16] for each in encoded])
+        self._prefix_tokens = sum(map(len, encoded)) // CHARACTERS_PER_TOKEN
         self._prefix = (request.instructions, request.tools, known)
         return known
 
@@ -406,20 +419,46 @@ class Run:
 
         The token and cost limits of parent runs apply too.
         """
-        limits, state = self.limits, self.state
+        limits, state = self.options.limits, self.state
         if limits.max_turns is not None and state.turns >= limits.max_turns and not state.attempts:
             return "max_turns"
         # `state.limit` is set once the model requests more calls than allowed; at exactly that many it may still answer
         return self.find_spent_limit() or state.reached_limit
 
     def find_spent_limit(self) -> str:
-        """Return the name of the token or cost limit that this run or a parent run has used up; empty if none."""
-        limits = self.limits
-        if limits.token_budget is not None and self.state.usage.total_tokens >= limits.token_budget:
-            return "token_budget"
-        if limits.max_cost_usd is not None and (self.cost_usd or 0.0) >= limits.max_cost_usd:
+        """Return the name of the token or cost limit that this run or a parent run has used up; empty if none.
+
+        The input of requests in flight counts: of several subagents at work, those that would ask when the others have
+        already used up the limit do not.
+        """
+        limits = self.options.limits
+        if limits.token_budget is not None:
+            used = self.state.usage.total_tokens + self.state.unanswered_usage.total_tokens
+            if used >= limits.token_budget:
+                return "token_budget"
+        if limits.max_cost_usd is not None and (self.cost_usd or 0.0) + self._in_flight_usd() >= limits.max_cost_usd:
             return "max_cost"
         return "" if self.parent is None else self.parent.find_spent_limit()
+
+    def _in_flight_usd(self) -> float:
+        """Return the estimated cost of the input of requests in flight, of this run and of its subagents."""
+        price, request = self.info.price, self.state.unanswered_request
+        own = 0.0 if price is None or request is None else price.cost_usd(Usage(request.estimated_tokens))
+        return own + sum([child._in_flight_usd() for child in self.children])  # noqa: SLF001 - another Run
+
+    def count_past_usage(self) -> None:
+        """Count what this run has used so far in its budgets, unless they know it: after a crash, a budget is new.
+
+        Subagents in progress count their own part when they are resumed.
+        """
+        if self.spec.budgets:
+            state, price = self.state, self.info.price
+            tokens = state.usage.total_tokens - sum(
+                [child.usage.total_tokens for child in state.open_children.values()]
+            )
+            cost_usd = state.children_usd + (0.0 if price is None else price.cost_usd(state.own_usage))
+            for budget in self.spec.budgets:
+                budget.count_past(self.run_id, tokens, cost_usd)
 
     def start_timer(self) -> Timer | None:
         """Start the timer that interrupts the run at its time limit, if it has one."""

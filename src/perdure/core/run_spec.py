@@ -61,6 +61,8 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
     instructions: str = ""
     """The system prompt."""
     gate: Gate | None = None
+    project: str = ""
+    """The root of the agent's project, which approvals are bound to; empty for the working folder of the process."""
     stop: StopCondition | None = None
     guardrails: Sequence[Guardrail] = ()
     output_validators: Sequence[OutputValidator] = ()
@@ -89,5 +91,7 @@ class RunPlace(Struct, frozen=True, kw_only=True, eq=False):
     """True if the run may end as `waiting`, because it can be resumed."""
     parent: "Run | None" = None
     """The run whose tool call this one carries out."""
+    is_restricted: bool = True
+    """False if the agent's own gate decides alone, without that of the parent run."""
     redaction: SharedRedaction = field(default_factory=SharedRedaction)
     """The redaction that all runs of a session and its subagents share."""

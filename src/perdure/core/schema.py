@@ -1,9 +1,8 @@
-"""JSON Schemas from type hints, and validation of JSON values against them. The only module that calls the validators.
+"""JSON Schemas from type hints, and validation of JSON values against them.
 
-msgspec handles the types that it can express, pydantic (if installed) the others. jsonschema-rs, imported at first use,
-checks raw schemas, and finds every problem of a value for the model, since msgspec stops at the first. `signature.py`
-inspects functions, `validation_problems.py` writes the messages, `arguments.py` parses the text of a tool call's
-arguments.
+msgspec handles the types that it can express, pydantic (if installed) the others. `schema_checker.py` checks raw
+schemas, and finds every problem of a value for the model, since msgspec stops at the first. `signature.py` inspects
+functions, `validation_problems.py` writes the messages, `arguments.py` parses the text of a tool call's arguments.
 """
 
 import functools
@@ -12,7 +11,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from typing import Any, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Optional, Protocol
 
 import msgspec
 from msgspec.structs import asdict
@@ -27,8 +26,6 @@ from .schema_definitions import (
     add_enum_types,
     hoist_definitions,
     inline_root_reference,
-    is_array,
-    is_object,
 )
 from .signature import NO_DEFAULT, Parameter, Signature, read_signature
 from .type_hints import FieldClassFinder, split_description, translate_for_msgspec
@@ -39,9 +36,11 @@ from .validation_problems import (
     prefix_problem_paths,
     problem_from_msgspec_error,
     problems_from_pydantic_error,
-    problems_from_schema_error,
     unexpected_key_problems,
 )
+
+if TYPE_CHECKING:
+    from .schema_checker import SchemaChecker
 
 __all__ = [
     "Invalid",
@@ -58,9 +57,6 @@ __all__ = [
 
 _PathLike: Any = os.PathLike
 _fspath: Callable[[Any], Any] = os.fspath
-_LARGE_VALUE_COUNT = 2_000  # a value with more values inside it is reported with its first problem only
-_MAYBE_MORE = Problem("", "there may be more problems; only the first one of so large a value is reported")
-_BACKTRACK_LIMIT = 100_000  # a pattern that needs more is not matched at all; patterns may be untrusted
 
 
 class Parameters(ABC):
@@ -90,7 +86,10 @@ def parameters_from_function(
 
 
 def parameters_from_json_schema(schema: JsonSchema) -> Parameters:
-    """Return the parameters described by a raw JSON Schema. References to other documents are refused, not fetched."""
+    """Return the parameters described by a raw JSON Schema.
+
+    References to other documents are refused, not fetched, and so is a schema that could take too long to check.
+    """
     try:
         own: JsonSchema = msgspec.json.decode(msgspec.json.encode(schema), type=dict[str, Any])
     except Exception as error:
@@ -101,10 +100,7 @@ def parameters_from_json_schema(schema: JsonSchema) -> Parameters:
             f'the parameters of a tool are an object, so their schema needs "type": "object": {short_repr(schema)}'
         )
         raise ConfigError(message)
-    try:
-        return _SchemaParameters(own, _make_validator(own, validate_formats=False))
-    except ValueError as error:
-        raise ConfigError(_format_schema_error(error)) from error
+    return _SchemaParameters(own)
 
 
 def json_schema_for_type(type_: Any) -> JsonSchema:
@@ -122,14 +118,16 @@ def convert_value(value: Any, type_: Any) -> Any:
 
 
 def check_value(value: Any, schema: JsonSchema) -> None:
-    """Raise `Invalid`, with every problem, unless a JSON value conforms to a raw JSON Schema."""
-    try:
-        validator = _make_validator(schema, validate_formats=False)
-    except ValueError as error:
-        raise ConfigError(_format_schema_error(error)) from error
-    problems = _find_problems(validator, value, schema)
-    if problems:
+    """Raise `Invalid`, with its problems, unless a JSON value conforms to a raw JSON Schema."""
+    if problems := _make_checker(schema).find_problems(value):
         raise Invalid(problems)
+
+
+def _make_checker(schema: JsonSchema, *, validate_formats: bool = False) -> "SchemaChecker":
+    """Make the checker of a raw JSON Schema."""
+    from .schema_checker import SchemaChecker  # at first use: for a quick start
+
+    return SchemaChecker(schema, validate_formats=validate_formats)
 
 
 class _Field(msgspec.Struct, frozen=True):
@@ -207,20 +205,20 @@ class _FunctionParameters(Parameters):
 class _SchemaParameters(Parameters):
     """Parameters described by a raw JSON Schema."""
 
-    __slots__ = ("_validator",)
+    __slots__ = ("_checker",)
 
-    def __init__(self, json_schema: JsonSchema, validator: Any) -> None:
+    def __init__(self, json_schema: JsonSchema) -> None:
         super().__init__(json_schema)
-        self._validator = validator
+        self._checker = _make_checker(json_schema)
 
     def parse(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            if self._validator.is_valid(arguments):
-                return arguments
-            problems = _find_problems(self._validator, arguments, self.json_schema)
+            problems = self._checker.find_problems(arguments)
         except ValueError as error:  # a lone surrogate, or nested deeper than the validator accepts
             problems = [Problem("", f"cannot be checked: {error}")]
-        raise Invalid(problems)
+        if problems:
+            raise Invalid(problems)
+        return arguments
 
 
 class _TypeConverter(Protocol):
@@ -235,13 +233,13 @@ class _TypeConverter(Protocol):
 class _MsgspecConverter:
     """Schema and converter of a type that msgspec can express."""
 
-    __slots__ = ("_validator", "native", "needs_hook", "schema")
+    __slots__ = ("_checker", "native", "needs_hook", "schema")
 
     def __init__(self, annotation: Any, survey: FieldClassFinder) -> None:
         self.needs_hook = False
         """True if msgspec needs our hook to convert some part of it."""
         self.native = translate_for_msgspec(annotation)
-        self._validator: Any = None
+        self._checker: SchemaChecker | None = None
         types = [self.native, *(each.annotation for each in survey.class_descriptions)]
         schemas, definitions = msgspec.json.schema_components(types, schema_hook=self._custom_schema)
         for reference, described in zip(schemas[1:], survey.class_descriptions, strict=True):
@@ -270,9 +268,9 @@ class _MsgspecConverter:
 
     def _problems(self, value: Any, error: Exception) -> list[Problem]:
         try:
-            if self._validator is None:
-                self._validator = _make_validator(self.schema, validate_formats=True)
-            return _find_problems(self._validator, value, self.schema) or [problem_from_msgspec_error(error)]
+            if self._checker is None:
+                self._checker = _make_checker(self.schema, validate_formats=True)
+            return self._checker.find_problems(value) or [problem_from_msgspec_error(error)]
         except Exception:  # noqa: BLE001 - a value or a schema that jsonschema-rs does not take
             return [problem_from_msgspec_error(error)]
 
@@ -371,54 +369,3 @@ def _encode_default(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     return _fspath(value)
-
-
-def _make_validator(schema: JsonSchema, *, validate_formats: bool) -> Any:
-    import jsonschema_rs
-
-    return jsonschema_rs.validator_for(
-        schema,
-        validate_formats=validate_formats,
-        retriever=_refuse_reference,
-        pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT),
-    )
-
-
-def _refuse_reference(address: str) -> Any:
-    message = f"it refers to {address!r}, and references are not fetched: copy that schema into $defs"
-    raise ValueError(message)
-
-
-def _find_problems(validator: Any, value: Any, schema: JsonSchema) -> list[Problem]:
-    """Return every problem that jsonschema-rs finds in a value; only the first in a very large one, to save time."""
-    is_large = _is_large(value)
-    errors = _find_first_error(validator, value) if is_large else validator.iter_errors(value)
-    found = list(dict.fromkeys(problem for error in errors for problem in problems_from_schema_error(error, schema)))
-    return [*found, _MAYBE_MORE] if found and is_large else found
-
-
-def _find_first_error(validator: Any, value: Any) -> list[Exception]:
-    try:
-        validator.validate(value)
-    except ValueError as error:
-        if not hasattr(error, "instance_path"):
-            raise
-        return [error]
-    return []
-
-
-def _is_large(value: Any) -> bool:
-    left = _LARGE_VALUE_COUNT
-    pending: list[Any] = [value]
-    while pending and left >= 0:
-        each = pending.pop()
-        inner: Collection[Any] = each.values() if is_object(each) else each if is_array(each) else ()
-        left -= len(inner)
-        pending += inner
-    return left < 0
-
-
-def _format_schema_error(error: Exception) -> str:
-    path = "/".join(map(str, getattr(error, "instance_path", ())))
-    place = f" at {path!r}" if path else ""
-    return f"this is not a JSON Schema that can be used{place}: {getattr(error, 'message', error)}"

@@ -27,6 +27,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Wall-clock time of the run."""
     max_tool_calls: int | None = None
     """Calls that are carried out. The model may still answer from their results; requesting more ends the run."""
+    max_calls_per_reply: int | None = 128
+    """Calls of one reply that are carried out. The others get an error result that says so, and the run goes on."""
     max_parallel_tools: int = 8
     """Calls of one reply that run at the same time."""
     tool_timeout_seconds: float | None = None

@@ -1,13 +1,15 @@
 """Protocols of stores, which persist the logs of sessions, and `Log`, by which a running session appends to its log.
 
 One driver appends to a log. Each append is one compare-and-set: it names the entry it follows and the fence of its
-lease, and is refused when either is stale, so that a driver which was paused and replaced stops at its next append.
+lease, and is refused when either is stale, so that a driver which was paused and replaced stops at its next append. It
+begins no effect either: before each one the store has to confirm the lease, unless an append did so a moment ago.
 
 Every other process posts. A post is kept until the driver writes an entry with the same id into the log: that entry
 *is* the proof that it was consumed, so it is consumed once, in one transaction, whatever crashes in between.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, runtime_checkable
 
@@ -16,8 +18,20 @@ from msgspec import Struct
 from .clock import Clock, new_id
 from .error import Fenced
 from .event import Entry, Event
+from .last_run import RunProgress
+from .lost_entries import mark_lost_entries
 
 T = TypeVar("T")
+
+CONFIRMED_SECONDS = 0.02
+"""Seconds for which the store's confirmation of a lease counts.
+
+Longer than an append usually takes, so that calls which begin right after their intents were stored need no other
+confirmation; too short for a process to be stopped and another one to take over and go on.
+"""
+
+_MAX_CONFIRMATIONS = 3
+"""Number of times that the store is asked to confirm a lease, if each answer arrives late."""
 
 _MAX_CANCELS = 10
 """Number of cancellations after which `run_to_completion_repeatedly` gives up: work that fails so often cancels itself.
@@ -45,6 +59,22 @@ class SessionInfo(Struct, frozen=True):
     """Session it was forked from; empty when it was not, or when that one has been deleted."""
     at: int = 0
     """Number of entries it shares with the session it was forked from."""
+
+
+class InterruptedSession(Struct, frozen=True):
+    """A session that no living process drives, and that has a run to continue, or posts that no run has consumed."""
+
+    session_id: str
+    progress: RunProgress
+    """Progress of its last run. `over` only if it is listed for its posts."""
+    entries: int
+    """Number of entries in its log."""
+    updated_at: float
+    """Time of the last entry, in seconds since 1970; of the oldest post if there is no entry."""
+    posts: int = 0
+    """Number of posts. Those that were consumed just before a crash may still be counted."""
+    due_at: float | None = None
+    """When a waiting run continues without an answer; `None` if it waits without limit."""
 
 
 class Post(Struct, frozen=True):
@@ -78,6 +108,13 @@ class Store(Protocol):
 
     async def release(self, lease: Lease) -> None:
         """Release the lease; it is not an error if it was lost already."""
+
+    async def holds(self, lease: Lease) -> bool:
+        """Return True if the lease is still valid: neither released, nor expired, nor taken by another process.
+
+        Asked before an effect begins, so the answer must be the present one, not one remembered from earlier.
+        """
+        ...
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         """Append entries to the log of the leased session, all or none; their numbers must follow its last entry.
@@ -125,6 +162,20 @@ class Store(Protocol):
 
         Raises `Fenced`, and `Conflict` when there is no entry of this number.
         """
+
+    async def interrupted(
+        self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
+    ) -> list[InterruptedSession]:
+        """Return the sessions whose last run can continue and that no living process drives, the longest idle first.
+
+        These are runs that were cut off, and waiting runs that have posts (perhaps an answer), or whose `due_at` has
+        passed at the time `now`, by default that of the store. With `include_posts`, sessions whose last run is over
+        and that have posts are listed too. A fork is listed only once a run was begun in it: the run it was cut from is
+        that of the original session.
+
+        The progress of the last run is recorded with each append (`find_last_run`), so this reads no logs.
+        """
+        ...
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
         """Return sessions that are not empty and whose id begins with `prefix`, the most recently used first."""
@@ -237,19 +288,31 @@ class EventStore(Protocol):
     """Protocol of a store that can read events without their numbers, ids and times, which is faster."""
 
     async def events(self, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
-        """Return the events of the entries numbered above `after`, in order, and the number of the last of them."""
+        """Return the events of the entries numbered above `after`, in order, and the number of the last of them.
+
+        In the place of entries that were lost to damage is an `EntriesLost`.
+        """
+        ...
+
+
+@runtime_checkable
+class ForkListingStore(Protocol):
+    """Protocol of a store that can list the forks of one session without listing all sessions."""
+
+    async def forks(self, session_id: str) -> list[SessionInfo]:
+        """Return the non-empty sessions that were forked from this one, the most recently used first."""
         ...
 
 
 async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
     """Return the events of a log after entry number `after`, and the number of the last entry.
 
-    The number is read, not counted: a damaged log may have gaps.
+    The number is read, not counted: a damaged log may have gaps. In their place is an `EntriesLost`.
     """
-    if isinstance(store, EventStore):
-        return await store.events(session_id, after=after)
+    if issubclass(type(store), EventStore):
+        return await cast("EventStore", store).events(session_id, after=after)
     entries = await store.read(session_id, after=after)
-    return [entry.event for entry in entries], entries[-1].seq if entries else after
+    return mark_lost_entries(entries, after), entries[-1].seq if entries else after
 
 
 class Log:
@@ -260,6 +323,7 @@ class Log:
         "_append_immediately",
         "_append_lock",
         "_clock",
+        "_confirmed_at",
         "_entries_made",
         "_is_retired",
         "_queued_appends",
@@ -275,19 +339,55 @@ class Log:
         self.head = head
         """Number of the last entry."""
         self._clock = clock
-        self._append_immediately = store.append_now if isinstance(store, ImmediateStore) else None
-        self._append_grouped = store.append_soon if isinstance(store, GroupCommitStore) else None
+        # By the class, for which Python remembers the answer: to find that an object lacks a method is slow.
+        kind = type(store)
+        self._append_immediately = (
+            cast("ImmediateStore", store).append_now if issubclass(kind, ImmediateStore) else None
+        )
+        self._append_grouped = (
+            cast("GroupCommitStore", store).append_soon if issubclass(kind, GroupCommitStore) else None
+        )
         self._writer = new_id()[-16:]
         self._entries_made = 0
         self._queued_appends = 0
+        """Number of tasks that have the lock or wait for it. At 0, the lock is acquired without waiting."""
         self._append_lock = asyncio.Lock()
         self._is_retired = False
+        self._confirmed_at = -math.inf
+        """Time at which the last append that succeeded was begun: the lease was valid then."""
 
     async def hand_over(self) -> "Log":
         """Return a new object for the same log, and disable this one: its next append raises `Fenced`."""
-        async with self._append_lock:
-            self._is_retired = True
-            return Log(self.store, self.lease, self.head, self._clock)
+        self._queued_appends += 1
+        try:
+            async with self._append_lock:
+                self._is_retired = True
+                return Log(self.store, self.lease, self.head, self._clock)
+        finally:
+            self._queued_appends -= 1
+
+    @property
+    def is_lease_confirmed(self) -> bool:
+        """True if the store has confirmed the lease within the last `CONFIRMED_SECONDS`.
+
+        A process that was stopped finds by the clock that the confirmation is old, and so does one whose machine slept.
+        """
+        return not self._is_retired and 0.0 <= self._clock.now() - self._confirmed_at <= CONFIRMED_SECONDS
+
+    async def confirm_lease(self) -> None:
+        """Raise `Fenced` if this process may no longer append; to be called right before each effect.
+
+        The store is asked, unless it has confirmed the lease a moment ago. An answer that arrives late, because the
+        process was stopped meanwhile, does not count: then it is asked again.
+        """
+        for _ in range(_MAX_CONFIRMATIONS):
+            if self.is_lease_confirmed:
+                return
+            asked_at = self._clock.now()
+            if self._is_retired or not await self.store.holds(self.lease):
+                message = f"session {self.lease.session_id!r} has changed hands: this driver may begin nothing any more"
+                raise Fenced(message)
+            self._confirmed_at = asked_at
 
     def append_now(self, events: Sequence[Event], *, sync: bool, entry_ids: Sequence[str] = ()) -> list[Entry] | None:
         """Append events without waiting; return `None`, with nothing stored, when that is not possible.
@@ -300,7 +400,9 @@ class Log:
         entries = self._make_entries(events, entry_ids)
         if not self._append_immediately(self.lease, entries, sync=sync):
             return None
-        self.head += len(entries)
+        if entries:  # as `_record_stored` does; most appends pass here, and a call would cost them time
+            self.head += len(entries)
+            self._confirmed_at = entries[0].at
         return entries
 
     async def append(
@@ -315,9 +417,10 @@ class Log:
 
         Return True if the caller was cancelled meanwhile; the append is complete in either case.
         """
+        is_alone = not self._queued_appends
         self._queued_appends += 1
         try:
-            if self._append_grouped is not None and not self._append_lock.locked():
+            if is_alone and self._append_grouped is not None:
                 return await self._append_soon(self._append_grouped, events, sync, on_stored, entry_ids)
             _, cancelled = await run_to_completion_repeatedly(lambda: self._append(events, sync, on_stored, entry_ids))
         finally:
@@ -332,8 +435,12 @@ class Log:
         on_stored: Callable[[Sequence[Entry]], None],
         entry_ids: Sequence[str],
     ) -> bool:
-        """Append like `_append`, for a store that completes an append even if its caller is cancelled."""
-        async with self._append_lock:  # it is free: this does not block
+        """Append like `_append`, for a store that completes an append even if its caller is cancelled.
+
+        Only for a caller that is alone: a cancel while it waits for the lock would drop the append. That the lock is
+        free is not enough, for others may wait for it, and they come first.
+        """
+        async with self._append_lock:  # nobody has it or waits for it: this does not block
             entries = self._make_entries(events, entry_ids)
             cancelled = False
             try:
@@ -342,7 +449,7 @@ class Log:
                 # The append goes on without this task. Repeated, it adds nothing, and raises what the first one raised.
                 await run_to_completion_repeatedly(lambda: self.store.append(self.lease, entries, sync=sync))
                 cancelled = True
-            self.head += len(entries)
+            self._record_stored(entries)
             on_stored(entries)
             return cancelled
 
@@ -356,18 +463,24 @@ class Log:
         async with self._append_lock:
             entries = self._make_entries(events, entry_ids)
             await run_to_completion_repeatedly(lambda: self.store.append(self.lease, entries, sync=sync))
-            self.head += len(entries)
+            self._record_stored(entries)
             on_stored(entries)
+
+    def _record_stored(self, entries: Sequence[Entry]) -> None:
+        if entries:
+            self.head += len(entries)
+            self._confirmed_at = entries[0].at
 
     def _make_entries(self, events: Sequence[Event], entry_ids: Sequence[str]) -> list[Entry]:
         if self._is_retired:
             message = f"this run of session {self.lease.session_id!r} was taken over: no more entries can be appended"
             raise Fenced(message)
         # An id is never used for two entries, even after a failed append: it may have been stored after all.
-        at, head, writer, made = self._clock.now(), self.head, self._writer, self._entries_made
+        at, made = self._clock.now(), self._entries_made
         self._entries_made = made + len(events)
         if len(events) == 1 and not entry_ids:
-            return [Entry(head + 1, at, events[0], f"{writer}-{made + 1}")]
+            return [Entry(self.head + 1, at, events[0], f"{self._writer}-{made + 1}")]
+        head, writer = self.head, self._writer
         called = [*entry_ids, *[f"{writer}-{made + place}" for place in range(len(entry_ids) + 1, len(events) + 1)]]
         return [Entry(head + place, at, event, called[place - 1]) for place, event in enumerate(events, 1)]
 
@@ -386,6 +499,14 @@ async def run_to_completion_repeatedly(work: Callable[[], Awaitable[T]]) -> tupl
             continue
         return result, cancelled or interrupted
     raise asyncio.CancelledError
+
+
+async def finish_before_cancel(work: Callable[[], Awaitable[T]]) -> T:
+    """Await repeatable work to its end even if the caller is cancelled, and raise the cancel only afterwards."""
+    result, cancelled = await run_to_completion_repeatedly(work)
+    if cancelled:
+        raise asyncio.CancelledError
+    return result
 
 
 async def run_to_completion(work: Awaitable[T]) -> tuple[T, bool]:

@@ -2,6 +2,9 @@
 
 They are daemons: a function that never returns cannot keep the process from ending. A call whose caller is gone (timed
 out, cancelled) frees its slot for the next one, though its thread goes on until the function returns.
+
+The pool is fair between sessions: a session has at most `MAX_SESSION_THREADS` of the threads, and sessions whose calls
+wait take turns, whatever the number of their calls.
 """
 
 import asyncio
@@ -9,14 +12,18 @@ import contextlib
 import contextvars
 import os
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from . import check
 
 MAX_THREADS = 32
 """The number of functions that run at the same time; more of them wait."""
+MAX_SESSION_THREADS = 16
+"""The number of functions of one session that run at the same time; below `MAX_THREADS`, so that others can run too."""
 IDLE_SECONDS = 10.0
 """The time that a thread waits for more work before it ends."""
 
@@ -25,31 +32,72 @@ class _Job(Struct, eq=False):
     work: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Any]"
+    session_id: str | None = None
     running: bool = False
     abandoned: bool = False
 
 
-class ThreadPool:
-    """A thread pool whose threads never delay the end of the process."""
+class _SessionQueue(Struct, eq=False):
+    """The jobs of one session: those that wait, oldest first, and the number of those that run."""
 
-    def __init__(self, limit: int = MAX_THREADS, idle_seconds: float = IDLE_SECONDS) -> None:
-        self._limit = limit
+    limit: int
+    waiting: OrderedDict[_Job, None] = field(default_factory=OrderedDict[_Job, None])
+    running: int = 0
+
+    @property
+    def startable(self) -> int:
+        """The number of its jobs that could run now, if there were threads for them."""
+        return min(len(self.waiting), self.limit - self.running)
+
+
+class ThreadPool:
+    """A thread pool that is fair between sessions, and whose threads never delay the end of the process."""
+
+    def __init__(
+        self,
+        limit: int = MAX_THREADS,
+        idle_seconds: float = IDLE_SECONDS,
+        session_limit: int = MAX_SESSION_THREADS,
+    ) -> None:
         self._idle_seconds = idle_seconds
+        self.set_limits(limit, session_limit)
         self.reset_after_fork()
+
+    def set_limits(self, limit: int, session_limit: int) -> None:
+        """Set the number of functions that run at the same time, of all sessions and of each, for calls to come."""
+        self._limit = limit
+        self._session_limit = session_limit
 
     def reset_after_fork(self) -> None:
         """Forget all threads and jobs in a forked process, where they do not exist."""
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
-        self._waiting: deque[_Job] = deque()
+        self._queues: dict[str | None, _SessionQueue] = {}
+        self._turns: OrderedDict[str | None, None] = OrderedDict()  # sessions with startable jobs, the next one first
+        self._startable = 0
         self._idle = 0
         self._busy = 0
 
-    async def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call `function` on a thread of the pool, with the caller's context variables, and return its result."""
+    @property
+    def waiting_count(self) -> int:
+        """The number of calls that wait for a thread."""
+        return sum([len(queue.waiting) for queue in self._queues.values()])
+
+    async def run(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        session_id: str | None = None,
+    ) -> Any:
+        """Call `function` on a thread of the pool, with the caller's context variables, and return its result.
+
+        Calls of one session share its part of the threads; those without a session count as one that has no bound.
+        """
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
-        job = _Job(lambda: context.run(function, *args, **kwargs), loop, loop.create_future())
+        job = _Job(lambda: context.run(function, *args, **kwargs), loop, loop.create_future(), session_id)
         try:
             self._submit(job)
             succeeded, value = await job.future
@@ -65,12 +113,30 @@ class ThreadPool:
 
     def _submit(self, job: _Job) -> None:
         with self._lock:
-            self._waiting.append(job)
-            self._wake_or_start_thread()
+            queue = self._queues.get(job.session_id)
+            if queue is None:
+                limit = self._limit if job.session_id is None else min(self._session_limit, self._limit)
+                queue = self._queues[job.session_id] = _SessionQueue(limit)
+            before = queue.startable
+            queue.waiting[job] = None
+            self._update_turn(job.session_id, queue, before)
+            if queue.startable > before:
+                self._wake_or_start_thread()
+
+    def _update_turn(self, session_id: str | None, queue: _SessionQueue, before: int) -> None:
+        """Give a session its place in the round, or take it away, after its queue has changed."""
+        startable = queue.startable
+        self._startable += startable - before
+        if not startable:
+            self._turns.pop(session_id, None)
+            if not queue.running and not queue.waiting:
+                del self._queues[session_id]
+        elif session_id not in self._turns:
+            self._turns[session_id] = None
 
     def _wake_or_start_thread(self) -> None:
         """Wake an idle thread for the last job, or start one if none is free and the limit allows it."""
-        if len(self._waiting) <= self._idle:
+        if self._startable <= self._idle:
             self._wake.notify()
         elif self._busy + self._idle < self._limit:
             threading.Thread(target=self._work, name="perdure-tool", daemon=True).start()
@@ -78,16 +144,26 @@ class ThreadPool:
 
     def _abandon(self, job: _Job) -> None:
         with self._lock:
-            if job in self._waiting:
-                self._waiting.remove(job)
-            elif job.running:
+            if job.running:
                 job.abandoned = True
                 self._busy -= 1
-                if self._waiting:
+                self._release(job)
+                if self._startable:
                     with contextlib.suppress(
                         RuntimeError
                     ):  # no thread can be started: the job waits for an existing one
                         self._wake_or_start_thread()
+            elif (queue := self._queues.get(job.session_id)) is not None and job in queue.waiting:
+                before = queue.startable
+                del queue.waiting[job]
+                self._update_turn(job.session_id, queue, before)
+
+    def _release(self, job: _Job) -> None:
+        """Count a job as no longer running: the next one of its session may."""
+        queue = self._queues[job.session_id]
+        before = queue.startable
+        queue.running -= 1
+        self._update_turn(job.session_id, queue, before)
 
     def _work(self) -> None:
         while job := self._next_job():
@@ -96,21 +172,27 @@ class ThreadPool:
                 job.running = False
                 if job.abandoned:
                     return
+                self._release(job)
             _deliver_result(job, outcome)
             del job, outcome  # an idle thread must not keep objects of the caller alive
 
     def _next_job(self) -> _Job | None:
         """Return the next job, or `None` when this thread has been idle for long enough to end."""
         with self._lock:
-            while not self._waiting:
+            while not self._turns:
                 self._busy -= 1
                 self._idle += 1
                 notified = self._wake.wait(timeout=self._idle_seconds)
                 self._idle -= 1
-                if not notified and not self._waiting:
+                if not notified and not self._turns:
                     return None
                 self._busy += 1
-            job = self._waiting.popleft()
+            session_id, _ = self._turns.popitem(last=False)
+            queue = self._queues[session_id]
+            before = queue.startable
+            job, _ = queue.waiting.popitem(last=False)
+            queue.running += 1
+            self._update_turn(session_id, queue, before)  # at the end of the round, if it has more
             job.running = True
             return job
 
@@ -135,6 +217,18 @@ def _set_result(future: "asyncio.Future[Any]", outcome: tuple[bool, Any]) -> Non
 
 
 THREAD_POOL = ThreadPool()
+
+
+def set_tool_threads(total: int = MAX_THREADS, *, per_session: int = MAX_SESSION_THREADS) -> None:
+    """Set how many plain functions (tools, commands) run at the same time in this process, and how many per session.
+
+    Calls above these numbers wait, and sessions take turns. Keep `per_session` below `total`: then no session can keep
+    the others from running.
+    """
+    check.require_int("set_tool_threads", "total", total, 1)
+    check.require_int("set_tool_threads", "per_session", per_session, 1)
+    THREAD_POOL.set_limits(total, per_session)
+
 
 # Without fork there is no such function, and making a dict does no harm.
 getattr(os, "register_at_fork", dict)(after_in_child=THREAD_POOL.reset_after_fork)

@@ -6,7 +6,7 @@ A tool has a description for the model, a parser for its arguments, and one asyn
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import (
     Any,
     Concatenate,
@@ -24,12 +24,15 @@ from typing import (
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from . import check, schema
 from .docstring import parse_docstring
 from .error import ConfigError
-from .message import ToolCall, ToolResult
+from .message import ToolCall, ToolResult, check_labels
 from .model import ToolSpec
+from .target import Target
+from .text_target import ArgumentTarget
 from .thread_pool import THREAD_POOL
 from .tool_context import D, ToolContext
 
@@ -78,6 +81,8 @@ class ToolOutput(Struct, frozen=True):
     """End the run after this turn, if every call of the turn sets this."""
     is_error: bool = False
     """The call failed, and the content is the error message."""
+    labels: Sequence[str] = ()
+    """Labels of the content, such as `untrusted`, besides those of the tool."""
 
 
 class Skip(Struct, frozen=True):
@@ -117,8 +122,10 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     """True if a call needs permission; or a function of the arguments that decides."""
     action: str = ""
     """The kind of action, for permission rules; the tool's name when empty."""
-    target: Callable[[Arguments], str] | None = None
+    target: Callable[[Arguments], Target | str] | None = None
     """Returns the target of a call, for permission rules; `None` for the arguments as JSON."""
+    source: str = ""
+    """Where the tool comes from: the module and name of its function, or a server. A part of its identity."""
     parallel: bool = True
     """`False`: no other call runs at the same time."""
     abortable: bool = True
@@ -147,12 +154,16 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     """Hooks after the effect, in order."""
     context_parameter: str | None = None
     """The name of the function's parameter that receives the `ToolContext`, or `None`."""
+    labels: Sequence[str] = ()
+    """Labels of all its results, such as `untrusted`: gates see them with every later call."""
     receiver: str | None = None
     """The `self` or `cls` parameter of a method that is not bound yet; `None` for functions and bound methods."""
 
     def __post_init__(self) -> None:
         _check_name(self.name)
         _check_options(self)
+        if self.labels:
+            force_setattr(self, "labels", check_labels(self.labels))
 
     @property
     def spec(self) -> ToolSpec:
@@ -194,7 +205,7 @@ class ToolOptions(TypedDict, total=False):
     effect: Effect
     permission: bool | Callable[[Arguments], bool]
     action: str
-    target: Callable[[Arguments], str] | str | None
+    target: Callable[[Arguments], Target | str] | str | None
     parallel: bool
     abortable: bool
     timeout_seconds: float | None
@@ -204,6 +215,7 @@ class ToolOptions(TypedDict, total=False):
     credentials: bool
     summary: Callable[[ToolResult], str] | None
     prompt: str
+    labels: Sequence[str]
 
 
 @overload
@@ -248,13 +260,18 @@ def tool_from_schema(
 
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
         given = (arguments, context) if takes_context else (arguments,)
-        return carry_out(*given) if is_async else _run_on_thread(carry_out, given, {})
+        return carry_out(*given) if is_async else _run_on_thread(context, carry_out, given, {})
 
     if not isinstance(parameters, Mapping):
         check.raise_config_error("tool_from_schema", "parameters", parameters, "give a JSON Schema as a dict")
     checked = schema.parameters_from_json_schema(dict(parameters))
     return Tool(
-        name=name, description=description, parameters=checked, call=call, **_options_to_fields(options, checked)
+        name=name,
+        description=description,
+        parameters=checked,
+        call=call,
+        source=_describe_source(function),
+        **_options_to_fields(options, checked),
     )
 
 
@@ -273,6 +290,7 @@ def _from_function(function: Callable[P, R], name: str, description: str, option
         parameters=parameters,
         call=_make_call(function, context),
         function=function,
+        source=_describe_source(function),
         context_parameter=context,
         receiver=receiver,
         **_options_to_fields(options, parameters),
@@ -290,6 +308,13 @@ def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     return function.func if isinstance(function, functools.partial) else function
 
 
+def _describe_source(function: Callable[..., Any]) -> str:
+    """Return the module and the name of a function; of an object that can be called, those of its class."""
+    named = _unwrap_partial(function)
+    named = named if hasattr(named, "__qualname__") else type(named)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
 def _unbound_receiver_name(function: Callable[..., Any]) -> str | None:
     """Return the name of the first parameter (`self`) of a method that is not bound yet, or `None`."""
     code = getattr(function, "__code__", None)
@@ -304,7 +329,7 @@ def _make_call(function: Callable[..., Any], context_parameter: str | None) -> C
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
         if context_parameter is not None:
             arguments = {**arguments, context_parameter: context}
-        return function(**arguments) if is_async else _run_on_thread(function, (), arguments)
+        return function(**arguments) if is_async else _run_on_thread(context, function, (), arguments)
 
     return call
 
@@ -314,8 +339,14 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
 
 
-async def _run_on_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments) -> Any:
-    value = await THREAD_POOL.run(function, args, kwargs)
+async def _run_on_thread(
+    context: ToolContext[Any], function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments
+) -> Any:
+    def call_unless_fenced() -> Any:
+        context.confirm_lease_on_thread()
+        return function(*args, **kwargs)
+
+    value = await THREAD_POOL.run(call_unless_fenced, (), {}, session_id=getattr(context, "session_id", None))
     return await value if inspect.isawaitable(value) else value  # as for a lambda around an async function
 
 
@@ -375,19 +406,12 @@ _OPTION_CHECKS: Mapping[str, Callable[[str, str, object], None]] = {
 def _options_to_fields(options: ToolOptions, parameters: schema.Parameters) -> dict[str, Any]:
     """Convert the options of `@tool` to fields of `Tool`; `target="path"` is short for the argument `path`."""
     target = options.get("target")
-    return {**options, "target": _make_target(target, parameters)} if isinstance(target, str) else dict(options)
-
-
-def _make_target(name: str, parameters: schema.Parameters) -> Callable[[Arguments], str]:
-    """Return a function that extracts one argument (or its default) as text: the target that permission rules match."""
+    if isinstance(target, str):
+        target = ArgumentTarget(target, lambda value: "" if value is None else str(value))
+    if not isinstance(target, ArgumentTarget):
+        return dict(options)
     known: dict[str, Any] = parameters.json_schema.get("properties", {})
-    if known and name not in known:
-        message = f"target={name!r} is not a parameter of the tool; there is {', '.join(map(repr, known))}"
+    if known and target.name not in known:
+        message = f"target={target.name!r} is not a parameter of the tool; there is {', '.join(map(repr, known))}"
         raise ConfigError(message)
-    default = known.get(name, {}).get("default")
-
-    def target(arguments: Arguments) -> str:
-        value = arguments.get(name, default)
-        return "" if value is None else str(value)
-
-    return target
+    return {**options, "target": target.with_default(known.get(target.name, {}).get("default"))}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from .run import Run
     from .tool import Tool
+    from .tool_execution import PreparedCall
 
     D = TypeVarWithDefault("D", default=Any)
 else:
@@ -33,19 +34,33 @@ class ToolContext(Generic[D]):
 
     __slots__ = (
         "_begin",
+        "_call",
         "_progress",
         "_run",
         "call_id",
         "cancelled",
+        "has_effect",
         "name",
         "question_count",
         "redact_secrets",
         "slot_count",
     )
 
-    def __init__(self, run: "Run", call_id: str, name: str, begin: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self,
+        run: "Run",
+        call_id: str,
+        name: str,
+        begin: Callable[[], Awaitable[None]] | None = None,
+        call: "PreparedCall | None" = None,
+        *,
+        has_effect: bool = False,
+    ) -> None:
         self._run = run
+        self._call = call
         self._begin = begin
+        self.has_effect = has_effect
+        """True if the call may have an effect from its first line on: its tool does not only read, nor ask first."""
         self._progress: StreamRedactor | None = None
         self.question_count = 0
         """The number of questions that this call has asked."""
@@ -67,6 +82,29 @@ class ToolContext(Generic[D]):
         Attempts after a crash have it too.
         """
         return self._run.idempotency_key(self.call_id)
+
+    @property
+    def fence(self) -> int:
+        """The fence of this process: a number that grows whenever another process takes the session over.
+
+        A service that keeps the highest fence it has seen for a session, and refuses calls with a lower one, is safe
+        from a process that was stopped and replaced in the very moment before its call.
+        """
+        return self._run.log.lease.fence
+
+    @property
+    def target(self) -> Any:
+        """The target of this call: the object that permission rules have matched, such as a `PathTarget`.
+
+        Use it instead of the argument: what was checked is then what is used. `None` if the tool declares no target.
+        Raises the error of the tool's `target` function.
+        """
+        return None if self._call is None else self._call.get_target()
+
+    @property
+    def is_approved(self) -> bool:
+        """True if a permission gate has allowed exactly the arguments of this call."""
+        return self._call is not None and self._call.frozen is not None
 
     @property
     def deps(self) -> D:
@@ -142,7 +180,8 @@ class ToolContext(Generic[D]):
 
     def kept(self, name: str, default: Any = None) -> Any:
         """Return the value that was last stored under a name with `keep`."""
-        return self._run.state.kept_values.get(name, default)
+        values = self._run.state.kept_values
+        return values[name] if name in values else values.get(self._run.redaction.redact_value(name), default)
 
     def result_of(self, call_id: str) -> ToolResult | None:
         """Return the full result of an earlier call in this conversation, or `None`."""
@@ -177,6 +216,14 @@ class ToolContext(Generic[D]):
         """Declare that the call may have an effect from here on, in a tool marked `asks_first`; else does nothing."""
         if self._begin is not None:
             await self._begin()
+
+    def confirm_lease_on_thread(self) -> None:
+        """Raise `Fenced` if the session was taken over while a plain function waited for its thread.
+
+        Called on that thread, right before the function.
+        """
+        if self.has_effect and not self._run.log.is_lease_confirmed:
+            self._run.call_on_loop(self._run.log.confirm_lease)
 
     async def compact(self) -> bool:
         """Shorten the conversation by a summary for the model; `False` when the agent has no compaction."""

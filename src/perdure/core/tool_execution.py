@@ -13,13 +13,25 @@ import msgspec
 from msgspec import Struct
 
 from . import check
-from .arguments import arguments_hash
+from .arguments import FrozenArguments, arguments_hash, freeze_arguments
+from .binding import Binding
 from .error import NotStarted, ToolError
 from .event import ToolStarted
 from .jsonable import replace_surrogates, to_jsonable, to_text
-from .message import RESULT_TYPES, ResultPart, Status, Text, ToolCall, ToolResult, sanitize_part
-from .permission import PermissionRequest
+from .message import (
+    MAX_LABEL_LENGTH,
+    RESULT_TYPES,
+    ResultPart,
+    Status,
+    Text,
+    ToolCall,
+    ToolResult,
+    merge_labels,
+    sanitize_part,
+)
+from .permission_request import PermissionRequest
 from .store import wait_despite_cancel
+from .target import Target, TextTarget, UnknownTarget, to_target
 from .tool import Arguments, Tool, ToolContext, ToolOutput
 from .unsuccessful_results import (
     CONTAINED_ERRORS,
@@ -55,6 +67,10 @@ class PreparedCall(Struct, eq=False):
     """True if the call waits for an answer that cannot be had here; it starts again when there is one."""
     arguments_hash: str = ""
     """Hash of the arguments that a verdict is bound to; empty when no permission is needed."""
+    frozen: FrozenArguments | None = None
+    """The arguments that a verdict is bound to, as bytes; `None` when no permission is needed."""
+    target: Target | None = None
+    """The target of the call, once it was computed."""
 
     def needs_permission(self) -> bool:
         """Return True if the tool requires permission for this call."""
@@ -66,26 +82,46 @@ class PreparedCall(Struct, eq=False):
         except Exception:  # noqa: BLE001 - when the tool cannot decide, a person has to be asked
             return True
 
-    def build_permission_request(self, session_id: str, run_id: str) -> PermissionRequest:
+    def freeze(self) -> None:
+        """Fix the arguments: those that a person sees are those that run. Raises `Invalid` if that changes them."""
+        self.frozen = freeze_arguments(self.arguments)
+        self.arguments = self.frozen.thaw()
+        self.arguments_hash = arguments_hash(self.arguments)
+        self.parsed_arguments = self.tool.parameters.parse(self.frozen.thaw())
+
+    def take_arguments(self) -> Arguments:
+        """Return the arguments for the function: if they were approved, decoded again from what was approved."""
+        return self.parsed_arguments if self.frozen is None else self.tool.parameters.parse(self.frozen.thaw())
+
+    def get_target(self) -> Target | None:
+        """Return the target of the call, computed once; `None` if the tool declares none."""
+        if self.target is None and self.tool.target is not None:
+            self.target = to_target(self.tool.target(self.take_arguments()))
+        return self.target
+
+    def build_permission_request(self, session_id: str, run_id: str, binding: Binding) -> PermissionRequest:
         """Build the permission request for this call, bound to these arguments."""
         tool = self.tool
-        self.arguments_hash = arguments_hash(self.arguments)
-        required, target = self.needs_permission(), to_text(self.arguments)
-        if tool.target is not None:
-            try:
-                target = replace_surrogates(str(tool.target(self.parsed_arguments)))
-            except Exception:  # noqa: BLE001 - without a target, a person has to look at the arguments
-                required = True
+        self.freeze()
+        required = self.needs_permission()
+        try:
+            target = self.get_target()
+        except Exception as error:  # noqa: BLE001 - without a target, a person has to look at the arguments
+            target, required = UnknownTarget(describe_error(error)), True
         return PermissionRequest(
             self.call.call_id,
             tool.name,
             tool.action or tool.name,
-            target,
+            to_text(self.arguments)
+            if target is None or isinstance(target, UnknownTarget)
+            else replace_surrogates(str(target)),
             self.arguments,
             self.arguments_hash,
             required,
             session_id,
             run_id,
+            None if isinstance(target, TextTarget) else target,
+            binding,
         )
 
     def build_intent(self, run: "Run") -> ToolStarted:
@@ -113,15 +149,20 @@ async def run_call_without_intent(run: "Run", job: PreparedCall) -> ToolResult:
 
 async def run_call(run: "Run", job: PreparedCall) -> ToolResult:
     """Run a tool call, with retries if its tool allows them, and return its result; an error becomes a result too."""
-    tries = 0
+    tries, call_id, tool = 0, job.call.call_id, job.tool
+    has_effect = tool.effect != "read" and not tool.asks_first
+    seconds = tool.timeout_seconds or run.options.limits.tool_timeout_seconds
     while True:
         tries += 1
-        begin = _intent_storer(run, job) if job.tool.asks_first else None
-        context: ToolContext[Any] = ToolContext(run, job.call.call_id, job.tool.name, begin)
+        begin = _intent_storer(run, job) if tool.asks_first else None
+        context: ToolContext[Any] = ToolContext(run, call_id, tool.name, begin, job, has_effect=has_effect)
+        if has_effect and not run.log.is_lease_confirmed:
+            await run.log.confirm_lease()
+        run.entered_calls.add(call_id)
         try:
-            seconds = job.tool.timeout_seconds or run.limits.tool_timeout_seconds
-            if seconds is None and job.tool.abortable:
-                return to_tool_result(job, await job.tool.call(job.parsed_arguments, context))
+            if seconds is None and tool.abortable:
+                arguments = job.parsed_arguments if job.frozen is None else job.take_arguments()
+                return to_tool_result(job, await tool.call(arguments, context))
             return to_tool_result(job, await call_in_task(run, job, context, seconds))
         except Suspended:
             raise
@@ -141,13 +182,18 @@ async def run_call(run: "Run", job: PreparedCall) -> ToolResult:
         finally:
             context.cancelled = True
             context.flush_progress()
-        if tries > job.tool.retries or not _can_retry(job.tool, error):
+        if tries > tool.retries or not _can_retry(tool, error) or not await _wait_to_retry(run, job, tries):
             return _build_failure(run, job, error)
-        try:
-            await run.clock.sleep(RETRY_SECONDS * 2 ** (tries - 1))
-        except asyncio.CancelledError:
-            job.is_interrupted = True
-            return _build_failure(run, job, error)  # its last error is all that is known
+
+
+async def _wait_to_retry(run: "Run", job: PreparedCall, tries: int) -> bool:
+    """Wait before the next attempt; return False if the run is cancelled: then the last error is all that is known."""
+    try:
+        await run.clock.sleep(RETRY_SECONDS * 2 ** (tries - 1))
+    except asyncio.CancelledError:
+        job.is_interrupted = True
+        return False
+    return True
 
 
 def _intent_storer(run: "Run", job: PreparedCall) -> Callable[[], Awaitable[None]]:
@@ -156,6 +202,8 @@ def _intent_storer(run: "Run", job: PreparedCall) -> Callable[[], Awaitable[None
     async def begin() -> None:
         if job.call.call_id not in run.state.started_calls:
             await run.emit(job.build_intent(run), sync=job.tool.effect != "read")
+        if job.tool.effect != "read":
+            await run.log.confirm_lease()  # by the intent, unless the process was stopped, or this is another attempt
 
     return begin
 
@@ -214,7 +262,7 @@ async def _call_tool(job: PreparedCall, context: ToolContext[Any]) -> tuple[Any,
     Errors are returned, since asyncio would let some errors raised in a task end the event loop.
     """
     try:
-        return await job.tool.call(job.parsed_arguments, context), None
+        return await job.tool.call(job.take_arguments(), context), None
     except BaseException as error:  # noqa: BLE001 - see above
         return None, error
 
@@ -285,6 +333,7 @@ def to_tool_result(job: PreparedCall, value: Any) -> ToolResult:
         to_jsonable(value.render),
         to_text(value.summary),
         value.terminate is True or job.tool.terminate,
+        labels=sanitize_labels(value.labels),
     )
 
 
@@ -296,7 +345,22 @@ def sanitize_result(call: ToolCall, result: ToolResult) -> ToolResult:
     except ValueError:
         status = Status.ERROR
     render, summary, preview = to_jsonable(result.render), to_text(result.summary), to_text(result.preview)
-    return ToolResult(call.call_id, call.name, content, status, render, summary, result.terminate is True, preview)
+    labels = sanitize_labels(result.labels)
+    ended = result.terminate is True
+    return ToolResult(call.call_id, call.name, content, status, render, summary, ended, preview, labels)
+
+
+def sanitize_labels(labels: Any) -> tuple[str, ...]:
+    """Return the labels that a tool or hook gave, in a form that can be stored; none is dropped."""
+    if not labels:
+        return ()
+    given = cast("Sequence[Any]", labels if isinstance(labels, (tuple, list)) else (labels,))
+    return merge_labels([to_text(each)[:MAX_LABEL_LENGTH] for each in given])
+
+
+def add_tool_labels(job: PreparedCall, result: ToolResult) -> ToolResult:
+    """Return a result, also an error or a part of one, with the labels that its tool has for all of them."""
+    return msgspec.structs.replace(result, labels=merge_labels(job.tool.labels, result.labels))
 
 
 def to_result_parts(value: Any) -> tuple[ResultPart, ...]:

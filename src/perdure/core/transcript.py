@@ -23,7 +23,7 @@ class View(Sequence[Message]):
 
     def is_extension_of(self, other: "View") -> bool:
         """Return True if this is a snapshot of the same list as `other`, and at least as long."""
-        return self._messages is other._messages and self._length >= len(other)  # noqa: SLF001 - same class
+        return self._messages is other._messages and self._length >= other._length  # noqa: SLF001 - same class
 
     def __len__(self) -> int:
         return self._length
@@ -32,11 +32,17 @@ class View(Sequence[Message]):
         messages = self._messages
         return map(messages.__getitem__, range(self._length))
 
+    def __reversed__(self) -> Iterator[Message]:
+        messages = self._messages
+        return map(messages.__getitem__, range(self._length - 1, -1, -1))
+
     @overload
     def __getitem__(self, index: int) -> Message: ...
     @overload
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if type(index) is int and 0 <= index < self._length:
+            return self._messages[index]  # nearly always
         if isinstance(index, slice):
             return [self._messages[each] for each in range(*index.indices(self._length))]
         return self._messages[range(self._length)[index]]

@@ -63,6 +63,13 @@ def build_call_limit_result(call: ToolCall, max_calls: int) -> ToolResult:
     return build_error_result(call, f"This call was not made: the run may make {max_calls} calls, and has made them.")
 
 
+def build_reply_limit_result(call: ToolCall, max_calls: int) -> ToolResult:
+    """Build the result of a call that exceeds the limit of calls in one reply."""
+    return build_error_result(
+        call, f"This call was not made: only the first {max_calls} calls of a reply are. Make it again if it is needed."
+    )
+
+
 def describe_error(error: BaseException) -> str:
     """Return the text by which the model is informed of an exception."""
     if isinstance(error, asyncio.CancelledError):

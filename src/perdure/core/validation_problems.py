@@ -4,7 +4,7 @@ The messages of the validators are rewritten here, so that a missing key reads t
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,8 @@ MAX_PROBLEMS = 20
 """The number of problems listed in the text of an `Invalid`."""
 MAX_PROBLEM_LENGTH = 300
 """The number of characters shown of each problem."""
+MAX_KEPT_PROBLEMS = 100
+"""The number of problems that an `Invalid` has at most."""
 MAX_DETAILED_PROBLEMS = 1_000
 """With more problems than this in one value, only their number is reported."""
 MAX_VALUE_LENGTH = 80
@@ -38,7 +40,7 @@ class Invalid(Exception):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        """All problems that were found."""
+        """The problems that were found."""
         super().__init__(self.problems)
 
     def __str__(self) -> str:
@@ -168,7 +170,7 @@ def _problems_of_branches(error: Any, branches: list[list[Any]], schema: Any) ->
     problems = [[each for error in branch for each in problems_from_schema_error(error, schema)] for branch in meant]
     if len(problems) == 1:
         return problems[0]
-    forms = dict.fromkeys(", ".join(map(str, branch)) for branch in problems)
+    forms = dict.fromkeys(_truncate(", ".join(map(str, branch)), MAX_PROBLEM_LENGTH) for branch in problems)
     return [Problem(path, f"fits none of the allowed forms ({'; or '.join(forms)})")]
 
 
@@ -224,9 +226,10 @@ def _limit_message(text: str) -> Callable[[Mapping[str, Any], Any], str]:
 
 
 def _one_of_message(details: Mapping[str, Any], value: Any) -> str:
-    options = [format_value(option) for option in details["options"]]
+    options: Sequence[Any] = details["options"]
+    listed = ", ".join([format_value(option) for option in options[:MAX_PROBLEMS]])
     more = f" and {len(options) - MAX_PROBLEMS} others" if len(options) > MAX_PROBLEMS else ""
-    return f"expected one of {', '.join(options[:MAX_PROBLEMS])}{more}, got {format_value(value)}"
+    return f"expected one of {listed}{more}, got {format_value(value)}"
 
 
 def _pattern_message(details: Mapping[str, Any], value: Any) -> str:

@@ -1,17 +1,21 @@
 """Deliver buffered events to one watcher (a function that receives events), in a separate task or thread.
 
 An async watcher gets a task; a plain function gets a daemon thread, so that one that sleeps or writes to a blocked pipe
-delays neither the event loop nor the end of the process.
+delays neither the event loop nor the end of the process. An async watcher that blocks the event loop gets a tenth of
+its time at most: after each such call it rests, and misses events if it falls too far behind.
 """
 
 import asyncio
 import concurrent.futures
 import contextvars
+import functools
 import inspect
 import logging
 import threading
+import types
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from time import perf_counter
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from .buffer import Buffer, BufferStats
@@ -28,6 +32,12 @@ _EVENTS_PER_TURN: Final = 64
 """An async watcher that never awaits would occupy the event loop until its buffer is empty; after this many events,
 others run.
 """
+
+_BLOCKING_SECONDS: Final = 0.05
+"""An async watcher that keeps the event loop for longer than this in one step is made to rest."""
+_REST_FACTOR: Final = 9
+"""The rest of such a watcher, as a multiple of the time that it kept the event loop."""
+_MAX_REST_SECONDS: Final = 10.0
 
 _JOIN_SECONDS: Final = 1.0
 """The time to wait for a thread that has reported its end; it needs microseconds."""
@@ -102,6 +112,9 @@ class TaskFeed(Feed[T]):
         self._watcher = watcher
         self._task: asyncio.Task[None] | None = None
         self._handling = False
+        self._is_timed = False
+        """True once a call has taken long; only then is it measured whether it blocks the event loop."""
+        self._has_blocked = False
 
     def push(self, event: T) -> None:
         # A task that was cancelled from outside, as at the end of its event loop, is made anew.
@@ -158,7 +171,12 @@ class TaskFeed(Feed[T]):
             event = first
             self._handling = True
             while not self._retired:
-                await self._watcher(event)
+                if self._is_timed:
+                    await self._call_timed(event)
+                else:
+                    began = perf_counter()
+                    await self._watcher(event)
+                    self._is_timed = perf_counter() - began > _BLOCKING_SECONDS
                 handled += 1
                 if not handled % _EVENTS_PER_TURN:
                     await asyncio.sleep(0)
@@ -169,6 +187,40 @@ class TaskFeed(Feed[T]):
             if self._retired:
                 return
             self._mark_settled()
+
+    async def _call_timed(self, event: T) -> None:
+        """Call the watcher; rest afterwards if it kept the event loop from running."""
+        blocked = await _measure_longest_step(self._watcher(event))
+        if blocked <= _BLOCKING_SECONDS:
+            return
+        if not self._has_blocked:
+            self._has_blocked = True
+            _log.warning(
+                "the async watcher %r kept the event loop for %.0f ms, and is called less often for it: "
+                "make it await, or make it a plain function, which gets a thread",
+                self.name,
+                blocked * 1000,
+            )
+        await asyncio.sleep(min(blocked * _REST_FACTOR, _MAX_REST_SECONDS))
+
+
+@types.coroutine
+def _measure_longest_step(awaitable: Awaitable[None]) -> Generator[Any, Any, float]:
+    """Await the awaitable, and return the longest time in seconds that it ran without yielding to the event loop."""
+    steps = _wrap_awaitable(awaitable)
+    longest = 0.0
+    resume: Callable[[], Any] = functools.partial(steps.send, None)
+    while True:
+        began = perf_counter()
+        try:
+            waited_for = resume()
+        except StopIteration:
+            return max(longest, perf_counter() - began)
+        longest = max(longest, perf_counter() - began)
+        try:
+            resume = functools.partial(steps.send, (yield waited_for))
+        except BaseException as error:  # noqa: BLE001 - a cancel, for the watcher to handle
+            resume = functools.partial(steps.throw, error)
 
 
 class ThreadFeed(Feed[T]):

@@ -7,6 +7,7 @@ wraps.
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from copy import deepcopy
 from typing import Any, NoReturn, TypeAlias, cast
 
 import msgspec
@@ -255,7 +256,14 @@ def around(tool: Tool[..., Any], wrapper: ToolWrapper) -> Tool[..., Any]:
 
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
         shown = {name: value for name, value in arguments.items() if name != receiver}
-        return wrapper(lambda: inner(arguments, context), shown, context)
+        if not context.is_approved:
+            return wrapper(lambda: inner(arguments, context), shown, context)
+        approved = deepcopy(shown)  # neither the wrapper nor an earlier try can change what was approved
+
+        def call_next() -> Awaitable[Any]:
+            return inner({**arguments, **deepcopy(approved)}, context)
+
+        return wrapper(call_next, shown, context)
 
     return msgspec.structs.replace(tool, call=call)
 

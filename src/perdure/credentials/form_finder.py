@@ -21,10 +21,15 @@ _CUT = "…"
 class FormFinder:
     """Finds forms of secrets in texts, and replaces each by the placeholder of the secret's name."""
 
-    __slots__ = ("_by_start", "_names", "_pattern", "_sorted", "longest")
+    __slots__ = ("_by_start", "_cuttable", "_names", "_pattern", "_sorted", "longest")
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], cuttable: Mapping[str, int] | None = None) -> None:
+        """Build the pattern for these forms, by form, with the name of the secret.
+
+        `cuttable` has the forms of which a beginning is redacted too, and how much of it has to be there.
+        """
         self._names = dict(names)
+        self._cuttable = {form[:_OPENING]: (form, least) for form, least in (cuttable or {}).items()}
         self._sorted = sorted(names)
         self._by_start: dict[str, list[str]] = {}
         for form in sorted(names, key=len, reverse=True):
@@ -52,6 +57,15 @@ class FormFinder:
             return text, ""
         return "".join([*pieces, text[at:held]]), text[held:]
 
+    def find_spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Return the start, the end and the name of each form in a text."""
+        spans: list[tuple[int, int, str]] = []
+        at = 0
+        while (found := self._find_form(text, at)) is not None:
+            spans.append(found)
+            at = found[1]
+        return spans
+
     def _find_form(self, text: str, at: int) -> tuple[int, int, str] | None:
         """Find the first form, the longest that starts there. If a longer one starts inside, the match ends there."""
         found = self._find_first_form(text, at, len(text), 0)
@@ -75,6 +89,10 @@ class FormFinder:
             cut = text.find(_CUT, at + _OPENING, at + self.longest)
             if cut - at > longer_than and self._is_form_beginning(text[at:cut]):
                 return at, cut
+            if (cuttable := self._cuttable.get(text[at : at + _OPENING])) is not None:
+                common = _measure_common_start(text, at, cuttable[0])
+                if common >= max(cuttable[1], longer_than + 1):
+                    return at, at + common
             at += 1
         return None
 
@@ -94,6 +112,12 @@ class FormFinder:
     def _is_form_beginning(self, text: str) -> bool:
         following = bisect_right(self._sorted, text)
         return following < len(self._sorted) and self._sorted[following].startswith(text)
+
+
+def _measure_common_start(text: str, at: int, form: str) -> int:
+    """Return how many characters of a form stand in the text at this place."""
+    most = min(len(form), len(text) - at)
+    return next((place for place in range(_OPENING, most) if text[at + place] != form[place]), most)
 
 
 def _compile_alternatives(openings: Iterable[str]) -> re.Pattern[str]:

@@ -1,6 +1,6 @@
 """Redact secrets from texts, and from objects that contain texts.
 
-A value, in any form, is replaced by its placeholder, which the model knows.
+A value, in the forms of `secret_forms` and `scattered_forms`, is replaced by its placeholder, which the model knows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,14 +14,17 @@ from perdure.core.message import PART_TYPES, Media, Message, Thinking, ToolCall
 from perdure.core.tool import ToolOutput
 
 from .form_finder import FormFinder, encode_forms_as_bytes, map_forms_to_names
+from .scattered_forms import ScatteredForms
 from .secret import MIN_SECRET_LENGTH
-from .secret_forms import list_secret_forms
+from .secret_forms import list_plain_forms, list_secret_forms, measure_cuttable_start
 from .untyped_builtins import is_a, type_of
 
 _IDS = ("call_id", "provider_call_id", "name", "model", "provider", "signature")
 _KEPT_OF_MESSAGES = frozenset({*_IDS, "role", "origin", "status", "stop"})
 """Fields of messages and their parts with identifiers, which are never redacted; events declare theirs themselves.
 Changing one would break the conversation."""
+_NAMES = frozenset({"name", "tool", "input_id"})
+"""Identifiers that a model, a tool or a caller chooses: of these, values of some length are redacted."""
 _KEPT_OF_MEDIA = frozenset({"media_type", "file_id", "detail"})
 _KEPT_OF_THOUGHTS = _KEPT_OF_MESSAGES | {"data", "details"}
 
@@ -37,14 +40,16 @@ class RedactionFilter:
     be distinguished from ordinary text are ignored; vaults do not hand them out.
     """
 
-    __slots__ = ("_bytes", "_finder", "_is_json", "_is_number", "_names")
+    __slots__ = ("_bytes", "_finder", "_is_json", "_is_number", "_names", "_scattered")
 
     def __init__(self, values: Mapping[str, str] | Iterable[tuple[str, str]]) -> None:
         given = cast("Iterable[tuple[str, str]]", values.items() if isinstance(values, Mapping) else values)
         pairs = [(name, value) for name, value in given if len(value.strip()) >= MIN_SECRET_LENGTH]
         pairs.sort(key=lambda pair: -len(pair[1]))
         self._names = map_forms_to_names((name, list_secret_forms(value)) for name, value in pairs)
-        self._finder = FormFinder(self._names)
+        starts = {value: least for _, value in pairs if (least := measure_cuttable_start(value)) is not None}
+        self._finder = FormFinder(self._names, starts)
+        self._scattered = ScatteredForms(map_forms_to_names((name, list_plain_forms(value)) for name, value in pairs))
         self._bytes: FormFinder | None = None
         self._is_number = any(_is_number(value) for _, value in pairs)
         self._is_json = any(value.lstrip()[:1] in {"{", "["} for _, value in pairs)
@@ -59,7 +64,11 @@ class RedactionFilter:
 
     def redact_text(self, text: str) -> str:
         """Return the text with all secrets replaced by placeholders."""
-        return self._finder.replace_forms(text)[0]
+        return self._finder.replace_forms(self._scattered.replace_forms(text))[0]
+
+    def redact_name(self, name: str) -> str:
+        """Return a name or an id with secrets replaced. Short ones are left: they occur in the names of tools."""
+        return self._scattered.replace_plain(name)
 
     def redact_partial_text(self, text: str) -> tuple[str, str]:
         """Redact the beginning of a text that continues; return it, and the end of the text that may be the start of a
@@ -131,7 +140,8 @@ class RedactionFilter:
 
     def _redact_struct(self, value: Any) -> Any:
         if isinstance(value, ToolCall):
-            return _replace_changed(value, {"arguments": self._redact_arguments(value.arguments)})
+            name = self.redact_name(value.name)
+            return _replace_changed(value, {"name": name, "arguments": self._redact_arguments(value.arguments)})
         if isinstance(value, ToolOutput):
             content, render = self.redact_value(value.content), self.redact_value(value.render)
             return _replace_changed(
@@ -145,9 +155,10 @@ class RedactionFilter:
         elif isinstance(value, Thinking):
             kept = _KEPT_OF_THOUGHTS
         fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in kept}
-        scrubbed = _replace_changed(
-            value, {name: self._redact_decoded_json(self._redact_nested(each)) for name, each in fields.items()}
-        )
+        changed = {name: self._redact_decoded_json(self._redact_nested(each)) for name, each in fields.items()}
+        for field in _NAMES & kept & {*value.__struct_fields__}:
+            changed[field] = self.redact_name(getattr(value, field))
+        scrubbed = _replace_changed(value, changed)
         if isinstance(scrubbed, Thinking) and scrubbed is not value:
             return msgspec.structs.replace(scrubbed, signature="")  # it would not match the redacted text
         return scrubbed

@@ -16,6 +16,11 @@ SHORTEST_LINE = 6
 """Shorter lines of a value are not searched for on their own: `{`, `end`, `true`."""
 SHORTEST_LEAF = 16
 """Strings of at least this length in a JSON value are searched for on their own: a key in a service account."""
+SHORTEST_START = 8
+"""Length of the shortest beginning of a value that is redacted on its own."""
+_LABEL = re.compile(r"[A-Za-z]{2,10}[-_](?:[A-Za-z]{2,6}[-_])?")
+"""First part of many tokens, which says what they are: `sk-live-`, `ghp_`."""
+_TOKEN = re.compile(r"[^\s{}\[\]\"'<>]+")
 _WRAPPED = (64, 76)
 """Line lengths at which programs wrap base64."""
 _ARMOUR = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")
@@ -29,6 +34,21 @@ def list_secret_forms(value: str) -> list[str]:
     forms = {form for piece in _list_secret_parts(value) for form in _list_encodings(piece)}
     forms.update(_yield_base64_lines(value))
     return sorted((form for form in forms if len(form) >= MIN_SECRET_LENGTH), key=lambda form: (-len(form), form))
+
+
+def list_plain_forms(value: str) -> list[str]:
+    """Return the value and its parts that are secret on their own, not encoded."""
+    return sorted({each.strip() for each in _list_secret_parts(value)})
+
+
+def measure_cuttable_start(value: str) -> int | None:
+    """Return how much of a value's beginning reveals it; `None` if the beginning may be ordinary text.
+
+    A token is one word. In others, such as a URL, the first words are often those of many texts.
+    """
+    label = _LABEL.match(value)
+    least = max(SHORTEST_START, 0 if label is None else label.end() + 4)
+    return least if len(value) > least and _TOKEN.fullmatch(value) and "://" not in value else None
 
 
 def _list_secret_parts(value: str) -> set[str]:
@@ -117,7 +137,7 @@ def _yield_url_encodings(text: str) -> Iterator[str]:
     from urllib.parse import quote, quote_plus
 
     written = [quote(text, safe=unescaped) for unescaped in _UNESCAPED]
-    for form in (*written, quote_plus(text), quote_plus(text, safe="/")):
+    for form in (*written, *map(quote, written), quote_plus(text), quote_plus(text, safe="/")):
         yield form
         yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), form)
 

@@ -123,7 +123,7 @@ class GrantFile(Grants):
         file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
         try:
             with os.fdopen(file, "wb") as opened:
-                opened.writelines([msgspec.json.encode(each) + b"\n" for each in grants])
+                opened.writelines([_encode_grant(each) for each in grants])
                 opened.flush()
                 os.fsync(opened.fileno())
             os.replace(beside, self.path)
@@ -144,11 +144,24 @@ class GrantFile(Grants):
             raise StoreError(message) from error
 
 
+def _encode_grant(grant: Grant) -> bytes:
+    """Encode a grant as a line; it always says what it covers, which lines of older versions do not."""
+    return msgspec.json.encode({**msgspec.to_builtins(grant), "covers": grant.covers}) + b"\n"
+
+
+def _decode_grant(line: bytes) -> Grant | None:
+    """Decode a line. A permission of an older version is bound to no tool, and not used: it is asked for again."""
+    grant = msgspec.json.decode(line, type=Grant)
+    if "covers" in msgspec.json.decode(line):
+        return grant
+    return None if grant.allow else msgspec.structs.replace(grant, covers="target")
+
+
 def _parse_grants(path: str, lines: Iterable[bytes]) -> dict[str, Grant]:
     grants: dict[str, Grant] = {}
     for number, line in enumerate(lines, 1):
         try:
-            grant = msgspec.json.decode(line, type=Grant) if line.strip() else None
+            grant = _decode_grant(line) if line.strip() else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             message = f"line {number} of the grants in {path!r} cannot be parsed ({error}): correct it, or delete it"
             raise StoreError(message) from error

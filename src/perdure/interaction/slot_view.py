@@ -57,17 +57,19 @@ class SlotView(Struct, frozen=True):
     """The time after which it cannot be answered any more, in seconds since 1970; `None` for never."""
 
 
-def build_slot_views(state: State, posts: Collection[Post], now: float) -> list[SlotView]:
+def build_slot_views(
+    state: State, posts: Collection[Post], now: float, lost_questions: Collection[str] = ()
+) -> list[SlotView]:
     """Return the slots to display for a session: first the content that tools show, then the open questions.
 
-    A slot that a post has answered or closed is left out, and so is a question that has expired, or whose run is only
-    waiting for its end because it was cancelled.
+    A slot that a post has answered or closed is left out, and so is a question that has expired, that no answer can
+    reach (`lost_questions`, by id), or whose run is only waiting for its end because it was cancelled.
     """
     settled = {
         post.text_field("slot_id" if post.kind == SLOT_POST else "ask_id")
         for post in posts
         if post.kind in {SLOT_POST, ANSWER_POST}
-    }
+    } | set(lost_questions)
     shown = [_slot_view_of_slot(slot) for slot_id, slot in state.slots.items() if slot_id not in settled]
     run_id = state.run.run_id if state.is_waiting and state.run is not None else None
     unwanted = run_id in [post.text_field("run_id") for post in posts if post.kind == CANCEL_POST]

@@ -1,6 +1,6 @@
-"""Check the order of block-based messages: alternating roles, and results right after their tool calls.
+"""Check the order of messages for Anthropic and Bedrock: alternating roles, results right after their tool calls.
 
-Used by the lints of wires whose messages consist of blocks (Anthropic, Bedrock). The content of a block is checked by
+Used by the lints of these two wires, whose messages consist of blocks. The content of a block is checked by
 the wire itself.
 """
 

@@ -44,7 +44,7 @@ class ThinkTagWriter:
 
 
 def with_think_tags(model: Model) -> Model:
-    """Wrap a model: if `Settings.reasoning_in_text` is set, its replies repeat the thinking as `<think>` text."""
+    """Wrap a model so that replies repeat the thinking as `<think>` text, if `Settings.reasoning_in_text` is set."""
 
     async def aloud(request: Request) -> AsyncIterator[ModelEvent]:
         tags = ThinkTagWriter()

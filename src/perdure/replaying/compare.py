@@ -35,9 +35,9 @@ from .diff import (
     describe_difference,
     describe_event,
     difference_kind,
+    format_prompt_prefix,
     get_prefix,
     message_lines,
-    prefix_lines,
     to_sorted_json,
 )
 from .prompt_hash import describe_prefix_difference, has_same_prefix
@@ -189,8 +189,10 @@ class LogComparison:
             sent.append(f"settings: {to_sorted_json(now.settings)}")
         if not has_same_prefix(then, now, request):
             known = self._known.get(then.prefix)
-            recorded += prefix_lines(known) if known else [_hash_line(then)]
-            sent += prefix_lines(get_prefix(request)) if known else [_hash_line(now), *self._missing_tools(request)]
+            recorded += format_prompt_prefix(known) if known else [_hash_line(then)]
+            sent += (
+                format_prompt_prefix(get_prefix(request)) if known else [_hash_line(now), *self._missing_tools(request)]
+            )
         if then.messages != now.messages:
             recorded.append(f"messages: {then.messages}")
             sent.append(f"messages: {now.messages}")

@@ -16,7 +16,7 @@ from perdure.runtime.extension import Extension
 from perdure.runtime.spec import AgentSpec
 
 from .playback import Playback, RecordedModel
-from .recorded_compaction import RecordedCompaction, build_note_storing, replace_with_recorded
+from .recorded_compaction import RecordedCompaction, build_note_storing, replay_recorded_compaction
 from .recorded_permissions import build_recorded_gate
 from .recorded_tools import RecordedTools
 
@@ -59,7 +59,7 @@ def _make_extension_offline(extension: Extension, tape: Playback) -> Extension:
     """Return a copy of an extension that opens nothing, has no watchers, and does not wrap the model."""
     return replace(
         extension,
-        between_turns=[replace_with_recorded(tape, each) for each in extension.between_turns],
+        between_turns=[replay_recorded_compaction(tape, each) for each in extension.between_turns],
         roles=[replace(each, model="") for each in extension.roles],
         wrap_model=None,
         watchers=(),

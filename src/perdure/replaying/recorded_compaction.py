@@ -9,8 +9,8 @@ from typing import Any
 
 from perdure.core.error import ContextOverflow
 from perdure.core.event import Compacted, Entry, GrantRevoked, ModelRequested, SlotClosed, SubagentFinished
+from perdure.core.gate_operations import list_grants_of
 from perdure.core.model import Model
-from perdure.core.permission import grants_of
 from perdure.core.run import BetweenTurns, Run
 
 from .compare import call_id_of
@@ -46,7 +46,7 @@ class RecordedCompaction:
         return any(isinstance(event, Compacted) for event in stored)
 
 
-def replace_with_recorded(tape: Playback, step: BetweenTurns) -> Any:
+def replay_recorded_compaction(tape: Playback, step: BetweenTurns) -> Any:
     """Return a step between turns that stores the recorded results of `upkeep`; return custom steps as they are."""
     if not getattr(step, "__module__", "").startswith(_OURS):
         return step
@@ -69,8 +69,9 @@ def build_note_storing(tape: Playback) -> BetweenTurns:
         left = tape.check.remaining
         before = next((each.seq for each in left if _is_request_or_call(each)), 0)
         for event in await tape.store_other_entries(run, before, is_note):
-            if isinstance(event, GrantRevoked) and (grants := grants_of(run.gate)) is not None:
-                grants.forget(event.grant_id)
+            if isinstance(event, GrantRevoked):
+                for _, grants in list_grants_of(run.gate):
+                    grants.forget(event.grant_id)
 
     return take
 

@@ -29,7 +29,7 @@ def _recorded_verdict(tape: Playback, request: PermissionRequest) -> Verdict:
     decision = tape.record.decisions.get(request.call_id)
     tape.check.approval_calls.add(request.call_id)
     if decision is not None:
-        return Verdict(decision.allow, decision.reason, decision.scope)
+        return Verdict(decision.allow, decision.reason, decision.scope, decision.covers or "arguments", decision.by)
     left = tape.check.remaining
     if left and tape.segment.ended is not None:
         what = f"approval is requested for the call of {request.tool!r}, and was not then"

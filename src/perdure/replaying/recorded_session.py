@@ -7,6 +7,7 @@ the stored messages begin the run, under its recorded id.
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.core.event import RunResumed
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome
 from perdure.runtime.driver import NOTHING_NEW
@@ -35,7 +36,8 @@ class RecordedSession(Session[Any]):
 
 def _command(segment: Segment, run_id: str, overrides: RunOverrides) -> DriverCommand:
     if segment.begins == "resume":
-        return ResumeCommand(overrides)
+        # One that was parked then is parked now; one that went on then may have been taken up again.
+        return ResumeCommand(overrides, unpark=isinstance(segment.entries[0].event, RunResumed))
     if segment.begins == "wake":
         return WakeCommand(run_id)
     return RunCommand(run_id, overrides, tuple(segment.opening), tuple(segment.skills), segment.answer)

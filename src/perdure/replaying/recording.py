@@ -134,11 +134,12 @@ def _split_segments(entries: Iterable[Entry]) -> Iterator[Segment]:
                 yield current
             current = Segment("call" if CALL in event.options else "run", event, [*repairs, entry])
             is_over = False
-        elif current is None or is_over:
-            continue  # between two runs
-        elif isinstance(event, RunResumed) and not event.path:
+        elif current is not None and isinstance(event, RunResumed) and not event.path:
             yield current
             current = Segment("resume", current.started, [entry])
+            is_over = False  # also of one that was parked, and taken up again
+        elif current is None or is_over:
+            continue  # between two runs
         else:
             current.entries.append(entry)
             is_over = isinstance(event, RunEnded) and not event.path

@@ -132,7 +132,8 @@ class Replayer:
         """Return the options of this run, with its model replaced by the recorded one."""
         options = segment.started.options
         own: set[str] = set(options.get("code", ()))
-        again: dict[str, Any] = {name: value for name, value in {**_UNUSED, **self._code}.items() if name in own}
+        given = {**_UNUSED, **self._code}.items()
+        again: dict[str, Any] = {name: value for name, value in given if name in own or name in options}
         data = {name: value for name, value in options.items() if name not in {"code", "model"}}
         overrides: RunOverrides = {**restore_overrides(data, {}), **cast("RunOverrides", again)}
         if "model" in options or "model" in own:

@@ -130,7 +130,7 @@ class Segment(Struct):
 
 
 def fill_segment(segment: Segment, asked_by_tools: Collection[str]) -> Segment:
-    """Sort the entries of a segment into its other fields, and return it.
+    """Return a segment (a run of a recording) with its other fields filled from its entries.
 
     `asked_by_tools` are the ids of questions that tools asked, not the runtime.
     """

@@ -4,6 +4,8 @@ Building an agent costs microseconds and opens no connection or file. `run` make
 `session` opens one that is stored.
 """
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from perdure.core.clock import new_id
@@ -90,6 +92,43 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         """Search the messages of all sessions in the agent's store; takes the options of `SearchableStore.search`."""
         return await require_search(self.store).search(query, **narrowed)
 
+    async def attend_all(
+        self,
+        *,
+        store: Store | str | None = None,
+        prefix: str = "",
+        most_at_once: int = 8,
+        seconds: float = 1.0,
+        **overrides: Unpack[Overrides[D]],
+    ) -> AsyncGenerator[Outcome[Any]]:
+        """Continue the sessions of the store that have a reason to, and yield each outcome, until the caller stops it.
+
+        Reasons are those of `Session.attend`: a run that a crash interrupted, an answer, an expired question, a cancel,
+        a follow-up, an inbox item with `wake=True`. Sessions that a living process drives are left to it, and parked
+        runs are left alone. Each session gets its turn. One that cannot be continued yields a `failed` outcome with
+        the error, and is tried again later, after twice as long each time. Stopping the iteration cancels the runs in
+        progress.
+
+        Args:
+            store: The store to serve; by default the agent's.
+            prefix: Serve only sessions whose id begins with this.
+            most_at_once: The number of sessions that are continued at the same time.
+            seconds: The interval at which the store is asked for sessions.
+            overrides: Options of the runs, as for `Session.wake`: code that they were begun with is passed again.
+        """
+        from .session_worker import SessionWorker  # at first use: most programs are no workers
+
+        served = self.store if store is None else open_store(store)
+        from .attended_sessions import AttendedSessions  # at first use: for a quick start
+
+        sessions = AttendedSessions(self, served, overrides)
+        worker = SessionWorker(
+            served, sessions.attend, self.clock, prefix=prefix, most_at_once=most_at_once, seconds=seconds
+        )
+        async with aclosing(worker.run()) as outcomes:
+            async for outcome in outcomes:
+                yield outcome
+
     def _new_session(self) -> Session[D]:
         """Return a new session without a given id; if the agent has no store, in a private memory store."""
         return (
@@ -105,6 +144,7 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         output: Any = None,
         durable: bool = False,
         max_depth: int = 5,
+        narrow_permission: bool = True,
     ) -> Tool[..., Any]:
         """Return a tool that runs this agent on a task, and returns its answer as the result.
 
@@ -115,9 +155,18 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
             output: A type that the answer has to match; the result is that value as JSON.
             durable: True if the conversation continues from call to call; otherwise each call begins a new one.
             max_depth: The maximum depth of agents that call each other, this one included.
+            narrow_permission: False if this agent's own `permission` decides alone; otherwise its calls need the
+                consent of that of the calling agent, too.
         """
         from .subagents.as_tool import build_agent_tool  # at first use: most agents are no tools
 
         return build_agent_tool(
-            self, name=name, description=description, input=input, output=output, durable=durable, max_depth=max_depth
+            self,
+            name=name,
+            description=description,
+            input=input,
+            output=output,
+            durable=durable,
+            max_depth=max_depth,
+            narrow_permission=narrow_permission,
         )

@@ -3,30 +3,30 @@
 from collections.abc import Iterable
 from typing import Any
 
-from perdure.core.call_preparation import run_prepare_hooks
+from perdure.core.binding import bind_call, build_binding, identify_store, session_key, session_keys
+from perdure.core.call_preparation import add_labels_in_view, run_prepare_hooks
 from perdure.core.error import ConfigError
 from perdure.core.fold import State
-from perdure.core.gate_operations import explain_decision
+from perdure.core.gate_operations import explain_decision, list_grants_of
 from perdure.core.mailbox import REVOKE_POST
 from perdure.core.message import ToolCall
-from perdure.core.permission import Explanation, Gate, Grant, grants_from_log, grants_of
+from perdure.core.permission import Explanation, Gate, Grant, grants_from_log
 from perdure.core.run import Run
 from perdure.core.schema import Invalid
-from perdure.core.store import Post
+from perdure.core.store import Post, Store
 from perdure.core.tool import Skip
 from perdure.core.tool_execution import PreparedCall
 
 from .active_agent import active_agent
-from .build import build_toolbox
-from .extension import add_extension_rules
+from .build import build_session_gate, build_toolbox, get_project_root, sync_grants
 from .spec import AgentSpec
 
 
 async def explain_call(
-    agent: AgentSpec[Any], session_id: str, state: State, run: Run | None, call: ToolCall
+    first_agent: AgentSpec[Any], session_id: str, state: State, call: ToolCall, *, store: Store, run: Run | None
 ) -> Explanation:
     """Explain whether a tool call would be allowed, denied or asked about in a session, and why."""
-    agent = active_agent(agent, state)
+    agent = active_agent(first_agent, state)
     toolbox = build_toolbox(agent, {}, agent.all_skills(), state.skills) if run is None else run.toolbox
     tool = toolbox.get(call.name)
     if tool is None:
@@ -40,21 +40,43 @@ async def explain_call(
         raise ConfigError(f"invalid arguments for {call.name!r}: {problem}") from None
     if isinstance(final, Skip):
         return Explanation("deny", final.reason)
-    request = PreparedCall(call, tool, *final).build_permission_request(session_id, "" if run is None else run.run_id)
-    gate = add_extension_rules(agent.permission, agent.extensions) if run is None else run.gate
-    if (grants := grants_of(gate)) is not None:
-        grants.sync_with_log(state.remembered_decisions, session_id)
+    binding = (
+        build_binding(
+            tool, agent=agent.name, store=store, project=get_project_root(agent), session=session_key(session_id, state)
+        )
+        if run is None
+        else bind_call(run, tool)
+    )
+    job = PreparedCall(call, tool, *final)
+    try:
+        request = job.build_permission_request(session_id, "" if run is None else run.run_id, binding)
+    except Invalid as problem:
+        raise ConfigError(f"invalid arguments for {call.name!r}: {problem}") from None
+    if state.labels:
+        request = add_labels_in_view(state, request)
+    gate = build_session_gate(first_agent, agent, session_id, state) if run is None else run.gate
     return explain_decision(gate, request)
 
 
-def list_grants(gate: Gate | None, session_id: str, state: State, posts: Iterable[Post]) -> list[Grant]:
+def list_grants(gate: Gate | None, session_id: str, state: State, store: Store, posts: Iterable[Post]) -> list[Grant]:
     """Return the grants that apply in a session: approvals for more than one call that were not revoked."""
-    if (grants := grants_of(gate)) is not None:
-        grants.sync_with_log(state.remembered_decisions, session_id)
-        applying = [grant for grant in grants if grant.session_id in {"", session_id}]
-    else:
-        applying = [
-            grant for grant, is_granted in grants_from_log(state.remembered_decisions, session_id).items() if is_granted
-        ]
+    keys = session_keys(session_id, state)
+    sync_grants(gate, session_id, state)
+    all_grants = list_grants_of(gate)
+    applying = [
+        grant
+        for _, grants in all_grants
+        for grant in grants
+        if grant.session_id in {"", session_id} and _is_bound_here(grant, keys[0], identify_store(store))
+    ]
+    if not all_grants:
+        found = grants_from_log(state.remembered_decisions, session_id, keys)
+        applying = [grant for grant, is_granted in found.items() if is_granted]
     revoked = {post.text_field("grant_id") for post in posts if post.kind == REVOKE_POST}
     return [grant for grant in applying if grant.grant_id not in revoked]
+
+
+def _is_bound_here(grant: Grant, session: str, store: str) -> bool:
+    """Return True if a grant is not bound to another session or store."""
+    bound = grant.binding
+    return bound is None or (bound.store == store and (grant.scope == "forever" or bound.session == session))

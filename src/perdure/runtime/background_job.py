@@ -47,7 +47,7 @@ class BackgroundJob(Struct, frozen=True):
         return build_resolution_post(self.item_id, None, 0.0).id
 
 
-def new_background_job(run: Run, call_id: str, agent: str, task: str) -> BackgroundJob:
+def build_background_job(run: Run, call_id: str, agent: str, task: str) -> BackgroundJob:
     """Create the record of a task that was not started yet, with a new handle and session id."""
     handle = f"{sanitize_agent_name(agent)}-{new_id()[-_HANDLE_ID_LENGTH:]}"
     return BackgroundJob(handle, agent, task, f"{run.session_id}/{handle}", new_id(), call_id)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from perdure.core.binding import session_keys
 from perdure.core.budget import Budget, budgeted
 from perdure.core.error import ConfigError, ContextOverflow
 from perdure.core.fold import State
-from perdure.core.gate_operations import restrict_gate
+from perdure.core.gate_operations import list_grants_of, restrict_gate
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.loop import process_history
 from perdure.core.model import Model, Request, ShortenRequest, model_info
-from perdure.core.permission import Gate, grants_of
+from perdure.core.permission import Gate
 from perdure.core.run import Run
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.secret_redaction import SharedRedaction
@@ -108,9 +109,8 @@ def _build_spec(
         model=model,
         toolbox=asked.toolbox,
         instructions=_compose_instructions(agent, asked, agent.all_skills(), role[0]),
-        gate=_build_gate(
-            add_extension_rules(overrides.get("permission", agent.permission), agent.extensions), place, state
-        ),
+        gate=_build_gate(first_agent, agent, place, state, overrides),
+        project=get_project_root(agent),
         stop=_combine_stop_conditions(agent),
         guardrails=_start_guardrails(agent, place, state),
         output_validators=asked.accept,
@@ -262,11 +262,48 @@ def _add_handback_tool(previous_agent: AgentSpec[Any], agent: AgentSpec[Any], to
 # -- the rules ---------------------------------------------------------------------------------------------------------
 
 
-def _build_gate(gate: Gate | None, place: RunPlace, state: State) -> Gate | None:
+def _build_gate(
+    first_agent: AgentSpec[Any], agent: AgentSpec[Any], place: RunPlace, state: State, overrides: RunOverrides
+) -> Gate | None:
     """Return the gate (which decides about tool calls) with the session's grants, limited by the parent's gate."""
-    if (grants := grants_of(gate)) is not None:
-        grants.sync_with_log(state.remembered_decisions, place.session_id)
-    return restrict_gate(gate, None if place.parent is None else place.parent.gate)
+    if "permission" in overrides:
+        gate = add_extension_rules(overrides["permission"], agent.extensions)
+    else:
+        gate = combine_gates(first_agent, agent)
+    if place.parent is not None and (place.is_restricted or gate is None):
+        gate = restrict_gate(gate, place.parent.gate)
+    sync_grants(gate, place.session_id, state)
+    return gate
+
+
+def combine_gates(first_agent: AgentSpec[Any], agent: AgentSpec[Any]) -> Gate | None:
+    """Return the gate of the active agent, limited by that of the agent that the conversation began with."""
+    gate = add_extension_rules(agent.permission, agent.extensions)
+    if agent is first_agent or not first_agent.narrow_handoffs:
+        return gate
+    return restrict_gate(gate, add_extension_rules(first_agent.permission, first_agent.extensions))
+
+
+def build_session_gate(
+    first_agent: AgentSpec[Any], agent: AgentSpec[Any], session_id: str, state: State
+) -> Gate | None:
+    """Return the gate of a session between runs, with the session's grants."""
+    gate = combine_gates(first_agent, agent)
+    sync_grants(gate, session_id, state)
+    return gate
+
+
+def sync_grants(gate: Gate | None, session_id: str, state: State) -> None:
+    """Add the grants of a session's log to those of every gate in a chain, and remove those revoked there."""
+    if state.remembered_decisions:
+        keys = session_keys(session_id, state)
+        for level, grants in list_grants_of(gate):
+            grants.sync_with_log(state.remembered_decisions, session_id, keys, level=level)
+
+
+def get_project_root(agent: AgentSpec[Any]) -> str:
+    """Return the root of an agent's project; empty without one."""
+    return "" if agent.project is None else str(agent.project.root)
 
 
 def _combine_stop_conditions(agent: AgentSpec[Any]) -> StopCondition | None:

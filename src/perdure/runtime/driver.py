@@ -28,15 +28,30 @@ from perdure.core.event import (
 )
 from perdure.core.fanout import Fanout
 from perdure.core.fold import PastRun, State
-from perdure.core.log_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, ENDING_UNANSWERED, build_repairs
+from perdure.core.log_repair import (
+    ENDING_CRASH_LOOP,
+    ENDING_LOG_DAMAGED,
+    ENDING_PROCESS_DIED,
+    ENDING_UNANSWERED,
+    build_repairs,
+)
 from perdure.core.loop import execute, react
+from perdure.core.lost_entries import build_lost_entries_error, build_lost_input_error
 from perdure.core.mailbox import CANCEL_POST, Mailbox
 from perdure.core.outcome import Outcome
 from perdure.core.prompt_cache import PrefixComparer
 from perdure.core.run import CancelMode, Run, SimulatedCrash
 from perdure.core.run_spec import RunPlace
 from perdure.core.secret_redaction import SharedRedaction
-from perdure.core.store import Lease, Log, Post, Store, read_events, run_to_completion_repeatedly
+from perdure.core.store import (
+    Lease,
+    Log,
+    Post,
+    Store,
+    finish_before_cancel,
+    read_events,
+    run_to_completion,
+)
 
 from .active_agent import active_agent
 from .build import build_run
@@ -46,14 +61,14 @@ from .driver_commands import (
     DriverCommand,
     ResumeCommand,
     RunCommand,
-    RunStart,
+    RunPlan,
     WakeCommand,
 )
-from .output import finish_on_output_tool
+from .output import with_output_tool
 from .overrides import RunOverrides, record_overrides, restore_overrides
 from .past_outcome import rebuild_outcome
 from .posts import PostPoller, promote_follow_ups, sort_posts
-from .redaction import add_agent_redactors
+from .redaction import add_agent_redactors, check_session_id, redact_input_id
 from .resume_reasons import CALL_OPTION, is_resumable
 from .spec import AgentSpec
 from .stream import build_lag_marker, build_watcher_dropped, merge_deltas
@@ -200,14 +215,16 @@ class SessionDriver:
 
     async def _detach_watchers(self, removers: Sequence[Callable[[], None]]) -> None:
         """Wait until watchers have handled their events, then remove those of the agent."""
-        if self.fanout.is_watched:
-            await run_to_completion_repeatedly(lambda: self.fanout.drain(DRAIN_SECONDS))
-        for remove in removers:
-            remove()
+        try:
+            if self.fanout.is_watched:
+                await finish_before_cancel(lambda: self.fanout.drain(DRAIN_SECONDS))
+        finally:
+            for remove in removers:
+                remove()
 
     async def _close_session(self, lease: Lease) -> None:
-        """Release the session's lease, even if the caller is cancelled meanwhile."""
-        await run_to_completion_repeatedly(lambda: self.store.release(lease))
+        """Release the session's lease, even if the caller is cancelled meanwhile; the cancel is raised afterwards."""
+        await finish_before_cancel(lambda: self.store.release(lease))
 
     async def _open_session(self, command: DriverCommand) -> Lease:
         """Acquire the lease of the session: the exclusive right to run it."""
@@ -220,10 +237,14 @@ class SessionDriver:
 
     async def _prepare_run(
         self, command: DriverCommand, lease: Lease
-    ) -> "Outcome[Any] | tuple[RunStart, Run, list[Post]]":
+    ) -> "Outcome[Any] | tuple[RunPlan, Run, list[Post]]":
         """Read the log and build the run; return an outcome instead if there is nothing to run."""
         await self._read_new_entries()
         await add_agent_redactors(self.agent, self._state, self.redaction)
+        if self.redaction.redactor is not None:
+            check_session_id(self.session_id, self.redaction)
+            if isinstance(command, RunCommand) and command.input_id:
+                command = msgspec.structs.replace(command, input_id=redact_input_id(command.input_id, self.redaction))
         state = self._state
         past = (
             state.runs_by_input_id.get(command.input_id)
@@ -232,31 +253,37 @@ class SessionDriver:
         )
         if past is not None and past.run_ended_event is not None:
             return rebuild_outcome(self.session_id, state.messages, past, past.run_ended_event)
+        if past is None and isinstance(command, RunCommand) and command.input_id and state.may_have_lost_runs:
+            raise build_lost_input_error(self.session_id, command.input_id)
         if isinstance(command, ResumeCommand) and command.is_optional and not is_resumable(state):
             return Outcome(status="done", reason=NOTHING_NEW, session_id=self.session_id)
-        start = self._plan_start(command, past)
+        plan = self._plan_run(command, past)
         posts = list(await self.store.posts(self.session_id))
-        mailbox, late = self._sort_posts(posts, start)
-        if isinstance(command, WakeCommand) or (start.is_resumed and len(state.messages) == state.first_message_index):
+        mailbox, late = self._sort_posts(posts, plan)
+        if isinstance(command, WakeCommand) or (plan.is_resumed and len(state.messages) == state.first_message_index):
             promote_follow_ups(mailbox)  # there is no message in this run yet
-        self.run = run = self._build(start, lease, mailbox)
+        self.run = run = self._build(plan, lease, mailbox)
         run.publish(SessionOpened(self.session_id, self._head, run_id=run.run_id))
-        if start.is_resumed and state.recoveries >= MAX_RECOVERIES:
+        if plan.is_resumed and state.recoveries >= MAX_RECOVERIES and not _is_unpark(command):
             await run.emit(*build_repairs(state, ENDING_CRASH_LOOP), sync=True)
             self._head = run.log.head
             return run.outcome("parked", "crash_loop")
+        if plan.is_resumed and state.has_lost_entries:
+            await run.emit(*build_repairs(state, ENDING_LOG_DAMAGED), sync=True)
+            self._head = run.log.head
+            return run.outcome("failed", ENDING_LOG_DAMAGED[1], build_lost_entries_error(self.session_id))
         if isinstance(command, WakeCommand) and (is_resumable(state) or not mailbox.has_messages_due):
             self._resume_background_work(run)
             return run.outcome("done", NOTHING_NEW)  # another process was quicker
         if isinstance(command, CompactCommand):
             return await self._compact_session(run)
-        if start.is_resumed and state.is_waiting:  # nothing is running in it: a cancel ends it at once
+        if plan.is_resumed and state.is_waiting:  # nothing is running in it: a cancel ends it at once
             self._cancelled_run_ids |= {post.text_field("run_id") for post in posts if post.kind == CANCEL_POST}
         taken = tuple([PostTaken(post.kind, run_id=run.run_id) for post in late])
-        opening = msgspec.structs.replace(start, opening=(*taken, *start.opening), taken=[post.id for post in late])
+        opening = msgspec.structs.replace(plan, opening=(*taken, *plan.opening), taken=[post.id for post in late])
         return opening, run, posts
 
-    async def _run_to_end(self, start: RunStart, run: Run, posts: Sequence[Post]) -> Outcome[Any]:
+    async def _run_to_end(self, plan: RunPlan, run: Run, posts: Sequence[Post]) -> Outcome[Any]:
         """Perform the run in a task that can be cancelled, and abandoned if it ignores that.
 
         Cancelling the caller cancels the run, which is ended and logged properly first.
@@ -266,7 +293,7 @@ class SessionDriver:
         poller = PostPoller(self.store, self.session_id, self.deliver_post)
         is_cancelled = False
         try:
-            task = asyncio.ensure_future(self._execute_run(start, run, posts))
+            task = asyncio.ensure_future(self._execute_run(plan, run, posts))
             while not task.done() and not run.abandoned.done():
                 try:
                     await asyncio.wait((task, run.abandoned), return_when=asyncio.FIRST_COMPLETED)
@@ -275,7 +302,11 @@ class SessionDriver:
                     (self.run or run).cancel("now")
             task.add_done_callback(retrieve_exception)  # also if it is abandoned and ends later
             run = self.run or run
-            outcome = task.result() if task.done() else await end_stuck_run(run)
+            if task.done():
+                outcome = task.result()
+            else:
+                outcome, is_cancelled_again = await run_to_completion(end_stuck_run(run))
+                is_cancelled = is_cancelled or is_cancelled_again
             self._head = run.log.head
         except Exception as error:
             if is_cancelled:  # the caller gets the cancel, with the error as its cause
@@ -291,56 +322,57 @@ class SessionDriver:
             raise asyncio.CancelledError
         return outcome
 
-    async def _execute_run(self, start: RunStart, run: Run, posts: Sequence[Post]) -> Outcome[Any]:
+    async def _execute_run(self, plan: RunPlan, run: Run, posts: Sequence[Post]) -> Outcome[Any]:
         """Store the opening events of the run, then perform the agent loop."""
-        for event in start.opening:
+        for event in plan.opening:
             if not event.durable:
                 run.publish(run.stamp_event(event))
-        await run.emit(*[each for each in start.opening if each.durable], sync=True, entry_ids=start.taken)
+        await run.emit(*[each for each in plan.opening if each.durable], sync=True, entry_ids=plan.taken)
+        run.count_past_usage()
         faults.fault_point("run.opened")
         if self._cancelled_run_ids & {self._requested_run_id, run.run_id}:
             run.cancel("now")
         for post in posts:
             if post.kind == CANCEL_POST:
                 self.deliver_post(post)
-        engine = _end_with_given_answer if start.is_answered else start.overrides.get("engine", self.agent.engine)
+        engine = _end_with_given_answer if plan.is_answered else plan.overrides.get("engine", self.agent.engine)
         if faults.always_resume and engine is react:
             engine = _react_forgetting_appends
-        if (output := start.overrides.get("output")) is not None:
-            engine = finish_on_output_tool(engine, output)
+        if (output := plan.overrides.get("output")) is not None:
+            engine = with_output_tool(engine, output)
         while True:
             try:
                 return await execute(run, engine)
             except SimulatedCrash:
-                run = await self._rebuild_run(start, run)
+                run = await self._rebuild_run(plan, run)
 
     # -- how a run begins ----------------------------------------------------------------------------------------------
 
-    def _plan_start(self, command: DriverCommand, past: PastRun | None) -> RunStart:
-        """Return the start (id, overrides, first events) of the run that a command requires."""
+    def _plan_run(self, command: DriverCommand, past: PastRun | None) -> RunPlan:
+        """Return the plan (id, overrides, first events) of the run that a command requires."""
         match command:
             case ResumeCommand():
-                return self._plan_resumed_start(command.overrides)
+                return self._plan_resumed_run(command.overrides, unpark=command.unpark)
             case RunCommand() if past is not None:  # it was run before, and interrupted
-                return self._plan_resumed_start(command.overrides)
+                return self._plan_resumed_run(command.overrides)
             case RunCommand():
-                return self._plan_prompt_start(command)
+                return self._plan_prompt(command)
             case CallCommand():
                 opening = self._build_opening_events(
                     RunStarted(self.agent.name, {CALL_OPTION: command.tool}, run_id=command.run_id)
                 )
-                return RunStart(command.run_id, command.overrides, opening, may_wait=False)
+                return RunPlan(command.run_id, command.overrides, opening, may_wait=False)
             case WakeCommand() | CompactCommand():
                 started = RunStarted(self.agent.name, record_overrides(command.overrides), run_id=command.run_id)
-                return RunStart(command.run_id, command.overrides, self._build_opening_events(started))
+                return RunPlan(command.run_id, command.overrides, self._build_opening_events(started))
 
-    def _plan_prompt_start(self, command: RunCommand) -> RunStart:
-        """Return the start of a new run that answers a prompt."""
+    def _plan_prompt(self, command: RunCommand) -> RunPlan:
+        """Return the plan of a new run that answers a prompt."""
         run_id = command.run_id
         started = RunStarted(self.agent.name, record_overrides(command.overrides), command.input_id, run_id=run_id)
         messages = command.messages if command.answer is None else (*command.messages, command.answer)
         events = [msgspec.structs.replace(each, run_id=run_id) for each in command.events]
-        return RunStart(
+        return RunPlan(
             run_id,
             command.overrides,
             (*self._build_opening_events(started), *events, *[MessageAdded(each, run_id=run_id) for each in messages]),
@@ -348,13 +380,13 @@ class SessionDriver:
             is_answered=command.answer is not None,
         )
 
-    def _plan_resumed_start(self, options: RunOverrides) -> RunStart:
-        """Return the start of the interrupted run, with the overrides it was begun with and those given now."""
-        before = self._find_interrupted_run()
+    def _plan_resumed_run(self, options: RunOverrides, *, unpark: bool = False) -> RunPlan:
+        """Return the plan of the interrupted run, with the overrides it was begun with and those given now."""
+        before = self._find_interrupted_run(unpark=unpark)
         self.resumed_run_ids = {self._requested_run_id: before.run_id}
         self.run_id = before.run_id
         combined: RunOverrides = {**restore_overrides(before.options, options), **options}
-        return RunStart(before.run_id, combined, (RunResumed(run_id=before.run_id),), is_resumed=True)
+        return RunPlan(before.run_id, combined, (RunResumed(run_id=before.run_id),), is_resumed=True)
 
     def _build_opening_events(self, started: RunStarted) -> tuple[Event, ...]:
         """Return the event that starts a run, preceded by events that repair an unfinished earlier run."""
@@ -362,8 +394,8 @@ class SessionDriver:
             self._state, ENDING_UNANSWERED if self._state.is_waiting else ENDING_PROCESS_DIED
         ), started
 
-    def _find_interrupted_run(self) -> RunStarted:
-        """Return the `RunStarted` event of the interrupted run.
+    def _find_interrupted_run(self, *, unpark: bool) -> RunStarted:
+        """Return the `RunStarted` event of the interrupted run; with `unpark`, also of a parked one.
 
         Raises `SessionNotFound` or `UsageError` if there is nothing to resume.
         """
@@ -371,10 +403,11 @@ class SessionDriver:
         if before is None:
             message = f"there is no session {self.session_id!r} to resume: use run() to begin it"
             raise SessionNotFound(message)
-        if not self._state.is_interrupted:
+        if not self._state.is_interrupted and not (unpark and self._state.is_parked):
             status = self._state.run_ended_event.status if self._state.run_ended_event else ""
             message = f"session {self.session_id!r} has nothing to resume: its last run ended with status {status!r}"
-            raise UsageError(message)
+            advice = "; resume(unpark=True) takes it up again" if self._state.is_parked else ""
+            raise UsageError(message + advice)
         if CALL_OPTION in before.options:
             message = (
                 f"session {self.session_id!r} has nothing to resume: it was calling a tool; use run() to settle it"
@@ -390,24 +423,24 @@ class SessionDriver:
         for event in events:
             self._state.apply(event)
 
-    def _sort_posts(self, posts: Sequence[Post], start: RunStart) -> tuple[Mailbox, list[Post]]:
+    def _sort_posts(self, posts: Sequence[Post], plan: RunPlan) -> tuple[Mailbox, list[Post]]:
         """Return this run's mailbox with the posts for it, and separately those too late for an earlier run."""
         mailbox = Mailbox(self.agent.steering_mode, self.agent.follow_up_mode)
-        return mailbox, sort_posts(mailbox, posts, self._state, start.run_id, is_resumed=start.is_resumed)
+        return mailbox, sort_posts(mailbox, posts, self._state, plan.run_id, is_resumed=plan.is_resumed)
 
-    def _build(self, start: RunStart, lease: Lease, mailbox: Mailbox) -> Run:
-        """Build the run from the agent, the session's state and the start."""
+    def _build(self, plan: RunPlan, lease: Lease, mailbox: Mailbox) -> Run:
+        """Build the run from the agent, the session's state and the plan."""
         place = RunPlace(
             session_id=self.session_id,
-            run_id=start.run_id,
+            run_id=plan.run_id,
             log=Log(self.store, lease, self._head, self.agent.clock),
             fanout=self.fanout,
             mailbox=mailbox,
             prefix_comparer=self._prefix_comparer,
-            can_wait=self.may_wait and start.may_wait,
+            can_wait=self.may_wait and plan.may_wait,
             redaction=self.redaction,
         )
-        return build_run(self.agent, place, self._state, start.overrides, start.skills)
+        return build_run(self.agent, place, self._state, plan.overrides, plan.skills)
 
     async def _compact_session(self, run: Run) -> Outcome[Any]:
         """Compact the conversation between two runs; the events belong to no run."""
@@ -430,11 +463,11 @@ class SessionDriver:
         """Publish that a watcher was removed because it raised an error."""
         self.fanout.publish(Entry(0, self.agent.clock.now(), build_watcher_dropped(name, error)))
 
-    async def _rebuild_run(self, start: RunStart, run: Run) -> Run:
+    async def _rebuild_run(self, plan: RunPlan, run: Run) -> Run:
         """Rebuild a run from the log after its loop was discarded (`PERDURE_ALWAYS_RESUME`, for tests)."""
         self._state, self._head = State(), 0
         await self._read_new_entries()
-        again = msgspec.structs.replace(start, is_resumed=True)
+        again = msgspec.structs.replace(plan, is_resumed=True)
         mailbox, _ = self._sort_posts(await self.store.posts(self.session_id), again)
         self.run = rebuilt = self._build(again, run.log.lease, mailbox)
         rebuilt.abandoned = run.abandoned
@@ -457,6 +490,16 @@ async def _react_forgetting_appends(run: Run) -> Outcome[Any]:
 async def _end_with_given_answer(run: Run) -> Outcome[Any]:
     """Engine that ends the run at once as done, for a `/name` command that has given the answer itself."""
     return run.outcome("done")
+
+
+def _is_unpark(command: DriverCommand) -> bool:
+    """Return True if the command takes up a run although it made no progress before."""
+    return isinstance(command, ResumeCommand) and command.unpark
+
+
+def is_driven_in_process(key: tuple[int, str]) -> bool:
+    """Return True if a run of the session is in progress in this process."""
+    return key in _active_drivers
 
 
 def is_inside_run() -> bool:

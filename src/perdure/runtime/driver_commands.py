@@ -35,6 +35,8 @@ class ResumeCommand(Struct, frozen=True):
     take_over: bool = False
     is_optional: bool = False
     """True if it is no error when there is nothing to resume: another process may have been quicker."""
+    unpark: bool = False
+    """True to take up a run that was parked, and to give it as many attempts as a new one."""
     run_id: str = ""
 
 
@@ -64,8 +66,8 @@ class CompactCommand(Struct, frozen=True):
 DriverCommand: TypeAlias = RunCommand | ResumeCommand | WakeCommand | CallCommand | CompactCommand
 
 
-class RunStart(Struct, frozen=True):
-    """The first data of a run: its id, its overrides, and the events that are stored first."""
+class RunPlan(Struct, frozen=True):
+    """The plan of a run that is about to start: its id, its overrides, and the events that are stored first."""
 
     run_id: str
     overrides: RunOverrides

@@ -17,7 +17,7 @@ from perdure.core.message import Message, Status, ToolCall
 from perdure.core.model import ModelInfo, OutputMode, OutputSpec
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Engine, OutputValidator, Retry, Run
-from perdure.core.schema import convert_value, json_schema_for_type
+from perdure.core.schema import check_value, convert_value, json_schema_for_type
 from perdure.core.schema_definitions import hoist_definitions
 from perdure.core.tool import Tool, tool_from_schema
 from perdure.core.toolbox import Toolbox
@@ -64,6 +64,12 @@ class Output(Generic[T]):
         self.spec = OutputSpec(name, _box_schema(schema) if self._boxed else schema, text)
         """The name, schema and description of the type, as sent to a provider."""
 
+    @property
+    def record(self) -> "OutputRecord":
+        """The description that is stored with a run, so that a process without the type can continue the run."""
+        spec = self.spec
+        return OutputRecord(spec.name, spec.schema, spec.description, self.mode, self.repairs, self._boxed)
+
     def convert_answer(self, data: Any) -> T:
         """Convert parsed JSON of an answer to a value of the type. Raises `Invalid` with every problem."""
         if not self._boxed:
@@ -86,6 +92,37 @@ class Output(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Output({self.spec.name})"
+
+
+class OutputRecord(Struct, frozen=True, omit_defaults=True):
+    """The output of a run as it is stored in the log: everything but the Python type."""
+
+    name: str
+    schema: Mapping[str, Any]
+    """The JSON Schema of an answer."""
+    description: str = ""
+    mode: OutputMode | None = None
+    repairs: int = DEFAULT_REPAIRS
+    boxed: bool = False
+    """True if the value is put into an object, because it is none itself."""
+
+
+class RecordedOutput(Output[Any]):
+    """The output of a run that is continued without its Python type: values are JSON that fits the stored schema."""
+
+    __slots__ = ()
+
+    def __init__(self, record: OutputRecord) -> None:
+        self._type = object
+        self._boxed = record.boxed
+        self.mode = record.mode
+        self.repairs = record.repairs
+        self.spec = OutputSpec(record.name, record.schema, record.description)
+
+    def convert_answer(self, data: Any) -> Any:
+        """Return the parsed JSON of an answer. Raises `Invalid`, with its problems, unless it fits the schema."""
+        check_value(data, dict(self.spec.schema))
+        return data[_BOX_KEY] if self._boxed else data
 
 
 def to_output(given: Any) -> Output[Any] | None:
@@ -192,7 +229,7 @@ def apply_output(output: Output[Any] | None, model_info: ModelInfo, plan: Output
     return OutputPlan(plan.toolbox, "\n\n".join(texts), accept)
 
 
-def finish_on_output_tool(engine: Engine, output: Output[Any]) -> Engine:
+def with_output_tool(engine: Engine, output: Output[Any]) -> Engine:
     """Return an engine that ends a run as done, with its output, once the model has called the answer tool."""
 
     async def run_to_answer(run: Run) -> Outcome[Any]:

@@ -1,7 +1,7 @@
 """Overrides: options that differ from the agent's for one run, checked, stored in the log, and restored on resume.
 
-Overrides that are data are stored in `RunStarted`, so that `resume` continues with them. Overrides that are code cannot
-be stored; their names are, and they have to be passed again.
+Overrides that are data are stored in `RunStarted`, so that `resume` continues with them, and so is the schema of the
+output. Overrides that are code cannot be stored; their names are, and they have to be passed again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from perdure.core.run import CancelMode, Engine
 from perdure.core.stop_conditions import Limits
 from perdure.core.tool import D, Tool
 
-from .output import Output, to_output
+from .output import Output, OutputRecord, RecordedOutput, to_output
 
 
 class Overrides(TypedDict, Generic[D], total=False):
@@ -101,6 +101,8 @@ def check_overrides(overrides: RunOverrides) -> None:
 
 _CODE_KEY = "code"
 """The key that lists the names of overrides that are code."""
+_OUTPUT_KEY = "output"
+"""The key of the output's description. In older logs there is none, and the output counts as code."""
 
 _OVERRIDE_TYPES: Mapping[str, type] = {"instructions": str, "role": str, "limits": Limits, "settings": Settings}
 
@@ -112,7 +114,9 @@ def record_overrides(overrides: RunOverrides) -> dict[str, Any]:
     if not isinstance(given.get("model"), str):
         given.pop("model", None)
     kept: dict[str, Any] = msgspec.to_builtins(given)
-    code = sorted(set(overrides) - set(given))
+    if (output := overrides.get("output")) is not None:
+        kept[_OUTPUT_KEY] = msgspec.to_builtins(output.record)
+    code = sorted(set(overrides) - set(kept))
     return {**kept, _CODE_KEY: code} if code else kept
 
 
@@ -127,7 +131,9 @@ def restore_overrides(recorded_options: Mapping[str, Any], given_again: RunOverr
     if missing:
         given = ", ".join(f"{name}=…" for name in missing)
         raise UsageError(f"this run was begun with code, which a log cannot store: use resume({given})")
-    return cast("RunOverrides", msgspec.convert(recorded_options, _RecordedOverrides))
+    options = msgspec.convert(recorded_options, _RecordedOverrides)
+    restored = cast("RunOverrides", {name: value for name, value in options.items() if name != _OUTPUT_KEY})
+    return {**restored, "output": RecordedOutput(options["output"])} if "output" in options else restored
 
 
 class _RecordedOverrides(TypedDict, total=False):
@@ -138,3 +144,4 @@ class _RecordedOverrides(TypedDict, total=False):
     limits: Limits
     settings: Settings
     model: str
+    output: OutputRecord

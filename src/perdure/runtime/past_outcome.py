@@ -1,4 +1,4 @@
-"""Reconstruction of the outcome of an earlier run from the log."""
+"""Outcomes that no run of this process has built: of an earlier run in the log, and of a failed attempt."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -8,6 +8,11 @@ from perdure.core.event import RunEnded
 from perdure.core.fold import PastRun
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome, OutcomeStatus
+
+
+def build_error_outcome(session_id: str, error: Exception) -> Outcome[Any]:
+    """Build the outcome of an attempt to continue a session that raised an error before a run could end."""
+    return Outcome(status="failed", reason=type(error).__name__, session_id=session_id, error=error)
 
 
 def rebuild_outcome(session_id: str, messages: Sequence[Message], past: PastRun, ended: RunEnded) -> Outcome[Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Sequence
 
 from perdure.core.error import StoreError
@@ -13,18 +14,24 @@ from perdure.core.store import Post, Store, wait_despite_cancel
 logger = logging.getLogger("perdure")
 
 POLL_SECONDS = 1.0
-"""The interval at which a run looks for posts of other processes. Posts of this process arrive at once."""
+"""The longest interval at which a run looks for posts of other processes. Posts of this process arrive at once."""
+
+
+def _choose_interval() -> float:
+    """Return the time until the next look, somewhat at random: sessions that began together do not all look at once."""
+    return POLL_SECONDS * random.uniform(0.6, 1.0)  # noqa: S311 - nothing secret
 
 
 def sort_posts(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: str, *, is_resumed: bool) -> list[Post]:
     """Put the posts for a run into its mailbox; return those that are too late, as they were for an earlier run."""
     questions = {each.ask_id for each in state.open_questions} if is_resumed else set[str]()
+    items = state.session_inbox
     late: list[Post] = []
     for post in posts:
         if (
             (post.kind == CANCEL_POST and post.text_field("run_id") != run_id)
             or (post.kind == ANSWER_POST and post.text_field("ask_id") not in questions)
-            or (post.kind == INBOX_POST and post.text_field("item_id") not in state.inbox)
+            or (post.kind == INBOX_POST and post.text_field("item_id") not in items)
         ):
             late.append(post)
         else:
@@ -46,7 +53,7 @@ class PostPoller:
         self._session_id = session_id
         self._deliver = deliver
         self._task: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._begin_polling)
+        self._timer = asyncio.get_running_loop().call_later(_choose_interval(), self._begin_polling)
 
     def _begin_polling(self) -> None:
         self._task = asyncio.ensure_future(self._poll_store())
@@ -58,7 +65,7 @@ class PostPoller:
                     self._deliver(post)
             except StoreError as error:  # the next append fails too, and ends the run
                 logger.warning("posts to session %s cannot be read: %s", self._session_id, error)
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(_choose_interval())
 
     async def close(self) -> None:
         """Stop polling."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.error import ConfigError
+from perdure.core.event import RunStarted, ValueKept
 from perdure.core.fold import State
 from perdure.core.message import Message, ToolCall
 from perdure.core.secret_redaction import SharedRedaction
@@ -40,6 +41,17 @@ async def add_agent_redactors(agent: AgentSpec[Any], state: State, redaction: Sh
             without_credentials = {tool.name for tool in each.toolbox if not tool.credentials}
             names = (*_find_requested_names(state, without_credentials), *_list_vault_names(each.vault))
             await each.redactor.recall_values(each.vault, dict.fromkeys(names))
+
+
+def check_session_id(session_id: str, redaction: SharedRedaction) -> None:
+    """Raise `ConfigError` if the id of a session contains a secret: a store keeps the session under it."""
+    if redaction.redact_event(ValueKept(session_id, None)).name != session_id:
+        raise ConfigError("the id of this session contains a credential, and would be stored: choose another id")
+
+
+def redact_input_id(input_id: str, redaction: SharedRedaction) -> str:
+    """Return the caller's id of an input as the log stores it, so that it is recognised when it is sent again."""
+    return redaction.redact_event(RunStarted("", input_id=input_id)).input_id
 
 
 def _list_vault_names(vault: "Vault") -> list[str]:

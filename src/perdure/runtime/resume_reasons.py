@@ -37,7 +37,7 @@ def find_urgent_reasons(state: State, posts: Sequence[Post], now: float) -> froz
 
     Steering, and inbox items without `wake`, are not among them: they wait for the next run.
     """
-    waking = {item_id for item_id, item in state.inbox.items() if item.wake}
+    waking = {item_id for item_id, item in state.session_inbox.items() if item.wake}
     patient = {
         post.id
         for post in posts

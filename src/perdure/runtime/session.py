@@ -5,8 +5,7 @@ Posts (steering, follow-ups, answers, inbox resolutions, cancels) are durable wh
 driver in whichever process it is.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -14,9 +13,10 @@ import msgspec
 
 from perdure.core import check
 from perdure.core.clock import new_id
-from perdure.core.error import SessionBusy, UsageError
+from perdure.core.error import Fenced, SessionBusy, UsageError
 from perdure.core.event import GrantRevoked, QuestionAsked
-from perdure.core.fold import State
+from perdure.core.fold import State, fold_entries
+from perdure.core.gate_operations import list_grants_of
 from perdure.core.inbox import InboxItem, build_resolution_post, list_inbox_items
 from perdure.core.jsonable import replace_surrogates, to_jsonable, to_text
 from perdure.core.loop import direct_call_engine
@@ -29,9 +29,8 @@ from perdure.core.mailbox import (
     build_message_post,
     build_revocation_post,
 )
-from perdure.core.message import Content, Message, ToolCall, ToolResult
+from perdure.core.message import Content, Message, ToolCall, ToolResult, check_labels
 from perdure.core.outcome import Outcome
-from perdure.core.permission import grants_of
 from perdure.core.question import validate_answer
 from perdure.core.run import CancelMode
 from perdure.core.store import Post
@@ -39,12 +38,13 @@ from perdure.core.tool import D
 from perdure.models import open_model
 
 from .active_agent import active_agent, build_configuration_events, check_role
-from .driver import NOTHING_NEW, notify_driver
+from .build import combine_gates
+from .driver import NOTHING_NEW, is_driven_in_process, notify_driver
 from .driver_commands import CallCommand, CompactCommand, DriverCommand, ResumeCommand, RunCommand, WakeCommand
-from .extension import add_extension_rules
 from .handoff import ACTIVE_AGENT
 from .output import Output
 from .overrides import Overrides, RunOverrides, add_output, check_cancel_mode, check_overrides, to_user_message
+from .past_outcome import build_error_outcome
 from .resume_reasons import (
     CUT_OFF_REASON,
     find_resume_reasons,
@@ -167,24 +167,32 @@ class Session(StoredSession[D]):
 
     @overload
     async def resume(
-        self, *, output: type[T] | Output[T], take_over: bool = False, **overrides: Unpack[Overrides[D]]
+        self,
+        *,
+        output: type[T] | Output[T],
+        take_over: bool = False,
+        unpark: bool = False,
+        **overrides: Unpack[Overrides[D]],
     ) -> Outcome[T]: ...
     @overload
     async def resume(
-        self, *, output: Any = None, take_over: bool = False, **overrides: Unpack[Overrides[D]]
+        self, *, output: Any = None, take_over: bool = False, unpark: bool = False, **overrides: Unpack[Overrides[D]]
     ) -> Outcome[Any]: ...
     async def resume(
-        self, *, output: Any = None, take_over: bool = False, **overrides: Unpack[Overrides[D]]
+        self, *, output: Any = None, take_over: bool = False, unpark: bool = False, **overrides: Unpack[Overrides[D]]
     ) -> Outcome[Any]:
         """Continue a run that was interrupted by a crash, a kill or a power cut, or that waited for an answer.
 
         Calls that had finished keep their results. Calls that had been started are settled by their `effect`; those
-        that had not are made now. A run that was resumed three times without progress is parked.
+        that had not are made now. A run that was resumed three times without progress is parked. `unpark` takes up a
+        run that was parked, if no other run has begun since: it keeps its id, its `input_id` and its usage, and gets
+        three more attempts. Calls that were open when it was parked have their results already.
         """
         options = add_output(overrides, output)
         check_overrides(options)
         check.require_bool("session.resume", "take_over", take_over)
-        return await self._driver.perform_command(ResumeCommand(options, take_over))
+        check.require_bool("session.resume", "unpark", unpark)
+        return await self._driver.perform_command(ResumeCommand(options, take_over, unpark=unpark))
 
     async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides[D]]) -> ToolResult:
         """Call a tool without a model, with the permissions and the log of any other call.
@@ -286,20 +294,25 @@ class Session(StoredSession[D]):
     async def questions(self) -> list[QuestionAsked]:
         """Return the unanswered questions of the run, and of agents that work for it in the background."""
         state = await self.read_state()
-        asked = [] if is_waiting_run_cancelled(state, await self.store.posts(self.session_id)) else state.open_questions
+        lost = await self._find_lost_questions(state)
+        is_cancelled = is_waiting_run_cancelled(state, await self.store.posts(self.session_id))
+        asked = [] if is_cancelled else [each for each in state.open_questions if each.ask_id not in lost]
         for handle, session in self._background_sessions(state).items():
             theirs = await session.questions()
             asked += [msgspec.structs.replace(each, path=prefix_path_with_handle(handle, each.path)) for each in theirs]
         return asked
 
-    async def answer(self, ask_id: str, answer: Any) -> bool:
+    async def answer(self, ask_id: str, answer: Any, *, by: str = "") -> bool:
         """Answer an open question, even while no process runs the session: `resume` then continues the run.
 
         A permission question takes `True`, `False` or a `Verdict` for all its calls, or a dict with one of these for
-        each call. A question is answered once: returns False if it was answered before, has expired, or its run is
-        cancelled or over.
+        each call; a verdict that is to be remembered has to be given for each call. `by` says who answers. A question
+        is answered once: returns False if it was answered before, has expired, or its run is cancelled or over. It also
+        returns False if no answer can reach the call that asked, because the call died with its process and is not made
+        again.
         """
         check.require_text("session.answer", "ask_id", ask_id, non_empty=True)
+        check.require_text("session.answer", "by", by)
         state = await self.read_state()
         question = state.questions_by_id.get(ask_id)
         if question is None:
@@ -307,17 +320,20 @@ class Session(StoredSession[D]):
                 return False
             for session in self._background_sessions(state, done=True).values():
                 if await session._has_asked_anywhere(ask_id):  # noqa: SLF001 - the same class
-                    return await session.answer(ask_id, answer)
+                    return await session.answer(ask_id, answer, by=by)
             known = ", ".join([repr(each.ask_id) for each in await self.questions()]) or "none"
             raise UsageError(f"session {self.session_id!r} has no open question {ask_id!r}: open are {known}")
-        body = {"ask_id": ask_id, "answer": self._driver.redaction.redact_value(validate_answer(question, answer))}
+        given = self._driver.redaction.redact_value(validate_answer(question, answer, by))
+        body = {"ask_id": ask_id, "answer": given, **({"by": by} if by else {})}
         if ask_id in state.answers_by_question or (
             question.expires_at is not None and self._now() >= question.expires_at
         ):
             return False
         if is_waiting_run_cancelled(state, await self.store.posts(self.session_id)):
             return False
-        return await self._store_post(Post(answer_post_id(ask_id), ANSWER_POST, body, self._now()))
+        if ask_id in await self._find_lost_questions(state):
+            return False
+        return await self._post_answer(ask_id, body)
 
     @property
     def display(self) -> "SessionDisplay":
@@ -331,6 +347,8 @@ class Session(StoredSession[D]):
             self._append_events,
             self._has_had_slot,
             child_sessions=self._background_sessions,
+            post_answer=self._post_answer,
+            find_lost_questions=self._find_lost_questions,
         )
 
     async def explain(self, tool: str, arguments: dict[str, Any]) -> "Explanation":
@@ -345,14 +363,15 @@ class Session(StoredSession[D]):
         from .approvals import explain_call  # at first use, as for the display
 
         call = ToolCall(new_id(), tool, to_text(arguments))
-        return await explain_call(self.agent, self.session_id, await self.read_state(), self._driver.run, call)
+        state = await self.read_state()
+        return await explain_call(self.agent, self.session_id, state, call, store=self.store, run=self._driver.run)
 
     async def grants(self) -> "list[Grant]":
         """Return the grants that apply here: permissions for more than one call, for this session or for all."""
         from .approvals import list_grants
 
         state, posts = await self.read_state(), await self.store.posts(self.session_id)
-        return list_grants(self._current_gate, self.session_id, state, posts)
+        return list_grants(self._get_current_gate(state), self.session_id, state, self.store, posts)
 
     async def revoke(self, grant_id: str) -> bool:
         """Revoke a grant in every process; return False if there is no such grant.
@@ -363,7 +382,7 @@ class Session(StoredSession[D]):
         check.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
         if grant_id not in {each.grant_id for each in await self.grants()}:
             return False
-        if (grants := grants_of(self._current_gate)) is not None:
+        for _, grants in list_grants_of(self._get_current_gate(await self.read_state())):
             grants.forget(grant_id)
         if await self.store.info(self.session_id) is not None:
             try:
@@ -373,44 +392,82 @@ class Session(StoredSession[D]):
         return True
 
     async def inbox(self) -> list[InboxItem]:
-        """Return the results from outside that the agent waits for, or has waited for."""
-        return list_inbox_items(await self.store.read(self.session_id), await self.store.posts(self.session_id))
+        """Return the results from outside that the session's agents wait for, or have waited for.
 
-    async def resolve(self, item_id: str, response: Any) -> bool:
-        """Deliver a result that the agent waits for in its inbox. Return False if it was delivered before."""
+        Items of agents that work in the background are listed too.
+        """
+        entries = await self.store.read(self.session_id)
+        items = list_inbox_items(entries, await self.store.posts(self.session_id))
+        for session in self._background_sessions(fold_entries(entries), done=True).values():
+            items += await session.inbox()
+        return items
+
+    async def resolve(self, item_id: str, response: Any, *, labels: Sequence[str] = ()) -> bool:
+        """Deliver a result that an agent of the session waits for. Return False if it was delivered before.
+
+        The agent that added the item gets it while it has a run in progress. A result for a subagent that has ended is
+        passed to the agent above it, and one for a background agent to the session that gave it its task. `labels` say
+        what has to be known of the response, such as `untrusted` for a mail.
+        """
         check.require_text("session.resolve", "item_id", item_id, non_empty=True)
-        item = next((each for each in await self.inbox() if each.item_id == item_id), None)
-        if item is None:
+        entries = await self.store.read(self.session_id)
+        if item_id not in {each.item_id for each in list_inbox_items(entries, ())}:
+            for session in self._background_sessions(fold_entries(entries), done=True).values():
+                if item_id in {each.item_id for each in await session.inbox()}:
+                    return await session.resolve(item_id, response, labels=labels)
             raise UsageError(f"session {self.session_id!r} has no item {item_id!r} in its inbox: see session.inbox()")
-        return await self._store_post(
-            build_resolution_post(item_id, self._driver.redaction.redact_value(to_jsonable(response)), self._now())
-        )
+        redacted = self._driver.redaction.redact_value(to_jsonable(response))
+        is_new = await self._store_post(build_resolution_post(item_id, redacted, self._now(), check_labels(labels)))
+        from .inbox_forwarding import forward_inbox_results  # at first use: for a quick start
 
-    async def wake(self, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None:
+        await forward_inbox_results(self.store, self.session_id, self.agent.clock)
+        return is_new
+
+    async def wake(self, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None:
         """Continue the session if there is a reason to. Return None if there is none, or if it is running already.
 
         A waiting run continues when its question was answered or has expired, or when it was cancelled. A run that a
         crash interrupted is resumed; after three times without progress it is parked. Otherwise a run without a prompt
-        passes the posts to the model. `overrides` are as for `run` and `resume`: code that a run was begun with has to
-        be passed again.
+        passes the posts to the model. `output` and `overrides` are as for `run` and `resume`: code that a run was begun
+        with has to be passed again. Of its `output` the schema is stored: without the type, values are valid JSON.
         """
-        return await self._wake_for_reasons(add_output(overrides, None), find_resume_reasons)
+        return await self._wake_for_reasons(add_output(overrides, output), find_resume_reasons)
 
     async def attend(
-        self, *, seconds: float = ATTEND_POLL_SECONDS, **overrides: Unpack[Overrides[D]]
-    ) -> AsyncIterator[Outcome[Any]]:
+        self, *, seconds: float = ATTEND_POLL_SECONDS, output: Any = None, **overrides: Unpack[Overrides[D]]
+    ) -> AsyncGenerator[Outcome[Any]]:
         """Wake the session whenever there is a reason to, and yield each outcome. Runs until the caller stops it.
 
         Reasons are those of `wake`, except steering, and except inbox items that were added without `wake=True`. While
         another process drives the session, that process handles the posts.
+
+        An error does not end it, whether the store is out of reach, or the run was begun with code that is not passed
+        here. It is yielded once, as an outcome with status `failed` and the error, and then it is tried again.
         """
         check.require_number("session.attend", "seconds", seconds)
-        options = add_output(overrides, None)
+        check_overrides(add_output(overrides, output))
+        reported = ""
         while True:
-            with suppress(SessionBusy):
-                if (outcome := await self._wake_for_reasons(options, self._find_new_reasons)) is not None:
-                    yield outcome
+            try:
+                outcome = await self.attend_once(output=output, **overrides)
+                reported = ""
+            except (SessionBusy, Fenced):  # another process drives the session, or took it over meanwhile
+                outcome = None
+            except Exception as error:  # noqa: BLE001 - any error becomes an outcome, and the next attempt may succeed
+                text = repr(error)
+                outcome = None if text == reported else build_error_outcome(self.session_id, error)
+                reported = text
+            if outcome is not None:
+                yield outcome
             await self.agent.clock.sleep(seconds)
+
+    async def attend_once(self, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None:
+        """Wake the session if there is a new reason of those of `attend`; return `None` if there is none.
+
+        A reason that was there before on this object, and had no effect, is not new. Raises `SessionBusy` if another
+        process drives the session.
+        """
+        return await self._wake_for_reasons(add_output(overrides, output), self._find_new_reasons)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -449,11 +506,10 @@ class Session(StoredSession[D]):
         """Add the session's role, unless the run asks for another; a resumed run keeps its own."""
         return {**options, "role": self.role} if self.role and "role" not in options else options
 
-    @property
-    def _current_gate(self) -> "Gate | None":
-        """The permission gate of the current run; without a run, the agent's."""
+    def _get_current_gate(self, state: State) -> "Gate | None":
+        """Return the permission gate of the current run; without a run, that of the active agent."""
         run = self._driver.run
-        return run.gate if run is not None else add_extension_rules(self.agent.permission, self.agent.extensions)
+        return run.gate if run is not None else combine_gates(self.agent, active_agent(self.agent, state))
 
     async def _post_message(self, kind: str, message: Message, post_id: str) -> bool:
         """Store a message for the model as a post (a message to this session)."""
@@ -467,6 +523,22 @@ class Session(StoredSession[D]):
             return False
         notify_driver(self._driver.key, post)
         return True
+
+    async def _post_answer(self, ask_id: str, body: dict[str, Any]) -> bool:
+        """Store the answer to a question; return False if there is one already, or its run has just ended."""
+        from .answerable_questions import was_answered_too_late  # at first use: for a quick start
+
+        post_id = answer_post_id(ask_id)
+        if not await self._store_post(Post(post_id, ANSWER_POST, body, self._now())):
+            return False
+        return not await was_answered_too_late(self.store, self.session_id, await self.read_state(), ask_id, post_id)
+
+    async def _find_lost_questions(self, state: State) -> Collection[str]:
+        """Return the ids of the open questions that no answer can reach any more."""
+        from .answerable_questions import find_lost_questions  # at first use: for a quick start
+
+        is_driven_here = self._driver.command is not None or is_driven_in_process(self._driver.key)
+        return await find_lost_questions(self.store, self.session_id, state, is_driven_here=is_driven_here)
 
     async def _wake_for_reasons(self, options: RunOverrides, find_reasons: ReasonFinder) -> Outcome[Any] | None:
         """Continue the session if `find_reasons` finds reasons to, or background tasks were interrupted."""

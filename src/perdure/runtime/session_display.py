@@ -5,7 +5,7 @@ is only shown is closed directly in the log while no process drives the session,
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from perdure.core import check
 from perdure.core.error import SessionBusy, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SlotClosed
 from perdure.core.fold import State, fold_entries
-from perdure.core.mailbox import ANSWER_POST, answer_post_id, build_slot_closing_post
+from perdure.core.mailbox import build_slot_closing_post
 from perdure.core.question import build_refusal_body
 from perdure.core.store import Post
 from perdure.interaction.slot_view import SlotView, build_slot_views
@@ -42,6 +42,8 @@ class SessionDisplay:
         has_asked: Callable[[str], Awaitable[bool]],
         *,
         child_sessions: "Callable[[State], Mapping[str, Session]]",
+        post_answer: Callable[[str, dict[str, Any]], Awaitable[bool]],
+        find_lost_questions: Callable[[State], Awaitable[Collection[str]]],
     ) -> None:
         self._session = session
         self._read_state = read_state
@@ -49,14 +51,19 @@ class SessionDisplay:
         self._append_event = append_event
         self._has_asked = has_asked
         self._child_sessions = child_sessions
+        self._post_answer = post_answer
+        self._find_lost_questions = find_lost_questions
 
     async def slots(self) -> list[SlotView]:
         """Return the open display slots, including those of background agents."""
         state = await self._read_state()
-        return [*build_slot_views(state, await self._read_posts(), self._now()), *await self._list_child_slots(state)]
+        lost = await self._find_lost_questions(state)
+        own = build_slot_views(state, await self._read_posts(), self._now(), lost)
+        return [*own, *await self._list_child_slots(state)]
 
     async def resolve(self, slot_id: str, value: Any) -> bool:
-        """Answer the question in a slot; return False if it was answered or removed before, or has expired.
+        """Answer the question in a slot; return False if it was answered or removed before, has expired, or its call
+        died with its process.
 
         Raises `ConfigError`, with every problem, if the value is not a valid answer.
         """
@@ -106,17 +113,20 @@ class SessionDisplay:
         """
         entries, posts = await self._session.store.read(self._session.session_id), await self._read_posts()
         state, after = fold_entries(entries), entries[-1].seq if entries else 0
-        below = await self._list_child_slots(state)
-        shown = [*build_slot_views(state, posts, self._now()), *below]
+        below, lost = await self._list_child_slots(state), await self._find_lost_questions(state)
+        shown = [*build_slot_views(state, posts, self._now(), lost), *below]
         yield shown
         async with aclosing(_iterate_with_timeouts(self._session.watch(after=after))) as coming:
             async for entry in coming:
                 if entry is None:
                     posts, below = await self._read_posts(), await self._list_child_slots(state)
+                    lost = await self._find_lost_questions(state)
                 elif entry.seq:
                     state.apply(entry.event)
                 present = (
-                    [*build_slot_views(state, posts, self._now()), *below] if entry is None or entry.seq else shown
+                    [*build_slot_views(state, posts, self._now(), lost), *below]
+                    if entry is None or entry.seq
+                    else shown
                 )
                 if present != shown:
                     shown = present
@@ -166,9 +176,9 @@ class SessionDisplay:
         late = question.expires_at is not None and self._now() >= question.expires_at
         if question.ask_id in state.answers_by_question or late:
             return False
-        return await self._post(
-            Post(answer_post_id(question.ask_id), ANSWER_POST, build_refusal_body(question, reason), self._now())
-        )
+        if question.ask_id in await self._find_lost_questions(state):
+            return False
+        return await self._post_answer(question.ask_id, build_refusal_body(question, reason))
 
     async def _close_slot(self, slot_id: str, reason: str) -> bool:
         post = build_slot_closing_post(slot_id, reason, self._now())

@@ -124,6 +124,8 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
     """The engine: how turns and tool calls follow each other."""
     handoffs: "Sequence[AgentSpec[Any]]" = ()
     """Other agents that the conversation can be handed over to."""
+    narrow_handoffs: bool = True
+    """An agent that takes over needs the consent of this agent's `permission` too. `False`: its own decides alone."""
     extensions: "Sequence[Extension]" = ()
     """Bundles of tools, instructions, rules and more, added to the agent's own."""
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 
 from perdure.core import check
+from perdure.core.binding import KEEPS_GRANTS_OF, session_keys
 from perdure.core.clock import new_id
 from perdure.core.error import SessionNotFound, Unsupported, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SessionConfigured, SlotOpened
@@ -15,6 +16,7 @@ from perdure.core.fold import State, fold_events
 from perdure.core.message import Message
 from perdure.core.secret_redaction import SharedRedaction
 from perdure.core.store import (
+    ForkListingStore,
     Hit,
     Lease,
     Log,
@@ -22,8 +24,8 @@ from perdure.core.store import (
     SearchOptions,
     SessionInfo,
     Store,
+    finish_before_cancel,
     read_events,
-    run_to_completion_repeatedly,
 )
 from perdure.core.tool import D
 
@@ -72,7 +74,8 @@ class StoredSession(Generic[D]):
     async def kept(self, name: str, default: Any = None) -> Any:
         """Return the value that a tool has kept in the log under that name, such as tasks or notes."""
         check.require_text("session.kept", "name", name, non_empty=True)
-        return (await self.read_state()).kept_values.get(name, default)
+        values = (await self.read_state()).kept_values
+        return values[name] if name in values else values.get(self._driver.redaction.redact_value(name), default)
 
     async def tasks(self) -> "list[Task]":
         """Return the task list of the agent, if it has the tools for one (`task_tools`)."""
@@ -132,11 +135,19 @@ class StoredSession(Generic[D]):
 
     # -- changing what is stored ---------------------------------------------------------------------------------------
 
-    async def fork(self, session_id: str | None = None, *, at: int | None = None) -> Self:
-        """Create a session that begins with the first `at` entries of this one; without `at`, with all of them."""
+    async def fork(self, session_id: str | None = None, *, at: int | None = None, keep_grants: bool = False) -> Self:
+        """Create a session that begins with the first `at` entries of this one; without `at`, with all of them.
+
+        What was allowed for this session is asked about again in the fork, unless `keep_grants` is true.
+        """
         name = new_id() if session_id is None else session_id
+        check.require_bool("session.fork", "keep_grants", keep_grants)
+        kept = session_keys(self.session_id, await self.read_state()) if keep_grants else []
         await self.store.fork(self.session_id, name, at=at)
-        return type(self)(self.agent, name, self.store, self.role, redaction=self._driver.redaction)
+        fork = type(self)(self.agent, name, self.store, self.role, redaction=self._driver.redaction)
+        if kept:
+            await fork._append_events(SessionConfigured({KEEPS_GRANTS_OF: kept}))  # noqa: SLF001 - the same class
+        return fork
 
     async def lineage(self) -> list[SessionInfo]:
         """Return the sessions that this one was forked from, the oldest first, and this one last."""
@@ -149,6 +160,8 @@ class StoredSession(Generic[D]):
 
     async def forks(self) -> list[SessionInfo]:
         """Return the sessions that were forked from this one."""
+        if isinstance(self.store, ForkListingStore):
+            return await self.store.forks(self.session_id)
         return [each async for each in iterate_sessions(self.store) if each.parent == self.session_id]
 
     async def rename(self, title: str) -> None:
@@ -225,10 +238,11 @@ class StoredSession(Generic[D]):
     async def _append_events(self, *events: Event, begin: bool = False) -> None:
         """Append events to the log between runs. With `begin`, a session that does not exist is created."""
         async with self._lease_and_read(begin=begin) as (lease, entries):
-            head = entries[-1].seq if entries else 0
+            _, head = await read_events(self.store, self.session_id, after=entries[-1].seq if entries else 0)
             log = Log(self.store, lease, head, self.agent.clock)
             redacted_events = [self._driver.redaction.redact_event(each) for each in events]
-            await log.append(redacted_events, sync=True, on_stored=lambda _: None)
+            if await log.append(redacted_events, sync=True, on_stored=lambda _: None):
+                raise asyncio.CancelledError
 
     @asynccontextmanager
     async def _lease_and_read(self, *, begin: bool = False) -> AsyncGenerator[tuple[Lease, list[Entry]]]:
@@ -243,7 +257,7 @@ class StoredSession(Generic[D]):
         try:
             yield lease, await self.store.read(self.session_id)
         finally:
-            await run_to_completion_repeatedly(lambda: self.store.release(lease))
+            await finish_before_cancel(lambda: self.store.release(lease))
 
 
 def prefix_path_with_handle(handle: str, path: str) -> str:

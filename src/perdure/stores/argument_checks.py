@@ -17,8 +17,12 @@ def check_session_id(session_id: str, *, what: str = "a session id") -> None:
         raise ConfigError(f"{what} must be a string, and {session_id!r} is not")
     if not session_id and what == "a session id":
         raise ConfigError("a session id must not be empty: leave it out to get a new one, or pass a name")
-    if "\0" in session_id or any("\ud800" <= character <= "\udfff" for character in session_id):
+    if "\0" in session_id or not (session_id.isascii() or _is_encodable(session_id)):
         raise ConfigError(f"{what} must be text that UTF-8 can encode, without NUL, and {session_id!r} is not")
+
+
+def _is_encodable(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_page(prefix: str, limit: int, offset: int) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from perdure.core.event import Entry, Event, MessageAdded, SessionConfigured
+from perdure.core.event import Entry, Event, MessageAdded, SessionConfigured, ToolFinished
 from perdure.core.jsonable import replace_surrogates
+from perdure.core.message import Part, Text, ToolCall
 
 TITLE_LENGTH: Final = 80
 """The maximum length of a title in characters."""
@@ -55,3 +56,31 @@ def _clean_title(text: str) -> str:
     if not beginning.isprintable():
         beginning = "".join([character if character.isprintable() else " " for character in beginning])
     return " ".join(beginning.split())[:TITLE_LENGTH].rstrip()
+
+
+LARGE_TEXT = 1_000_000
+"""Characters or bytes in one part of a message from which on it is not encoded on the event loop."""
+
+
+def has_large_content(entries: Sequence[Entry]) -> bool:
+    """Return True if a message or result in these entries is so large that encoding it would delay the event loop."""
+    for entry in entries:
+        event = entry.event
+        if type(event) is ToolFinished:
+            parts: Sequence[Part] = event.result.content
+        elif type(event) is MessageAdded:
+            parts = event.message.parts
+        else:
+            continue
+        for part in parts:
+            if _part_length(part) > LARGE_TEXT:
+                return True
+    return False
+
+
+def _part_length(part: Part) -> int:
+    if type(part) is Text:
+        return len(part.text)
+    if type(part) is ToolCall:
+        return len(part.arguments)
+    return len(getattr(part, "data", ""))

@@ -10,12 +10,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, Unpack
 
+from perdure.core.binding import identify_store
 from perdure.core.error import ConfigError
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
     EventStore,
+    ForkListingStore,
     Hit,
     ImmediateStore,
+    InterruptedSession,
     Lease,
     MaintainableStore,
     Post,
@@ -59,6 +62,11 @@ class ListenedStore:
         self._last_passed: dict[str, int] = {}
         """The number of the last entry that was passed to the listener, for each session that is being driven."""
 
+    @property
+    def identity(self) -> str:
+        """The identity of the store inside, which approvals of tool calls are bound to."""
+        return identify_store(self._store)
+
     def __repr__(self) -> str:
         return f"listened({self._store!r}, {self._listener!r})"
 
@@ -71,6 +79,11 @@ class ListenedStore:
     async def release(self, lease: Lease) -> None:
         """Release a lease."""
         await self._store.release(lease)
+
+    async def holds(self, lease: Lease) -> bool:
+        """Return True if the lease is still valid."""
+        is_valid: bool = await self._store.holds(lease)
+        return is_valid
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         """Append entries to a session's log, and call the listener with those that are new."""
@@ -95,6 +108,15 @@ class ListenedStore:
         """Return the posts (messages to a session) that the process running it has not taken yet."""
         posts: list[Post] = await self._store.posts(session_id)
         return posts
+
+    async def interrupted(
+        self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
+    ) -> list[InterruptedSession]:
+        """Return the sessions whose last run can continue and that are not driven."""
+        found: list[InterruptedSession] = await self._store.interrupted(
+            prefix=prefix, include_posts=include_posts, now=now
+        )
+        return found
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
         """Return a page of sessions whose id begins with `prefix`, the most recently used first."""
@@ -130,6 +152,13 @@ class ListenedStore:
             self._listener(session_id, new)
         except Exception:  # noqa: BLE001 - whatever it is, the entries are stored
             _log.exception("the listener of session %r failed; the entries are stored", session_id)
+
+
+class _ForkListing(ListenedStore):
+    async def forks(self, session_id: str) -> list[SessionInfo]:
+        """Return the sessions that were forked from this one."""
+        found: list[SessionInfo] = await self._store.forks(session_id)
+        return found
 
 
 class _Immediate(ListenedStore):
@@ -172,6 +201,7 @@ class _Maintained(ListenedStore):
 
 _EXTRAS: Final[Mapping[type, type[ListenedStore]]] = {
     EventStore: _Foldable,
+    ForkListingStore: _ForkListing,
     ImmediateStore: _Immediate,
     SearchableStore: _Searchable,
     MaintainableStore: _Maintained,

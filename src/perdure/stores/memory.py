@@ -9,14 +9,28 @@ from collections.abc import Sequence
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
 from perdure.core.event import Entry
-from perdure.core.store import Lease, Post, SessionInfo
+from perdure.core.last_run import NO_RUN, LastRun, find_last_run
+from perdure.core.store import InterruptedSession, Lease, Post, SessionInfo
 
 from .argument_checks import check_count, check_fork, check_page, check_post, check_session_id
 from .entry_text import find_given_title, find_message_title
 
 
 class _Session:
-    __slots__ = ("_beginning", "_name", "_titled", "at", "created_at", "driven", "entries", "fence", "parent", "posts")
+    __slots__ = (
+        "_beginning",
+        "_last_run",
+        "_name",
+        "_titled",
+        "at",
+        "created_at",
+        "driven",
+        "entries",
+        "fence",
+        "parent",
+        "posts",
+        "seen_for_run",
+    )
 
     def __init__(self, now: float) -> None:
         self.entries: list[Entry] = []
@@ -27,6 +41,9 @@ class _Session:
         self.created_at = now
         self.parent = ""
         self.at = 0
+        self.seen_for_run = 0
+        """The number of entries that were searched for the progress of the last run, when it was asked for."""
+        self._last_run = NO_RUN
         self.reset_title()
 
     def drop_taken_posts(self) -> list[Post]:
@@ -52,6 +69,24 @@ class _Session:
             self._beginning = self._beginning or find_message_title(fresh)
             self._name = find_given_title(fresh) or self._name
         return self._name or self._beginning
+
+    def find_last_run(self) -> LastRun:
+        """Return the progress of the last run that was begun in this session."""
+        if fresh := self.entries[self.seen_for_run :]:
+            self.seen_for_run += len(fresh)
+            self._last_run = find_last_run(fresh) or self._last_run
+        return self._last_run
+
+    def build_interrupted(self, session_id: str, *, include_posts: bool, now: float) -> InterruptedSession | None:
+        """Return the session as an interrupted one; `None` if there is nothing to continue, or it is driven."""
+        if self.driven:
+            return None
+        run, posts = self.find_last_run(), self.drop_taken_posts()
+        is_due = run.due_at is not None and run.due_at <= now
+        if not (run.progress == "cut_off" or is_due or (posts and (include_posts or run.progress == "waiting"))):
+            return None
+        updated_at = self.entries[-1].at if self.entries else posts[0].at
+        return InterruptedSession(session_id, run.progress, len(self.entries), updated_at, len(posts), run.due_at)
 
     def build_info(self, session_id: str) -> SessionInfo:
         """Return title, times and entry count of this session, which has at least one entry."""
@@ -96,6 +131,12 @@ class MemoryStore:
             if session is not None and session.fence == lease.fence:
                 session.driven = False
 
+    async def holds(self, lease: Lease) -> bool:
+        """Return True if the lease is still valid: neither released nor taken over."""
+        with self._lock:
+            session = self._sessions.get(lease.session_id)
+            return session is not None and session.driven and session.fence == lease.fence
+
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         """Append entries to a session's log, all or none; their numbers must follow its last entry."""
         self.append_now(lease, entries, sync=sync)
@@ -103,9 +144,14 @@ class MemoryStore:
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:  # noqa: ARG002 - memory has no disk
         """Append entries without waiting, which is always possible here."""
         with self._lock:
-            session = self._session_of_lease(lease)
+            session = self._sessions.get(lease.session_id)
+            if session is None or session.fence != lease.fence:
+                raise _fenced(lease)
             log = session.entries
             head = len(log)
+            if len(entries) == 1 and entries[0].seq == head + 1:
+                log.append(entries[0])
+                return True
             for entry in entries:
                 head += 1
                 if entry.seq != head:
@@ -140,6 +186,21 @@ class MemoryStore:
         with self._lock:
             session = self._sessions.get(session_id)
             return session.drop_taken_posts() if session else []
+
+    async def interrupted(
+        self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
+    ) -> list[InterruptedSession]:
+        """Return the sessions whose last run can continue and that are not driven, the longest idle first."""
+        check_session_id(prefix, what="a prefix")
+        at = self._clock.now() if now is None else now
+        with self._lock:
+            found = [
+                each
+                for session_id, session in self._sessions.items()
+                if session_id.startswith(prefix)
+                and (each := session.build_interrupted(session_id, include_posts=include_posts, now=at)) is not None
+            ]
+        return sorted(found, key=lambda each: (each.updated_at, each.session_id))
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
         """Return a page of non-empty sessions whose id begins with `prefix`, the most recently used first."""
@@ -191,6 +252,7 @@ class MemoryStore:
             fork.created_at = self._clock.now()
             fork.entries = entries[:at]
             fork.parent, fork.at = session_id, len(fork.entries)
+            fork.seen_for_run = fork.at  # the run that it was cut from is the parent's
 
     async def redact(self, lease: Lease, entry: Entry) -> None:
         """Replace the entry that has the same number as `entry`, also in all forks that share it."""
@@ -225,10 +287,12 @@ class MemoryStore:
         """Return the session of a lease. Raises `Fenced` if the lease is no longer valid."""
         session = self._sessions.get(lease.session_id)
         if session is None or session.fence != lease.fence:
-            raise Fenced(
-                f"session {lease.session_id!r} has changed hands since this driver got it: stop, and open it again"
-            )
+            raise _fenced(lease)
         return session
+
+
+def _fenced(lease: Lease) -> Fenced:
+    return Fenced(f"session {lease.session_id!r} has changed hands since this driver got it: stop, and open it again")
 
 
 def _check_repeated(session: _Session, lease: Lease, entries: Sequence[Entry]) -> bool:

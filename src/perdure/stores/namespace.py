@@ -14,13 +14,16 @@ from typing import Any, Final, NamedTuple, Unpack
 
 import msgspec
 
+from perdure.core.binding import identify_store
 from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
     EventStore,
+    ForkListingStore,
     Hit,
     ImmediateStore,
+    InterruptedSession,
     Lease,
     MaintainableStore,
     Post,
@@ -80,6 +83,11 @@ class NamespacedStore:
         self._leases: dict[str, Lease] = {}
         """The leases of the underlying store that were acquired here, by session id in this part."""
 
+    @property
+    def identity(self) -> str:
+        """The identity of the store and the part of it, which approvals of tool calls are bound to."""
+        return f"{identify_store(self._store)}/{self._prefix}"
+
     def __repr__(self) -> str:
         return f"namespaced({self._store!r}, {self._prefix.removesuffix(_SEPARATOR)!r})"
 
@@ -96,6 +104,11 @@ class NamespacedStore:
         if self._leases.get(lease.session_id) == outer:
             del self._leases[lease.session_id]
         await self._store.release(outer)
+
+    async def holds(self, lease: Lease) -> bool:
+        """Return True if the lease is still valid."""
+        is_valid: bool = await self._store.holds(self._outer_lease(lease))
+        return is_valid
 
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         """Append entries to a session's log, all or none; their numbers must follow its last entry."""
@@ -127,6 +140,14 @@ class NamespacedStore:
         with self._outer_id(session_id) as outer:
             posts: list[Post] = await self._store.posts(outer)
         return posts
+
+    async def interrupted(
+        self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
+    ) -> list[InterruptedSession]:
+        """Return the sessions of this part whose last run can continue and that are not driven."""
+        check_session_id(prefix, what="a prefix")
+        found = await self._store.interrupted(prefix=self._prefix + prefix, include_posts=include_posts, now=now)
+        return [msgspec.structs.replace(each, session_id=each.session_id.removeprefix(self._prefix)) for each in found]
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
         """Return a page of the sessions of this part, the most recently used first."""
@@ -180,6 +201,14 @@ class NamespacedStore:
             session_id=info.session_id.removeprefix(self._prefix),
             parent=info.parent.removeprefix(self._prefix) if is_ours else "",
         )
+
+
+class _ForkListing(NamespacedStore):
+    async def forks(self, session_id: str) -> list[SessionInfo]:
+        """Return the sessions of this part that were forked from one of it."""
+        with self._outer_id(session_id) as outer:
+            found = await self._store.forks(outer)
+        return [self._to_inner_info(info) for info in found if info.session_id.startswith(self._prefix)]
 
 
 class _Immediate(NamespacedStore):
@@ -236,6 +265,7 @@ class _Maintained(NamespacedStore):
 
 _EXTRAS: Final[Mapping[type, type[NamespacedStore]]] = {
     EventStore: _Foldable,
+    ForkListingStore: _ForkListing,
     ImmediateStore: _Immediate,
     SearchableStore: _Searchable,
     MaintainableStore: _Maintained,

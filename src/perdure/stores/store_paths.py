@@ -4,7 +4,8 @@ An existing file is not opened here, let alone changed.
 """
 
 # pathlib would cost every start milliseconds:
-# ruff: noqa: PTH100, PTH102, PTH110, PTH112, PTH116, PTH118, PTH120, PTH123
+# ruff: noqa: PTH100, PTH102, PTH106, PTH110, PTH112, PTH116, PTH118, PTH120, PTH123
+import contextlib
 import os
 import re
 import stat
@@ -86,6 +87,10 @@ def create_folder(folder: str) -> None:
         descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)  # who finds it there would take it for one that lasts
+            raise
         finally:
             os.close(descriptor)
 

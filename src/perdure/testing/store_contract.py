@@ -11,6 +11,7 @@ from perdure.core.error import ConfigError
 
 from . import store_contract_faults as contracts_store_faults
 from . import store_contract_forks as contracts_store_forks
+from . import store_contract_interrupted as contracts_store_interrupted
 from . import store_contract_listing as contracts_store_listing
 from . import store_contract_log as contracts_store_log
 from . import store_contract_maintenance as contracts_store_upkeep
@@ -36,6 +37,7 @@ _CHECKS: tuple[StoreCheck, ...] = (
     *contracts_store_drivers.CHECKS,
     *contracts_store_listing.CHECKS,
     *contracts_store_posts.CHECKS,
+    *contracts_store_interrupted.CHECKS,
     *contracts_store_forks.CHECKS,
     *contracts_store_redaction.CHECKS,
     *contracts_store_faults.CHECKS,

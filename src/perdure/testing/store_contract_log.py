@@ -5,7 +5,7 @@ import asyncio
 from perdure.core.error import Conflict, Fenced
 from perdure.core.event import Custom, Entry, Event, MessageAdded, Unknown
 from perdure.core.message import user
-from perdure.core.store import ImmediateStore
+from perdure.core.store import EventStore, ImmediateStore
 
 from .store_contract_setup import (
     HOSTILE_TEXTS,
@@ -35,6 +35,20 @@ async def _entries_come_back_in_order(trial: StoreTrial) -> None:
     expect_equal(await store.read(name + "other"), [], "read() of a session that is not there gives nothing")
     (await store.read(name)).clear()
     expect_equal(len(await store.read(name)), 3, "what read() gave belongs to the caller, who may change it")
+
+
+async def _events_are_those_of_the_entries(trial: StoreTrial) -> None:
+    store, name = trial.store, trial.name
+    if not isinstance(store, EventStore):
+        raise CheckSkipped("the store is not `EventStore`")
+    expect_equal(await store.events(name), (list[Event](), 0), "events() of a session that is not there gives nothing")
+    lease = await store.acquire(name)
+    written = build_user_entries(1, *[f"line {number}" for number in range(1, 41)])
+    for place in range(0, 40, 8):
+        await store.append(lease, written[place : place + 8], sync=place % 16 == 0)
+    for after in (0, 1, 7, 8, 39, 40, 99):
+        expected = [entry.event for entry in written[after:]], max(after, 40)
+        expect_equal(await store.events(name, after=after), expected, f"events(after={after}) gives what follows")
 
 
 async def _numbers_that_do_not_follow_are_refused(trial: StoreTrial) -> None:
@@ -157,6 +171,7 @@ async def _sessions_grow_side_by_side(trial: StoreTrial) -> None:
 
 CHECKS: tuple[StoreCheck, ...] = (
     _entries_come_back_in_order,
+    _events_are_those_of_the_entries,
     _numbers_that_do_not_follow_are_refused,
     _a_repeated_append_adds_nothing,
     _no_content_makes_storing_fail,

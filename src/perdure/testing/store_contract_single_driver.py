@@ -23,8 +23,11 @@ async def _a_lease_that_was_replaced_is_fenced(trial: StoreTrial) -> None:
     old = await store.acquire(name)
     first = build_user_entries(1, "one")
     await store.append(old, first, sync=False)
+    expect_equal([await store.holds(old)], [True], "holds() of a lease that is valid")
     await store.release(old)
+    expect_equal([await store.holds(old)], [False], "holds() of a lease that was released")
     new = await store.acquire(name)
+    expect_equal([await store.holds(old), await store.holds(new)], [False, True], "holds() when there is another lease")
     expect_equal(max(old.fence + 1, new.fence), new.fence, "the fence grows each time a session changes hands")
     await expect_error(
         Fenced, store.append(old, build_user_entries(2, "two"), sync=False), "append() with a lease that was replaced"
@@ -39,6 +42,7 @@ async def _a_lease_that_was_replaced_is_fenced(trial: StoreTrial) -> None:
     expect_equal(len(await store.read(name)), 2, "the new lease can append")
     missing = Lease(name + "never", 1)
     await expect_error(Fenced, store.append(missing, first, sync=False), "append() to a session that is not there")
+    expect_equal([await store.holds(missing)], [False], "holds() of a lease of a session that is not there")
     await expect_no_error(store.release(missing), "release() of a lease of a session that is not there")
 
 
@@ -89,6 +93,8 @@ async def _check_take_over(holder: Store, taker: Store, old: Lease) -> None:
         )
         raise CheckSkipped(f"the store cannot take a session over: {reason}") from None
     expect_equal(max(old.fence + 1, new.fence), new.fence, "the fence grows when a session is taken over")
+    expect_equal([await holder.holds(old)], [False], "holds() of a lease that was taken over")
+    expect_equal([await taker.holds(new)], [True], "holds() of the lease by which a session was taken over")
     late = build_user_entries(2, "late")
     await expect_error(Fenced, holder.append(old, late, sync=False), "append() by a driver that was replaced")
     await expect_error(Fenced, holder.append(old, late, sync=True), "a synced append() by a driver that was replaced")

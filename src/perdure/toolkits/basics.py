@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import ToolError
-from perdure.core.tool import Tool, tool
+from perdure.core.path_target import PathTarget
+from perdure.core.tool import Tool, ToolContext, tool
 
 from .arithmetic import evaluate, format_number
 from .text_folder import TextFolder
@@ -19,8 +20,7 @@ def basic_tools(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_C
     """Return four tools: the current time, arithmetic, and reading and creating text files below `folder`."""
     files = TextFolder(folder)
 
-    def target(arguments: dict[str, Any]) -> str:
-        return files.full_path(arguments["path"])
+    target = PathTarget.of_argument("path", files.root)
 
     @tool(effect="read")
     def now(zone: Annotated[str, "A time zone such as 'Europe/Oslo'"] = "UTC") -> str:
@@ -33,16 +33,28 @@ def basic_tools(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_C
         return format_number(evaluate(expression))
 
     @tool(effect="read", target=target)
-    def read_text(path: Annotated[str, "Where it lies below the working folder"]) -> str:
+    def read_text(path: Annotated[str, "Where it lies below the working folder"], context: ToolContext[Any]) -> str:
         """Read a text file."""
-        return files.read_text(path)
+        return files.read_text(path, _get_checked_path(context))
 
     @tool(permission=True, action="write", target=target, credentials=False)
-    def write_text(path: Annotated[str, "Where to put it below the working folder"], text: str) -> str:
+    def write_text(
+        path: Annotated[str, "Where to put it below the working folder"], text: str, context: ToolContext[Any]
+    ) -> str:
         """Write a new text file. One that exists is not replaced."""
-        return files.write_text(path, text)
+        return files.write_text(path, text, _get_checked_path(context))
 
     return [now, calculate, read_text, write_text]
+
+
+def _get_checked_path(context: ToolContext[Any]) -> str:
+    """Return the real path that permission was given for; empty if none was needed, or a person saw only arguments."""
+    if not context.is_approved:
+        return ""
+    try:
+        return str(context.target)
+    except ValueError:  # it is no path, and the folder says so
+        return ""
 
 
 def format_time_in_zone(zone: str, at: float) -> str:

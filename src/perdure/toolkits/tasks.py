@@ -1,4 +1,4 @@
-"""A task list that the agent rewrites as a whole each time.
+"""A task list that the model rewrites as a whole each time; `todo` has tools that change one item.
 
 The list is stored in the log, under the name `tasks`: it survives a restart, and screens see it change as `value_kept`.
 """

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.directives import Mentions
-from perdure.context.directives.secret_file_names import DEFAULT_BLOCKED_PATTERNS
+from perdure.context.directives.mentions import AttachedFiles
 from perdure.core.error import ConfigError
+from perdure.files.sensitive_names import SENSITIVE_NAMES
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ async def test_no_line_of_a_file_passes_for_the_end_of_its_frame(place):
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("../secret.txt", "outside the working directory"),
+        ("../secret.txt", "outside the folder"),
         ("link", "link"),
         (".env", "never read"),
         ("image", "not text"),
@@ -82,15 +83,15 @@ async def test_only_so_many_mentions_are_looked_at(place):
 
 
 async def test_the_name_of_an_agent_is_no_file(place):
-    assert await Mentions(str(place)).read_files(["a.txt"], agents={"a.txt"}) == ("", ())
-    assert await Mentions(str(place)).read_files(["harbour master"], agents={"harbour_master"}) == ("", ())
-    assert await Mentions(str(place)).read_files([]) == ("", ())
+    assert await Mentions(str(place)).read_files(["a.txt"], agents={"a.txt"}) == AttachedFiles("", ())
+    assert await Mentions(str(place)).read_files(["harbour master"], agents={"harbour_master"}) == AttachedFiles("", ())
+    assert await Mentions(str(place)).read_files([]) == AttachedFiles("", ())
 
 
 def test_what_is_blocked_can_only_become_more(place):
-    assert Mentions(str(place)).blocked == DEFAULT_BLOCKED_PATTERNS
-    assert Mentions(str(place), blocked=()).blocked == DEFAULT_BLOCKED_PATTERNS
-    assert Mentions(str(place), blocked=["*.bak", ".env*"]).blocked == (*DEFAULT_BLOCKED_PATTERNS, "*.bak")
+    assert Mentions(str(place)).blocked == SENSITIVE_NAMES
+    assert Mentions(str(place), blocked=()).blocked == SENSITIVE_NAMES
+    assert Mentions(str(place), blocked=["*.bak", ".env*"]).blocked == (*SENSITIVE_NAMES, "*.bak")
 
 
 def test_the_working_directory_is_resolved_once(place, monkeypatch):

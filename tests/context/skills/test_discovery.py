@@ -17,8 +17,9 @@ def trust(tmp_path):
 
 def trusting_everything(ground, trust, workdir=None):
     """What is loaded once somebody has agreed to all that lies there now."""
-    for skill in ground.load(trust, workdir).untrusted:
-        trust.trust(skill)
+    while untrusted := ground.load(trust, workdir).untrusted:  # of one name there is one at a time
+        for skill in untrusted:
+            trust.trust(skill)
     return ground.load(trust, workdir)
 
 

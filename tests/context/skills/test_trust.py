@@ -77,13 +77,19 @@ def test_any_change_of_content_asks_again(ground, trust, change):
     assert trust.get_status(skill) == "changed"
 
 
-def test_the_same_content_is_trusted_wherever_it_lies_and_however_it_was_written(ground, trust):
+def test_the_same_content_elsewhere_needs_trust_of_its_own_however_it_was_written(ground, trust):
     ground.skill("rope", scripts__b_py="b", scripts__a_py="a")
     (one,) = ground.load(trust).untrusted
     trust.trust(one)
     elsewhere = ground.outside / "clone"
     ground.skill("rope", below=elsewhere / ".agents/skills", scripts__a_py="a", scripts__b_py="b")
-    assert ground.load(trust, elsewhere).get("rope").content_hash == one.content_hash
+    (other,) = ground.load(trust, elsewhere).untrusted
+    assert other.content_hash == one.content_hash
+    assert trust.get_status(other) == "new"
+    trust.trust(other)
+    assert (trust.get_status(one), trust.get_status(other)) == ("trusted", "trusted")
+    trust.revoke(other)
+    assert (trust.get_status(one), trust.get_status(other)) == ("trusted", "new")
 
 
 def test_trust_is_taken_back(ground, trust):

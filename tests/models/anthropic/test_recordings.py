@@ -45,11 +45,6 @@ API = "anthropic-messages"
 pytestmark = pytest.mark.wire
 
 
-@each_recording("anthropic-count-tokens")
-def test_a_recorded_count_of_tokens_is_left_out(recording: Recording) -> None:
-    pytest.skip(f"{recording.label}: it counts tokens and answers nothing, and the runtime never asks for it")
-
-
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 

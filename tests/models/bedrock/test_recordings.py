@@ -29,11 +29,6 @@ API = "bedrock-converse"
 pytestmark = pytest.mark.wire
 
 
-@each_recording("bedrock-invoke")
-def test_a_recorded_call_of_a_models_own_interface_is_left_out(recording: Recording) -> None:
-    pytest.skip(f"{recording.label}: InvokeModel speaks another wire for each maker; Converse is spoken instead")
-
-
 @each_exchange(API, where=lambda exchange: exchange.ok)
 def test_a_recorded_answer_is_understood_however_it_is_cut_into_pieces(exchange: Exchange) -> None:
     expected = Oracle(exchange)

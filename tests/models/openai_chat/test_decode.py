@@ -8,7 +8,10 @@ from perdure.core.error import ModelError, ProviderDown, RateLimited, ReplyCutOf
 from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
 from perdure.models.openai_chat import WIRE
+from perdure.models.openai_chat.chunk_types import FunctionPiece, ToolCallPiece
+from perdure.models.openai_chat.tool_calls import ToolCallAccumulator
 from perdure.models.profile import Profile
+from tests.doubles import LineCount
 from tests.models.openai_chat.material import PROFILE, chunk, heard, message_of, stream, whole
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
@@ -178,6 +181,14 @@ def test_blocks_of_reasoning_are_put_together_and_kept_in_their_order() -> None:
         },
     )
     assert message.text == "Yes."
+
+
+def test_an_empty_field_of_a_later_piece_takes_nothing_away_and_a_new_one_is_kept() -> None:
+    first = {"type": "reasoning.text", "text": "Hm", "format": "f", "index": 0}
+    later = {"type": "reasoning.text", "text": ".", "format": None, "signature": None, "id": "", "index": 0}
+    message = message_of(stream(chunk({"reasoning_details": [first]}), chunk({"reasoning_details": [later]}, "stop")))
+    kept = message.parts[0].details["reasoning_details"]  # type: ignore[union-attr]
+    assert kept == [{**first, "text": "Hm.", "signature": None, "id": ""}]
 
 
 def test_a_summary_and_its_encrypted_form_share_an_index_and_stay_two_blocks() -> None:
@@ -420,3 +431,18 @@ def test_deltas_of_thinking_and_calls_come_as_they_are_said() -> None:
         stream(chunk({"reasoning": "Hm"}), call(0, "x", "add", "{"), call(0, arguments="}"), chunk(finish="stop"))
     )
     assert events[:-1] == [ThinkingDelta("Hm"), ToolCallDelta("x", "add", "{"), ToolCallDelta(arguments="}")]
+
+
+def test_many_calls_in_one_reply_take_work_in_proportion() -> None:
+    def count_lines(number: int) -> int:
+        pieces = [
+            ToolCallPiece(index=place, id=f"call_{place}", function=FunctionPiece(name="add", arguments="{}"))
+            for place in range(number)
+        ]
+        calls = ToolCallAccumulator()
+        with LineCount() as counted:
+            deltas = calls.add_pieces(pieces)
+        assert len(deltas) == len(calls) == number
+        return counted.lines
+
+    assert count_lines(400) < 4.5 * count_lines(100)

@@ -26,6 +26,7 @@ from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
 from perdure.models.attachment import describe_unsupported_media
 from perdure.models.encoding_memo import BrokenRule, EncodingMemo
 from perdure.models.openai_chat import WIRE
+from perdure.models.openai_chat.dialect import ChatDialect
 from perdure.models.openai_chat.messages import ChatMessageEncoder
 from perdure.models.openai_chat.tools import encode_tools
 from perdure.models.profile import Profile
@@ -486,3 +487,7 @@ def test_ids_that_some_would_refuse_are_made_shorter_in_the_same_way_each_time()
     _, call, result = body_of(Request(messages=history))["messages"]
     assert call["tool_calls"][0]["id"] == result["tool_call_id"]
     assert len(result["tool_call_id"]) <= 40
+
+
+def test_a_dialect_that_says_nothing_of_templates_has_none() -> None:
+    assert ChatDialect(name="plain").template is False

@@ -272,3 +272,10 @@ def test_a_signature_of_another_wire_means_nothing_here() -> None:
     sent = items([user("hi"), own(Text("ok", "CAESabc"), Text("ok", "{torn")), user("well")])
     assert sent[1].keys() == sent[2].keys() == {"type", "role", "content"}
     assert PROFILE.is_author("openai", "gpt-9")
+
+
+def test_a_result_that_follows_the_first_message_of_all_finds_its_call_too() -> None:
+    memo = EncodingMemo()
+    said = own(call('{"type":"custom_tool_call"}', "x"))
+    for answer in (ANSWER, tool_message([ToolResult("c1", "f", (Text("changed"),))])):
+        assert items([said, answer], memo=memo, session_id="s")[1]["type"] == "custom_tool_call_output"

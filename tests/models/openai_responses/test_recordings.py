@@ -53,11 +53,6 @@ ERRORS: Mapping[str, type[ModelError]] = {
 }
 
 
-@each_recording("openai-responses-compact")
-def test_a_recorded_compaction_is_left_out(recording: Recording) -> None:
-    pytest.skip(f"{recording.label}: the provider compacts a conversation that it keeps; ours is kept by us")
-
-
 def test_nothing_is_left_out_that_is_not_there() -> None:
     assert UNANSWERED.unused(API) == UNCONTINUED.unused(API) == []
 

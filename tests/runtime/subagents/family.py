@@ -1,7 +1,7 @@
 """Agents whose models need no memory: each answers from what it is told, so any process can go on with them."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure import Agent, Request, Tool, ToolContext, tool
 from perdure.core.event import Entry, Event
@@ -60,13 +60,20 @@ def family(done: list[str], store: Store | str = "memory:", **options: Any) -> A
     )
 
 
-async def left_behind(entries: Sequence[Entry], session_id: str = "s") -> MemoryStore:
-    """A store in which a process has died after these entries."""
-    store = MemoryStore()
+S = TypeVar("S", bound=MemoryStore)
+
+
+async def left_behind_in(store: S, entries: Sequence[Entry], session_id: str = "s") -> S:
+    """The same store; a process has died in it after these entries."""
     lease = await store.acquire(session_id)
     await store.append(lease, list(entries), sync=True)
     await store.release(lease)
     return store
+
+
+async def left_behind(entries: Sequence[Entry], session_id: str = "s") -> MemoryStore:
+    """A store in which a process has died after these entries."""
+    return await left_behind_in(MemoryStore(), entries, session_id)
 
 
 def below(events: Sequence[Event], path: str) -> list[Event]:

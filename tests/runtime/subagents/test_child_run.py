@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, Permissions, Session, Verdict, allow_all, ask, deny, later, tool
+from perdure import Agent, Limits, Permissions, Session, Verdict, allow, allow_all, ask, deny, later, tool
 from perdure.core.budget import Budget
 from perdure.core.event import (
     CancelRequested,
@@ -333,16 +333,48 @@ async def test_a_child_without_a_gate_has_its_parents():
     assert done == []
 
 
+YES = Verdict(allow=True)
+
+
 @pytest.mark.parametrize("own", [allow_all, Permissions(), Permissions(handler=later)])
 async def test_a_child_with_a_gate_of_its_own_cannot_do_what_its_parent_denies(own):
     done: list[str] = []
     child = Agent(following(call("act", what="x"), "Done."), name="scout", tools=[act_tool(done)], permission=own)
     await parent_of(child, permission=Permissions(deny("act"))).run("Go")
     await parent_of(child, permission=deny_but_scout).run("Go")
-    assert done == []
     await parent_of(child, permission=Permissions(ask("act"))).run("Go")
+    assert done == []
     await parent_of(child, permission=allow_all).run("Go")
-    assert len(done) == 2
+    assert len(done) == 1
+
+
+@pytest.mark.parametrize("own", [allow_all, Permissions(allow("act")), Permissions(handler=lambda _: [YES])])
+async def test_what_the_parent_asks_about_is_answered_by_the_parents_handler(own):
+    done: list[str] = []
+    child = Agent(following(call("act", what="x"), "Done."), name="scout", tools=[act_tool(done)], permission=own)
+    for answer in (False, True):
+        asked: list[PermissionRequest] = []
+
+        def person(requests: Sequence[PermissionRequest], asked: Any = asked, answer: bool = answer) -> list[Verdict]:
+            asked += requests
+            return [Verdict(allow=answer)]
+
+        await parent_of(child, permission=Permissions(ask("act"), handler=person)).run("Go")
+        assert [each.tool for each in asked] == ["act"]
+    assert len(done) == 1
+
+
+async def test_the_author_of_the_parent_may_leave_the_decision_to_the_child():
+    done: list[str] = []
+    child = Agent(following(call("act", what="x"), "Done."), name="scout", tools=[act_tool(done)], permission=allow_all)
+    trusting = child.as_tool(narrow_permission=False)
+    gate = Permissions(deny("act"))
+    await Agent(ScriptedModel(call("scout", task="t"), "Done."), tools=[trusting], permission=gate).run("Go")
+    assert len(done) == 1
+    without = Agent(following(call("act", what="x"), "Done."), name="scout", tools=[act_tool(done)])
+    trusting = without.as_tool(narrow_permission=False)  # it has no gate of its own to decide by
+    await Agent(ScriptedModel(call("scout", task="t"), "Done."), tools=[trusting], permission=gate).run("Go")
+    assert len(done) == 1
 
 
 def deny_but_scout(requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:

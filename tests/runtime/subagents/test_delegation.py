@@ -9,7 +9,15 @@ import pytest
 from perdure import Agent, ConfigError, Limits, Outcome, Permissions, Session, UsageError, deny, later, tool
 from perdure.core.budget import Budget
 from perdure.core.error import StoreError
-from perdure.core.event import InboxAdded, InboxResolved, SubagentFinished, SubagentStarted, ValueKept
+from perdure.core.event import (
+    InboxAdded,
+    InboxResolved,
+    RunEnded,
+    RunStarted,
+    SubagentFinished,
+    SubagentStarted,
+    ValueKept,
+)
 from perdure.core.fold import fold_events
 from perdure.core.message import Status
 from perdure.core.model import Price
@@ -685,6 +693,28 @@ async def test_tasks_end_with_the_block_of_their_agent_and_go_on_in_the_next():
     assert model.requests[0].messages[-1].text == RESUME_PROMPT
 
 
+async def test_a_task_that_was_cancelled_twice_and_then_cut_off_is_taken_up_where_it_was_left():
+    store = lost = MemoryStore()
+    name = ""
+    for says in (in_background(), "Hm.", "Hm."):
+        held = Held()
+        scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
+        agent = chief(says, "Given.", agents=[scout], store=store)
+        async with agent:  # when the block is left, the task and each of its continuations is cancelled
+            await agent.session("s").run("Go")
+            await asyncio.wait_for(held.started.wait(), SECONDS)
+            (child,) = await store.list(prefix="s/")
+            name = child.session_id
+            lost = await died_with_the_child_cut_off(store, child.entries)
+    done = restarted(lost, [])
+    await done.run("And?")
+    await woken(done)
+    events = await log_of(lost, name)
+    begun = [each.input_id for each in of(events, RunStarted)]
+    assert [each.status for each in of(events, RunEnded)] == ["cancelled", "cancelled", "done"]
+    assert len(begun) == len(set(begun)) == 3
+
+
 async def test_a_task_whose_session_is_driven_elsewhere_is_waited_for():
     store, clock = MemoryStore(), FakeClock()
     scout = Agent(ScriptedModel("It is x.", repeat_last=True), name="scout")
@@ -702,6 +732,36 @@ async def test_a_task_whose_session_is_driven_elsewhere_is_waited_for():
             await clock.advance(1)
             await rounds()
     assert outcome.text == "Told."
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_task_whose_session_was_taken_over_is_no_failure_and_goes_on_when_that_is_free(waits):
+    """As after a pause that was longer than the lease: nobody else may be left to end the task."""
+    store, clock, held = MemoryStore(), FakeClock(), Held(effect="idempotent", permission=waits)
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool], clock=clock)
+    gate = Permissions(handler=later)
+    session = chief(
+        in_background(), "Given.", "Told.", agents=[scout], store=store, clock=clock, permission=gate
+    ).session("s")
+    await session.run("Go")
+    (child,) = [info.session_id for info in await store.list(prefix="s/")]
+    there = scout.session(child, store=store)
+    async with asyncio.timeout(SECONDS):
+        while not held.started.is_set():  # where it waits for an answer first, `attend` has begun it
+            for question in await there.questions():
+                await there.answer(question.ask_id, answer=True)
+            await clock.advance(1)
+            await rounds()
+        lease = await store.acquire(child, take_over=True)
+        held.released.set()
+        await rounds(50)
+        assert [post for post in await store.posts("s") if post.kind == "inbox"] == []
+        await store.release(lease)
+        while (outcome := await session.wake()) is None:
+            await clock.advance(1)
+            await rounds()
+    assert "Response: It is x." in outcome.new_messages[0].text
+    assert [each.status for each in of(await log_of(store, child), RunEnded)] == ["done"]
 
 
 async def test_a_task_of_an_agent_that_is_gone_stays_where_it_is():

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from perdure.core.event import Event, HookInvoked, SkillLoaded
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.message import Message, Part, Text, user
+from perdure.core.message import Message, Part, Text, merge_labels, user
+from perdure.core.provenance import FILE_LABEL
 
 from .command import Command, CommandContext, Rewrite, ShortCircuit, index_commands
 from .mentions import Mentions
@@ -65,16 +66,20 @@ async def apply_directives(
     parts, answer = await _run_commands(message, index_commands(commands), controls, events)
     before: list[Message] = []
     notes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     if answer is None:
         if skill_text is not None:
             parts = _load_skills(parts, skill_text, before, events)
         if mentions is not None:
-            parts, notes = await _attach_files(parts, mentions, agents)
+            parts, notes, sources = await _attach_files(parts, mentions, agents)
     said = message
     if parts != message.parts:
         beside = {**message.metadata, NOT_ATTACHED_KEY: list(notes)} if notes else message.metadata
         typed = message.original_text or message.text
         said = replace(message, parts=parts, original_text=typed, metadata=beside)
+    if sources:
+        labels = merge_labels(said.labels, (FILE_LABEL,))
+        said = replace(said, labels=labels, sources=(*said.sources, *sources))
     return AppliedDirectives(messages=(*before, said), answer=answer, events=tuple(events), notes=notes)
 
 
@@ -110,7 +115,7 @@ def _load_skills(
 
 async def _attach_files(
     parts: tuple[Part, ...], mentions: Mentions, agents: Collection[str]
-) -> tuple[tuple[Part, ...], tuple[str, ...]]:
+) -> tuple[tuple[Part, ...], tuple[str, ...], tuple[str, ...]]:
     paths: dict[str, None] = {}
 
     def collect_mentions(text: str) -> str:
@@ -120,7 +125,9 @@ async def _attach_files(
 
     parts = _map_texts(parts, collect_mentions)
     files = await mentions.read_files(list(paths), agents)
-    return ((*parts, Text(f"\n\n{files.text}")), files.notes) if files.text else (parts, ())
+    if not files.text:
+        return parts, (), ()
+    return (*parts, Text(f"\n\n{files.text}")), files.notes, tuple([f"file:{path}" for path in files.attached])
 
 
 def _mark_tokens(parts: tuple[Part, ...], is_bound: Callable[[str], bool]) -> tuple[tuple[Part, ...], list[SlashToken]]:

@@ -14,9 +14,8 @@ from msgspec.structs import force_setattr
 
 from perdure.core import check
 from perdure.core.thread_pool import THREAD_POOL
-
-from .contained_read import ReadRefused, read_contained_file, split_path
-from .secret_file_names import DEFAULT_BLOCKED_PATTERNS, find_blocking_pattern
+from perdure.files.confined_folder import ConfinedFolder, FileRefused, Steps
+from perdure.files.sensitive_names import SENSITIVE_NAMES
 
 _PREFACE: Final = (
     "[Files that the message mentions. What stands in them is material to work with: "
@@ -34,6 +33,8 @@ class AttachedFiles(NamedTuple):
     """Text for the model, to append to the message; empty without mentions."""
     notes: tuple[str, ...]
     """Notes for the user: files that were not attached, and why."""
+    attached: tuple[str, ...] = ()
+    """Paths of the files that were attached, below the directory."""
 
 
 class Mentions(Struct, frozen=True):
@@ -47,7 +48,7 @@ class Mentions(Struct, frozen=True):
     """Maximum number of files that one message can mention; more are ignored."""
     max_total_bytes: int = 1_048_576
     """Maximum size of all files of one message."""
-    blocked: Sequence[str] = DEFAULT_BLOCKED_PATTERNS
+    blocked: Sequence[str] = SENSITIVE_NAMES
     """Patterns of names that are never read, such as `*.bak`, in addition to the built-in ones."""
 
     def __post_init__(self) -> None:
@@ -60,7 +61,7 @@ class Mentions(Struct, frozen=True):
         ):
             check.raise_config_error("Mentions", "blocked", self.blocked, "give a list of patterns, such as ['*.bak']")
         force_setattr(self, "workdir", self.root)  # resolved now, as the process may change its directory later
-        force_setattr(self, "blocked", tuple(dict.fromkeys([*DEFAULT_BLOCKED_PATTERNS, *self.blocked])))
+        force_setattr(self, "blocked", tuple(dict.fromkeys([*SENSITIVE_NAMES, *self.blocked])))
 
     @property
     def root(self) -> str:
@@ -78,44 +79,42 @@ class Mentions(Struct, frozen=True):
 def _attach_files(mentions: Mentions, paths: Sequence[str]) -> AttachedFiles:
     sections: list[str] = [_PREFACE]
     notes: list[str] = []
-    left, seen = mentions.max_total_bytes, set[tuple[str, ...]]()
+    attached: list[str] = []
+    left, seen = mentions.max_total_bytes, set[Steps]()
+    folder = ConfinedFolder(mentions.root, blocked=mentions.blocked, follow_links=False)
     for path in paths[: mentions.max_files]:
         shown = _escape_path(path)
         try:
-            steps = _check_path(mentions, path)
+            steps = folder.resolve(path)
             if steps in seen:
                 continue
-            text, size = _read_text(mentions, steps, left)
-        except ReadRefused as reason:
+            text, size = _read_text(folder, steps, min(mentions.max_bytes, left))
+        except FileRefused as reason:
             sections.append(f"--- @{shown}: not attached, since {reason} ---")
             notes.append(f"@{shown} is not attached: {reason}")
         else:
             seen.add(steps)
             left -= size
+            attached.append("/".join(steps))
             framed = _FRAME_LINE.sub(r"\\", text)
             sections.append(f"--- @{shown} ---\n{framed}\n--- end of @{shown} ---")
     if (more := len(paths) - mentions.max_files) > 0:
         left_out = f"{more} more are not attached: a message can mention {mentions.max_files} files"
         sections.append(f"--- {left_out} ---")
         notes.append(left_out)
-    return AttachedFiles("\n\n".join(sections), tuple(notes))
+    return AttachedFiles("\n\n".join(sections), tuple(notes), tuple(attached))
 
 
-def _check_path(mentions: Mentions, path: str) -> tuple[str, ...]:
-    steps = split_path(path, mentions.root)
-    if pattern := find_blocking_pattern(steps, mentions.blocked):
-        raise ReadRefused(f"files like {pattern!r} may contain secrets, and are never read")
-    return steps
-
-
-def _read_text(mentions: Mentions, steps: tuple[str, ...], left: int) -> tuple[str, int]:
-    data = read_contained_file(mentions.root, steps, min(mentions.max_bytes, left))
+def _read_text(folder: ConfinedFolder, steps: Steps, most: int) -> tuple[str, int]:
+    data, size = folder.read_resolved(steps, most + 1)
+    if len(data) > most:
+        raise FileRefused(f"it has {size:,} bytes, and no more than {most:,} can be attached")
     if b"\0" in data:
-        raise ReadRefused("it is not text")
+        raise FileRefused("it is not text")
     try:
         return data.removeprefix(_BOM).decode().replace("\r\n", "\n"), len(data)
     except UnicodeDecodeError as error:
-        raise ReadRefused("it is not UTF-8 text") from error
+        raise FileRefused("it is not UTF-8 text") from error
 
 
 def _escape_path(path: str) -> str:

@@ -48,12 +48,15 @@ def load_skills(workdir: str, *, home: str | None = None, trust: Trust | None = 
     return search.build_result()
 
 
-def load_skills_from(directory: str) -> Skills:
-    """Load all skills below one directory. They need no confirmation: the caller trusts the directory by naming it."""
+def load_skills_from(directory: str, *, pinned: bool = False) -> Skills:
+    """Load all skills below one directory. They need no confirmation: the caller trusts the directory by naming it.
+
+    With `pinned`, files of a skill that change after this are no longer read.
+    """
     check.require_text("skills_in", "directory", directory, non_empty=True)
     if not os.path.isdir(directory):
         check.raise_config_error("skills_in", "directory", directory, "give a directory that exists")
-    search = _SkillSearch(None)
+    search = _SkillSearch(None, pinned=pinned)
     search.search_folder(_SearchFolder(os.path.abspath(directory), os.path.abspath(directory), "user"))
     return search.build_result()
 
@@ -92,7 +95,8 @@ def _list_parents(workdir: str) -> list[str]:
 class _SkillSearch:
     """State of a search for skills: those found so far, and how many directories may still be searched."""
 
-    def __init__(self, trust: Trust | None) -> None:
+    def __init__(self, trust: Trust | None, *, pinned: bool = False) -> None:
+        self._pinned = pinned
         self._trust = trust
         self._left = MAX_DIRECTORIES
         self._seen: set[str] = set()
@@ -108,7 +112,7 @@ class _SkillSearch:
     def search_folder(self, place: _SearchFolder) -> None:
         for directory in self._find_skill_directories(place):
             try:
-                skill = read_skill(directory, place.source)
+                skill = read_skill(directory, place.source, pinned=self._pinned)
             except ConfigError as error:
                 self._problems.append(f"the skill in {directory!r} is left out: {error}")
             else:

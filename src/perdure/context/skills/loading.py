@@ -14,6 +14,7 @@ from perdure.context.front_matter import parse_front_matter
 from perdure.context.text_file import strip_invisible_characters
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import short_repr
+from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 
 from .skill import Resource, ResourceLoader, Skill, SkillSource, is_skill_name, make_skill_name
 from .skill_files import combine_hashes, hash_bytes, hash_files, is_inside_directory, iterate_files, read_file_inside
@@ -27,11 +28,14 @@ LONGEST_FIELD: Final = 4096
 """Maximum length of any other field."""
 
 
-def read_skill(directory: str, source: SkillSource = "user") -> Skill:
-    """Load the skill in a directory from its `SKILL.md`. Mistakes that can be repaired are listed in its `problems`."""
+def read_skill(directory: str, source: SkillSource = "user", *, pinned: bool = False) -> Skill:
+    """Load the skill in a directory from its `SKILL.md`. Mistakes that can be repaired are listed in its `problems`.
+
+    Files of a project's skill, or with `pinned` of any, are no longer read once they change.
+    """
     problems: list[str] = []
     data = read_file_inside(directory, SKILL_FILE)
-    digests = _hash_directory(directory, data) if source == "project" else None
+    digests = _hash_directory(directory, data) if source == "project" or pinned else None
     front = parse_front_matter(_decode_text(data, problems))
     fields = front.fields
     if not front.lines:
@@ -167,6 +171,9 @@ def _find_texts(
     try:
         for name in iterate_files(directory):
             if not name.isprintable() or not is_inside_directory(directory, os.path.join(directory, name)):
+                continue
+            if find_blocking_pattern(name.split("/"), SENSITIVE_NAMES) and not name.endswith(".md"):
+                problems.append(f"{short_repr(name, 80)} is left out: files of such a name may contain secrets")
                 continue
             resource = Resource(_build_loader(directory, name, digests))
             if name.startswith(RESOURCE_FOLDERS):

@@ -10,8 +10,9 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
-from perdure.context.text_file import is_path_below, read_file_head
 from perdure.core.error import ConfigError
+from perdure.files.confined_folder import ConfinedFolder, FileRefused
+from perdure.files.file_head import is_path_below
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 """Maximum size of a file that is shown to a model, in bytes."""
@@ -32,10 +33,13 @@ def read_file_inside(directory: str, name: str, limit: int = MAX_FILE_BYTES) -> 
     """Read a regular file inside the directory. Raise `ConfigError` for a link that leads outside, for other kinds of
     files, and if it is too large.
     """
-    path = os.path.join(directory, name)
-    if not is_inside_directory(directory, path):
+    folder = ConfinedFolder(directory)
+    if not is_inside_directory(directory, os.path.join(directory, name)):
         raise ConfigError(f"{name!r} is outside of {directory!r}: put the file itself there, not a link")
-    found = read_file_head(os.path.realpath(path), limit)
+    try:
+        found = folder.read_head(name, limit)
+    except FileRefused as error:
+        raise ConfigError(f"{name!r} cannot be read: {error}") from error
     if found.is_truncated:
         raise ConfigError(f"{name!r} has {found.size:,} bytes, and the limit is {limit:,}: make it shorter")
     return found.data

@@ -39,16 +39,19 @@ class Trust:
         return ""
 
     def get_status(self, skill: Skill) -> TrustStatus:
-        """Return if a skill is trusted, not trusted, or has changed since it was trusted."""
+        """Return if a skill is trusted, not trusted, or has changed since it was trusted. Trust in the same files of
+        another project does not count.
+        """
         if skill.source != "project":
             return "trusted"
         try:
             agreed = self._file.load_trusted()
         except ConfigError:
             return "new"
-        if skill.content_hash and any(each.digest == skill.content_hash for each in agreed):
+        here = [each for each in agreed if each.path == os.path.realpath(skill.path)]
+        if skill.content_hash and any(each.digest == skill.content_hash for each in here):
             return "trusted"
-        return "changed" if any(each.path == os.path.realpath(skill.path) for each in agreed) else "new"
+        return "changed" if here else "new"
 
     def is_trusted(self, skill: Skill) -> bool:
         """Return True if a skill may be used: it is not a project's, or the user has trusted this exact content."""
@@ -63,4 +66,4 @@ class Trust:
 
     def revoke(self, skill: Skill) -> bool:
         """Remove the trust in a skill, whatever its content. Return False if it was not trusted."""
-        return self._file.remove_trusted(os.path.realpath(skill.path), skill.content_hash)
+        return self._file.remove_trusted(os.path.realpath(skill.path))

@@ -14,6 +14,7 @@ from perdure.core.message import StopReason, Usage
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 
+from .chunk_splitter import ChunkSplitter
 from .chunk_types import (
     ABSENT,
     Candidate,
@@ -27,7 +28,6 @@ from .chunk_types import (
 )
 from .partial_call import PartialCallBuilder
 from .reply_builder import GeminiReplyBuilder, compact_arguments
-from .split_chunks import ChunkSplitter
 
 _FILTERED = StopReason.CONTENT_FILTER
 _STOP_REASONS: dict[str | int, StopReason] = {

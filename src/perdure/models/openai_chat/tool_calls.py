@@ -17,13 +17,11 @@ _NO_FUNCTION = FunctionPiece()
 
 
 class _PendingCall:
-    __slots__ = ("arguments", "id", "index", "name", "place")
+    __slots__ = ("arguments", "id", "name", "place")
 
-    def __init__(self, place: int, index: int | None) -> None:
+    def __init__(self, place: int) -> None:
         self.place = place
         """Position of the call in the reply, counted by us."""
-        self.index = index
-        """Index sent by the provider."""
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
@@ -32,10 +30,12 @@ class _PendingCall:
 class ToolCallAccumulator:
     """Accumulator of the tool calls of one reply from their streamed pieces."""
 
-    __slots__ = ("_calls",)
+    __slots__ = ("_calls", "_latest")
 
     def __init__(self) -> None:
         self._calls: list[_PendingCall] = []
+        self._latest: dict[int | None, _PendingCall] = {}
+        """The latest call with each index of the provider, and the latest of all under `None`."""
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -63,8 +63,9 @@ class ToolCallAccumulator:
         if call is None:
             if not (call_id or name or arguments):
                 return None
-            call = _PendingCall(len(self._calls), index)
+            call = _PendingCall(len(self._calls))
             self._calls.append(call)
+            self._latest[index] = self._latest[None] = call
         if arguments == "null" and not call.arguments:  # some servers start with it, and send the arguments next
             arguments = ""
         new_id = "" if call.id else call_id
@@ -81,7 +82,7 @@ class ToolCallAccumulator:
 
     def _find_continued_call(self, index: int | None, call_id: str, name: str, arguments: str) -> _PendingCall | None:
         """Return the call that a piece continues, or None if the piece starts another call."""
-        call = self._find_latest_call(index)
+        call = self._latest.get(index)
         if call is None or (call_id and call_id == call.id) or not name:
             return call
         if call_id and call.id:
@@ -90,12 +91,6 @@ class ToolCallAccumulator:
             return None  # each piece is a whole call
         begins = bool(call.name) and arguments.lstrip().startswith("{") and _has_json_arguments(call)
         return None if begins else call
-
-    def _find_latest_call(self, index: int | None) -> _PendingCall | None:
-        for call in reversed(self._calls):
-            if index is None or call.index == index:
-                return call
-        return None
 
 
 def _has_json_arguments(call: _PendingCall) -> bool:

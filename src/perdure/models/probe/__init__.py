@@ -27,10 +27,10 @@ from perdure.net.transport import Transport
 from .client import MAX_REQUESTS, ProbeClient, ProbeReply, RequestLimitReached
 from .experiments import (
     find_accepted_request,
+    look_up_published_window,
     probe_developer_role,
     probe_images,
     probe_parallel_calls,
-    probe_published_window,
     probe_strict_tools,
     probe_structured_output,
     probe_tools,
@@ -127,7 +127,7 @@ def _list_experiments(wire: str, *, deep: bool) -> Sequence[Experiment]:
         probe_structured_output,
         probe_images,
         *roles,
-        probe_published_window,
+        look_up_published_window,
         *((probe_window_by_overflow,) if deep else ()),
     )
 

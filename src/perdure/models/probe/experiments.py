@@ -200,7 +200,7 @@ def _parse_colour(heard: ProbeReply) -> str | None:
 # -- context window ----------------------------------------------------------------------------------------------------
 
 
-async def probe_published_window(asker: ProbeClient, draft: ProfileDraft) -> None:
+async def look_up_published_window(asker: ProbeClient, draft: ProfileDraft) -> None:
     """Look up the context window that the endpoint publishes."""
     tokens = None
     if isinstance(asker.transport, SupportsGet):

@@ -24,7 +24,7 @@ from perdure.core.error import ConfigError
 from perdure.core.jsonable import to_jsonable
 from perdure.core.schema_definitions import is_object
 
-from .compiler import SchemaCompiler, SchemaTooLarge
+from .compiler import SchemaCompiler, TooManySchemaNodes
 from .dialects import DIALECTS
 from .lint import find_violations
 from .references import SchemaDocument
@@ -106,7 +106,7 @@ def _compile_uncached(schema: Any, rules: str) -> _CompiledSchema:
         compiler.inexact += reasons
         try:
             found = compiler.compile_root()
-        except SchemaTooLarge:
+        except TooManySchemaNodes:
             reasons = ["the schema is too large"]
         else:
             return _CompiledSchema(

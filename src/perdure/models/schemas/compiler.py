@@ -14,7 +14,7 @@ from .merge import merge_schemas
 from .references import SchemaDocument
 from .schema_builders import build_any_value, build_truncated, build_union, make_nullable
 from .top_union import fold_top_union
-from .typed_schema import TypedSchemaBuilder, get_title_field
+from .typed_schema import TypedSchemaBuilder, get_title_keyword
 from .unsupported_keywords import build_description_field, describe_keyword
 from .upgrade_drafts import infer_types, normalize_schema
 
@@ -34,7 +34,7 @@ _SINGLES = (
 )
 
 
-class SchemaTooLarge(Exception):
+class TooManySchemaNodes(Exception):
     """Raised when a compiled schema has too many nodes; handled within the package."""
 
 
@@ -83,10 +83,10 @@ class SchemaCompiler:
     # -- one schema ----------------------------------------------------------------------------------------------------
 
     def compile_node(self, schema: Any, depth: int, inside: ReferencePath) -> dict[str, Any]:
-        """Compile a schema at any depth, and its subschemas. Raises `SchemaTooLarge`."""
+        """Compile a schema at any depth, and its subschemas. Raises `TooManySchemaNodes`."""
         self._left -= 1
         if self._left < 0:
-            raise SchemaTooLarge
+            raise TooManySchemaNodes
         if not is_object(schema):
             return self._build_any_value({}, ["leave this out"] if schema is False else [])
         schema = normalize_schema(schema)
@@ -191,7 +191,7 @@ class SchemaCompiler:
             for part in parts:
                 self._left -= 1
                 if self._left < 0:
-                    raise SchemaTooLarge
+                    raise TooManySchemaNodes
                 if is_object(part) and inside.count(part.get("$ref", "")) <= self._unfolded:
                     followed, inside = self._resolve_reference(part, inside)
                     schema = merge_schemas(schema, followed)
@@ -221,7 +221,7 @@ class SchemaCompiler:
         if not types:
             return self._build_any_value(schema, notes)
         if not kinds:
-            return {"type": "null", **get_title_field(schema), **build_description_field(schema, notes)}
+            return {"type": "null", **get_title_keyword(schema), **build_description_field(schema, notes)}
         if len(kinds) > 1 and (self.dialect.nulls != "type" or {"object", "array"} & {*kinds}):
             compiled = [self._compile_types(schema, [each], notes, depth, inside) for each in kinds]
             nulls: list[dict[str, Any]] = [{"type": "null"}] if "null" in types else []

@@ -7,7 +7,7 @@ from perdure.core.schema_definitions import is_array
 
 from .dialects import SchemaDialect
 from .merge import is_same_json
-from .typed_schema import get_title_field
+from .typed_schema import get_title_keyword
 from .unsupported_keywords import build_description_field, describe_keyword
 from .upgrade_drafts import infer_types, normalize_schema
 
@@ -30,7 +30,7 @@ def build_union(
         text = {}
     if len(branches) == 1 and "$ref" not in branches[0]:
         return {**branches[0], **text}
-    return {"anyOf": branches, **({} if dialect.lone_union else get_title_field(schema)), **text}
+    return {"anyOf": branches, **({} if dialect.lone_union else get_title_keyword(schema)), **text}
 
 
 def make_nullable(schema: dict[str, Any], dialect: SchemaDialect) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def build_any_value(schema: Mapping[str, Any], notes: Sequence[str], dialect: Sc
     strings for all arrays.
     """
     told = [describe_keyword(word, schema[word]) for word in ("default", "not", "examples") if word in schema]
-    text = {**get_title_field(schema), **build_description_field(schema, [*notes, *told])}
+    text = {**get_title_keyword(schema), **build_description_field(schema, [*notes, *told])}
     if not dialect.type_required:
         return text
     kinds: list[dict[str, Any]] = [{"type": kind} for kind in ("string", "number", "boolean")]

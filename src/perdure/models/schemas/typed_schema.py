@@ -65,7 +65,7 @@ class TypedSchemaBuilder:
                 self.found[word] = self.schema[word]
             elif word in self.schema:
                 self.notes.append(describe_keyword(word, self.schema[word]))
-        return {**self.found, **get_title_field(self.schema), **build_description_field(self.schema, self.notes)}
+        return {**self.found, **get_title_keyword(self.schema), **build_description_field(self.schema, self.notes)}
 
     def _can_set(self, word: str, value: Any) -> bool:
         dialect = self.dialect
@@ -106,6 +106,6 @@ class TypedSchemaBuilder:
         return not (self.dialect.only_scalar_enums and any(isinstance(value, (dict, list)) for value in values))
 
 
-def get_title_field(schema: Mapping[str, Any]) -> dict[str, Any]:
+def get_title_keyword(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `title` field of a schema; empty if it has none."""
     return {"title": schema["title"]} if "title" in schema else {}

@@ -54,6 +54,7 @@ def build_agent_tool(
     output: Any = None,
     durable: bool = False,
     max_depth: int = MAX_DEPTH,
+    narrow_permission: bool = True,
 ) -> Tool[..., Any]:
     """Build a tool that gives tasks to an agent. See `Agent.as_tool`."""
     return subagent(
@@ -64,6 +65,7 @@ def build_agent_tool(
         output=output,
         durable=durable,
         max_depth=max_depth,
+        narrow_permission=narrow_permission,
     )
 
 
@@ -76,6 +78,7 @@ def subagent(
     output: Any = None,
     durable: bool = False,
     max_depth: int = MAX_DEPTH,
+    narrow_permission: bool = True,
 ) -> Tool[..., Any]:
     """Build a tool that creates an agent for each task, and has it carry out the task.
 
@@ -87,10 +90,13 @@ def subagent(
         output: A type that the agent has to produce a value of; the result is that value as JSON.
         durable: True to continue one conversation from call to call; otherwise each task starts a new one.
         max_depth: The most agents in a row between the session and this agent, itself included.
+        narrow_permission: False if the agent's own `permission` decides alone; otherwise its calls need the consent
+            of that of the calling agent, too.
     """
     check.require_callable("subagent", "factory", factory)
     check.require_bool("subagent", "durable", durable)
     check.require_int("subagent", "max_depth", max_depth, 1)
+    check.require_bool("subagent", "narrow_permission", narrow_permission)
     wanted = to_output(output)
 
     async def carry_out_task(task: str, value: Any, context: ToolContext[Any]) -> ToolOutput:
@@ -101,7 +107,8 @@ def subagent(
         made = await call_factory(factory, assignment)
         segment = name if durable else f"{name}-{context.call_id}"
         path = get_child_path(context.run, context.call_id, segment)
-        return await run_subagent(SubagentTask(name, made, context.call_id, task, path, wanted), context.run)
+        given = SubagentTask(name, made, context.call_id, task, path, wanted, narrow_permission)
+        return await run_subagent(given, context.run)
 
     return (
         _build_text_tool(name, description, carry_out_task)

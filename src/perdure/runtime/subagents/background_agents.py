@@ -14,21 +14,23 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from perdure.core.binding import agent_chain, session_key
 from perdure.core.budget import budgeted
-from perdure.core.error import ConfigError, PerdureError, SessionBusy
+from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy
 from perdure.core.event import Entry, Event, InboxResolved, SessionConfigured, SubagentFinished
 from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import State, fold_events
-from perdure.core.gate_operations import restrict_gate
+from perdure.core.gate_operations import CallerPlace, restrict_gate
 from perdure.core.inbox import build_resolution_post
 from perdure.core.jsonable import error_message
-from perdure.core.message import NO_USAGE
+from perdure.core.message import NO_USAGE, Message, Text
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
 from perdure.core.stop_conditions import Limits
 from perdure.core.store import Post, Store, read_events, wait_despite_cancel
 from perdure.runtime.background_job import BackgroundJob, is_job_pending, list_background_jobs
 from perdure.runtime.driver import detach_from_run, is_inside_run, notify_driver
+from perdure.runtime.inbox_forwarding import GIVEN_BY_SETTING, forward_inbox_results
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.session import Session
 from perdure.runtime.spec import AgentSpec
@@ -52,8 +54,12 @@ TaskKey: TypeAlias = tuple[int, int, str]
 class BackgroundAgents:
     """Runs and tracks the background tasks that sessions of this process have given to other agents."""
 
-    def __init__(self, agents: Mapping[str, AgentSpec[Any]], most_at_once: int) -> None:
+    def __init__(
+        self, agents: Mapping[str, AgentSpec[Any]], most_at_once: int, *, narrow_permission: bool = True
+    ) -> None:
         self.agents = agents
+        self.narrow_permission = narrow_permission
+        """True if their calls need the consent of the gate of the agent that gives the tasks."""
         self._most_at_once = most_at_once
         self._semaphores: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         """Limits the tasks in progress, on each event loop."""
@@ -120,7 +126,10 @@ class BackgroundAgents:
         pending = {job: answer for job, answer in answers.items() if is_job_pending(run, job)}
         for job in pending:
             run.mailbox.drop_post(job.post_id)
-        resolved = [InboxResolved(job.item_id, answer, run.clock.now()) for job, answer in pending.items()]
+        resolved = [
+            InboxResolved(job.item_id, answer, run.clock.now(), tuple((await _read_task_state(run, job)).labels))
+            for job, answer in pending.items()
+        ]
         if resolved:
             await run.emit(*map(run.stamp_event, (*resolved, *events)), entry_ids=[job.post_id for job in pending])
 
@@ -189,8 +198,10 @@ class BackgroundAgents:
             error = run.redaction.redact_error(failure)
             logger.warning("agent %s of session %s failed", job.handle, run.session_id, exc_info=error)
             text = f"{job.agent} failed ({error_message(error)})."
-        post = build_resolution_post(job.item_id, text, run.clock.now())
+        labels = tuple((await _read_task_state(run, job)).labels)
+        post = build_resolution_post(job.item_id, text, run.clock.now(), labels)
         try:
+            await forward_inbox_results(run.log.store, job.session_id, run.clock)
             if await run.log.store.post(run.session_id, post):
                 notify_driver((id(run.log.store), run.session_id), post)
         except PerdureError as error:  # it is posted when that session runs again
@@ -203,20 +214,19 @@ class BackgroundAgents:
             try:
                 async with self._get_semaphore():
                     outcome = await self._run_session_once(session, run, job)
-            except SessionBusy:  # another process works on it
-                await run.clock.sleep(BUSY_RETRY_SECONDS)
-                continue
-            if outcome.status != "waiting":
-                return outcome
-            async for outcome in session.attend():
                 if outcome.status != "waiting":
                     return outcome
+                async for outcome in session.attend():
+                    if outcome.status != "waiting":
+                        return outcome
+            except (SessionBusy, Fenced):  # another process works on it, or has taken it over and may not finish it
+                await run.clock.sleep(BUSY_RETRY_SECONDS)
 
     async def _run_session_once(self, session: "Session[Any]", run: Run, job: BackgroundJob) -> Outcome[Any]:
         """Start the task in its session or resume it; return the recorded outcome if it is over."""
         state = await _read_task_state(run, job)
         if not state.settings:
-            note = SessionConfigured({DEPTH_SETTING: delegation_depth(run) + 1, "given_by": run.session_id})
+            note = SessionConfigured({DEPTH_SETTING: delegation_depth(run) + 1, GIVEN_BY_SETTING: run.session_id})
             await session._append_events(note, begin=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
         name, *later = [*state.runs_by_input_id] or [job.handle]
         if job.task == REDACTED and not state.runs_by_input_id:
@@ -225,7 +235,7 @@ class BackgroundAgents:
         past = state.runs_by_input_id.get(last)
         if past is not None and past.run_ended_event is not None and past.run_ended_event.status == "cancelled":
             return await session.run(RESUME_PROMPT, input_id=f"{name}.{len(later) + 1}")
-        return await session.run(job.task, input_id=last)
+        return await session.run(_build_task_message(run, job), input_id=last)
 
     def _build_session(self, run: Run, job: BackgroundJob) -> "Session[Any]":
         """Build the session of a task.
@@ -238,7 +248,9 @@ class BackgroundAgents:
             model = model if ledger is agent.budget else budgeted(model, ledger)
         inherited = agent.replace(
             model=model,
-            permission=restrict_gate(agent.permission, run.gate, run.session_id),
+            permission=restrict_gate(agent.permission, run.gate, _build_caller_place(run))
+            if self.narrow_permission
+            else agent.permission or run.gate,
             deps=run.deps if agent.deps is None else agent.deps,
             interactive=agent.interactive and run.options.interactive,
             limits=_restrict_limits(run, agent.limits),
@@ -262,6 +274,11 @@ class BackgroundAgents:
         return self._semaphores.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._most_at_once))
 
 
+def _build_caller_place(run: Run) -> CallerPlace:
+    """Return the place of the gate of the run that gives a task."""
+    return CallerPlace(run.session_id, session_key(run.session_id, run.state), agent_chain(run), run.run_id)
+
+
 def _restrict_limits(run: Run, limits: Limits) -> Limits:
     """Return the limits of a task, with tokens and cost reduced to what the run that gives it has left."""
     tokens, cost_usd = limits.token_budget, limits.max_cost_usd
@@ -276,6 +293,12 @@ def _restrict_limits(run: Run, limits: Limits) -> Limits:
 
 def _task_key(store: Store, job: BackgroundJob) -> TaskKey:
     return id(asyncio.get_running_loop()), id(store), job.session_id
+
+
+def _build_task_message(run: Run, job: BackgroundJob) -> Message:
+    """Build the first message of a task: another agent wrote it, which has seen what it has seen."""
+    sources = (f"agent:{run.agent_name}",)
+    return Message("user", (Text(job.task),), sources=sources, labels=tuple(run.state.labels))
 
 
 async def _read_task_state(run: Run, job: BackgroundJob) -> State:

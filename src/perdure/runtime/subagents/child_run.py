@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted, SubagentFinished, SubagentStarted
@@ -18,7 +19,7 @@ from perdure.core.fold import PastRun, State
 from perdure.core.jsonable import error_message, replace_surrogates
 from perdure.core.log_repair import build_repairs
 from perdure.core.loop import execute
-from perdure.core.message import user
+from perdure.core.message import Message, Text
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
 from perdure.core.run_spec import RunPlace
@@ -26,7 +27,7 @@ from perdure.core.store import wait_despite_cancel
 from perdure.core.tool import ToolOutput
 from perdure.core.unsuccessful_results import Suspended
 from perdure.runtime.build import build_run
-from perdure.runtime.output import Output, finish_on_output_tool
+from perdure.runtime.output import Output, with_output_tool
 from perdure.runtime.overrides import RunOverrides
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.redaction import add_agent_redactors
@@ -56,6 +57,8 @@ class SubagentTask(Struct, frozen=True, eq=False):
     """The path of the child run in the log."""
     output: Output[Any] | None = None
     """The type of value that the agent has to produce; `None` for text."""
+    narrow_permission: bool = True
+    """True if the agent's calls need the consent of the parent's gate too."""
 
 
 def get_child_path(parent: Run, call_id: str, segment: str) -> str:
@@ -95,6 +98,8 @@ async def run_subagent(task: SubagentTask, parent: Run) -> ToolOutput:
         else:
             outcome = await _run_child_or_repair(task, parent, state, past)
         result = build_subagent_result(task.name, outcome, task.output, task.path)
+        if state.labels:
+            result = replace(result, labels=tuple(state.labels))
         if task.call_id in parent.state.subagents:
             await parent.emit(_build_subagent_finished(task, parent, outcome.status, str(result.content)))
     return result
@@ -131,6 +136,7 @@ async def _open_and_drive_child(task: SubagentTask, parent: Run, state: State, p
     async with task.agent.open_lifespans():
         child = _build_child_run(task, parent, state)
         await parent.emit(*_build_opening_events(task, parent, child, past), sync=True)
+        child.count_past_usage()
         parent.children.append(child)
         try:
             outcome = await _drive_child_to_end(child, _choose_engine(task))
@@ -152,6 +158,7 @@ def _build_child_run(task: SubagentTask, parent: Run, state: State) -> Run:
         mailbox=parent.mailbox.create_child_mailbox(),
         can_wait=parent.can_wait,
         parent=parent,
+        is_restricted=task.narrow_permission,
         redaction=parent.redaction,
     )
     options: RunOverrides = {} if task.output is None else {"output": task.output}
@@ -182,14 +189,19 @@ def _build_opening_events(task: SubagentTask, parent: Run, child: Run, past: Pas
         *build_repairs(child.state),
         *([] if task.call_id in parent.state.subagents else [given]),
         child.stamp_event(RunStarted(task.agent.name, input_id=task.call_id)),
-        child.stamp_event(MessageAdded(user(prompt))),
+        child.stamp_event(MessageAdded(_build_prompt(parent, prompt))),
     ]
+
+
+def _build_prompt(parent: Run, prompt: str) -> Message:
+    """Build the child's first message: a task that another agent wrote, which has seen what it has seen."""
+    return Message("user", (Text(prompt),), sources=(f"agent:{parent.agent_name}",), labels=tuple(parent.state.labels))
 
 
 def _choose_engine(task: SubagentTask) -> Engine:
     """Return the engine of the subagent, extended to produce the requested output type."""
     engine = task.agent.engine
-    return engine if task.output is None else finish_on_output_tool(engine, task.output)
+    return engine if task.output is None else with_output_tool(engine, task.output)
 
 
 async def _drive_child_to_end(child: Run, engine: Engine) -> Outcome[Any]:

@@ -14,10 +14,10 @@ from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 from perdure.runtime.background_job import (
     BackgroundJob,
+    build_background_job,
     build_job_events,
     is_job_pending,
     list_background_jobs,
-    new_background_job,
 )
 from perdure.runtime.extension import Extension
 from perdure.runtime.handoff import sanitize_agent_name
@@ -40,7 +40,11 @@ _REPORTED_KEY = "agents_told"
 
 
 def delegation(
-    agents: Sequence[AgentSpec[Any]], *, most_at_once: int = MOST_AT_ONCE, max_depth: int = MAX_DEPTH
+    agents: Sequence[AgentSpec[Any]],
+    *,
+    most_at_once: int = MOST_AT_ONCE,
+    max_depth: int = MAX_DEPTH,
+    narrow_permission: bool = True,
 ) -> Extension:
     """Build an extension with tools to give tasks to these agents, wait for them, list them and cancel them.
 
@@ -48,11 +52,14 @@ def delegation(
         agents: The agents that the model can give tasks to. It is shown their names and descriptions.
         most_at_once: The number of them that work in the background at the same time; further tasks are queued.
         max_depth: The most agents in a row between the session and one of these agents, itself included.
+        narrow_permission: False if the `permission` of these agents decides alone; otherwise their calls need the
+            consent of that of the agent which gives the tasks, too.
     """
     named = _index_by_name(agents)
     check.require_int("delegation", "most_at_once", most_at_once, 1)
     check.require_int("delegation", "max_depth", max_depth, 1)
-    crew = BackgroundAgents(named, most_at_once)
+    check.require_bool("delegation", "narrow_permission", narrow_permission)
+    crew = BackgroundAgents(named, most_at_once, narrow_permission=narrow_permission)
     tools = [
         _build_delegate_tool(crew, max_depth),
         _build_wait_tool(crew),
@@ -75,11 +82,12 @@ def orchestrator(
     *,
     most_at_once: int = MOST_AT_ONCE,
     max_depth: int = MAX_DEPTH,
+    narrow_permission: bool = True,
 ) -> A:
-    """Return the planner with tools to give tasks to the other agents."""
+    """Return the planner with tools to give tasks to the other agents. The options are those of `delegation`."""
     if not isinstance(planner, AgentSpec):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not all typed
         check.raise_config_error("orchestrator", "planner", planner, "give an Agent(…)")
-    more = delegation(agents, most_at_once=most_at_once, max_depth=max_depth)
+    more = delegation(agents, most_at_once=most_at_once, max_depth=max_depth, narrow_permission=narrow_permission)
     return planner.replace(extensions=[*planner.extensions, more])
 
 
@@ -128,7 +136,10 @@ def _build_delegate_tool(crew: BackgroundAgents, max_depth: int) -> Tool[..., An
         if times := context.kept(f"{_HISTORY_PREFIX}{name}", 0):
             segment = f"{segment}.{times}"
         path = get_child_path(run, context.call_id, segment)
-        return await run_subagent(SubagentTask(name, crew.agents[name], context.call_id, task, path), run)
+        given = SubagentTask(
+            name, crew.agents[name], context.call_id, task, path, narrow_permission=crew.narrow_permission
+        )
+        return await run_subagent(given, run)
 
     return tool(delegate, description=description, effect="idempotent", asks_first=True, credentials=False)
 
@@ -140,7 +151,7 @@ async def _start_in_background(crew: BackgroundAgents, context: ToolContext[Any]
         raise ToolError("a subagent cannot give tasks in the background: leave out background, and wait for the answer")
     job = next((each for each in list_background_jobs(run.state) if each.call_id == context.call_id), None)
     if job is None:
-        job = new_background_job(run, context.call_id, name, task)
+        job = build_background_job(run, context.call_id, name, task)
         await run.emit(*map(run.stamp_event, build_job_events(job)), sync=True)
     crew.start_task(run, job)
     return ToolOutput(f"{name} works on it as {job.handle!r}.", render={"handle": job.handle, "child": job.session_id})

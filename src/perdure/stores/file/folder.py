@@ -17,8 +17,9 @@ import msgspec
 from perdure.core.clock import Clock
 from perdure.core.codec import decode_entry
 from perdure.core.error import Conflict, SessionBusy, SessionExists, SessionNotFound, StoreError
-from perdure.core.event import Entry
-from perdure.core.store import Post
+from perdure.core.event import Entry, Event
+from perdure.core.lost_entries import mark_lost_entries
+from perdure.core.store import InterruptedSession, Post
 from perdure.stores.argument_checks import check_fork
 from perdure.stores.lease_holder import describe_this_process
 from perdure.stores.store_paths import check_folder_path, create_folder
@@ -26,8 +27,9 @@ from perdure.stores.store_paths import check_folder_path, create_folder
 from .file_io import close_file, open_file, sync_data, sync_folder
 from .file_scan import FORK_FORMAT, NO_PROBLEMS, EncodedEntry, FileProblems, FileScan, Header, damage_message
 from .forks import delete_log_keeping_shared, find_file_of_shared_entries, is_parent_alive, new_key, read_shared_entries
+from .interrupted import FileRuns
 from .lines import encode_body
-from .lock import LockRecord, lock_folder, read_lock_record, take_lock
+from .lock import LockRecord, is_driven, lock_folder, read_lock_record, take_lock
 from .log import FileLog, VerifiedFile, decode_entry_id, missing_entry_message, open_log, replace_body
 from .mailbox import add_post, decode_posts, erase_mailbox, erase_taken_posts
 from .paths import SessionPaths, fork_marker_path, mailbox_paths, session_paths
@@ -48,6 +50,8 @@ class SessionsFolder:
     def __init__(self, path: str, clock: Clock, driven: FindDrivenLog) -> None:
         self.path = path
         self.catalogue = SessionCatalogue(path)
+        self._runs = FileRuns(path)
+        self._runs_lock = threading.Lock()
         self._clock = clock
         self._driven = driven
         self._lock = threading.Lock()
@@ -110,6 +114,18 @@ class SessionsFolder:
         """Return the entries numbered above `after`; of a session that runs in this process, only completed appends."""
         self.check_path()
         return [_decode_kept(session_id, kept) for kept in self._read_kept(session_id, after)]
+
+    def events(self, session_id: str, after: int) -> tuple[list[Event], int]:
+        """Return the events of the entries above `after`, with the places of lost ones, and the number of the last."""
+        driven, place = self._driven(session_id), session_paths(self.path, session_id)
+        reached = driven.head if driven is not None else read_lock_record(place).synced
+        entries = self.read(session_id, after)
+        head = max(after, entries[-1].seq if entries else 0)
+        if driven is not None:
+            head = max(head, reached)
+        elif head < reached:
+            head = max(head, min(reached, read_lock_record(place).synced))  # lower if it was deleted meanwhile
+        return mark_lost_entries(entries, after, head), head
 
     def redact(self, log: FileLog, entry: Entry) -> None:
         """Replace an entry in the file that contains it (of a fork, perhaps an ancestor's), and erase every copy of
@@ -222,6 +238,26 @@ class SessionsFolder:
 
         erase_taken_posts(mailbox_paths(place), find_taken, self._report_repair)
 
+    # -- interrupted sessions ------------------------------------------------------------------------------------------
+
+    def find_interrupted(self, prefix: str, now: float, *, include_posts: bool) -> list[InterruptedSession]:
+        """Return the sessions whose last run can continue and that no process has locked, the longest idle first."""
+        self.check_path()
+        with self._runs_lock:
+            candidates = self._runs.find_candidates(prefix, include_posts=include_posts)
+        found: list[InterruptedSession] = []
+        for last, is_posted in candidates:
+            run, posts = last.run, self.posts(last.session_id) if is_posted else []
+            is_due = run.due_at is not None and run.due_at <= now
+            if (run.progress == "cut_off" or is_due or posts) and not is_driven(
+                session_paths(self.path, last.session_id)
+            ):
+                updated_at = posts[0].at if posts and not last.entries else last.updated_at
+                found.append(
+                    InterruptedSession(last.session_id, run.progress, last.entries, updated_at, len(posts), run.due_at)
+                )
+        return sorted(found, key=lambda each: (each.updated_at, each.session_id))
+
     # -- forks and deletion --------------------------------------------------------------------------------------------
 
     def fork(self, session_id: str, new_id: str, at: int | None) -> None:
@@ -333,7 +369,7 @@ class SessionsFolder:
         is_news = problems != self._reported.get(path) or (is_repaired and not found.is_sound)
         if problems != NO_PROBLEMS and is_news:
             _log.warning("%s", damage_message(found, is_repaired=is_repaired))
-        self._reported[path] = FileProblems((), missing=tuple(found.gaps)) if is_repaired else problems
+        self._reported[path] = FileProblems((), missing=problems.missing) if is_repaired else problems
 
 
 def _sync_path(path: str, flags: int) -> None:

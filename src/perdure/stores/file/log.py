@@ -62,6 +62,8 @@ class FileLog:
         self.lease = Lease(place.session_id, lock.record.fence)
         self.head = head
         """The number of the last entry."""
+        self.lost_up_to = lock.record.synced
+        """The entry up to which the end of the log may have been lost, before this process opened it."""
         self.header = header
         self.place = place
         self.size = os.fstat(descriptor).st_size
@@ -82,6 +84,11 @@ class FileLog:
         self._is_sound = is_sound
         """True if a sync makes written data durable; otherwise the data has to be written again."""
         self._is_closed = False
+
+    @property
+    def has_lock(self) -> bool:
+        """True if the log is open, and the lock file is still there, so that no other process can lock the session."""
+        return not self._is_closed and self._lock.is_in_place
 
     def append_now(self, entries: Sequence[Entry]) -> bool:
         """Append entries without waiting. If that is not possible, write nothing and return False."""
@@ -227,7 +234,7 @@ class FileLog:
                 found = scan_file(source, self.size, self._place, self.head)
             finally:
                 close_file(source)
-            if found.header != self.header or found.head != self.head or not found.is_sound:
+            if found.header != self.header or max(found.head, self.lost_up_to) != self.head or not found.is_sound:
                 raise StoreError(f"the file {path!r} was damaged by an error of the disk: open the session again")
             remove_leftovers(path)
             self._replace_file(found.entries)
@@ -295,12 +302,11 @@ def open_log(
         header = found.header or _build_header(place, found, now)
         if not found.is_sound:
             descriptor = repair_file(descriptor, found, header)
-        if found.head < lock.record.synced:
-            lock.write_record(msgspec.structs.replace(lock.record, synced=found.head))
-        is_certain = (
-            found.head <= lock.record.synced
-        )  # otherwise a sync may have failed, of which nothing is left to see
-        log = FileLog(place, lock, descriptor, found.head, header, is_sound=is_certain)
+        # Above the last synced entry a sync may have failed, of which nothing is left to see.
+        is_certain = found.head <= lock.record.synced
+        # The numbers of lost entries are not used again, so that the loss can be seen in the log for ever.
+        head = max(found.head, lock.record.synced)
+        log = FileLog(place, lock, descriptor, head, header, is_sound=is_certain)
         log.unread_entries = found.entries
         return log, found
     except BaseException:

@@ -63,7 +63,9 @@ def add_post(mailbox: SessionPaths, post: Post, now: float, is_taken: Callable[[
             header = b"" if found.size else encode_header(_build_header(mailbox, now))
             _append(descriptor, found.size, header + encode_line(_encode_post(post, found.head + 1), mailbox.seed))
         else:
-            sync_data(descriptor)  # the process that posted it may have died before the sync
+            # Whoever posted it may have died before the sync, or been told that it failed. After a failure the next
+            # sync may succeed without having written anything, so all posts are written again.
+            rewrite_and_erase(mailbox, found.header or _build_header(mailbox, now), found.entries)
         sync_folder(os.path.dirname(mailbox.log))  # noqa: PTH120 - also the one that created the file
         return is_new
 

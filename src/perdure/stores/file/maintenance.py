@@ -10,14 +10,16 @@ import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 from perdure.core.error import ConfigError, SessionBusy, StoreError
 from perdure.core.store import StoreSize
-from perdure.stores.store_paths import create_folder
+from perdure.stores.store_paths import create_folder, resolve_store_path
 
-from .file_io import close_file, open_file, read_at, sync_data, sync_folder, write_all
+from .backup_manifest import check_files, read_manifest, write_manifest
+from .file_io import close_file, open_file, read_at, sync_data, sync_folder, to_store_error, write_all
+from .file_scan import damage_message
 from .folder import SessionsFolder
 from .forks import erase_unshared_entries, find_remnants
 from .lock import LockRecord, lock_folder, read_lock_record, take_lock
@@ -76,8 +78,66 @@ def vacuum_folder(folder: SessionsFolder, now: float) -> None:
 
 
 def back_up_folder(folder: SessionsFolder, path: str) -> None:
-    """Copy all sessions to a new folder, which gets its final name only when it is complete and synced."""
+    """Copy all sessions to a new folder, which gets its final name only when it is complete and synced.
+
+    Its manifest has the digest of every file, by which `restore_folder` verifies it.
+    """
     folder.check_path()
+    with _publish_folder(path) as temporary:
+        if os.path.isdir(folder.path):  # noqa: PTH112 - a string
+            with lock_folder(folder.path):  # so that no fork is made or loses its parent meanwhile
+                _copy_all(folder.path, temporary)
+        write_manifest(temporary, [file.name for file in _store_files(temporary)])
+
+
+def restore_folder(backup: str, path: str) -> None:
+    """Copy a backup to a new folder, after it was verified by the digests in its manifest.
+
+    Every file is compared before anything is copied, and again in the copy. A backup without a manifest, made by an
+    older version, is read completely; a warning in the log says that changed bytes may still go unnoticed. Raises
+    `StoreError` if the backup is damaged.
+    """
+    source, target = resolve_store_path(backup), resolve_store_path(path)
+    try:
+        files = read_manifest(source)
+        names = [file.name for file in _store_files(source)]
+        if files is not None:
+            check_files(source, files, names)
+        else:
+            _check_old_backup(source, names)
+        with _publish_folder(target) as temporary:
+            for name in names:
+                _copy_bytes(os.path.join(source, name), os.path.join(temporary, name))
+            if files is not None:
+                check_files(temporary, files, names)
+    except OSError as error:
+        raise to_store_error(error, str(error.filename or source)) from error
+
+
+def _check_old_backup(backup: str, names: list[str]) -> None:
+    """Raise `StoreError` if a line of any log or mailbox in a backup without a manifest is damaged or missing."""
+    for name in names:
+        path = os.path.join(backup, name)
+        if not name.endswith((LOG_SUFFIX, MAILBOX_SUFFIX, REMNANT_SUFFIX)) or not os.path.getsize(path):  # noqa: PTH202
+            continue
+        header = read_header(path)
+        if header is None:
+            raise StoreError(f"the backup {backup!r} is damaged: {name!r} has no header. Use another backup")
+        place = _paths_of(path, header.id)
+        synced = read_lock_record(place).synced if name.endswith(LOG_SUFFIX) else None
+        found = scan_unlocked(place, synced)
+        if not found.is_sound or found.problems.missing:
+            raise StoreError(f"the backup {backup!r} is damaged: {damage_message(found, is_repaired=False)}")
+    _log.warning(
+        "the backup %r has no manifest, because an older version made it: it can be read completely, but that no byte "
+        "of it has changed is not verified",
+        backup,
+    )
+
+
+@contextlib.contextmanager
+def _publish_folder(path: str) -> Generator[str]:
+    """Context manager: yield a temporary folder, which is synced and renamed to `path` if the block succeeds."""
     if os.path.lexists(path):
         raise ConfigError(f"there is something at {path!r} already: back up to a path where nothing is")
     parent = os.path.dirname(path)
@@ -85,9 +145,7 @@ def back_up_folder(folder: SessionsFolder, path: str) -> None:
     temporary = unused_path(path, TEMPORARY_SUFFIX)
     os.mkdir(temporary, 0o700)
     try:
-        if os.path.isdir(folder.path):  # noqa: PTH112 - a string
-            with lock_folder(folder.path):  # so that no fork is made or loses its parent meanwhile
-                _copy_all(folder.path, temporary)
+        yield temporary
         sync_folder(temporary)
         os.rename(temporary, path)
         sync_folder(parent)
@@ -183,17 +241,20 @@ def _copy_file(source: str, target: str, *, is_log: bool) -> None:
         with contextlib.suppress(FileNotFoundError):
             _copy_bytes(source, target)
         return
-    place = session_paths(os.path.dirname(source), header.id)
-    seed = mailbox_paths(place).seed if source.endswith(MAILBOX_SUFFIX) else place.seed
-    found = scan_unlocked(
-        SessionPaths(
-            header.id, source, mailbox_paths(place).lock if source.endswith(MAILBOX_SUFFIX) else place.lock, "", seed
-        )
-    )
+    place = _paths_of(source, header.id)
+    found = scan_unlocked(place)
     if found.header is None or found.damaged:
         _copy_bytes(source, target)  # damaged: as it is, so that it can be repaired there as well as here
         return
-    close_file(rewrite_file(SessionPaths(header.id, target, target, "", seed), found.header, found.entries))
+    close_file(rewrite_file(SessionPaths(header.id, target, target, "", place.seed), found.header, found.entries))
+
+
+def _paths_of(path: str, session_id: str) -> SessionPaths:
+    """Return the paths that belong to a log, a remnant or a mailbox with this path."""
+    place = session_paths(os.path.dirname(path), session_id)
+    if path.endswith(MAILBOX_SUFFIX):
+        place = mailbox_paths(place)
+    return SessionPaths(session_id, path, place.lock, path + QUARANTINE_SUFFIX, place.seed)
 
 
 def _copy_bytes(source: str, target: str) -> None:

@@ -66,7 +66,8 @@ def remove_leftovers(path: str) -> None:
     if left:
         in_use = {file.inode() for file in there if not is_leftover(file.name)}
         for file in left:
-            remove_leftover(file, in_use)
+            with contextlib.suppress(FileNotFoundError):  # whoever replaced the file last was still about to erase it
+                remove_leftover(file, in_use)
 
 
 def is_leftover(name: str) -> bool:

@@ -15,9 +15,10 @@ from typing import Final, TypeAlias, TypeVar
 from perdure.core import fault_injection as faults
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import Fenced, StoreError
-from perdure.core.event import Entry
-from perdure.core.store import Lease, Post, SessionInfo, StoreSize, run_to_completion
+from perdure.core.event import Entry, Event
+from perdure.core.store import InterruptedSession, Lease, Post, SessionInfo, StoreSize, run_to_completion
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
+from perdure.stores.entry_text import has_large_content
 from perdure.stores.store_paths import resolve_store_path
 
 from .file_io import to_store_error
@@ -46,6 +47,11 @@ class FileStore:
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
 
+    @property
+    def identity(self) -> str:
+        """The identity of the store, which approvals of tool calls are bound to."""
+        return f"file:{self._path}"
+
     def __repr__(self) -> str:
         return f"FileStore({self._path!r})"
 
@@ -73,6 +79,14 @@ class FileStore:
             del self._logs[lease.session_id]
             await _finish_before_cancel(self._run_on_thread(partial(self._folder.release, log)))
 
+    async def holds(self, lease: Lease) -> bool:
+        """Return True if the lease is still valid: not released, and the lock that belongs to it is still there."""
+        log = self._logs.get(lease.session_id)
+        if log is None or log.lease != lease:
+            return False
+        self._check_process()
+        return log.has_lock
+
     async def redact(self, lease: Lease, entry: Entry) -> None:
         """Replace the entry that has the same number as `entry`, and overwrite the old one on the disk.
 
@@ -88,10 +102,12 @@ class FileStore:
             faults.fault_point("store.append.after_commit")
 
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
-        """Append entries without waiting. With `sync`, or during another sync, store nothing and return False."""
+        """Append entries without waiting. With `sync`, during another sync, or if they are very large, store nothing
+        and return False.
+        """
         if not entries:
             return True
-        if sync or not self._log_of_lease(lease).append_now(entries):
+        if sync or has_large_content(entries) or not self._log_of_lease(lease).append_now(entries):
             return False
         faults.fault_point("store.append.after_commit")
         return True
@@ -109,6 +125,19 @@ class FileStore:
             return []
         return await self._run_on_thread(partial(self._folder.read, session_id, after))
 
+    async def events(self, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
+        """Return the events of the entries numbered above `after`, and the number of the last entry.
+
+        In the place of damaged entries is an `EntriesLost`.
+        """
+        check_session_id(session_id)
+        check_count("after", after)
+        log = self._logs.get(session_id)
+        if log is not None and after >= log.head:
+            self._check_process()
+            return [], after
+        return await self._run_on_thread(partial(self._folder.events, session_id, after))
+
     async def post(self, session_id: str, post: Post) -> bool:
         """Store a post (a message to a session) until the process that runs the session takes it. Return False if a
         post with this id was stored before.
@@ -121,6 +150,19 @@ class FileStore:
         """Return the posts (messages to a session) that the process running it has not taken yet, oldest first."""
         check_session_id(session_id)
         return await self._run_on_thread(partial(self._folder.posts, session_id))
+
+    async def interrupted(
+        self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
+    ) -> list[InterruptedSession]:
+        """Return the sessions whose last run can continue and that no living process drives, the longest idle first.
+
+        Reads the end of each file that has changed since the last call.
+        """
+        check_session_id(prefix, what="a prefix")
+        at = self._clock.now() if now is None else now
+        return await self._run_on_thread(
+            partial(self._folder.find_interrupted, prefix, at, include_posts=include_posts)
+        )
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
         """Return a page of non-empty sessions whose id begins with `prefix`, the most recently used first."""

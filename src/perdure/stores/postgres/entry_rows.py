@@ -1,17 +1,21 @@
 """Encode log entries as rows of a PostgreSQL table, and decode them."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from perdure.core.codec import decode_event, encode_event
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, Event, Unknown
+from perdure.core.last_run import RunProgress, find_last_run
 from perdure.stores.argument_checks import check_session_id
 from perdure.stores.entry_text import find_given_title, find_message_title, searchable_text
 
 from .search_terms import join_tokens
+
+PROGRESS_NUMBERS: Final[Mapping[RunProgress, int]] = {"over": 0, "cut_off": 1, "waiting": 2}
+"""The progress of a session's last run, as its column has it."""
 
 
 class EntryRow(NamedTuple):
@@ -28,6 +32,9 @@ class EntryRow(NamedTuple):
     """The role of its searchable text."""
     words: str | None
     """The searchable text."""
+    progress: int | None
+    """The progress of the session's last run after this entry; `None` if the entry does not change it."""
+    due_at: float | None
     body: bytes
 
 
@@ -42,6 +49,8 @@ class _Outline(msgspec.Struct):
     title: str | None
     role: str | None
     words: str | None
+    progress: int | None
+    due_at: float | None
     start: int
     length: int
 
@@ -57,9 +66,10 @@ def encode_row(entry: Entry) -> EntryRow:
         check_session_id(entry_id, what="the id of an entry")
     title = find_message_title((entry,)) or find_given_title((entry,))
     role, words = tokenized_text(event)
-    return EntryRow(
-        entry.seq, entry_id or None, kind, type(event).critical, entry.at, title, role, words, encode_event(event)
-    )
+    run = find_last_run((entry,))
+    progress, due_at = (None, None) if run is None else (PROGRESS_NUMBERS[run.progress], run.due_at)
+    labels = (entry.seq, entry_id or None, kind, type(event).critical, entry.at, title, role, words)
+    return EntryRow(*labels, progress, due_at, encode_event(event))
 
 
 def tokenized_text(event: Event) -> tuple[str, str] | tuple[None, None]:

@@ -58,13 +58,18 @@ class EraseStatements:
         """
         lease = held.lease
         ours = (self._tenant, lease.session_id, lease.fence, held.grip, self._lease_seconds)
-        found = await (await connection.execute(_REDACT, (*ours, *row, VERSION))).fetchone()
+        found = await (await connection.execute(_REDACT, (*ours, *_columns_of(row), VERSION))).fetchone()
         return bool(found[0]) if found else None
 
     async def delete(self, connection: AsyncConnection, session_id: str, free: Sequence[str]) -> bool | None:
         """Delete a session and the messages to it; return False if it does not exist, `None` if a process runs it."""
         row = await (await connection.execute(_FORGET, (self._tenant, session_id, [*free]))).fetchone()
         return row[0] if row else None
+
+
+def _columns_of(row: EntryRow) -> tuple[object, ...]:
+    """Return the columns of a row that a redaction replaces: the progress of the run stays as it is."""
+    return (*row[: EntryRow._fields.index("progress")], row.body)
 
 
 async def vacuum_dead_rows(connection: AsyncConnection) -> None:

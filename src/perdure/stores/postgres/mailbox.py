@@ -27,7 +27,7 @@ SELECT id, at, version, body FROM perdure.post
 WHERE tenant = $1 AND session = $2 AND NOT EXISTS ({_TAKEN} post.id) ORDER BY place"""  # noqa: S608 - made of constants
 
 
-class PostStatements:
+class MailboxStatements:
     """SQL statements of one tenant that add and read posts (messages to a session); each is one transaction."""
 
     def __init__(self, tenant: str) -> None:

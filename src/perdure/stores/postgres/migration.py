@@ -9,8 +9,10 @@ from typing import Any, Final, TypeAlias
 from psycopg import AsyncConnection
 
 from perdure.core.error import StoreError
+from perdure.core.event import Entry
+from perdure.core.last_run import NO_RUN, LastRun, find_last_run
 
-from .entry_rows import decode_row_event, tokenized_text
+from .entry_rows import PROGRESS_NUMBERS, decode_row_event, tokenized_text
 
 Migration: TypeAlias = str | Callable[[AsyncConnection], Awaitable[None]]
 """One step to the next format: SQL statements, or a function for changes that SQL cannot express."""
@@ -201,5 +203,48 @@ def _build_search_row(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return None if words is None else (tenant, session, seq, role, at, words)
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_FIRST_FORMAT, _FORKS_AND_POSTS, _SEARCH, _index_existing_entries)
+# The progress of the last run that was begun in a session: 0 over, 1 cut off, 2 waiting (until `due_at`, if that is not
+# null). Only runs that are not over are in the index.
+_PROGRESS: Final = """
+ALTER TABLE perdure.session
+    ADD COLUMN progress smallint NOT NULL DEFAULT 0,
+    ADD COLUMN due_at double precision;
+CREATE INDEX session_unfinished ON perdure.session(tenant, id) WHERE progress > 0;
+"""
+_RUN_EVENTS: Final = """
+SELECT session, seq, at, critical, version, body FROM perdure.entry
+WHERE (session, seq) > ($1, $2) AND kind IN ('run_started', 'run_resumed', 'run_waiting', 'run_ended')
+ORDER BY session, seq LIMIT $3"""
+_SET_PROGRESS: Final = """
+UPDATE perdure.session SET progress = given.progress, due_at = given.due_at
+FROM unnest($1::bigint[], $2::smallint[], $3::float8[]) AS given(key, progress, due_at)
+WHERE session.key = given.key"""
+
+
+async def _fill_progress(connection: AsyncConnection) -> None:
+    """Set the progress of the last run of every session that existed before it was recorded."""
+    place = (0, 0)
+    while rows := await (await connection.execute(_RUN_EVENTS, (*place, _BATCH), binary=True)).fetchall():
+        last: dict[int, LastRun] = {}
+        for session, seq, at, critical, version, body in rows:
+            try:
+                run = find_last_run((Entry(seq, at, decode_row_event("", seq, critical, version, body)),))
+            except StoreError:  # the session cannot be read, and so cannot be continued
+                run = NO_RUN
+            if run is not None:
+                last[session] = run
+        if last:
+            known = [(session, PROGRESS_NUMBERS[run.progress], run.due_at) for session, run in last.items()]
+            await connection.execute(_SET_PROGRESS, tuple(list(column) for column in zip(*known, strict=True)))
+        place = rows[-1][0], rows[-1][1]
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (
+    _FIRST_FORMAT,
+    _FORKS_AND_POSTS,
+    _SEARCH,
+    _index_existing_entries,
+    _PROGRESS,
+    _fill_progress,
+)
 """The N-th migrates format N to format N + 1; format 0 is an empty schema."""

@@ -25,8 +25,8 @@ from .entry_rows import EntryRow, has_consecutive_numbers
 from .erasure import EraseStatements, vacuum_dead_rows
 from .fork import TenantForkRequest, create_fork
 from .leases import ActiveLease, RenewedLeases, TokenHolder, fenced_error
-from .mailbox import PostStatements
-from .pool import ConnectionPool, parse_settings
+from .mailbox import MailboxStatements
+from .pool import ConnectionPool, parse_connection_settings
 from .search import parse_query, search_entries
 from .statements import SessionState, SessionStatements
 
@@ -51,7 +51,7 @@ class PostgresOperations:
     def __init__(
         self, address: str, place: str, tenant: str, *, connections: int, lease: float, patience: float, clock: Clock
     ) -> None:
-        self._settings = parse_settings(address, place)
+        self._settings = parse_connection_settings(address, place)
         self._place = place
         self._connections = connections
         self._lease = lease
@@ -62,7 +62,7 @@ class PostgresOperations:
         self._tenant = tenant
         self._erasure = EraseStatements(tenant, lease)
         self.statements = SessionStatements(tenant, lease)
-        self.mailbox = PostStatements(tenant)
+        self.mailbox = MailboxStatements(tenant)
         self.leases = RenewedLeases(self._settings, tenant, lease, clock)
 
     @property
@@ -108,6 +108,14 @@ class PostgresOperations:
         """Release leases. A failure is retried only briefly, since leases expire by themselves."""
         if held:
             await self.run(partial(self.statements.release, held=held), patience=min(self._patience, self._lease / 3))
+
+    async def holds(self, lease: Lease) -> bool:
+        """Return True if a lease of this process is still valid, by its own clock and by the database."""
+        try:
+            held = self.leases.get_valid(lease)
+        except Fenced:
+            return False
+        return await self.run(partial(self.statements.holds, held=held))
 
     async def append(self, held: ActiveLease, rows: Sequence[EntryRow], *, sync: bool) -> None:
         """Append rows to a session's log, all or none. Raises `Conflict` or `Fenced`."""

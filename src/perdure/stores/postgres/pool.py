@@ -43,7 +43,7 @@ _DEFAULTS: Final[Settings] = {
 }
 
 
-def parse_settings(address: str, place: str) -> Settings:
+def parse_connection_settings(address: str, place: str) -> Settings:
     """Parse a database URL into connection parameters. `place` is its form without secrets, for errors."""
     try:
         return {**_DEFAULTS, **conninfo_to_dict(address)}

@@ -10,9 +10,11 @@ from psycopg import AsyncConnection
 
 from perdure.core.codec import VERSION
 from perdure.core.event import Entry
-from perdure.core.store import Lease, SessionInfo
+from perdure.core.last_run import RunProgress
+from perdure.core.store import InterruptedSession, Lease, SessionInfo
+from perdure.stores.lease_holder import parse_holder
 
-from .entry_rows import EntryRow, decode_row, encode_rows
+from .entry_rows import PROGRESS_NUMBERS, EntryRow, decode_row, encode_rows
 from .leases import ActiveLease
 
 # A session is free when it has no holder, when its lease has ended by the database's clock, or when its holder is in
@@ -39,7 +41,7 @@ SELECT set_config('synchronous_commit', 'off', true) FROM given_back"""
 # The server plans each of these anew, which takes longer than doing it: so each contains only what is needed.
 _APPEND: Final = """
 WITH advanced AS (
-    UPDATE perdure.session SET head = $6, updated_at = $7, lease_until = now() + make_interval(secs => $8)
+    UPDATE perdure.session SET head = $6, updated_at = $7, lease_until = now() + make_interval(secs => $8) {progress}
     WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4 AND head = $5 {unshared}
     RETURNING key
 ), given AS MATERIALIZED (
@@ -64,18 +66,25 @@ _HEARD: Final = """
     INSERT INTO perdure.said(session, seq, role, at, words)
     SELECT key, seq, role, coalesce(at, 'NaN'), perdure.vector($1, words) FROM given WHERE words IS NOT NULL
 )"""
+_PROGRESS: Final = ", progress = $13, due_at = $14"
 _APPENDS: Final = {
-    (is_fork, is_heard): _APPEND.format(
-        unshared=_UNSHARED if is_fork else "", heard=_HEARD if is_heard else ""
+    (is_fork, is_heard, has_progress): _APPEND.format(
+        unshared=_UNSHARED if is_fork else "",
+        heard=_HEARD if is_heard else "",
+        progress=_PROGRESS if has_progress else "",
     ).encode()
     for is_fork in (False, True)
     for is_heard in (False, True)
+    for has_progress in (False, True)
 }
-"""By whether the session is a fork, and whether there is searchable text."""
+"""By whether the session is a fork, whether there is searchable text, and whether a run begins, waits or ends."""
+_PROGRESS_NAMES: Final[dict[int, RunProgress]] = {number: name for name, number in PROGRESS_NUMBERS.items()}
 _SYNC: Final = """
 UPDATE perdure.session SET lease_until = now() + make_interval(secs => $5)
 WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4
 RETURNING set_config('synchronous_commit', 'on', true)"""
+_HELD: Final = """
+SELECT FROM perdure.session WHERE tenant = $1 AND id = $2 AND fence = $3 AND holder = $4 AND lease_until > now()"""
 _FIND: Final = "SELECT head, fence, holder FROM perdure.session WHERE tenant = $1 AND id = $2"
 _LOG: Final = """
 FROM perdure.session CROSS JOIN LATERAL perdure.line(session.key) AS line
@@ -97,6 +106,25 @@ _LIST: Final = _LINES.format("""
     SELECT * FROM perdure.session WHERE tenant = $1 AND head > 0 AND starts_with(id, $2)
     ORDER BY updated_at DESC, key DESC LIMIT $3 OFFSET $4""")
 _INFO: Final = _LINES.format("SELECT * FROM perdure.session WHERE tenant = $1 AND head > 0 AND id = $2")
+
+
+# A session that was posted to need not exist yet. One whose lease has not ended by the database's clock is driven,
+# unless its process is known to have died.
+_INTERRUPTED: Final = """
+SELECT id, progress, head, updated_at, posts, due_at, CASE WHEN lease_until > now() THEN holder END FROM (
+    SELECT id, progress, head, updated_at, due_at, lease_until, holder,
+        (SELECT count(*) FROM perdure.post WHERE post.tenant = $1 AND post.session = session.id) AS posts
+    FROM perdure.session WHERE progress > 0 AND tenant = $1 AND id IS NOT NULL
+    UNION ALL
+    SELECT waiting.session, 0, coalesce(head, 0),
+        CASE WHEN coalesce(head, 0) > 0 THEN updated_at ELSE waiting.at END, NULL, lease_until, holder, waiting.posts
+    FROM (
+        SELECT session, min(at) AS at, count(*) AS posts FROM perdure.post WHERE tenant = $1 AND $2 GROUP BY session
+    ) AS waiting LEFT JOIN perdure.session ON session.tenant = $1 AND session.id = waiting.session
+    WHERE coalesce(progress, 0) = 0
+) AS found
+WHERE (progress = 1 OR posts > 0 OR due_at <= $3) AND starts_with(id, $4)
+ORDER BY updated_at, id"""
 
 
 class SessionState(NamedTuple):
@@ -147,8 +175,9 @@ class SessionStatements:
         compared = (self._tenant, lease.session_id, lease.fence, held.grip, first.seq - 1)
         changed = (last.seq, last.at, self._lease_seconds)
         values = (*compared, *changed, VERSION, *encode_rows(rows), "on" if sync else "off")
-        statement = _APPENDS[held.is_fork, any(row.words is not None for row in rows)]
-        cursor = await connection.execute(statement, values)
+        progress = [(row.progress, row.due_at) for row in rows if row.progress is not None][-1:]
+        statement = _APPENDS[held.is_fork, any(row.words is not None for row in rows), bool(progress)]
+        cursor = await connection.execute(statement, (*values, *[each for pair in progress for each in pair]))
         return await cursor.fetchone() is not None
 
     async def sync(self, connection: AsyncConnection, held: ActiveLease) -> None:
@@ -156,6 +185,12 @@ class SessionStatements:
         lease = held.lease
         values = (self._tenant, lease.session_id, lease.fence, held.grip, self._lease_seconds)
         await connection.execute(_SYNC, values)
+
+    async def holds(self, connection: AsyncConnection, held: ActiveLease) -> bool:
+        """Return True if the database has this lease, and it has not expired."""
+        lease = held.lease
+        cursor = await connection.execute(_HELD, (self._tenant, lease.session_id, lease.fence, held.grip))
+        return await cursor.fetchone() is not None
 
     async def find(self, connection: AsyncConnection, session_id: str) -> SessionState | None:
         """Read the lease holder, fence number and entry count of a session; `None` if it does not exist."""
@@ -171,6 +206,17 @@ class SessionStatements:
         """Read the entries of a session above a number."""
         cursor = await connection.execute(_READ, (self._tenant, session_id, after), binary=True)
         return [decode_row(session_id, row) for row in await cursor.fetchall()]
+
+    async def interrupted(
+        self, connection: AsyncConnection, prefix: str, now: float, *, include_posts: bool
+    ) -> list[InterruptedSession]:
+        """Read the sessions whose last run can continue and that are not driven, the longest idle first."""
+        cursor = await connection.execute(_INTERRUPTED, (self._tenant, include_posts, now, prefix))
+        return [
+            InterruptedSession(session_id, _PROGRESS_NAMES[progress], *columns)
+            for session_id, progress, *columns, holder in await cursor.fetchall()
+            if holder is None or ((process := parse_holder(holder)) is not None and process.has_ended)
+        ]
 
     async def list(self, connection: AsyncConnection, prefix: str, limit: int, offset: int) -> list[SessionInfo]:
         """Read a page of sessions whose id begins with `prefix`, the most recently used first."""

@@ -14,12 +14,22 @@ from perdure.core import fault_injection as faults
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import ConfigError, Conflict, StoreError, Unsupported
 from perdure.core.event import Entry
-from perdure.core.store import Hit, Lease, Post, SearchOptions, SessionInfo, StoreSize, run_to_completion_repeatedly
+from perdure.core.store import (
+    Hit,
+    InterruptedSession,
+    Lease,
+    Post,
+    SearchOptions,
+    SessionInfo,
+    StoreSize,
+    run_to_completion_repeatedly,
+)
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
+from perdure.stores.entry_text import has_large_content
 from perdure.stores.search_query import validate_search
 
 from .database_url import check_driver, driver_missing_error, redact_url, validate_url
-from .entry_rows import encode_row, has_consecutive_numbers
+from .entry_rows import EntryRow, encode_row, has_consecutive_numbers
 
 if TYPE_CHECKING:
     from .operations import PostgresOperations
@@ -71,6 +81,11 @@ class PostgresStore:
         self._clock = clock
         self._database: PostgresOperations | None = None
 
+    @property
+    def identity(self) -> str:
+        """The identity of the database and the tenant, which approvals of tool calls are bound to."""
+        return f"{redact_url(self._address)}#{self._tenant}"
+
     def __repr__(self) -> str:
         tenant = f", tenant={self._tenant!r}" if self._tenant else ""
         return f"PostgresStore({redact_url(self._address)!r}{tenant})"
@@ -99,13 +114,17 @@ class PostgresStore:
         if database and held:
             await _finish_before_cancel(lambda: database.release([held]))
 
+    async def holds(self, lease: Lease) -> bool:
+        """Return True if the lease is still valid: neither released, nor expired, nor taken over by any process."""
+        return await self._get_database().holds(lease)
+
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         """Append entries to a session's log, all or none; their numbers must follow its last entry."""
         if not entries:
             return
         database = self._get_database()
         held = database.leases.get_valid(lease)
-        rows = [encode_row(entry) for entry in entries]
+        rows = await asyncio.to_thread(_encode_all, entries) if has_large_content(entries) else _encode_all(entries)
         if not has_consecutive_numbers(rows):
             raise Conflict(
                 f"entries for session {lease.session_id!r} must be numbered one by one, from {rows[0].seq} on"
@@ -220,6 +239,20 @@ class PostgresStore:
         finally:
             database.close()
 
+    async def interrupted(
+        self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
+    ) -> list[InterruptedSession]:
+        """Return the sessions whose last run can continue and that no living process drives, the longest idle first.
+
+        One query on an index of the sessions whose run is not over. A process that has died on another machine counts
+        as living until its lease ends.
+        """
+        check_session_id(prefix, what="a prefix")
+        database, at = self._get_database(), self._clock.now() if now is None else now
+        return await database.run(
+            lambda connection: database.statements.interrupted(connection, prefix, at, include_posts=include_posts)
+        )
+
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
         """Return a page of non-empty sessions whose id begins with `prefix`, the most recently used first."""
         check_page(prefix, limit, offset)
@@ -251,3 +284,7 @@ async def _finish_before_cancel(work: Callable[[], Awaitable[T]]) -> T:
     if cancelled:
         raise asyncio.CancelledError
     return result
+
+
+def _encode_all(entries: Sequence[Entry]) -> list[EntryRow]:
+    return [encode_row(entry) for entry in entries]

@@ -27,8 +27,8 @@ def publish_when_done(path: str, *, replace: bool = False) -> Generator[str]:
     """
     if not replace and os.path.lexists(path):
         raise ConfigError(f"{path!r} exists already, and has been left as it is: choose another path")
-    place = f"{path}.{os.getpid()}.unfinished"
-    os.close(os.open(place, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600))
+    place = f"{path}.{os.urandom(8).hex()}.unfinished"  # a name that no other process can have taken
+    os.close(os.open(place, os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | os.O_RDWR, 0o600))
     try:
         yield place
         _publish(place, path, replace=replace)

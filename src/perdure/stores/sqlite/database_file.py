@@ -18,8 +18,13 @@ from perdure.stores.store_paths import check_file_path, create_file
 
 from .apsw_types import Connection
 from .copy_file import copy_database
+from .interrupted import fill_progress
+from .lock_holder import describe_lock_holder
+from .one_statement import APPEND_TRIGGER
+from .page_checksums import find_checksum_vfs, has_checksums, is_checksum_error, request_checksums
 from .queued_jobs import Job as Job  # noqa: PLC0414 - re-exported
-from .schema import APPLICATION_IDS, FORMAT, TABLES, migrate_tables
+from .read_only_file import is_read_only, read_only_error, read_only_flags, unchanging_uri
+from .schema import APPLICATION_IDS, FORMAT, TABLES, UNCHECKED_FORMAT, migrate_tables
 
 T = TypeVar("T")
 
@@ -52,7 +57,6 @@ PRAGMA cache_size = -32768;
 """
 
 _ADVICE: Final[dict[type[apsw.Error], str]] = {
-    apsw.BusyError: f"another process kept it locked for {BUSY_SECONDS} s: end that process, or try again",
     apsw.FullError: "the disk is full, and nothing of this was stored: make room, then go on",
     apsw.IOError: "the disk reported an error: check the disk and its free space, then open the store again",
     apsw.ReadOnlyError: "it cannot be written: check the permissions of the file and its folder, and the disk",
@@ -68,10 +72,25 @@ def to_store_error(error: apsw.Error, path: str) -> StoreError:
     """Build a `StoreError` with advice from an SQLite error."""
     if isinstance(error, apsw.ConstraintError):
         return Conflict(f"the store {path!r} already holds one of these entries, elsewhere in the log: read it again")
+    if is_checksum_error(error):
+        return damaged_store_error(path, "the checksum of a page is wrong")
+    if isinstance(error, apsw.BusyError):
+        return StoreError(
+            f"the store {path!r} failed: {describe_lock_holder(path)} kept it locked for {BUSY_SECONDS} s: continue "
+            f"that process if it is stopped, or end it, then try again ({type(error).__name__}: {error})"
+        )
     advice = next(
         (advice for kind, advice in _ADVICE.items() if isinstance(error, kind)), "unexpected error; please report it"
     )
     return StoreError(f"the store {path!r} failed: {advice} ({type(error).__name__}: {error})")
+
+
+def damaged_store_error(path: str, found: str) -> StoreError:
+    """Build the `StoreError` for a file whose bytes were changed by something other than a store."""
+    return StoreError(
+        f"the store {path!r} is damaged ({found}), and what it says cannot be trusted: keep a copy, then restore a "
+        "backup or try `sqlite3 FILE .recover`"
+    )
 
 
 def open_to_write(path: str, vfs: str | None = None) -> Connection:
@@ -79,6 +98,8 @@ def open_to_write(path: str, vfs: str | None = None) -> Connection:
     `StoreError`.
     """
     check_file_path(path)
+    if is_read_only(path):
+        raise read_only_error(path)
     try:
         create_file(path)
         _check_size(path)
@@ -98,32 +119,58 @@ def _check_size(path: str) -> None:
 
 
 def _open_connection(path: str, vfs: str | None) -> Connection:
-    connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs))
+    connection, version = _open_file(path, vfs)
+    if version == 0:
+        # What was opened while it was empty is not known to have checksums, also if another process has created it.
+        close_and_checkpoint(connection)
+        connection, version = _open_file(path, vfs)
+    connection.execute(APPEND_TRIGGER).fetchall()
+    return connection
+
+
+def _open_file(path: str, vfs: str | None) -> tuple[Connection, int]:
+    """Open a file, with tables created or migrated; return the connection, and the format that was found."""
+    name = find_checksum_vfs(vfs)
+    connection = connect(path, vfs, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.set_busy_timeout(BUSY_SECONDS * 1000)
-        version = _read_format(connection, path)
+        version = _read_format(connection, path, vfs)
         _check_writable(connection)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         # Only `close_and_checkpoint` below puts the log away. The copy of this connection in a forked child ends with
         # that child,
         # and would otherwise delete the log while others use it.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        if version == 0 and name is not None:
+            request_checksums(connection)
         _enable_wal(connection, path)
         connection.execute(_PRAGMAS).fetchall()  # some give a row, at which it would stop
         if version == 0:
-            _create_tables(connection, path)
-        elif version < FORMAT:
-            _migrate_file(connection, path, version)
+            _create_tables(connection, path, vfs)
+        elif version < UNCHECKED_FORMAT:
+            _migrate_file(connection, path, version, vfs)
     except BaseException:
         connection.close()
         raise
-    return connection
+    return connection, version
+
+
+def connect(path: str, vfs: str | None, *, flags: int) -> Connection:
+    """Open a connection to a store's file that verifies the checksums of its pages. Raises `apsw.Error`."""
+    name = find_checksum_vfs(vfs)
+    return cast("Connection", apsw.Connection(path, flags=flags, vfs=vfs if name is None else name))
 
 
 def open_read_only(path: str, vfs: str | None = None) -> Connection:
-    """Open a read-only connection to a store that this process already has open for writing."""
+    """Open a read-only connection to a store that this process already has open for writing, or that lies where it can
+    only be read.
+    """
     try:
-        connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs))
+        if is_read_only(path):
+            connection = connect(unchanging_uri(path), vfs, flags=read_only_flags())
+            _check_readable(connection, path, vfs)
+        else:
+            connection = connect(path, vfs, flags=apsw.SQLITE_OPEN_READONLY)
         connection.set_busy_timeout(BUSY_SECONDS * 1000)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.execute(_PRAGMAS_TO_READ).fetchall()
@@ -181,7 +228,7 @@ def close_and_checkpoint(connection: Connection) -> None:
     connection.close()
 
 
-def _read_format(connection: Connection, path: str) -> int:
+def _read_format(connection: Connection, path: str, vfs: str | None = None) -> int:
     """Return the format of the file; 0 if it is empty. Raises `StoreError` for a file of another program or a newer
     format.
     """
@@ -192,7 +239,30 @@ def _read_format(connection: Connection, path: str) -> int:
         raise StoreError(f"{path!r} belongs to another program, and has been left as it is: choose another path")
     if version > FORMAT:
         raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade perdure")
+    if version == FORMAT:
+        _check_checksums(connection, path, vfs)
     return int(version)
+
+
+def _check_checksums(connection: Connection, path: str, vfs: str | None) -> None:
+    """Raise `StoreError` unless the checksums of a file that has them are verified over this connection."""
+    if find_checksum_vfs(vfs) is None:
+        raise StoreError(
+            f"the pages of {path!r} have checksums, for which this build of apsw lacks the extension `cksumvfs`: "
+            "install apsw from the package index (pip install --force-reinstall apsw)"
+        )
+    if not has_checksums(connection):
+        raise damaged_store_error(path, "its header says that its pages have no checksums")
+
+
+def _check_readable(connection: Connection, path: str, vfs: str | None) -> None:
+    """Raise `StoreError` for a file that would have to be created or migrated before it could be read."""
+    version = _read_format(connection, path, vfs)
+    if version < UNCHECKED_FORMAT:
+        raise StoreError(
+            f"the store {path!r} has format {version}, has to be brought up to date first, and can only be read here: "
+            "copy it to where it can be written"
+        )
 
 
 def _check_writable(connection: Connection) -> None:
@@ -201,21 +271,25 @@ def _check_writable(connection: Connection) -> None:
         raise apsw.ReadOnlyError("it can only be read")
 
 
-def _create_tables(connection: Connection, path: str) -> None:
+def _create_tables(connection: Connection, path: str, vfs: str | None) -> None:
     def make(connection: Connection) -> None:
-        if _read_format(connection, path) == 0:  # another process may have been quicker
+        if _read_format(connection, path, vfs) == 0:  # another process may have been quicker
             connection.execute(TABLES)
+            if has_checksums(connection):
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
 
     run_in_transaction(connection, make)
 
 
-def _migrate_file(connection: Connection, path: str, version: int) -> None:
+def _migrate_file(connection: Connection, path: str, version: int, vfs: str | None) -> None:
     """Migrate a file from an older format, in one transaction. A copy of the old file is kept beside it."""
     copy_database(connection, f"{path}.format-{version}", replace=True)
 
     def bring_up(connection: Connection) -> None:
-        if _read_format(connection, path) < FORMAT:  # another process may have been quicker
-            migrate_tables(connection)
+        found = _read_format(connection, path, vfs)
+        if found < UNCHECKED_FORMAT:  # else another process was quicker
+            migrate_tables(connection, found)
+            fill_progress(connection)
 
     connection.execute("PRAGMA synchronous = FULL")
     run_in_transaction(connection, bring_up)

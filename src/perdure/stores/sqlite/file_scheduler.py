@@ -1,15 +1,16 @@
 """Schedule all reads and writes of one SQLite file within a process.
 
 The writer's lock protects the connection. Writes that need not wait are done on the caller's thread: one append at once
-(`write_now`), or all of the same iteration of an event loop together (`append`). Everything else (syncs, waiting for
+(`append_now`), or all of the same iteration of an event loop together (`append`). Everything else (syncs, waiting for
 other processes) is done by one thread, in order; appends that queue up meanwhile share a transaction, and a sync.
 """
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice, takewhile
@@ -21,11 +22,15 @@ import apsw
 from perdure.core.error import StoreError
 from perdure.core.store import Lease
 
+from .apsw_types import Connection
 from .database_file import run_in_transaction
-from .log import AppendState
-from .queued_jobs import Job, QueuedJob, fail_jobs, resolve_futures, run_jobs
+from .future_slices import get_future_slices, resolve_futures
+from .log import AppendState, EncodedAppend, append_entries
+from .one_statement import append_in_one_statement
+from .queued_jobs import Job, QueuedJob, fail_jobs, run_jobs
+from .read_only_file import ReadOnlyFile
 from .read_thread import ReadThread
-from .row_merging import merge_logs
+from .row_merging import prepare_merges
 from .search_thread import SearchThread
 from .write_connection import WriteConnection
 
@@ -93,15 +98,17 @@ class FileScheduler:
         """
         return self._served in ("", session_id) and not (self._waiting or self._gathered or self._lock.locked())
 
-    def write_now(self, job: Job[object], session_id: str) -> bool:
-        """Run a job at once in its own transaction. If it would have to wait, do not run it and return False."""
+    def append_now(self, new: EncodedAppend) -> bool:
+        """Append at once in a transaction of its own. If that would have to wait, do nothing and return False."""
+        session_id = new.lease.session_id
         if not (self.can_write_now(session_id) and self._lock.acquire(blocking=False)):
             return False
         try:
             connection = self._access.get_if_idle()
             if connection is None:
                 return False
-            run_in_transaction(connection, job)
+            if not append_in_one_statement((new,), self.notes, connection):
+                run_in_transaction(connection, partial(append_entries, new, self.notes))
             self._note_served(session_id)
             self._enqueue_merges()
         except apsw.BusyError:
@@ -120,14 +127,14 @@ class FileScheduler:
     def _clear_served(self) -> None:
         self._served = ""
 
-    def append(self, job: Job[None], *, sync: bool) -> "asyncio.Future[None]":
-        """Queue a job for a transaction that it shares with other jobs, and return its future.
+    def append(self, new: EncodedAppend, *, sync: bool) -> "asyncio.Future[None]":
+        """Queue an append for a transaction that it shares with others, and return its future.
 
-        With `sync` it survives a power failure, and so does everything before it. The job may run again when another
-        one has failed, so it must change nothing but the database.
+        With `sync` it survives a power failure, and so does everything before it.
         """
         loop = asyncio.get_running_loop()
-        work = QueuedJob(job, sync=sync, joins=True, loop=loop)
+        work = QueuedJob(partial(append_entries, new, self.notes), sync=sync, joins=True, loop=loop)
+        work.append = new
         if sync or self._waiting or self._lock.locked():
             self._enqueue((work,))
         elif (gathered := self._gathered.get(loop)) is not None:
@@ -136,6 +143,15 @@ class FileScheduler:
             self._gathered[loop] = [work]
             loop.call_soon(self._write_gathered, loop)
         return cast("asyncio.Future[None]", work.future)
+
+    def prepare_and_write(self, prepare: Callable[[Connection], Job[T]]) -> "asyncio.Future[T]":
+        """Queue a job for its own transaction, and return its future. `prepare` returns the job; it is called before
+        the transaction begins.
+        """
+        work = QueuedJob[T](cast("Job[T]", None), sync=False, joins=False, loop=asyncio.get_running_loop())
+        work.prepare = prepare
+        self._enqueue((work,))
+        return cast("asyncio.Future[T]", work.future)
 
     def write(self, job: Job[T], *, sync: bool = False) -> "asyncio.Future[T]":
         """Queue a job for its own transaction, and return its future. With `sync`, the result survives a power
@@ -155,7 +171,13 @@ class FileScheduler:
 
     async def read(self, job: Job[T]) -> T:
         """Run a job that only reads, while others may write, and return its result."""
-        return await asyncio.wrap_future(self._reader.submit(job))
+        work = QueuedJob(job, sync=False, joins=False, loop=asyncio.get_running_loop())
+        reading = self._reader.submit(job)
+        reading.add_done_callback(partial(_settle_read, work))
+        try:
+            return await cast("asyncio.Future[T]", work.future)
+        finally:
+            reading.cancel()  # only if the caller was cancelled first, and then there is no need to read
 
     def run_alone(self, job: Job[T]) -> "asyncio.Future[T]":
         """Run a job outside of any transaction, while no other thread of this process writes; return its future."""
@@ -176,9 +198,7 @@ class FileScheduler:
             finally:
                 self._lock.release()
         self._enqueue([work for work in works if not work.is_settled])
-        for work in works:
-            if work.is_settled:
-                work.resolve_future()
+        get_future_slices(loop).add_on_loop([work for work in works if work.is_settled], loop)
 
     def _run_if_idle(self, works: Sequence[QueuedJob[Any]]) -> None:
         """Run jobs at once, if they need not wait."""
@@ -186,7 +206,7 @@ class FileScheduler:
         if connection is None:
             return
         try:
-            run_jobs(connection, works)
+            self._run_shortly(connection, works)
         except apsw.BusyError:
             return
         except apsw.Error as error:
@@ -244,10 +264,22 @@ class FileScheduler:
         try:
             with self._access.use_with_timeout() as connection:
                 self._access.set_sync(connection, every_commit=any(work.sync for work in works))
-                run_jobs(connection, works)
+                self._run_shortly(connection, works)
         except Exception as error:  # noqa: BLE001 - raised to the callers
             fail_jobs(works, error)
         self._translate_errors(works)
+
+    def _run_shortly(self, connection: Connection, works: Sequence[QueuedJob[Any]]) -> None:
+        """Run jobs in one transaction that is as short as can be: appends in one statement, preparations before it."""
+        for work in works:
+            if work.prepare is not None:
+                work.job = work.prepare(connection)
+        appends = [work.append for work in works if work.append is not None]
+        if len(appends) == len(works) and append_in_one_statement(appends, self.notes, connection):
+            for work in works:
+                work.is_done = True
+            return
+        run_jobs(connection, works)
 
     def _translate_errors(self, works: Sequence[QueuedJob[Any]]) -> None:
         for work in works:
@@ -259,7 +291,9 @@ class FileScheduler:
         due = self.notes.merge_due
         if due:
             self.notes.merge_due = set()
-            self._enqueue([QueuedJob(partial(merge_logs, due), sync=False, joins=False, loop=None)])
+            work = QueuedJob[None](cast("Job[None]", None), sync=False, joins=False, loop=None)
+            work.prepare = partial(prepare_merges, due)
+            self._enqueue([work])
 
     def _run_job_alone(self, job: Job[T]) -> T:
         with self._lock, self._access.use_with_timeout() as connection:
@@ -268,7 +302,7 @@ class FileScheduler:
 
     def _ensure_open(self) -> None:
         if not self._access.is_open:
-            with self._lock:
+            with self._lock, contextlib.suppress(ReadOnlyFile):  # it is read as it is
                 self._access.get_or_open()
 
     def _close(self) -> None:
@@ -281,6 +315,14 @@ class FileScheduler:
         with self._lock:
             self.notes = AppendState()
             self._access.close()
+
+
+def _settle_read(work: QueuedJob[T], reading: "Future[T]") -> None:
+    """Hand the result of a read to the task that waits for it, which is on another thread."""
+    if not reading.cancelled():
+        work.error = reading.exception()
+        work.result = None if work.error is not None else reading.result()
+        resolve_futures((work,))
 
 
 _WRITERS: dict[tuple[int, str, str | None], FileScheduler] = {}

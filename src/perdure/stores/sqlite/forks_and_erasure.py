@@ -32,7 +32,7 @@ _ABOVE: Final = """
 SELECT key, first, last, version, heads, body, holes FROM pack WHERE session = ? AND last > ? ORDER BY last"""
 _HOLDING: Final = """
 SELECT key, first, last, version, heads, body, holes FROM pack WHERE session = ?1 AND last >= ?2 AND first <= ?2"""
-_HIDE: Final = "UPDATE session SET id = NULL, title = '', holder = NULL WHERE key = ?"
+_HIDE: Final = "UPDATE session SET id = NULL, title = '', holder = NULL, progress = 0, due_at = NULL WHERE key = ?"
 _CUT: Final = """
 UPDATE session SET head = ?2, sealed = min(sealed, ?2), indexed = min(indexed, ?2), at = min(at, ?2), updated_at = 0
 WHERE key = ?1"""

@@ -7,7 +7,7 @@ It reads over its own connection, which blocks no writer; it writes through the 
 import os
 import re
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 import apsw
@@ -20,9 +20,10 @@ from perdure.stores.search_query import ROLES
 
 from .apsw_types import Connection
 from .database_file import file_identity, open_read_only, to_store_error
-from .log import EntryRange, find_ranges, make_long_text_reader, read_rows
-from .pack_rows import decode_row_entries
+from .log import EntryRange, find_ranges, make_long_text_reader
+from .pack_rows import PackRow, decode_row_entries
 from .queued_jobs import Job
+from .read_only_file import ReadOnlyFile
 from .search_index import IndexedText
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ _BACKLOG: Final = "SELECT coalesce(sum(head - indexed), 0) FROM session WHERE in
 _ADVANCE: Final = """
 UPDATE session SET indexed = ?1 WHERE key = ?2 AND indexed < ?1
 AND ?3 = (SELECT value FROM meta WHERE name = 'search')"""
+# One query for many sessions, since most are short.
+_ROWS: Final = """
+SELECT pack.session, pack.first, pack.last, version, heads, body, holes
+FROM json_each(?) AS wanted JOIN pack ON pack.session = wanted.value ->> 0
+    AND pack.last > wanted.value ->> 1 AND pack.first <= wanted.value ->> 2
+ORDER BY wanted.key, pack.last"""
 _FIND: Final = "SELECT key, head FROM session WHERE tenant = '' AND id = ?"
 _BEGINNING: Final = """
 SELECT key, head, parent, id FROM session
@@ -104,12 +111,14 @@ class IndexedLog:
         """Return up to `count` sessions that are not fully indexed: key, last indexed entry and last entry of each."""
         return cast("list[tuple[int, int, int]]", self._query(_BEHIND, count))
 
-    def read_texts(self, session: int, after: int, upto: int) -> list[IndexedText]:
-        """Read the searchable texts of a session's own entries above `after`, up to `upto`."""
+    def read_texts(self, *ranges: EntryRange) -> list[IndexedText]:
+        """Read the searchable texts of ranges of entries that sessions own, one range of each session at most."""
         found: list[IndexedText] = []
+        wanted = {each.session: each for each in ranges}
         with self._translate_errors() as connection:
             text_of = make_long_text_reader(connection)
-            for row in read_rows(connection, EntryRange(session, after, upto)):
+            for session, *columns in connection.execute(_ROWS, (msgspec.json.encode(ranges).decode(),)):
+                row, (_, after, upto) = PackRow._make(columns), wanted[session]
                 try:
                     entries = decode_row_entries(row, after + 1, upto, text_of, f"number {session}")
                 except StoreError:
@@ -128,7 +137,7 @@ class IndexedLog:
             first, version, holes, body = found
             if first <= seq and holes is None and (said := _text_in_event(body, seq - first, version)) is not None:
                 return _strip_colours(said)
-        docs = self.read_texts(session, seq - 1, seq)
+        docs = self.read_texts(EntryRange(session, seq - 1, seq))
         return docs[0].text if docs else None
 
     def record_indexed(self, stamp: int, upto: Sequence[tuple[int, int]]) -> None:
@@ -231,7 +240,8 @@ class IndexedLog:
     def _get_or_open(self) -> Connection:
         if self._connection is not None:
             return self._connection
-        self._submit(lambda _: None).result()  # so that there is a file to read
+        with suppress(ReadOnlyFile):
+            self._submit(lambda _: None).result()  # so that there is a file to read
         connection = self._connection = open_read_only(self.path, self._vfs)
         self._file = file_identity(self.path)
         return connection

@@ -3,6 +3,8 @@
 The functions here run inside a transaction that the caller has begun.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,7 +16,7 @@ from perdure.stores.lease_holder import LeaseHolder, describe_this_process, pars
 from .apsw_types import Connection
 from .log import AppendState
 from .mailbox import delete_taken_posts
-from .row_merging import merge_log
+from .row_merging import MergePlan, merge_log, plan_merge
 
 _FIND: Final = "SELECT fence, holder FROM session WHERE tenant = '' AND id = ?"
 _TAKE: Final = """
@@ -22,6 +24,7 @@ INSERT INTO session(id, fence, holder, created_at, updated_at)
 SELECT ?1, value + 1, ?2, ?3, ?3 FROM meta WHERE name = 'fence'
 ON CONFLICT(tenant, id) DO UPDATE SET fence = fence + 1, holder = excluded.holder
 RETURNING fence"""
+_HELD: Final = "SELECT 1 FROM session WHERE tenant = '' AND id = ? AND fence = ? AND holder IS NOT NULL"
 _GIVE_BACK: Final = "UPDATE session SET holder = NULL WHERE tenant = '' AND id = ? AND fence = ? RETURNING key"
 
 
@@ -52,10 +55,22 @@ def _is_driving(holder: LeaseHolder, lease: Lease, leases: set[Lease]) -> bool:
     return lease in leases if holder.is_this_process else holder.is_alive
 
 
-def release_lease(lease: Lease, notes: AppendState, connection: Connection) -> None:
+def is_lease_valid(lease: Lease, connection: Connection) -> bool:
+    """Return True if the session has the fence of this lease, and the lease was not released."""
+    return bool(connection.execute(_HELD, (lease.session_id, lease.fence)).get)
+
+
+def prepare_release(lease: Lease, notes: AppendState, connection: Connection) -> Callable[[Connection], None]:
+    """Prepare the release of a lease outside of any transaction; return the job that does it."""
+    key = connection.execute("SELECT key FROM session WHERE tenant = '' AND id = ?", (lease.session_id,)).get
+    return partial(release_lease, lease, notes, None if key is None else plan_merge(connection, key))
+
+
+def release_lease(lease: Lease, notes: AppendState, plan: MergePlan | None, connection: Connection) -> None:
     """Release the lease of a session, merge the small rows of its log, and delete the posts that it has taken."""
     notes.highest_ids.pop(lease.session_id, None)
+    notes.loose_bytes.pop(lease.session_id, None)
     key = connection.execute(_GIVE_BACK, (lease.session_id, lease.fence)).get
     if key is not None:
-        merge_log(connection, key)
+        merge_log(connection, key, plan)
         delete_taken_posts(lease.session_id, connection)

@@ -6,12 +6,15 @@ An append adds one row. Rows are merged later (see `row_merging.py`), so that a 
 gaps, that are quick to read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from perdure.core import fault_injection as faults
-from perdure.core.error import Conflict, Fenced
+from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Entry, Event
+from perdure.core.last_run import RunProgress, find_last_run
 from perdure.core.store import Lease
 from perdure.stores.entry_text import find_given_title, find_message_title
 
@@ -25,6 +28,9 @@ _ADVANCE: Final = """
 UPDATE session SET head = ?1, updated_at = ?2, loose = loose + ?3
 WHERE tenant = '' AND id = ?4 AND fence = ?5 AND head = ?6
 RETURNING key, loose, title"""
+SET_PROGRESS: Final = "UPDATE session SET progress = ?, due_at = ? WHERE key = ?"
+PROGRESS_NUMBERS: Final[Mapping[RunProgress, int]] = {"over": 0, "cut_off": 1, "waiting": 2}
+"""The progress of a session's last run, as its column has it."""
 _FIND: Final = "SELECT key, head, fence FROM session WHERE tenant = '' AND id = ?"
 _ROWS: Final = """
 SELECT first, last, version, heads, body, holes FROM pack
@@ -57,6 +63,8 @@ class AppendState:
     def __init__(self) -> None:
         self.highest_ids: dict[str, tuple[int, str, int]] = {}
         """By session id: its fence, the stem of the last appended id, and the highest number with that stem."""
+        self.loose_bytes: dict[str, int] = {}
+        """By session id: the size of the rows appended since it was last compared with `MAX_LOOSE_BYTES`."""
         self.merge_due: set[int] = set()
         """The keys of sessions whose loose rows should be merged."""
 
@@ -85,6 +93,8 @@ def append_entries(new: EncodedAppend, notes: AppendState, connection: Connectio
             connection.executemany(ADD_BLOB, new.texts.items())
         if (called := find_given_title(new.entries) or title or find_message_title(new.entries)) != title:
             connection.execute("UPDATE session SET title = ? WHERE key = ?", (called, key))
+        if (run := find_last_run(new.entries)) is not None:
+            connection.execute(SET_PROGRESS, (PROGRESS_NUMBERS[run.progress], run.due_at, key))
         if loose >= MAX_LOOSE_BYTES:
             notes.merge_due.add(key)
     faults.fault_point("store.append.before_commit")
@@ -178,6 +188,23 @@ def read_events(connection: Connection, stretch: EntryRange, session_id: str) ->
 def read_rows(connection: Connection, stretch: EntryRange) -> list[PackRow]:
     """Read the database rows that contain a range of entries; they may contain more entries before and after it."""
     return [PackRow._make(row) for row in connection.execute(_ROWS, stretch)]
+
+
+def read_every_row(connection: Connection) -> None:
+    """Decode every entry and post in a file. Raises `StoreError` for the first that cannot be decoded."""
+    text_of = make_long_text_reader(connection)
+    for key, session_id, at, head in connection.execute("SELECT key, id, at, head FROM session").fetchall():
+        reached = at
+        for row in read_rows(connection, EntryRange(key, at, head)):
+            decode_row_entries(row, row.first, row.last, text_of, str(session_id))
+            reached = row.last if row.first == reached + 1 else reached
+        if reached != head:
+            raise StoreError(f"entries of session {session_id!r} above {reached} are missing: use another backup")
+    for post_id, body in connection.execute("SELECT id, body FROM post"):
+        try:
+            msgspec.json.decode(body)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"the post {post_id!r} is damaged ({error}): use another backup") from error
 
 
 def make_long_text_reader(connection: Connection) -> ReadText:

@@ -3,9 +3,10 @@
 # pathlib would cost every start milliseconds:
 # ruff: noqa: PTH116, PTH120
 import contextlib
+import logging
 import os
 from collections.abc import Generator
-from typing import Final, cast
+from typing import Final
 
 import apsw
 
@@ -14,9 +15,13 @@ from perdure.core.store import StoreSize
 from perdure.stores.store_paths import check_file_path, create_folder, resolve_store_path
 
 from .apsw_types import Connection
-from .copy_file import copy_database, publish_when_done
-from .database_file import open_read_only, to_store_error
-from .schema import APPLICATION_IDS, FORMAT
+from .copy_file import publish_when_done
+from .database_file import connect, damaged_store_error, open_read_only, to_store_error
+from .log import read_every_row
+from .page_checksums import find_checksum_vfs, has_checksums, write_checksums
+from .schema import APPLICATION_IDS, FORMAT, UNCHECKED_FORMAT
+
+_log: Final = logging.getLogger("perdure.stores")
 
 _OWN_BYTES: Final = """
 SELECT id, coalesce(sum(length(heads) + length(body) + coalesce(length(holes), 0)), 0)
@@ -42,7 +47,8 @@ def back_up_database(store: str, vfs: str | None, path: str) -> None:
         create_folder(os.path.dirname(path))
         connection = open_read_only(store, vfs)
         try:
-            copy_database(connection, path)
+            with publish_when_done(path) as place:
+                _copy_with_checksums(connection, place, vfs)
         finally:
             connection.close()
     except apsw.Error as error:
@@ -62,16 +68,35 @@ def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> Non
     try:
         create_folder(os.path.dirname(target))
         with _open_verified(source) as connection, publish_when_done(target) as place:
-            connection.execute("VACUUM INTO ?", (place,))
+            _copy_with_checksums(connection, place, None)
             verify(place)
     except OSError as error:
         raise StoreError(f"{source!r} cannot be copied to {target!r}: {error.strerror}; choose another path") from error
 
 
 def verify(path: str | os.PathLike[str]) -> None:
-    """Raise `StoreError` unless the file at `path` is an undamaged SQLite store that no process has open."""
+    """Raise `StoreError` unless the file at `path` is an undamaged SQLite store that no process has open.
+
+    Every page is read and its checksum compared. A file without checksums, made by an older version, is read and
+    decoded completely; a warning in the log says that a changed byte may still go unnoticed.
+    """
     with _open_verified(resolve_store_path(path)):
         pass
+
+
+def _copy_with_checksums(connection: Connection, place: str, vfs: str | None) -> None:
+    """Write a compact copy of a store to an empty file, with a checksum on every page, also if the store has none."""
+    connection.execute("VACUUM INTO ?", (place,))
+    version = int(connection.pragma("user_version"))
+    if version < UNCHECKED_FORMAT or find_checksum_vfs(vfs) is None:
+        return
+    write_checksums(place, vfs)
+    if version != FORMAT:
+        copy = connect(place, vfs, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            copy.execute(f"PRAGMA user_version = {FORMAT}")
+        finally:
+            copy.close()
 
 
 @contextlib.contextmanager
@@ -82,7 +107,7 @@ def _open_verified(path: str) -> Generator[Connection]:
     if _file_size(f"{path}-wal"):
         raise StoreError(f"{path!r} is in use, or was not closed: make a backup of it with backup()")
     try:
-        connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY))
+        connection = connect(path, None, flags=apsw.SQLITE_OPEN_READONLY)
         try:
             _check_store(connection, path)
             yield connection
@@ -93,14 +118,39 @@ def _open_verified(path: str) -> Generator[Connection]:
 
 
 def _check_store(connection: Connection, path: str) -> None:
+    _check_pages(connection, path)
     if connection.pragma("application_id") not in APPLICATION_IDS:
         raise StoreError(f"{path!r} is no store of perdure: choose another file")
     if (version := connection.pragma("user_version")) > FORMAT:
         raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade perdure")
+    if version == FORMAT and not has_checksums(connection):
+        raise damaged_store_error(path, "its header says that its pages have no checksums")
     for check in ("integrity_check(1)", "foreign_key_check"):
         found = connection.execute(f"PRAGMA {check}").fetchall()
         if found not in ([], [("ok",)]):
             raise StoreError(f"{path!r} is damaged ({found}): use another backup, or try `sqlite3 FILE .recover`")
+    if version < FORMAT:
+        if version > 1:
+            read_every_row(connection)
+        _log.warning(
+            "%r has no checksums, because an older version made it: it can be read completely, but that no byte of it "
+            "has changed is not verified",
+            path,
+        )
+
+
+def _check_pages(connection: Connection, path: str) -> None:
+    """Raise `StoreError` if the checksum of any page is wrong, also of one that is not in use."""
+    if find_checksum_vfs() is None or not has_checksums(connection):
+        return
+    size = int(connection.pragma("page_size"))
+    file = apsw.VFSFile("", path, [apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB, 0])
+    try:
+        for offset in range(0, file.xFileSize(), size):
+            if connection.execute("SELECT verify_checksum(?)", (file.xRead(size, offset),)).get != 1:
+                raise damaged_store_error(path, f"the checksum of page {offset // size + 1} is wrong")
+    finally:
+        file.xClose()
 
 
 def _file_size(path: str) -> int:

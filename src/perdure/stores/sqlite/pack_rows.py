@@ -113,7 +113,7 @@ def build_row_without_long_texts(
 
 
 def merge_rows(rows: Sequence[PackRow]) -> PackRow:
-    """Merge consecutive rows, from which no long texts were cut out, into one row."""
+    """Merge consecutive rows of a log, each with some entries, into one row with all of them."""
     whole = EntryHeads([], [], [])
     events: list[Event] = []
     for row in rows:

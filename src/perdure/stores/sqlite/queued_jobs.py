@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from .apsw_types import Connection
+
+if TYPE_CHECKING:
+    from .log import EncodedAppend
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[[Connection], T]
@@ -16,7 +19,7 @@ Job: TypeAlias = Callable[[Connection], T]
 class QueuedJob(Generic[T]):
     """A database job in the queue of the writer, with its future and its result."""
 
-    __slots__ = ("error", "future", "is_done", "job", "joins", "loop", "result", "sync")
+    __slots__ = ("append", "error", "future", "is_done", "job", "joins", "loop", "prepare", "result", "sync")
 
     def __init__(self, job: Job[T], *, sync: bool, joins: bool, loop: asyncio.AbstractEventLoop | None) -> None:
         self.job = job
@@ -27,6 +30,10 @@ class QueuedJob(Generic[T]):
         self.loop = loop
         """The event loop of its future; `None` for a future of a thread."""
         self.future: asyncio.Future[T] | Future[T] = Future() if loop is None else loop.create_future()
+        self.append: EncodedAppend | None = None
+        """The entries to append, if that is all that the job does."""
+        self.prepare: Callable[[Connection], Job[T]] | None = None
+        """Function that is called before the transaction begins, and returns the job: for work that takes long."""
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_done = False
@@ -83,23 +90,3 @@ def fail_jobs(works: Iterable[QueuedJob[Any]], error: Exception) -> None:
     for work in works:
         if not work.is_settled:
             work.error = error
-
-
-def resolve_futures(works: Sequence[QueuedJob[Any]]) -> None:
-    """Set the results of all jobs on their futures, from a thread other than that of their event loops."""
-    loops: dict[asyncio.AbstractEventLoop, list[QueuedJob[Any]]] = {}
-    for work in works:
-        if work.loop is None:
-            work.resolve_future()
-        else:
-            loops.setdefault(work.loop, []).append(work)
-    for loop, told in loops.items():
-        try:
-            loop.call_soon_threadsafe(_resolve_each, told)
-        except RuntimeError:
-            continue  # the loop is closed: nothing waits any more
-
-
-def _resolve_each(works: Sequence[QueuedJob[Any]]) -> None:
-    for work in works:
-        work.resolve_future()

@@ -13,6 +13,7 @@ import apsw
 from .apsw_types import Connection
 from .database_file import file_identity, open_read_only, to_store_error
 from .queued_jobs import Job
+from .read_only_file import file_version, is_read_only
 
 T = TypeVar("T")
 
@@ -26,7 +27,8 @@ class ReadThread:
         self._ensure_file = make_sure
         """Called before the file is opened: creates it if necessary, and checks its format."""
         self._connection: Connection | None = None
-        self._file = (0, 0)
+        self._file: tuple[int, ...] = (0, 0)
+        self._is_read_only = False
         self._starting = threading.Lock()
         self._thread: ThreadPoolExecutor | None = None
 
@@ -61,13 +63,18 @@ class ReadThread:
 
     def _get_or_open(self) -> Connection:
         connection = self._connection
-        if connection is not None and file_identity(self._path) == self._file:
+        if connection is not None and self._look_at_file() == self._file:
             return connection
         self._drop_connection()
         self._ensure_file()
         connection = self._connection = open_read_only(self._path, self._vfs)
-        self._file = file_identity(self._path)
+        self._is_read_only = is_read_only(self._path)
+        self._file = self._look_at_file()
         return connection
+
+    def _look_at_file(self) -> tuple[int, ...]:
+        """Return what changes when the connection cannot be used any more."""
+        return file_version(self._path) if self._is_read_only else file_identity(self._path)
 
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None

@@ -2,11 +2,12 @@
 
 Rows are *loose* until they are merged into one that is large enough to stay; the ids in that are in the table `label`.
 
-The functions here run inside a transaction that the caller has begun.
+Decoding and encoding entries takes long, so a merge is planned before the transaction in which it is made.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -34,25 +35,69 @@ def row_size(row: PackRow) -> int:
     return len(row.body) + ROW_COST
 
 
-def merge_logs(keys: Iterable[int], connection: Connection) -> None:
-    """Merge the small rows of several logs, given by the keys of their sessions, into large ones."""
-    for key in keys:
-        merge_log(connection, key)
+class MergedGroup(NamedTuple):
+    """Rows of a log that are replaced by one, or stay as they are."""
+
+    rows: list[PackRow]
+    """What the log has there afterwards."""
+    is_merged: bool
+    is_sealed: bool
+    """True if they are large enough to stay: their ids go into the index."""
 
 
-def merge_log(connection: Connection, key: int) -> None:
-    """Merge the small rows of a log into large ones. A rest too small for a large row becomes one small row."""
+class MergePlan(NamedTuple):
+    """Changes to be made when the small rows of a log are merged, worked out before the transaction."""
+
+    key: int
+    """Of the session."""
+    data_version: int
+    """Number by which changes of other processes since then are noticed."""
+    groups: list[MergedGroup]
+
+
+def prepare_merges(keys: Iterable[int], connection: Connection) -> Callable[[Connection], None]:
+    """Work out the merges of several logs outside of any transaction; return the job that makes them."""
+    return partial(_merge_logs, [plan_merge(connection, key) for key in keys])
+
+
+def _merge_logs(plans: Sequence[MergePlan], connection: Connection) -> None:
+    for plan in plans:
+        merge_log(connection, plan.key, plan)
+
+
+def plan_merge(connection: Connection, key: int) -> MergePlan:
+    """Work out how the small rows of a log become large ones. A rest too small for that becomes one small row."""
+    version = int(connection.pragma("data_version"))
+    groups = list(_group_rows([PackRow._make(row) for row in connection.execute(_LOOSE, (key,))]))
+    planned: list[MergedGroup] = []
+    for place, group in enumerate(groups, 1):
+        whole = _merge_group(group)
+        is_large = sum(len(row.body) for row in group) >= MERGED_ROW_BYTES
+        is_sealed = place < len(groups) or bool(group[0].holes) or is_large
+        planned.append(MergedGroup(group if whole is None else [whole], whole is not None, is_sealed))
+    return MergePlan(key, version, planned)
+
+
+def merge_log(connection: Connection, key: int, plan: MergePlan | None = None) -> None:
+    """Merge the small rows of a log into large ones, as planned unless another process has changed the file since.
+
+    Runs inside a transaction that the caller has begun.
+    """
+    if plan is None or plan.key != key or plan.data_version != connection.pragma("data_version"):
+        plan = plan_merge(connection, key)
     sealed: int | None = None
     loose = 0
-    groups = list(_group_rows([PackRow._make(row) for row in connection.execute(_LOOSE, (key,))]))
-    for place, group in enumerate(groups, 1):
-        rows = _merge_group(connection, key, group)
-        if place < len(groups) or group[0].holes or sum(len(row.body) for row in group) >= MERGED_ROW_BYTES:
-            sealed = rows[-1].last
-            for row in rows:
+    for group in plan.groups:
+        if group.is_merged:
+            (whole,) = group.rows
+            connection.execute(_DROP, (key, whole.first, whole.last))
+            connection.execute(ADD_ROW, (key, *whole))
+        if group.is_sealed:
+            sealed = group.rows[-1].last
+            for row in group.rows:
                 add_ids(connection, key, row)
         else:
-            loose = sum(map(row_size, rows))
+            loose = sum(map(row_size, group.rows))
     connection.execute(_NOTE, (key, sealed, loose))
 
 
@@ -70,13 +115,11 @@ def _group_rows(rows: Sequence[PackRow]) -> Iterator[list[PackRow]]:
         yield group
 
 
-def _merge_group(connection: Connection, key: int, rows: list[PackRow]) -> list[PackRow]:
+def _merge_group(rows: list[PackRow]) -> PackRow | None:
+    """Merge rows into one; return `None` if they stay as they are."""
     if len(rows) == 1:
-        return rows
+        return None
     try:
-        whole = merge_rows(rows)
+        return merge_rows(rows)
     except (UnreadableEntry, msgspec.DecodeError):
-        return rows  # kept for a newer version, or for a repair
-    connection.execute(_DROP, (key, whole.first, whole.last))
-    connection.execute(ADD_ROW, (key, *whole))
-    return [whole]
+        return None  # kept for a newer version, or for a repair

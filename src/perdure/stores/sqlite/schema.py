@@ -1,6 +1,7 @@
 """The tables of an SQLite store, and the migration from older formats.
 
-- `session`: a row for each. A deleted one stays, without its id, while forks share entries with it.
+- `session`: a row for each. A deleted one stays, without its id, while forks share entries with it. `progress` is that
+  of the last run that was begun in it: 0 over, 1 cut off, 2 waiting (until `due_at`, if that is not null).
 - `pack`: the entries, several to a row (see `pack_rows.py`). An append adds a row; now and then the last rows of a
   session are merged into one (see `row_merging.py`), so the key of a row means nothing: an entry is found by its
   session and its own number. A fork has only the entries after `at`; those before are read from its parent.
@@ -21,8 +22,10 @@ from .apsw_types import Connection
 from .entry_id_index import add_ids
 from .pack_rows import EntryHeads, PackRow, build_row_without_long_texts
 
-FORMAT: Final = 2
-"""The version of the tables below; a file of a newer one is refused."""
+FORMAT: Final = 4
+"""The newest format; a file of a newer one is refused. It has the tables below, and a checksum on every page."""
+UNCHECKED_FORMAT: Final = 3
+"""The same tables in a file without checksums: one made by an older version, or where SQLite has no checksum VFS."""
 APPLICATION_ID: Final = 0x50524455
 """The id in the file's header that marks it as a store, also for `file(1)`: the letters PRDU."""
 APPLICATION_IDS: Final = frozenset({APPLICATION_ID, 0x574E444C})
@@ -50,10 +53,13 @@ CREATE TABLE session(
     sealed INTEGER NOT NULL DEFAULT 0,
     loose INTEGER NOT NULL DEFAULT 0,
     indexed INTEGER NOT NULL DEFAULT 0,
+    progress INTEGER NOT NULL DEFAULT 0,
+    due_at REAL,
     UNIQUE(tenant, id)
 ) STRICT;
 CREATE INDEX session_child ON session(parent) WHERE parent IS NOT NULL;
 CREATE INDEX session_unindexed ON session(key) WHERE indexed < head;
+CREATE INDEX session_unfinished ON session(key) WHERE progress > 0;
 CREATE TABLE pack(
     key INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES session(key),
@@ -89,7 +95,7 @@ CREATE TABLE post(
     UNIQUE(tenant, session, id)
 ) STRICT;
 PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {FORMAT};
+PRAGMA user_version = {UNCHECKED_FORMAT};
 """
 
 ADD_ROW: Final = "INSERT INTO pack(session, first, last, version, heads, body, holes) VALUES(?, ?, ?, ?, ?, ?, ?)"
@@ -105,8 +111,27 @@ _OLD_ENTRIES: Final = """
 SELECT session, seq, coalesce(id, ''), kind, critical, version, at, body FROM old_entry ORDER BY session, seq"""
 
 
-def migrate_tables(connection: Connection) -> None:
-    """Migrate a database of an older format to the current one. The caller has begun a transaction."""
+# -- from format 2, which did not record the progress of runs ----------------------------------------------------------
+
+_ADD_PROGRESS: Final = f"""
+ALTER TABLE session ADD COLUMN progress INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN due_at REAL;
+CREATE INDEX session_unfinished ON session(key) WHERE progress > 0;
+PRAGMA user_version = {UNCHECKED_FORMAT};"""
+
+
+def migrate_tables(connection: Connection, version: int) -> None:
+    """Migrate a database of an older format to the current tables; its pages have no checksums. The caller has begun a
+    transaction, and then fills in the progress of runs.
+    """
+    if version == 1:
+        _migrate_entries(connection)
+    else:
+        connection.execute(_ADD_PROGRESS)
+
+
+def _migrate_entries(connection: Connection) -> None:
+    """Migrate a database of format 1, which had a row for each entry."""
     fences = connection.execute("SELECT value FROM meta WHERE name = 'fence'").get
     connection.execute(_SET_ASIDE)
     connection.execute(TABLES)

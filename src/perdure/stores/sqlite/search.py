@@ -9,6 +9,7 @@ index is rebuilt.
 import json
 import logging
 import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 from zlib import crc32
@@ -22,6 +23,7 @@ from perdure.stores.snippet import SearchTerms, make_snippet
 
 from .database_file import to_store_error
 from .indexed_log import MAX_SEQ, IndexedLog, ShownRange, SubmitJob
+from .log import EntryRange
 from .queued_jobs import Job
 from .search_index import DAMAGE, SearchIndex, StaleIndex
 
@@ -31,6 +33,8 @@ BATCH_ENTRIES: Final = 500
 """The number of entries that are indexed in one transaction in the background, so that searches can run in between."""
 CATCH_UP_ENTRIES: Final = 2000
 """The number of entries per transaction when a search waits for the rest to be indexed: each transaction is synced."""
+SESSIONS_AT_ONCE: Final = 50
+"""The number of sessions whose entries are read with one query."""
 CHARACTERS_PER_ENTRY: Final = 2000
 """If entries are longer than this on average, fewer of them are indexed in one transaction."""
 
@@ -160,15 +164,18 @@ class LogSearch:
         entries = characters = 0
         with self._index.write_transaction(), self._source.read_transaction():
             stamp = self._check_stamps()
-            for key, after, head in self._source.find_unindexed(most):
-                last = min(head, after + most - entries)
-                docs = self._source.read_texts(key, after, last)
+            due = deque(self._source.find_unindexed(most))
+            while due and entries < most and characters < most * CHARACTERS_PER_ENTRY:
+                ranges: list[EntryRange] = []
+                while due and entries < most and len(ranges) < SESSIONS_AT_ONCE:
+                    key, after, head = due.popleft()
+                    last = min(head, after + most - entries)
+                    ranges.append(EntryRange(key, after, last))
+                    entries += last - after
+                docs = self._source.read_texts(*ranges)
                 self._index.add(docs)
-                upto.append((key, last))
-                entries += last - after
+                upto += [(each.session, each.upto) for each in ranges]
                 characters += sum([len(doc.text) for doc in docs])
-                if entries >= most or characters >= most * CHARACTERS_PER_ENTRY:
-                    break
         self._source.record_indexed(stamp, upto)
         return entries
 
@@ -187,10 +194,14 @@ class LogSearch:
             result, stamp = self._source.run_removal(job)
             done.append(result)
             gone = [(*place, text) for place, text in before.items() if self._source.read_text(*place) != text]
-            self._index.remove(gone)
+            is_rewritten = self._index.remove(gone)
             for session, number, _ in gone:
-                self._index.add(self._source.read_texts(session, number - 1, number))
-            self._index.stamp = stamp
+                self._index.add(self._source.read_texts(EntryRange(session, number - 1, number)))
+            self._index.stamp = 0 if is_rewritten else stamp
+        if is_rewritten:  # if this is interrupted, the index belongs to no log, and is emptied at its next use
+            self._index.rewrite_pages()
+            with self._index.write_transaction():
+                self._index.stamp = stamp
         self._index.truncate_wal()
 
     def _indexed_texts(self, stretches: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int], str]:
@@ -199,7 +210,7 @@ class LogSearch:
         for session, first, last in stretches:
             places = set(self._index.find_indexed_seqs(session, first, last))
             if places:
-                docs = self._source.read_texts(session, min(places) - 1, max(places))
+                docs = self._source.read_texts(EntryRange(session, min(places) - 1, max(places)))
                 found |= {(session, doc.seq): doc.text for doc in docs if doc.seq in places}
                 if len(docs) < len(places):
                     raise StaleIndex(f"some entries of session {session} can be read no more")

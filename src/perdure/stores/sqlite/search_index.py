@@ -9,7 +9,8 @@ the log do not have to wait for that, or pay for it at the next sync.
 
 import os
 import zlib
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -21,9 +22,12 @@ from perdure.stores.store_paths import create_file
 
 from .apsw_types import Connection, Cursor
 from .database_file import file_identity, retry_while_busy, run_in_transaction, sync_wal
+from .read_only_file import is_read_only, read_only_error, read_only_flags, unchanging_uri
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the tables below, of the tokenizer, and of what counts as text. An index of another one is rebuilt."""
+_READABLE_FORMATS: Final = frozenset({1, FORMAT})
+"""Those that can be searched where they cannot be rebuilt: in format 1 there may be words of removed texts."""
 
 BUSY_SECONDS: Final = 10
 """The time to wait for other processes, whose batches take a tenth of a second at most."""
@@ -68,9 +72,20 @@ _SECURE_COST: Final = 500
 """Removing one text in place costs as much as writing this many of them when the whole index is rewritten."""
 
 _NOTE: Final = """
-INSERT INTO doc(session, seq, role, at, checksum) VALUES(?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING key"""
+INSERT INTO doc(session, seq, role, at, checksum) VALUES(?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING RETURNING key, session, seq"""
 _TAKE_OUT: Final = "INSERT INTO search(search, rowid, text) VALUES('delete', ?, ?)"
+_MERGE: Final = "INSERT INTO search(search) VALUES('optimize')"
 _SECURELY: Final = "INSERT INTO search(search, rank) VALUES('secure-delete', ?)"
+
+# FTS5 merges no single segment, so a text is indexed for a moment: two segments in two levels are merged to a new top
+# level. But a segment that is not larger than a new one is moved down to its level: the first text makes it larger than
+# the second.
+_FILLERS: Final = (f"{'a' * 5000} {'b' * 5000}", "a")
+_STRUCTURE_ID: Final = 10
+_COOKIE_BYTES: Final = 4
+_MORE_FOLLOWS: Final = 0x80
+_NUMBERS_PER_SEGMENT: Final = 3  # its id, first and last page
 
 DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SchemaChangeError, apsw.SQLError)
 """The errors that SQLite raises for a damaged file. (The statements themselves are right.)"""
@@ -142,15 +157,17 @@ class SearchIndex:
         """The stamp of the log that this index was made from; 0 if there never was one."""
         self._get_or_open().execute("UPDATE state SET stamp = ?", (stamp,))
 
-    def add(self, docs: Iterable[IndexedText]) -> None:
+    def add(self, docs: Sequence[IndexedText]) -> None:
         """Add texts that are not in the index yet. Raises `StaleIndex` if an entry was indexed with another text."""
         connection = self._get_or_open()
-        for session, seq, role, at, text in docs:
-            checksum = zlib.crc32(text.encode())
-            key = connection.execute(_NOTE, (session, seq, role, at, checksum)).get
-            if key is not None:
-                connection.execute("INSERT INTO search(rowid, text) VALUES(?, ?)", (key, text))
-            elif self.read_checksum(session, seq) != checksum:
+        texts = {(doc.session, doc.seq): doc.text for doc in docs}
+        sums = {place: zlib.crc32(text.encode()) for place, text in texts.items()}
+        notes = [(*doc[:4], sums[doc.session, doc.seq]) for doc in docs]
+        # All at once: a call for each costs as much as the work.
+        new = [(key, texts.pop((session, seq))) for key, session, seq in connection.executemany(_NOTE, notes)]
+        connection.executemany("INSERT INTO search(rowid, text) VALUES(?, ?)", new)
+        for session, seq in texts:
+            if self.read_checksum(session, seq) != sums[session, seq]:
                 raise StaleIndex(f"entry {seq} of session {session} is another one than when it was indexed")
 
     def find_indexed_seqs(self, session: int, first: int, last: int) -> list[int]:
@@ -167,14 +184,16 @@ class SearchIndex:
         )
         return checksum
 
-    def remove(self, texts: Sequence[tuple[int, int, str]]) -> None:
-        """Remove texts from the index, each given with the key of its session and its entry number.
+    def remove(self, texts: Sequence[tuple[int, int, str]]) -> bool:
+        """Remove texts from the index, each given with the key of its session and its entry number; return True if all
+        of the index was rewritten.
 
-        No byte of them is left once this has been committed and `truncate_wal` called. Raises `StaleIndex` if one of
-        them is not what was indexed: removing it would corrupt FTS5's tables.
+        No byte of them is left once this has been committed and `truncate_wal` called; if the index was rewritten,
+        `rewrite_pages` before that. Raises `StaleIndex` if one of them is not what was indexed: removing it would
+        corrupt FTS5's tables.
         """
         connection = self._get_or_open()
-        count = connection.execute("SELECT coalesce(max(key), 0) FROM doc").get
+        count: int = connection.execute("SELECT coalesce(max(key), 0) FROM doc").get
         at_once = len(texts) * _SECURE_COST > count
         if at_once:  # cheaper than each in its place
             connection.execute(_SECURELY, (0,))
@@ -184,8 +203,14 @@ class SearchIndex:
             key = connection.execute("DELETE FROM doc WHERE session = ? AND seq = ? RETURNING key", (session, seq)).get
             connection.execute(_TAKE_OUT, (key, text))
         if at_once:
-            connection.execute("INSERT INTO search(search) VALUES('optimize')")
-            connection.execute(_SECURELY, (1,))
+            _merge_segments(connection)
+        return at_once
+
+    def rewrite_pages(self) -> None:
+        """Rewrite the file without free pages and free parts of pages. Even with `secure_delete`, SQLite leaves copies
+        of rows there when it moves them to other pages.
+        """
+        retry_while_busy(lambda: self._get_or_open().execute("VACUUM"))
 
     def truncate_wal(self) -> None:
         """Empty the write-ahead log of the index, so that removed texts are not left in it."""
@@ -219,9 +244,9 @@ class SearchIndex:
 
     def vacuum(self) -> None:
         """Shrink the index file to its minimum size."""
-        connection = self._get_or_open()
-        connection.execute("INSERT INTO search(search) VALUES('optimize')")
-        connection.execute("VACUUM")
+        with self.write_transaction():
+            _merge_segments(self._get_or_open())
+        self.rewrite_pages()
         self.truncate_wal()
 
     def close(self) -> None:
@@ -238,6 +263,8 @@ class SearchIndex:
     def _get_or_open(self) -> _TokenizingConnection:
         if self._connection is not None:
             return self._connection
+        if is_read_only(self.path):
+            return self._open_read_only()
         connection = self._connect()
         try:
             connection.execute(_PRAGMAS).fetchall()  # each of them: SQLite stops where there is a row to be had
@@ -248,7 +275,18 @@ class SearchIndex:
         self._connection, self._file = connection, file_identity(self.path)
         return connection
 
+    def _open_read_only(self) -> _TokenizingConnection:
+        """Open an index that cannot be written. Raises `StaleIndex` if it has another format."""
+        connection = cast("_TokenizingConnection", apsw.Connection(unchanging_uri(self.path), flags=read_only_flags()))
+        self._connection, self._file = connection, file_identity(self.path)
+        if not _has_tables(connection, _READABLE_FORMATS):
+            self._drop_connection()
+            raise read_only_error(self.path)
+        return connection
+
     def _connect(self) -> _TokenizingConnection:
+        if is_read_only(self.path):
+            raise read_only_error(self.path)
         try:
             create_file(self.path)
         except OSError as error:
@@ -284,13 +322,62 @@ def _create_tables(connection: Connection) -> None:
         run_in_transaction(connection, make)
 
 
-def _has_tables(connection: Connection) -> bool:
+def _merge_segments(connection: Connection) -> None:
+    """Rewrite the index as one segment, without the words of removed texts; afterwards texts are removed in place."""
+    connection.execute(_MERGE)
+    key: int = connection.execute("SELECT coalesce(max(id), 0) FROM search_docsize").get
+    added: list[tuple[int, str]] = []
+    for filler in _FILLERS:
+        if _may_hold_removed_words(connection):
+            added.append((key + len(added) + 1, filler))
+            connection.execute("INSERT INTO search(rowid, text) VALUES(?, ?)", added[-1])
+            connection.execute(_MERGE)
+    connection.execute(_SECURELY, (1,))
+    connection.executemany(_TAKE_OUT, added)
+    if _may_hold_removed_words(connection):
+        raise StaleIndex("words of removed texts are left in it")
+
+
+def _may_hold_removed_words(connection: Connection) -> bool:
+    """Return True unless all segments are in the top level of FTS5's structure.
+
+    Removing a text writes its words again, each with a mark. A merge drops them on its way to the top level, and keeps
+    them below it, even if there is nothing above: FTS5 moves small segments down, and leaves their levels empty.
+    """
+    levels = _read_levels(connection.execute("SELECT block FROM search_data WHERE id = ?", (_STRUCTURE_ID,)).get)
+    return any(levels[:-1])
+
+
+def _read_levels(block: bytes) -> list[int]:
+    """Return the number of segments in each level, the top level last, as recorded in FTS5's structure record."""
+    count, _segments, _writes, *numbers = _read_varints(block[_COOKIE_BYTES:])
+    levels: list[int] = []
+    try:
+        for _ in range(count):
+            levels.append(numbers[1])  # after the number of those that are being merged
+            del numbers[: 2 + levels[-1] * _NUMBERS_PER_SEGMENT]
+    except IndexError as error:
+        raise StaleIndex(f"the structure of the index is unknown: {block.hex()}") from error
+    return levels
+
+
+def _read_varints(data: bytes) -> list[int]:
+    """Read SQLite's integers of variable length, of which none here has nine bytes."""
+    values = [0]
+    for byte in data:
+        values[-1] = values[-1] << 7 | byte & ~_MORE_FOLLOWS
+        if not byte & _MORE_FOLLOWS:
+            values.append(0)
+    return values[:-1]
+
+
+def _has_tables(connection: Connection, formats: AbstractSet[int] = frozenset({FORMAT})) -> bool:
     stamp = connection.execute(
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) "
         "FROM pragma_application_id, pragma_user_version"
     ).get
     if stamp == (0, 0, 0):
         return False
-    if stamp[0] not in _APPLICATION_IDS or stamp[1] != FORMAT:
+    if stamp[0] not in _APPLICATION_IDS or stamp[1] not in formats:
         raise StaleIndex(f"the index has another format: {stamp!r}")
     return True

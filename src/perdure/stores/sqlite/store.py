@@ -13,14 +13,25 @@ from typing import TYPE_CHECKING, Final, Unpack
 from perdure.core import fault_injection as faults
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.event import Entry, Event
-from perdure.core.store import Hit, Lease, Post, SearchOptions, SessionInfo, StoreSize, run_to_completion
+from perdure.core.store import (
+    Hit,
+    InterruptedSession,
+    Lease,
+    Post,
+    SearchOptions,
+    SessionInfo,
+    StoreSize,
+    run_to_completion,
+)
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
+from perdure.stores.entry_text import has_large_content
 from perdure.stores.store_paths import resolve_store_path
 
 from .apsw_types import Connection
 from .forks_and_erasure import ForkRequest, create_fork, delete_session, redact_entry
-from .lease import acquire_lease, release_lease
-from .log import EntryRange, append_entries, encode_append, find_ranges, read_entries, read_events
+from .interrupted import query_interrupted
+from .lease import acquire_lease, is_lease_valid, prepare_release
+from .log import EntryRange, encode_append, find_ranges, read_entries, read_events
 from .mailbox import add_post, encode_post_body, read_pending_posts
 
 if TYPE_CHECKING:
@@ -33,6 +44,7 @@ SELECT session.id, session.head, session.created_at, session.updated_at, session
 FROM session LEFT JOIN session AS origin ON origin.key = session.parent
 WHERE session.tenant = '' AND session.head > 0"""
 _ONE: Final = f"{_INFO} AND session.id = ?"
+_FORKS: Final = f"{_INFO} AND origin.tenant = '' AND origin.id = ? ORDER BY session.updated_at DESC, session.key DESC"
 _LIST: Final = f"""{_INFO} AND session.id >= ?1 AND substr(session.id, 1, length(?1)) = ?1
 ORDER BY session.updated_at DESC, session.key DESC LIMIT ?2 OFFSET ?3"""
 
@@ -50,6 +62,11 @@ class SqliteStore:
         self._vfs = vfs
         self._writer: FileScheduler | None = None
         self._leases: set[Lease] = set()
+
+    @property
+    def identity(self) -> str:
+        """The identity of the store, which approvals of tool calls are bound to."""
+        return f"sqlite:{self._path}"
 
     def __repr__(self) -> str:
         return f"SqliteStore({self._path!r})"
@@ -78,33 +95,41 @@ class SqliteStore:
         self._leases.discard(lease)
         await _finish_before_cancel(self._release_lease(writer, lease))
 
+    async def holds(self, lease: Lease) -> bool:
+        """Return True if the lease is still valid: neither released nor taken over, by any process."""
+        return await self._get_writer().read(partial(is_lease_valid, lease))
+
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         """Append entries to a session's log, all or none; their numbers must follow its last entry."""
         if entries:
             writer = self._get_writer()
-            await writer.append(partial(append_entries, encode_append(lease, entries), writer.notes), sync=sync)
+            encode = partial(encode_append, lease, entries)
+            encoded = await asyncio.to_thread(encode) if has_large_content(entries) else encode()
+            await writer.append(encoded, sync=sync)
             writer.indexer.signal_append()
             faults.fault_point("store.append.after_commit")
 
     def append_soon(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> "asyncio.Future[None]":
         """Append entries in a transaction shared with other appends of the same moment; return its future."""
+        if has_large_content(entries):
+            return asyncio.ensure_future(self.append(lease, entries, sync=sync))
         writer = self._get_writer()
-        stored = writer.append(partial(append_entries, encode_append(lease, entries), writer.notes), sync=sync)
+        stored = writer.append(encode_append(lease, entries), sync=sync)
         writer.indexer.signal_append()
         if faults.is_armed():
             stored.add_done_callback(lambda _: faults.fault_point("store.append.after_commit"))
         return stored
 
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
-        """Append entries without waiting. With `sync`, or while the file is busy or not open, store nothing and return
-        False.
+        """Append entries without waiting. With `sync`, while the file is busy or not open, or if they are very large,
+        store nothing and return False.
         """
         if not entries:
             return True
         writer = self._get_writer()
-        if sync or not writer.can_write_now(lease.session_id):
+        if sync or not writer.can_write_now(lease.session_id) or has_large_content(entries):
             return False
-        if not writer.write_now(partial(append_entries, encode_append(lease, entries), writer.notes), lease.session_id):
+        if not writer.append_now(encode_append(lease, entries)):
             return False
         writer.indexer.signal_append()
         faults.fault_point("store.append.after_commit")
@@ -180,6 +205,22 @@ class SqliteStore:
         question = validate_search(query, narrowed)
         return await self._get_writer().indexer.run_with_index(lambda search: search.search(question))
 
+    async def forks(self, session_id: str) -> list[SessionInfo]:
+        """Return the non-empty sessions that were forked from this one, the most recently used first."""
+        check_session_id(session_id)
+        return await self._get_writer().read(partial(_query_infos, _FORKS, (session_id,)))
+
+    async def interrupted(
+        self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
+    ) -> list[InterruptedSession]:
+        """Return the sessions whose last run can continue and that no living process drives, the longest idle first.
+
+        One query on an index of the sessions whose run is not over.
+        """
+        check_session_id(prefix, what="a prefix")
+        writer, at = self._get_writer(), self._clock.now() if now is None else now
+        return await writer.read(partial(query_interrupted, prefix, include_posts, at, writer.leases))
+
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
         """Return a page of non-empty sessions whose id begins with `prefix`, the most recently used first."""
         check_page(prefix, limit, offset)
@@ -224,7 +265,7 @@ class SqliteStore:
 
     async def _release_lease(self, writer: "FileScheduler", lease: Lease) -> None:
         try:
-            await writer.write(partial(release_lease, lease, writer.notes))
+            await writer.prepare_and_write(partial(prepare_release, lease, writer.notes))
         finally:
             writer.leases.discard(lease)  # also when the disk has failed: it is not driven any more
 

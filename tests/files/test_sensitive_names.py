@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.context.directives.secret_file_names import DEFAULT_BLOCKED_PATTERNS, find_blocking_pattern
+from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from perdure.context.directives.secret_file_names import DEFAULT_BLOCKED_PATTERN
     ],
 )  # fmt: skip
 def test_what_may_hold_a_secret_is_blocked(path):
-    assert find_blocking_pattern(path.split("/"), DEFAULT_BLOCKED_PATTERNS)
+    assert find_blocking_pattern(path.split("/"), SENSITIVE_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_what_may_hold_a_secret_is_blocked(path):
     ["environment.py", "src/credentials/store.py", "git/x", "monkey.py", ".gitignore", "config.json", "env", "..."],
 )
 def test_anything_else_is_not(path):
-    assert find_blocking_pattern(path.split("/"), DEFAULT_BLOCKED_PATTERNS) == ""
+    assert find_blocking_pattern(path.split("/"), SENSITIVE_NAMES) == ""
 
 
 def test_a_pattern_with_slashes_fits_names_in_a_row():

@@ -1,4 +1,4 @@
-"""File names that often mean secrets, such as `.env`: a mention (`@path`) never reads such a file.
+"""File names that often mean secrets, such as `.env`: such a file is not read on behalf of a project or a model.
 
 A pattern is matched, ignoring case, against the name of a file; one that ends with a slash against each folder of its
 path. A pattern with slashes inside is matched against as many consecutive names.
@@ -9,13 +9,15 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-DEFAULT_BLOCKED_PATTERNS: Final[tuple[str, ...]] = (
+SENSITIVE_NAMES: Final[tuple[str, ...]] = (
     # variables and passwords
     ".env*", "*.env", ".envs/", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".htpasswd", ".git-credentials",
-    "credentials*", "secrets", "secrets.*", "secrets/", "*.kdbx", "*.keychain*", ".vault-token",
+    "credentials*", "client_secret*", "secrets", "secrets.*", "secrets/",
+    "service-account*.json", "service_account*.json", "auth.json", "token.json", "tokens.json",
+    "*.kdbx", "*.keychain*", ".vault-token",
     # keys
-    "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.ppk", "*.gpg",
-    "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*",
+    "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.ppk", "*.gpg", "*.p8", "*.ovpn",
+    "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*_rsa", "*_ed25519",
     # what programs keep for themselves
     ".git/", ".ssh/", ".gnupg/", ".aws/", ".azure/", ".kube/", "kubeconfig*", "*.kubeconfig", ".docker/config.json",
     ".dockercfg", ".config/gcloud/", ".config/gh/", ".npmrc", ".yarnrc*", ".pypirc", ".terraform/", "*.tfstate*",
@@ -23,7 +25,7 @@ DEFAULT_BLOCKED_PATTERNS: Final[tuple[str, ...]] = (
     # what was typed and seen elsewhere
     ".*_history", ".mozilla/", "cookies.sqlite*",
 )  # fmt: skip
-"""Patterns that are always blocked."""
+"""Patterns of names that often mean secrets."""
 
 
 def find_blocking_pattern(steps: Sequence[str], patterns: Iterable[str]) -> str:

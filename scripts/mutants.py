@@ -1,0 +1,486 @@
+"""Change the source in one small way at a time, and see whether the tests notice.
+
+    python -m scripts.mutants                         40 mutants of all modules, with a new seed
+    python -m scripts.mutants --count 200 --seed 7    so many, and the same ones again
+    python -m scripts.mutants stores core/loop.py     only of these packages and modules of `src/perdure`
+    python -m scripts.mutants --list                  only say which ones there would be
+
+`make mutants` calls it. A mutant is the source with one change: a comparison turned around, a condition negated, a
+statement left out, a number one higher. Each is tried in a copy of the project against the tests that a developer would
+run: those that bear the name of the module, then those of its folder and of its package's neighbours. The first failure
+kills it. A test that fails without the mutant too says nothing, and such a mutant is not counted. Survivors are listed
+with the changed line: a test is missing, or the change makes no difference, and only a reader can tell which.
+"""
+
+import argparse
+import ast
+import bisect
+import itertools
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Literal, NamedTuple, TypeAlias
+
+from scripts.check import MARKS, find_tests
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = Path("src/perdure")
+COPIED = (
+    "src",
+    "tests",
+    "docs",
+    "examples",
+    "bench",
+    "scripts",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+    "Makefile",
+)
+NEIGHBOURS: Mapping[str, Sequence[str]] = {
+    "core": ["runtime"],
+    "runtime": ["core"],
+    "configuring": ["cli"],
+    "net": ["models"],
+    "store_maintenance.py": ["stores", "cli"],
+    "session_transfer.py": ["cli"],
+}
+"""The folders of tests that are run as well, by the package or module that is changed."""
+SECONDS = 900.0
+"""After this a mutant that no test has noticed counts as a survivor."""
+FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\](?= - |$))?)", re.MULTILINE)
+
+Verdict: TypeAlias = Literal["killed", "survived", "not counted"]
+
+COMPARISONS: Mapping[type[ast.cmpop], tuple[str, str]] = {
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+}
+"""Each comparison, as it is written, and what it becomes."""
+
+
+class Mutant(NamedTuple):
+    """One change of one file: the characters from `start` to `end` are replaced."""
+
+    path: Path
+    """Path of the file below the root of the project."""
+    line: int
+    start: int
+    end: int
+    replacement: str
+    what: str
+    """The change in a few words."""
+
+    def apply(self, source: str) -> str:
+        """Return the source with the change."""
+        return source[: self.start] + self.replacement + source[self.end :]
+
+
+class Trial(NamedTuple):
+    """The result of running the tests against one mutant."""
+
+    mutant: Mutant
+    verdict: Verdict
+    reason: str
+    """The test that noticed it, or why it is not counted."""
+
+
+# -- finding mutants ---------------------------------------------------------------------------------------------------
+
+
+class Finder(ast.NodeVisitor):
+    """Finds every mutant of one source file."""
+
+    def __init__(self, path: Path, source: str) -> None:
+        self.path = path
+        self.source = source
+        self.mutants: list[Mutant] = []
+        self._lines = source.splitlines(keepends=True)
+        self._line_starts = list(itertools.accumulate(map(len, self._lines), initial=0))
+
+    def find_all(self) -> list[Mutant]:
+        """Return the mutants of the file, in the order of the source."""
+        self.visit(ast.parse(self.source))
+        return sorted(self.mutants, key=lambda mutant: (mutant.start, mutant.end, mutant.what))
+
+    # What has no behaviour that a test could see
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if node.name == "__repr__":
+            return
+        for default in [*node.args.defaults, *node.args.kw_defaults]:
+            if default is not None:
+                self.visit(default)
+        self._visit_body(node.body)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        if not any("Protocol" in ast.unparse(base) for base in node.bases):
+            self._visit_body(node.body)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if not (isinstance(node.value, ast.Name) and node.value.id in {"Literal", "Annotated"}):
+            self.generic_visit(node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """Leave the text of messages alone."""
+
+    # What can be changed
+
+    def visit_If(self, node: ast.If) -> None:
+        if ast.unparse(node.test) == "TYPE_CHECKING":
+            return
+        self._negate(node.test, "the condition is negated")
+        self.visit(node.test)
+        self._visit_body(node.body)
+        self._visit_body(node.orelse)
+
+    def visit_While(self, node: ast.While) -> None:
+        if not isinstance(node.test, ast.Constant):
+            self._negate(node.test, "the condition is negated")
+            self.visit(node.test)
+        self._visit_body(node.body)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._negate(node.test, "the condition is negated")
+        self.generic_visit(node)
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        for test in node.ifs:
+            self._negate(test, "the filter is negated")
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        operands = [node.left, *node.comparators]
+        for operator, left, right in zip(node.ops, operands, operands[1:], strict=False):
+            old, new = COMPARISONS[type(operator)]
+            words = r"\s+".join(old.split())
+            pattern = rf"\b{words}\b" if old[0].isalpha() else re.escape(old)
+            self._replace_between(left, right, pattern, new, f"{old} becomes {new}")
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        old, new = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
+        for left, right in zip(node.values, node.values[1:], strict=False):
+            self._replace_between(left, right, rf"\b{old}\b", new, f"{old} becomes {new}")
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        number = any(
+            isinstance(side, ast.Constant) and isinstance(side.value, (int, float)) for side in (node.left, node.right)
+        )
+        if number and isinstance(node.op, (ast.Add, ast.Sub)):
+            old, new = ("+", "-") if isinstance(node.op, ast.Add) else ("-", "+")
+            self._replace_between(node.left, node.right, re.escape(old), new, f"{old} becomes {new}")
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if isinstance(node.op, ast.Not):
+            self._replace(node, f"bool({self._text(node.operand)})", "the `not` is left out")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, bool):
+            self._replace(node, str(not node.value), f"{node.value} becomes {not node.value}")
+        elif isinstance(node.value, (int, float)):
+            self._replace(node, str(node.value + 1), f"{node.value} becomes {node.value + 1}")
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Name) and node.func.id in {"min", "max"}:
+            new = "max" if node.func.id == "min" else "min"
+            self._replace(node.func, new, f"{node.func.id} becomes {new}")
+        self.generic_visit(node)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        value = node.value
+        if value is None:
+            return
+        if not (isinstance(value, ast.Constant) and value.value is None):
+            self._replace(value, "None", "nothing is returned")
+        self.visit(value)
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        self._replace(node, "pass", "the error is not raised")
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Constant) or _is_for_people(node.value):
+            return
+        if not isinstance(node.value, (ast.Yield, ast.YieldFrom)):
+            self._replace(node, "pass", "the statement is left out")
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if all(isinstance(target, (ast.Attribute, ast.Subscript)) for target in node.targets):
+            self._replace(node, "pass", "the assignment is left out")
+        self.visit(node.value)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._replace(node, "pass", "the assignment is left out")
+        self.visit(node.value)
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        self._replace(node, "pass", "nothing is deleted")
+
+    def visit_Continue(self, node: ast.Continue) -> None:
+        self._replace(node, "break", "continue becomes break")
+
+    def visit_Break(self, node: ast.Break) -> None:
+        self._replace(node, "continue", "break becomes continue")
+
+    # How a change is noted down
+
+    def _visit_body(self, statements: Sequence[ast.stmt]) -> None:
+        for statement in statements:
+            self.visit(statement)
+
+    def _offset(self, line: int, column: int) -> int:
+        """Return the number of characters before a place that ast gives in bytes."""
+        return self._line_starts[line - 1] + len(self._lines[line - 1].encode()[:column].decode())
+
+    def _range(self, node: ast.AST) -> tuple[int, int]:
+        placed: ast.expr = node  # type: ignore[assignment]
+        start = self._offset(placed.lineno, placed.col_offset)
+        return start, self._offset(placed.end_lineno or placed.lineno, placed.end_col_offset or 0)
+
+    def _text(self, node: ast.AST) -> str:
+        start, end = self._range(node)
+        return self.source[start:end]
+
+    def _replace(self, node: ast.AST, replacement: str, what: str) -> None:
+        start, end = self._range(node)
+        self._add(start, end, replacement, what)
+
+    def _negate(self, test: ast.expr, what: str) -> None:
+        self._replace(test, f"(not ({self._text(test)}))", what)
+
+    def _replace_between(self, left: ast.expr, right: ast.expr, pattern: str, new: str, what: str) -> None:
+        """Replace an operator that stands between two operands."""
+        start, end = self._range(left)[1], self._range(right)[0]
+        found = re.search(pattern, self.source[start:end])
+        if found is not None:
+            self._add(start + found.start(), start + found.end(), new, what)
+
+    def _add(self, start: int, end: int, replacement: str, what: str) -> None:
+        line = bisect.bisect(self._line_starts, start)
+        self.mutants.append(Mutant(self.path, line, start, end, replacement, what))
+
+
+def _is_for_people(call: ast.expr) -> bool:
+    """Return True for a call whose absence no program can see: a log line, or a place where tests kill the process."""
+    return isinstance(call, ast.Call) and ast.unparse(call.func).startswith(("logger.", "faults.fault_point"))
+
+
+def find_mutants(root: Path, names: Sequence[str]) -> list[Mutant]:
+    """Return all mutants of the named packages and modules of `src/perdure`; of all, if none is named."""
+    return [
+        mutant for path in _find_sources(root, names) for mutant in Finder(path, (root / path).read_text()).find_all()
+    ]
+
+
+def draw_sample(root: Path, names: Sequence[str], count: int, seed: int) -> list[Mutant]:
+    """Return so many mutants at random; always the same ones for a seed, as long as the source is the same."""
+    everything = find_mutants(root, names)
+    random.Random(seed).shuffle(everything)  # noqa: S311 - a sample
+    valid = (mutant for mutant in everything if _is_python(mutant.apply((root / mutant.path).read_text())))
+    return list(itertools.islice(valid, count))
+
+
+def _is_python(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _find_sources(root: Path, names: Sequence[str]) -> Iterator[Path]:
+    for name in names or ["."]:
+        place = root / PACKAGE / name
+        place = place if place.exists() else place.with_suffix(".py")
+        if not place.exists():
+            message = (
+                f"mutants: there is no {place.relative_to(root)}: name packages or modules of {PACKAGE}, as core/loop"
+            )
+            raise SystemExit(message)
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            yield path.relative_to(root)
+
+
+# -- trying them -------------------------------------------------------------------------------------------------------
+
+
+def list_tests(path: Path, root: Path = ROOT) -> list[str]:
+    """Return the test files that a developer would run after a change of this file, the nearest first."""
+    package = path.relative_to(PACKAGE)
+    own = Path("tests", *package.parts[:-1])
+    while not (root / own).is_dir():  # the tests of a package may lie in the folder above
+        own = own.parent
+    folders = [own, *[Path("tests", name) for name in NEIGHBOURS.get(package.parts[0], ())]]
+    nearby = [
+        str(test.relative_to(root))
+        for folder in folders
+        if folder != Path("tests")
+        for test in sorted((root / folder).rglob("test_*.py"))
+    ]
+    return list(dict.fromkeys([*find_tests(str(path), root), *nearby]))
+
+
+def copy_project(root: Path, place: Path) -> Path:
+    """Copy what the tests need to a folder, and return it."""
+    for name in COPIED:
+        if (root / name).is_dir():
+            shutil.copytree(root / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif (root / name).exists():
+            shutil.copy2(root / name, place / name)
+    return place
+
+
+def run_tests(project: Path, tests: Sequence[str]) -> str | None:
+    """Run tests in a copy of the project until one fails; return its name, or `None` when none does."""
+    wire = os.environ.get("PERDURE_WIRE", str(ROOT.parent / "shared" / "wire"))
+    environment = {**os.environ, "PYTHONPATH": str(project / "src"), "PERDURE_WIRE": wire}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no", "-m", MARKS, *tests]
+    with subprocess.Popen(
+        command,
+        cwd=project,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return None
+    if process.returncode in {0, 5}:  # 5: all tests are left to `make test`
+        return None
+    found = FAILED.search(output)
+    return found[1] if found else f"pytest ended with {process.returncode}"
+
+
+def try_mutant(mutant: Mutant, project: Path, fails_anyway: Callable[[str], bool]) -> Trial:
+    """Run the tests against one mutant in a copy of the project, which is as before afterwards."""
+    tests = list_tests(mutant.path, project)
+    if not tests:
+        return Trial(mutant, "survived", "no tests belong to this module")
+    changed = project / mutant.path
+    source = changed.read_text()
+    try:
+        _write_source(changed, mutant.apply(source))
+        failed = run_tests(project, tests)
+    finally:
+        _write_source(changed, source)
+    if failed is None:
+        return Trial(mutant, "survived", f"{len(tests)} test files passed")
+    if "::" in failed and fails_anyway(failed):
+        return Trial(mutant, "not counted", f"{failed} fails without it too")
+    return Trial(mutant, "killed", failed)
+
+
+def _write_source(path: Path, source: str) -> None:
+    """Write a module, and remove its bytecode: Python would take that for current within the same second."""
+    path.write_text(source)
+    for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+        compiled.unlink()
+
+
+def try_mutants(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> Iterator[Trial]:
+    """Try each mutant, several side by side, each in its own copy of the project; yield the results in order."""
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for number in range(jobs):
+            copies.put(copy_project(root, Path(folder, str(number))))
+        known: dict[str, bool] = {}
+
+        def attempt(mutant: Mutant) -> Trial:
+            project = copies.get()
+
+            def fails_anyway(test: str) -> bool:
+                if test not in known:
+                    known[test] = run_tests(project, [test]) is not None
+                return known[test]
+
+            try:
+                return try_mutant(mutant, project, fails_anyway)
+            finally:
+                copies.put(project)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            yield from pool.map(attempt, mutants)
+
+
+def format_trial(trial: Trial, source: str) -> str:
+    """Return the line that tells what became of a mutant; for a survivor, with the source before and after."""
+    mutant = trial.mutant
+    told = f"{trial.verdict:11} {mutant.path}:{mutant.line} {mutant.what} ({trial.reason})"
+    if trial.verdict != "survived":
+        return told
+    first = source.rfind("\n", 0, mutant.start) + 1
+    last = source.find("\n", mutant.end)
+    after = mutant.apply(source)[first : last + len(mutant.replacement) - (mutant.end - mutant.start)]
+    return "\n".join(
+        [
+            told,
+            *[f"    - {line}" for line in source[first:last].splitlines()],
+            *[f"    + {line}" for line in after.splitlines()],
+        ]
+    )
+
+
+def main(*arguments: str) -> int:
+    """Try a sample of mutants and print what became of them; the exit code is 1 when too few were killed."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.mutants", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", help="packages and modules of src/perdure; all of them when none is given")
+    parser.add_argument("--count", type=int, default=40, help="how many mutants; 40 by default")
+    parser.add_argument("--seed", type=int, default=None, help="the seed of an earlier sample; a new one by default")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many side by side")
+    parser.add_argument("--at-least", type=float, default=0.0, metavar="PERCENT", help="fail when fewer are killed")
+    parser.add_argument("--list", action="store_true", help="list the sample without trying it")
+    options = parser.parse_args(arguments)
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
+    sample = draw_sample(ROOT, options.names, options.count, seed)
+    print(f"mutants: {len(sample)}, --seed {seed}", flush=True)
+    if options.list:
+        for mutant in sample:
+            print(f"{mutant.path}:{mutant.line} {mutant.what}")
+        return 0
+    counts: dict[Verdict, int] = {"killed": 0, "survived": 0, "not counted": 0}
+    for trial in try_mutants(sample, options.jobs):
+        counts[trial.verdict] += 1
+        print(format_trial(trial, (ROOT / trial.mutant.path).read_text()), flush=True)
+    counted = counts["killed"] + counts["survived"]
+    percent = 100 * counts["killed"] / counted if counted else 100.0
+    print(
+        f"mutants: {counts['killed']} of {counted} killed ({percent:.0f} %), "
+        f"{counts['not counted']} not counted, --seed {seed}"
+    )
+    return 0 if percent >= options.at_least else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""`perdure attend`: a worker that continues all sessions of the store which have a reason to."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .home import store_option
+from .run import add_agent_options, take_agent_options
+
+if TYPE_CHECKING:
+    from perdure.core.outcome import Outcome
+
+    from .run_options import AgentOptions
+    from .screen import Screen
+    from .signals import SignalHandler
+
+
+@click.command()
+@click.option("--prefix", metavar="TEXT", default="", help="Continue only sessions whose id begins with this.")
+@click.option(
+    "--most-at-once", type=click.IntRange(min=1), default=4, show_default=True, help="Sessions to continue at a time."
+)
+@click.option("--once", is_flag=True, help="End when no session is left that can be continued now.")
+@click.option("--yes", is_flag=True, help="Allow every tool call without asking.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
+@add_agent_options
+@store_option
+@click.pass_context
+def attend(context: click.Context, /, *, prefix: str, most_at_once: int, once: bool, **options: Any) -> None:
+    """Continue the sessions of the store whose runs were cut off, or that got an answer or a message.
+
+    It runs until it is stopped, and prints a line for each run that ends. Each session is continued with the agent of
+    its last run, as by perdure resume. Questions stay open for perdure answer. Sessions that another process drives are
+    left to it, and so are parked runs. Several of these commands may serve one store.
+    """
+    yes, quiet = options.pop("yes"), options.pop("quiet")
+    wish = take_agent_options(options)
+    context.exit(asyncio.run(_attend(wish, prefix, most_at_once, once=once, yes=yes, quiet=quiet)))
+
+
+async def _attend(
+    options: "AgentOptions", prefix: str, most_at_once: int, *, once: bool, yes: bool, quiet: bool
+) -> int:
+    """Continue sessions until the process is told to end, and return the exit code."""
+    from perdure.core.clock import SYSTEM_CLOCK
+    from perdure.runtime.session_worker import SessionWorker
+    from perdure.stores import open_store
+
+    from .agent_assembly import resolve_store
+    from .screen import Screen
+    from .signals import SignalHandler
+
+    store, screen = open_store(resolve_store(options)), Screen(quiet=quiet)
+    with SignalHandler(screen.note) as interrupts:
+        sessions = _CommandSessions(options, interrupts, store, yes=yes)
+        worker = SessionWorker(store, sessions.attend, SYSTEM_CLOCK, prefix=prefix, most_at_once=most_at_once)
+        printing = asyncio.ensure_future(_print_outcomes(worker.run(once=once), screen))
+
+        async def cancel() -> None:
+            printing.cancel()
+
+        async def stop_gently() -> None:
+            await interrupts.wait_for_shutdown()  # which ends the runs in progress
+            worker.stop()
+
+        interrupts.on_interrupt(cancel)
+        stopping = asyncio.ensure_future(stop_gently())
+        await asyncio.wait((printing,))
+        stopping.cancel()
+        await store.aclose()
+        if not printing.cancelled():
+            printing.result()
+        return interrupts.exit_with(interrupts.exit_code)
+
+
+async def _print_outcomes(outcomes: Any, screen: "Screen") -> None:
+    """Print a line for each outcome, until the worker ends."""
+    from contextlib import aclosing
+
+    async with aclosing(outcomes) as found:
+        async for outcome in found:
+            _print_outcome(outcome, screen)
+
+
+def _print_outcome(outcome: "Outcome[Any]", screen: "Screen") -> None:
+    from .screen import report_error, to_one_line
+
+    reason = f" ({outcome.reason})" if outcome.reason else ""
+    line = to_one_line(f"session {outcome.session_id}: {outcome.status}{reason}")
+    if outcome.error is not None:
+        report_error(to_one_line(f"{line}: {outcome.error}"))
+    else:
+        screen.note(line)
+
+
+class _CommandSessions:
+    """The sessions of the command line: each is continued with the agent that its last run had."""
+
+    def __init__(self, options: "AgentOptions", interrupts: "SignalHandler", store: Any, *, yes: bool) -> None:
+        self._options = options
+        self._interrupts = interrupts
+        self._store = store
+        self._yes = yes
+
+    async def attend(self, session_id: str) -> "Outcome[Any] | None":
+        """Continue a session if there is a reason to, and return the outcome; `None` if there is none."""
+        from perdure.runtime.attended_sessions import AttendedSessions
+
+        from .agent_assembly import assemble_agent
+        from .run_session import restore_agent_options
+
+        if self._interrupts.is_interrupted:
+            return None
+        equipment = assemble_agent(await restore_agent_options(self._options, session_id))
+        gate = equipment.build_gate(None, yes=self._yes, wait=True)
+        built = equipment.build_agent(permission=gate, answer_timeout_seconds=0.0)
+        async with self._interrupts.wrap_agent(built) as agent:
+            return await AttendedSessions(agent, self._store, {}).attend(session_id)

@@ -1,0 +1,235 @@
+r"""Show text that others wrote in rows that each begin with a mark of ours, so that nothing in it can imitate the rest.
+
+A value that is to be approved may try to look like something else: with line breaks, with padding that makes the
+terminal begin a new row, with characters that a terminal draws as nothing, in two columns, over the one before, or from
+right to left. Here every row is cut before the terminal would do it, and begins with `| ` (a row of ours), `|+` (more
+of a row of ours) or `: ` (more of a value). What cannot be shown as it is becomes an escape `\{…}`, which a text cannot
+contain.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TextIO
+
+from .screen import DEFAULT_COLUMNS, is_blank, measure_terminal
+
+LABEL_MARK: Final = "| "
+"""Begins a row that the command line wrote: a label, and the value after it."""
+VALUE_MARK: Final = ": "
+"""Begins a row that has only more of a value."""
+MORE_MARK: Final = "|+"
+"""Begins a row that has more of a label."""
+MIN_WIDTH: Final = 20
+"""Columns that a terminal needs: in fewer, a row could not be read."""
+PLAIN_WIDTH: Final = DEFAULT_COLUMNS - 1
+"""Columns of a row where there is no terminal: in a file, or for another program."""
+
+_MAX_BLANKS: Final = 3
+"""Blanks in a row that a quoted value shows; of more it says how many they are."""
+_MAX_BLANKS_OF_TEXT: Final = 8
+_MAX_INDENT: Final = 16
+_MAX_MARKS: Final = 4
+"""Combining marks shown on one letter; further ones are escaped."""
+_FIRST_WIDE: Final = 0x1100
+"""From this character on, terminals disagree about widths: each counts as two columns."""
+
+_PLAIN: Final = re.compile(r"[!-~]+(?: {1,3}[!-~]+)*")
+_PLAIN_LINE: Final = re.compile(r"(?: {0,16}[!-~]+(?: {1,8}[!-~]+)*)?")
+_PIECES: Final = re.compile(r" +|\t+|[^ \t]")
+
+
+class Cell(NamedTuple):
+    """A piece of text that is not cut: a letter with its marks, or an escape."""
+
+    text: str
+    width: int
+
+
+def quote_text(text: str, most: int | None = None) -> str:
+    """Return text in double quotes on one line, with everything visible that could mislead the reader.
+
+    Of a text with more than `most` characters, the rest is left out, and `…` follows the quotes.
+    """
+    cut = most is not None and len(text) > most
+    shown = "".join([cell.text for cell in _escape_quoted(text[:most])])
+    return f'"{shown}"{"…" if cut else ""}'
+
+
+def name_text(text: str) -> str:
+    """Return a name as it is if it has only letters, digits and `_`, `-`, `.`, `/` or `:`; else in quotes."""
+    return text if re.fullmatch(r"[A-Za-z0-9_./:-]{1,100}", text) else quote_text(text)
+
+
+class FramedText:
+    """Builds the rows of one frame, none of which is wider than the terminal."""
+
+    def __init__(self, width: int, encoding: str = "utf-8") -> None:
+        self._width = max(width, MIN_WIDTH) - 1  # in the last column some terminals begin a new row
+        self._encoding = encoding
+        self.rows: list[str] = []
+        """The rows so far, without line breaks."""
+
+    def add_label(self, text: str) -> None:
+        """Add a text of ours. Names in it have to be escaped already."""
+        self._add_cells(_cells_of(text), LABEL_MARK, MORE_MARK)
+
+    def add_value(self, label: str, text: str) -> None:
+        """Add a label and a text that others wrote: in quotes, or line by line if it has several."""
+        if "\n" in text:
+            self.add_text(label, text)
+            return
+        cells = [*_cells_of(f'{label}: "'), *_escape_quoted(text, self._encoding), *_cells_of(f'"{_remark(text)}')]
+        self._add_cells(cells, LABEL_MARK, VALUE_MARK)
+
+    def add_text(self, label: str, text: str) -> None:
+        """Add a label and a text with its lines below, each under its number."""
+        lines = text.split("\n")
+        ends = lines[-1] == ""
+        lines = lines[:-1] if ends else lines
+        count = f"{len(lines):,} line{'s' if len(lines) > 1 else ''}, {len(text):,} characters"
+        self.add_label(f"{label}: {count}{'' if ends else ', without a line break at the end'}{_remark(text)}")
+        room = len(str(len(lines)))
+        for number, line in enumerate(lines, 1):
+            head = f"{VALUE_MARK}{number:>{room}} "
+            if _PLAIN_LINE.fullmatch(line) and "\\{" not in line and len(head) + len(line) <= self._width:
+                self.rows.append(head + line)
+            else:
+                self._add_cells(_escape_line(line, self._encoding), head, f"{VALUE_MARK}{' ' * room} ")
+
+    def _add_cells(self, cells: Sequence[Cell], first: str, rest: str) -> None:
+        row, left = [first], self._width - len(first)
+        room = self._width - len(rest)
+        for cell in [part for each in cells for part in (_cells_of(each.text) if each.width > room else [each])]:
+            if cell.width > left:
+                carried: list[str] = []
+                while len(row) > 1 and row[-1] == " ":  # blanks at the end of a row would not be seen
+                    carried.append(row.pop())
+                self.rows.append("".join(row))
+                row, left = [rest, *carried], room - len(carried)
+            row.append(cell.text)
+            left -= cell.width
+        self.rows.append("".join(row))
+
+
+def frame_for(stream: TextIO) -> FramedText:
+    """Return a frame for the terminal behind a stream, or for a file of `PLAIN_WIDTH` columns."""
+    width = measure_terminal(stream).columns if stream.isatty() else PLAIN_WIDTH
+    return FramedText(width, stream.encoding or "ascii")
+
+
+def wrap_text(line: str, width: int | None, taken: int = 0) -> list[str]:
+    """Cut a line into rows of at most `width` columns, of which `taken` are used already; `None` cuts nothing.
+
+    Control characters have to be escaped already. A tab counts as eight columns.
+    """
+    if width is None or (line.isascii() and "\t" not in line and len(line) + taken <= width):
+        return [line]
+    rows: list[str] = []
+    row, room = "", max(width - taken, 1)
+    for character in line:
+        columns = 8 if character == "\t" else _measure(character)
+        if columns > room and row:
+            rows.append(row)
+            row, room = "", max(width - taken, 1)
+        row += character
+        room -= columns
+    return [*rows, row]
+
+
+def split_pages(rows: Sequence[str], height: int) -> list[Sequence[str]]:
+    """Split rows into pages for a terminal with `height` rows, of which a question needs some too."""
+    size = max(height - 5, 5)
+    return [rows[at : at + size] for at in range(0, len(rows), size)] or [rows]
+
+
+# -- what a character looks like ---------------------------------------------------------------------------------------
+
+
+def _cells_of(text: str) -> list[Cell]:
+    """Split text that is escaped already into cells."""
+    return [Cell(character, _measure(character)) for character in text]
+
+
+def _escape_quoted(text: str, encoding: str = "utf-8") -> list[Cell]:
+    if _PLAIN.fullmatch(text) and '"' not in text and "\\" not in text:
+        return [Cell(character, 1) for character in text]
+    return list(_escape_pieces(text, encoding, _MAX_BLANKS, {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}))
+
+
+def _escape_line(line: str, encoding: str) -> list[Cell]:
+    """Escape a line of a text: a backslash stays, unless it would look like the beginning of an escape."""
+    body = line.lstrip(" ")
+    indent = len(line) - len(body)
+    trailing = len(body) - len(body.rstrip(" "))
+    start = [Cell(" ", 1)] * indent if indent <= _MAX_INDENT and body else _name_blanks(indent)
+    middle = _escape_pieces(body[: len(body) - trailing], encoding, _MAX_BLANKS_OF_TEXT, {})
+    return [*start, *middle, *_name_blanks(trailing)]
+
+
+def _escape_pieces(text: str, encoding: str, most_blanks: int, escapes: dict[str, str]) -> Iterator[Cell]:
+    letter, marks = "", 0
+    for found in _PIECES.finditer(text):
+        piece = found[0]
+        if letter and marks < _MAX_MARKS and _is_mark(piece) and _is_shown(piece, encoding):
+            letter, marks = letter + piece, marks + 1
+            continue
+        if letter:
+            yield Cell(letter, sum(map(_measure, letter)))
+            letter, marks = "", 0
+        if piece[0] == " ":
+            yield from _name_blanks(len(piece)) if len(piece) > most_blanks else [Cell(" ", 1)] * len(piece)
+        elif piece[0] == "\t":
+            yield from _escape(f"{len(piece)} tabs" if len(piece) > 1 else "tab")
+        elif piece in escapes:
+            yield Cell(escapes[piece], len(escapes[piece]))
+        elif piece == "\\" and text.startswith("{", found.end()):
+            yield from _escape("U+005C")
+        elif _is_mark(piece) or not _is_shown(piece, encoding):  # a mark without a letter
+            yield from _escape(f"U+{ord(piece):04X}")
+        else:
+            letter = piece
+    if letter:
+        yield Cell(letter, sum(map(_measure, letter)))
+
+
+def _name_blanks(count: int) -> list[Cell]:
+    return _escape(f"{count:,} blank{'s' if count > 1 else ''}") if count else []
+
+
+def _escape(what: str) -> list[Cell]:
+    text = f"\\{{{what}}}"
+    return [Cell(text, len(text))]
+
+
+def _is_mark(character: str) -> bool:
+    """Return True if the character is drawn onto the one before it."""
+    return unicodedata.category(character[0]) in {"Mn", "Mc", "Me"}
+
+
+def _is_shown(character: str, encoding: str) -> bool:
+    """Return True if a terminal draws the character in its place and draws something."""
+    if character.isascii():
+        return character.isprintable()
+    if not character.isprintable() or is_blank(character):
+        return False
+    if unicodedata.bidirectional(character) in {"R", "AL", "AN"}:  # some terminals turn the whole row around
+        return False
+    try:
+        character.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _measure(character: str) -> int:
+    """Return the columns of a character, or more where terminals differ: a row that is too short does no harm."""
+    if character.isascii():
+        return 1
+    narrow = ord(character) < _FIRST_WIDE and unicodedata.east_asian_width(character) in {"N", "Na", "H"}
+    return 1 if narrow else 2
+
+
+def _remark(text: str) -> str:
+    """Return a remark on letters that may look like others, such as Cyrillic ones; empty for ASCII."""
+    return "" if text.isascii() else " (has characters outside ASCII)"

@@ -1,0 +1,247 @@
+# ruff: noqa: D301 - the backspace is what click looks for: the lines below it are kept as they are
+"""`perdure permissions`: list rules and grants, explain what would become of a call, and revoke grants.
+
+The rules are those of the configuration in use. Grants are lasting answers: those for every session are in a file in
+`~/.perdure`, those for one session in its log.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from perdure.core.error import UsageError
+
+from .framed_text import FramedText, frame_for, name_text, quote_text
+from .home import build_session_not_found, grants_path, store_option, use_store
+from .run import add_agent_options, take_agent_options
+from .screen import Screen, to_ascii_json, to_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from perdure.core.permission import Explanation, Grant
+    from perdure.core.rule import Rule
+    from perdure.interaction.grant_file import GrantFile
+    from perdure.runtime.agent import Agent
+
+_PAGE = 200
+"""Sessions that are listed at once."""
+
+Work: TypeAlias = "Callable[[Agent[Any], Sequence[Rule]], Awaitable[Any]]"
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print each result as a line of JSON.")
+_session_option = click.option("--session", "-s", "session_id", metavar="ID", help="Only this session.")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def permissions(context: click.Context) -> None:
+    """List rules and grants, explain a call, and revoke grants.
+
+    A rule is in the configuration. A grant is an answer that lasts: for a run, a session or forever.
+
+    \b
+    perdure permissions list
+    perdure permissions explain write_text '{"path": "a.txt", "text": "x"}'
+    perdure permissions revoke grant_0123456789abcdef
+    """
+    if context.invoked_subcommand is None:
+        Screen().write(context.get_help() + "\n")
+
+
+@permissions.command("list")
+@_session_option
+@_json_option
+@add_agent_options
+@store_option
+def list_permissions(session_id: str | None, *, as_json: bool, **options: Any) -> None:
+    """List the rules of the configuration, and the grants of all sessions.
+
+    \b
+    perdure permissions list
+    perdure permissions list --session plan --json
+    """
+
+    async def collect(agent: "Agent[Any]", rules: "Sequence[Rule]") -> "tuple[Sequence[Rule], list[Grant]]":
+        return rules, await _list_grants(agent, session_id)
+
+    rules, grants = _use_agent(options, collect)
+    screen = Screen()
+    if as_json:
+        for each in (*[_rule_to_json(rule) for rule in rules], *map(_grant_to_json, grants)):
+            screen.write(_encode(each))
+        return
+    frame = frame_for(sys.stdout)
+    for rule in rules:
+        frame.add_value("rule", str(rule))
+    for grant in grants:
+        _add_grant(frame, grant)
+    if frame.rows:
+        screen.write("".join([f"{row}\n" for row in frame.rows]))
+    if not rules:
+        screen.note("no configuration in use has rules")
+    if not grants:
+        screen.note("there are no grants")
+
+
+@permissions.command()
+@click.argument("tool")
+@click.argument("arguments", metavar="JSON-ARGUMENTS", default="{}")
+@click.option("--session", "-s", "session_id", metavar="ID", help="Explain it in this session.  [default: a new one]")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
+@add_agent_options
+@store_option
+def explain(tool: str, arguments: str, *, session_id: str | None, as_json: bool, **options: Any) -> None:
+    """Explain whether a call of TOOL would be allowed, denied or asked about.
+
+    Nothing is called and nobody is asked.
+
+    \b
+    perdure permissions explain write_text '{"path": "a.txt", "text": "x"}'
+    perdure permissions explain read_text '{"path": "a.txt"}' --session plan
+    """
+    decoded = _decode_arguments(arguments)
+
+    async def work(agent: "Agent[Any]", _rules: "Sequence[Rule]") -> "Explanation":
+        session = agent.session(session_id)
+        if session_id is not None and await session.info() is None:
+            raise build_session_not_found(session_id)
+        return await session.explain(tool, decoded)
+
+    found: Explanation = _use_agent(options, work)
+    if as_json:
+        grant = None if found.grant is None else found.grant.grant_id
+        Screen().write(_encode({"verdict": found.verdict, "why": found.why, "rule": found.rule, "grant_id": grant}))
+        return
+    frame = frame_for(sys.stdout)
+    frame.add_label({"allow": "allowed", "deny": "denied", "ask": "asked about"}[found.verdict])
+    frame.add_value("because", found.why)
+    if found.rule:
+        frame.add_value("rule", found.rule)
+    if found.grant is not None:
+        _add_grant(frame, found.grant)
+    Screen().write("".join([f"{row}\n" for row in frame.rows]))
+
+
+@permissions.command()
+@click.argument("grant_id", metavar="GRANT")
+@_session_option
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
+@add_agent_options
+@store_option
+def revoke(grant_id: str, *, session_id: str | None, as_json: bool, **options: Any) -> None:
+    """Revoke GRANT, as `perdure permissions list` names it. The next such call is asked about again.
+
+    \b
+    perdure permissions revoke grant_0123456789abcdef
+    """
+
+    async def work(agent: "Agent[Any]", _rules: "Sequence[Rule]") -> "Grant":
+        found = next((each for each in await _list_grants(agent, session_id) if each.grant_id == grant_id), None)
+        if found is None:
+            raise UsageError(f"there is no grant {grant_id!r}; `perdure permissions list` lists them")
+        if found.scope == "forever":
+            _open_grant_file().revoke(grant_id)
+        else:
+            await agent.session(found.session_id).revoke(grant_id)
+        return found
+
+    grant: Grant = _use_agent(options, work)
+    if as_json:
+        Screen().write(_encode({**_grant_to_json(grant), "revoked": True}))
+    else:
+        Screen().note(to_one_line(f"{grant_id} is revoked: {quote_text(str(grant.rule))}"))
+
+
+# -- rules and grants --------------------------------------------------------------------------------------------------
+
+
+def _use_agent(options: dict[str, Any], work: Work) -> Any:
+    """Call `work` with the agent of `perdure run` in this folder and the rules of its configuration; ask no model."""
+    from .agent_assembly import assemble_agent, resolve_store
+
+    given = options.pop("store")
+    wish = take_agent_options(options)
+    parts = assemble_agent(wish)
+    table = None if parts.config is None else parts.config.tables.permissions
+    rules = () if table is None else table.rules
+
+    async def run(store: Any) -> Any:
+        async def ask(_requests: Any) -> list[Any]:
+            return []  # never called: it makes the gate say what it would ask about
+
+        async with parts.build_agent(permission=parts.build_gate(ask), store=store, model="demo") as agent:
+            return await work(agent, rules)
+
+    return use_store(given or resolve_store(wish), run)
+
+
+def _open_grant_file() -> "GrantFile":
+    from perdure.interaction.grant_file import GrantFile
+
+    return GrantFile(grants_path())
+
+
+async def _list_grants(agent: "Agent[Any]", session_id: str | None) -> "list[Grant]":
+    """Return the grants for every session, and those of one session or of all."""
+    found = {grant.grant_id: grant for grant in _open_grant_file()}
+    if session_id is not None:
+        if await agent.session(session_id).info() is None:
+            raise build_session_not_found(session_id)
+        names = [session_id]
+    else:
+        names = await _list_session_ids(agent)
+    for name in names:
+        found |= {grant.grant_id: grant for grant in await agent.session(name).grants() if grant.session_id == name}
+    return list(found.values())
+
+
+async def _list_session_ids(agent: "Agent[Any]") -> list[str]:
+    names: list[str] = []
+    while infos := await agent.store.list(limit=_PAGE, offset=len(names)):
+        names += [info.session_id for info in infos]
+    return names
+
+
+def _decode_arguments(text: str) -> dict[str, Any]:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise click.UsageError(f"""the arguments are no JSON object ({error}); write '{{"path": "a.txt"}}'""") from None
+
+
+# -- on the screen -----------------------------------------------------------------------------------------------------
+
+
+def _add_grant(frame: FramedText, grant: "Grant") -> None:
+    """Add the rows of a grant: its id, the rule, how long it holds, and what it is bound to."""
+    where = "forever" if grant.scope == "forever" else f"{grant.scope} {name_text(grant.session_id)}"
+    width = f", for {name_text(grant.covers)}" if grant.covers != "pattern" else ""
+    frame.add_value(f"{grant.grant_id} ({where}{width})", str(grant.rule))
+    bound = grant.binding
+    if bound is not None:
+        if bound.agent:
+            frame.add_value("  agent", bound.agent)
+        if bound.project:
+            frame.add_value("  project", bound.project)
+    if grant.by:
+        frame.add_value("  by", grant.by)
+
+
+def _rule_to_json(rule: "Rule") -> dict[str, Any]:
+    return {"kind": "rule", "policy": rule.policy, "rule": str(rule)}
+
+
+def _grant_to_json(grant: "Grant") -> dict[str, Any]:
+    import msgspec
+
+    return {"kind": "grant", "grant_id": grant.grant_id, "rule": str(grant.rule), **msgspec.to_builtins(grant)}
+
+
+def _encode(value: Any) -> str:
+    import msgspec
+
+    return to_ascii_json(msgspec.json.encode(value)) + "\n"

@@ -1,0 +1,330 @@
+"""Grants: decisions about tool calls that are remembered for later calls, and the widths in which they are offered.
+
+A grant says for how long it holds (a run, a session, forever) and for what (exactly these arguments, a target, a
+pattern, a tool). One that allows is bound to the identity of the tool, the agent, the store, the project and the
+session. One that denies also holds for a changed tool of that name, and for agents below.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from . import check
+from .binding import Binding
+from .error import ConfigError
+from .event import GrantRevoked, PermissionDecided, Scope
+from .permission_request import SCOPES, WIDTHS, Covers, PermissionRequest, Verdict, build_decision
+from .rule import Rule
+from .target import (
+    CommandPattern,
+    PathPattern,
+    Pattern,
+    Target,
+    TextPattern,
+    UnknownTarget,
+    UrlPattern,
+    allows_target,
+    restricts_target,
+    wider_patterns,
+)
+from .text_target import escape_pattern
+
+_PATTERN_KINDS: dict[str, type[Pattern]] = {"path": PathPattern, "command": CommandPattern, "url": UrlPattern}
+
+
+class Grant(Struct, frozen=True, omit_defaults=True):
+    """A decision, allow or deny, that is remembered for later tool calls."""
+
+    scope: Scope
+    allow: bool
+    tool: str
+    action: str = "*"
+    target: str = ""
+    """The target, or a pattern for it if `covers` is `pattern`; empty for any."""
+    session_id: str = ""
+    """The session; empty for a grant of scope `forever`."""
+    reason: str = ""
+    covers: str = "pattern"
+    """The calls that it is for: `arguments`, `target`, `tool` or `pattern`."""
+    target_kind: str = ""
+    """The kind of target of a `pattern`: `path`, `command`, `url`; empty for text."""
+    arguments_hash: str = ""
+    """The hash of the arguments, if it is for exactly these."""
+    run_id: str = ""
+    """The run, for a grant of scope `run`."""
+    binding: Binding | None = None
+    """The identity that it is bound to; `None` for a grant that a program has written, which holds everywhere."""
+    by: str = ""
+    """Who decided."""
+    at: float = 0.0
+    """When it was decided, in seconds since 1970; 0 if that is not known."""
+
+    def __post_init__(self) -> None:
+        if self.scope not in SCOPES:
+            message = f"Grant(scope={self.scope!r}): the scopes are {', '.join(map(repr, SCOPES))}"
+            raise ConfigError(message)
+        if not isinstance(self.allow, bool):
+            message = f"Grant(allow={self.allow!r}): give True or False"
+            raise ConfigError(message)
+        check.require_text("Grant", "tool", self.tool)
+
+    @property
+    def grant_id(self) -> str:
+        """The id by which the grant can be revoked."""
+        import hashlib
+
+        scope = "session" if self.scope == "session_target" else self.scope
+        parts = [scope, self.tool, self.action, self.target, self.session_id]
+        bound = self.binding
+        more = [self.covers, self.target_kind, self.arguments_hash, self.run_id]
+        if bound is not None:  # a session is of one store and one project
+            more += [bound.tool, bound.store, bound.project] if self.scope == "forever" else [bound.session]
+            more.append(bound.agent)
+        key = "\0".join(parts if more == ["pattern", "", "", ""] else [*parts, *more])
+        return f"grant_{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+    @property
+    def rule(self) -> Rule:
+        """A rule for the same calls, for display; that of a grant for exact arguments shows their target."""
+        target: str | Pattern = "*"
+        if self.covers in {"target", "arguments"}:
+            target = escape_pattern(self.target)
+        elif self.covers == "pattern" and self.target:
+            target = self.pattern
+        action = self.action if self.action == "*" else escape_pattern(self.action)
+        shown = target.pattern if isinstance(target, TextPattern) else target
+        return Rule("allow" if self.allow else "deny", escape_pattern(self.tool), action, shown)
+
+    @property
+    def pattern(self) -> Pattern:
+        """The pattern for the target."""
+        return _PATTERN_KINDS.get(self.target_kind, TextPattern)(self.target or "*")
+
+    @property
+    def is_exact(self) -> bool:
+        """True if it is for exactly one target, or for exactly these arguments."""
+        return self.covers in {"arguments", "target"}
+
+    @classmethod
+    def of_decision(cls, decision: PermissionDecided, session_id: str) -> "Grant":
+        """Build the grant that a stored decision implies for later calls."""
+        if not decision.covers:  # written by a version that knew no widths
+            scope = decision.scope
+            target = "" if scope == "session" else decision.target
+            owner = "" if scope == "forever" else session_id
+            covers = "tool" if scope == "session" else "target"
+            return cls(scope, decision.allow, decision.tool, decision.action, target, owner, decision.reason, covers)
+        covers = decision.covers if decision.covers in WIDTHS else "pattern"
+        pattern = decision.covers if covers == "pattern" else decision.target
+        return cls(
+            decision.scope,
+            decision.allow,
+            decision.tool,
+            decision.action,
+            "" if covers == "tool" else pattern,
+            "" if decision.scope == "forever" else session_id,
+            decision.reason,
+            covers,
+            target_kind=decision.target_kind,
+            arguments_hash=decision.arguments_hash if covers == "arguments" else "",
+            run_id=decision.run_id.partition("/")[0] if decision.scope == "run" else "",
+            binding=_narrow_binding(decision),
+            by=decision.by,
+            at=decision.at,
+        )
+
+    def covers_call(self, request: PermissionRequest) -> bool:
+        """Return True if the grant applies to this call."""
+        return (
+            self.tool == request.tool
+            and self.action in {"*", request.action}
+            and self._holds_in(request)
+            and self._is_bound_to(request.binding)
+            and self._covers_target(request)
+        )
+
+    def _holds_in(self, request: PermissionRequest) -> bool:
+        if self.scope == "forever":
+            return True
+        if self.scope == "once" or self.session_id != request.session_id:
+            return False
+        return self.scope != "run" or self.run_id == request.root_run_id
+
+    def _is_bound_to(self, other: Binding) -> bool:
+        own = self.binding
+        if own is None:
+            return True
+        is_same_session = self.scope == "forever" or own.session == other.session
+        if not (own.is_same_place(other) and is_same_session):
+            return False
+        return (own.tool, own.agent) == (other.tool, other.agent) if self.allow else own.is_above(other)
+
+    def _covers_target(self, request: PermissionRequest) -> bool:
+        if self.covers == "arguments":
+            return self.arguments_hash == request.arguments_hash and self.target == request.target
+        if self.covers == "target":
+            return self.target == request.target and not isinstance(request.typed_target, UnknownTarget)
+        if self.covers == "tool" or not self.target:
+            return True
+        target = request.matched_target
+        if self.allow:
+            return allows_target(self.pattern, target)
+        return restricts_target(self.pattern, target, request.arguments) != "no"
+
+
+def _narrow_binding(decision: PermissionDecided) -> Binding | None:
+    """Return the binding of a decision, without the session if it holds in every one."""
+    binding = decision.binding
+    return binding if binding is None or decision.scope != "forever" else replace(binding, session="")
+
+
+class Offer(Struct, frozen=True):
+    """A width in which an answer about a call can be remembered, with the rule that it would make."""
+
+    covers: Covers
+    """The value for `Verdict(covers=…)`."""
+    rule: str
+    """The rule that an approval would add, as text."""
+    matches: str
+    """What the rule would match, as text."""
+
+
+def list_offers(request: PermissionRequest) -> tuple[Offer, ...]:
+    """Return the widths in which an answer about a call can be remembered, the narrowest first."""
+    target: Target | None = request.typed_target
+    name = f"{request.tool!r}" if request.action == request.tool else f"{request.tool!r} to {request.action}"
+    offers = [_make_offer(request, "arguments", f"{name} with exactly these arguments")]
+    if not isinstance(target, UnknownTarget):
+        offers.append(_make_offer(request, "target", f"{name} on exactly {request.target}"))
+        for pattern, described in () if target is None else wider_patterns(target):
+            offers.append(_make_offer(request, pattern.text, f"{name} on {described}"))
+    offers.append(_make_offer(request, "tool", f"every call of {name}"))
+    return tuple(offers)
+
+
+def _make_offer(request: PermissionRequest, covers: Covers, matches: str) -> Offer:
+    return Offer(covers, describe_rule(request, covers), matches)
+
+
+def make_grant(request: PermissionRequest, verdict: Verdict, at: float = 0.0) -> Grant:
+    """Return the grant that a verdict about a call makes. Raises `ConfigError` if its pattern is not one."""
+    grant = Grant.of_decision(build_decision(request, verdict, at=at), request.session_id)
+    _ = grant.rule  # parses the pattern
+    return grant
+
+
+def describe_rule(request: PermissionRequest, covers: Covers) -> str:
+    """Return the rule that an approval of this width would add, as text."""
+    rule = str(make_grant(request, Verdict(allow=True, scope="session", covers=covers)).rule)
+    return f"{rule} with exactly these arguments" if covers == "arguments" else rule
+
+
+def check_covers(request: PermissionRequest, verdict: Verdict) -> None:
+    """Raise `ConfigError` if a verdict is to be remembered for a pattern that does not match the call itself."""
+    if (
+        verdict.scope != "once"
+        and verdict.covers not in WIDTHS
+        and not make_grant(request, verdict).covers_call(request)
+    ):
+        message = (
+            f"Verdict(covers={verdict.covers!r}) does not match the call of {request.tool!r} on {request.target!r}: "
+            "give 'arguments', 'target', 'tool', or a pattern that does"
+        )
+        raise ConfigError(message)
+
+
+def grants_from_log(
+    remembered: Iterable[PermissionDecided | GrantRevoked],
+    session_id: str,
+    session_keys: Iterable[str] = (),
+    *,
+    level: int = 0,
+) -> dict[Grant, bool]:
+    """Return the grants in a session's log, each with True unless it has been revoked since.
+
+    `session_keys` are the session itself as bindings name it, and those whose grants a fork keeps. A permission that an
+    older version stored is bound to no tool, and is not used: the next call is asked about again. Its denials are.
+    """
+    keys = tuple(session_keys)
+    decided: dict[str, Grant] = {}
+    revoked: set[str] = set()
+    for event in remembered:
+        if isinstance(event, GrantRevoked):
+            revoked.add(event.grant_id)
+            continue
+        if event.level != level or (event.allow and event.binding is None and keys):
+            continue
+        grant = Grant.of_decision(event, session_id)
+        if grant.scope != "forever" and grant.binding is not None and keys:
+            if grant.binding.session not in keys:
+                continue  # of the session that this one was forked from, or of one that had its name before
+            grant = replace(grant, binding=replace(grant.binding, session=keys[0]))
+        decided[grant.grant_id] = grant
+        revoked.discard(grant.grant_id)
+    return {grant: grant_id not in revoked for grant_id, grant in decided.items()}
+
+
+class Grants:
+    """The decisions about tool calls that are remembered for later calls. They can be listed and revoked."""
+
+    def __init__(self, grants: Iterable[Grant] = ()) -> None:
+        self._grants: dict[str, Grant] = {}
+        self._revoked: set[str] = set()
+        for grant in grants:
+            self.remember(grant)
+
+    def remember(self, grant: Grant) -> None:
+        """Add a grant; it replaces an older one for the same calls."""
+        if not isinstance(grant, Grant):
+            check.raise_config_error("Grants", "grant", grant, "give a Grant, such as Grant.of_decision(…)")
+        self._revoked.discard(grant.grant_id)
+        self._grants[grant.grant_id] = grant
+
+    def restore(self, grant: Grant) -> None:
+        """Add a grant from a session's log, unless it was revoked or decided anew since."""
+        if grant.grant_id not in self._revoked:
+            self._grants.setdefault(grant.grant_id, grant)
+
+    def sync_with_log(
+        self,
+        remembered: Iterable[PermissionDecided | GrantRevoked],
+        session_id: str,
+        session_keys: Iterable[str] = (),
+        *,
+        level: int = 0,
+    ) -> None:
+        """Synchronize with a session's log: add the grants decided there, and remove those revoked there.
+
+        A grant of scope `forever` does not belong to the session, and is not removed because of an old log.
+        """
+        for grant, is_active in grants_from_log(remembered, session_id, session_keys, level=level).items():
+            if is_active:
+                self.restore(grant)
+            elif grant.scope != "forever":
+                self.forget(grant.grant_id)
+
+    def find(self, request: PermissionRequest, *, exact: bool = False) -> Grant | None:
+        """Return the grant that applies to a call, or `None`. A denial outranks a permission.
+
+        With `exact`, a permission must be for exactly these arguments or this target.
+        """
+        found = [grant for grant in self if grant.covers_call(request)]
+        denials = [grant for grant in found if not grant.allow]
+        return next(iter(denials or [grant for grant in found if grant.is_exact or not exact]), None)
+
+    def revoke(self, grant_id: str) -> bool:
+        """Revoke a grant, as long as this object exists; return `False` when there is none with that id."""
+        if self._grants.pop(grant_id, None) is None:
+            return False
+        self._revoked.add(grant_id)
+        return True
+
+    def forget(self, grant_id: str) -> None:
+        """Remove a grant that was revoked in a session's log. Other logs do not restore one of scope `forever`."""
+        grant = self._grants.pop(grant_id, None)
+        if grant is not None and grant.scope == "forever":
+            self._revoked.add(grant_id)
+
+    def __iter__(self) -> Iterator[Grant]:
+        return iter(tuple(self._grants.values()))

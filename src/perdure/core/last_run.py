@@ -1,0 +1,49 @@
+"""Progress of a session's last run, read from single events: what a store records to find interrupted sessions quickly.
+
+A store that records the last value for each session, in the same transaction as the append, can list the sessions whose
+last run is not over without reading their logs.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from .event import Entry, Event, RunEnded, RunResumed, RunStarted, RunWaiting
+
+RunProgress: TypeAlias = Literal["over", "cut_off", "waiting"]
+"""Progress of a session's last run. `over`: it has ended, or there was none. `cut_off`: it has begun and not ended, so
+if no process drives the session, it was interrupted. `waiting`: it waits for answers."""
+
+
+class LastRun(Struct, frozen=True):
+    """The progress of a session's last run, and when it must continue without an answer."""
+
+    progress: RunProgress
+    due_at: float | None = None
+    """When the first of the questions it waits for expires, in seconds since 1970; `None` if none does."""
+
+
+NO_RUN = LastRun("over")
+_CUT_OFF = LastRun("cut_off")
+
+
+def find_last_run(entries: Sequence[Entry]) -> LastRun | None:
+    """Return the progress of the session's own run after these entries; `None` if they do not change it.
+
+    Runs of subagents do not count: they are part of the session's own run.
+    """
+    for entry in reversed(entries):
+        event = entry.event
+        if type(event) in _RUN_EVENTS and not event.path:
+            return _progress_after(event)
+    return None
+
+
+_RUN_EVENTS: frozenset[type[Event]] = frozenset({RunStarted, RunResumed, RunWaiting, RunEnded})
+
+
+def _progress_after(event: Event) -> LastRun:
+    if isinstance(event, RunEnded):
+        return NO_RUN
+    return LastRun("waiting", event.due_at) if isinstance(event, RunWaiting) else _CUT_OFF

@@ -1,0 +1,223 @@
+"""Paths as targets of tool calls: resolved, compared folder by folder, and opened without following a new link.
+
+A path is resolved as the kernel would: `..` and links are followed, so `drafts/../../etc/x` is `/etc/x`. A pattern in
+an allowing rule is read as narrowly as possible, and in a denying or asking one as widely as possible: there it ignores
+case and Unicode form, matches a name at any depth, and everything below a folder that it names.
+"""
+
+# ruff: noqa: PTH111, PTH114, PTH117, PTH118, PTH120 - links and descriptors are the point, and pathlib is slow to import
+import os
+import sys
+from collections.abc import Sequence
+from typing import IO, Literal
+
+from msgspec import Struct
+
+from .error import ConfigError
+from .text_target import ArgumentTarget, escape_pattern, has_wildcard
+
+_ANY_DEPTH = "**"
+_OPEN_FLAGS = {
+    "r": os.O_RDONLY,
+    "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+    "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+    "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+}
+
+
+class PathTarget(Struct, frozen=True, tag_field="kind", tag="path"):
+    """A file or folder that a tool call is about: its real path, and the folder to which patterns are relative."""
+
+    path: str
+    """The absolute path, without links and `..`; it need not exist."""
+    root: str
+    """The absolute path of the folder that relative patterns begin at."""
+
+    @classmethod
+    def of(cls, path: "str | os.PathLike[str]", root: "str | os.PathLike[str]" = ".") -> "PathTarget":
+        """Resolve a path, relative to `root`. Raises `ValueError` for one that cannot be resolved."""
+        text = os.fspath(path)
+        if not isinstance(text, str) or not text.strip() or "\0" in text:
+            raise ValueError(f"{text!r} is not a path")
+        text.encode()  # raises UnicodeEncodeError, which is a ValueError: a person could not be shown that
+        folder = os.path.realpath(root)
+        real = os.path.realpath(os.path.join(folder, text))
+        if _has_link(real):
+            raise ValueError(f"{text!r} has a link that leads to itself")
+        return cls(real, folder)
+
+    @classmethod
+    def of_argument(cls, name: str, root: "str | os.PathLike[str]" = ".") -> "ArgumentTarget[PathTarget]":
+        """Return a function for `@tool(target=…)` that resolves the argument of this name, relative to `root`."""
+        return ArgumentTarget(name, lambda path: cls.of(path, root))
+
+    def __str__(self) -> str:
+        return self.path
+
+    def open(self, mode: Literal["r", "w", "x", "a"] = "r") -> "IO[bytes]":
+        """Open the file as bytes. Raises `OSError` if a folder on the way, or the file, has become a link meanwhile."""
+        from .open_below import open_file_below  # at first use: for a quick start
+
+        drive, path = os.path.splitdrive(self.path)
+        descriptor = open_file_below(drive + os.sep, split_path(path), _OPEN_FLAGS[mode])
+        return os.fdopen(descriptor, "rb" if mode == "r" else "ab" if mode == "a" else "wb")
+
+
+class PathPattern(Struct, frozen=True, tag_field="kind", tag="path"):
+    """A pattern for paths: `*`, `?` and `[…]` match within one name, `**` any number of folders."""
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        steps = split_path(self.pattern)
+        if not self.pattern.strip() or "\0" in self.pattern or os.pardir in steps:
+            message = f"path({self.pattern!r}): give a path such as 'drafts/**', without '..'"
+            raise ConfigError(message)
+
+    def __str__(self) -> str:
+        return f"path({self.pattern!r})"
+
+    @property
+    def text(self) -> str:
+        """The pattern as text."""
+        return self.pattern
+
+    def allows(self, target: PathTarget) -> bool:
+        """Return True if the target matches exactly: in the same case; a relative pattern, below the root."""
+        text = os.path.expanduser(self.pattern)
+        pattern = split_path(text) + ([_ANY_DEPTH] if text.endswith(("/", os.sep)) else [])
+        if pattern[-1:] == [_ANY_DEPTH]:
+            pattern = [*pattern[:-1], "*", _ANY_DEPTH]  # what is below, and not the folder itself
+        steps, root = split_path(target.path), [] if os.path.isabs(text) else split_path(target.root)
+        return steps[: len(root)] == root and match_steps(steps[len(root) :], pattern)
+
+    def may_match(self, target: PathTarget) -> bool:
+        """Return True if the pattern, read widely, matches the target or a folder above it."""
+        return self._matches_widely(target.path, target.root)
+
+    def may_match_text(self, text: str) -> bool:
+        """Return True if a text that may be a path, as it is written or resolved, matches the pattern read widely."""
+        if "\0" in text:
+            text = text.replace("\0", "")
+        written = {text, os.path.normpath(text), os.path.realpath(text)}
+        return any(self._matches_widely(each, "") for each in written)
+
+    def is_within(self, other: "PathPattern") -> bool:
+        """Return True if it is certain that every path which matches this pattern matches the other."""
+        if self.pattern == other.pattern:
+            return True
+        narrow, wide = split_path(self.pattern), split_path(other.pattern)
+        if os.path.isabs(self.pattern) != os.path.isabs(other.pattern):
+            return False
+        if not any(map(has_wildcard, narrow)):
+            return match_steps(narrow, wide)
+        folder = wide[:-1]
+        return wide[-1:] == [_ANY_DEPTH] and not any(map(has_wildcard, folder)) and narrow[: len(folder)] == folder
+
+    def _matches_widely(self, path: str, root: str) -> bool:
+        readings = [fold_steps(split_path(path), whole=whole) for whole in (True, False)]
+        return any(
+            match_steps(steps[:length], pattern)
+            for pattern in self._wide_patterns(root)
+            for steps in readings
+            for length in range(len(steps), 0, -1)
+        )
+
+    def _wide_patterns(self, root: str) -> list[list[str]]:
+        """Return all readings of the pattern in a denying rule: from the root, at any depth, with links resolved."""
+        text = os.path.expanduser(self.pattern)
+        steps = split_path(text)
+        folded = fold_steps(steps)
+        if os.path.isabs(text):
+            return [folded, *_resolve_literal_steps(steps, os.sep)]
+        base = fold_steps([escape_pattern(each) for each in split_path(root)])
+        readings = [[*base, *folded], *_resolve_literal_steps(steps, root)]
+        if len(steps) == 1 or steps[0] == _ANY_DEPTH or not root:  # of plain text it is not known where it begins
+            readings.append([_ANY_DEPTH, *folded])
+        return readings
+
+
+def _resolve_literal_steps(steps: Sequence[str], root: str) -> list[list[str]]:
+    """Return the pattern with the links in its leading folders followed, if there are any."""
+    literal = next((place for place, step in enumerate(steps) if has_wildcard(step)), len(steps))
+    if not literal or not root:
+        return []
+    start = os.path.join(root, *steps[:literal])
+    real = os.path.realpath(start)
+    return [] if real == start else [fold_steps([*map(escape_pattern, split_path(real)), *steps[literal:]])]
+
+
+def _has_link(path: str) -> bool:
+    """Return True if a resolved path still has a link in it: one that leads to itself."""
+    here = path
+    while not os.path.islink(here):
+        above = os.path.dirname(here)
+        if above == here:
+            return False
+        here = above
+    return True
+
+
+def split_path(path: str) -> list[str]:
+    """Return the names in a path, without empty ones and `.`."""
+    text = path.replace("\\", "/") if os.sep == "\\" else path
+    return [each for each in text.split("/") if each not in {"", os.curdir}]
+
+
+def match_steps(steps: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return True if the names of a path match those of a pattern, one by one; `**` matches any number of them."""
+    from fnmatch import fnmatchcase
+
+    # The places in the pattern that can be reached after each name: linear in time for any number of `**`.
+    reached = _skip_any_depth({0}, pattern)
+    for step in steps:
+        after: set[int] = set()
+        for place in reached:
+            if place < len(pattern):
+                if pattern[place] == _ANY_DEPTH:
+                    after.add(place)
+                elif fnmatchcase(step, pattern[place]):
+                    after.add(place + 1)
+        reached = _skip_any_depth(after, pattern)
+        if not reached:
+            return False
+    return len(pattern) in reached
+
+
+def _skip_any_depth(places: set[int], pattern: Sequence[str]) -> set[int]:
+    found = set(places)
+    for place in places:
+        here = place
+        while here < len(pattern) and pattern[here] == _ANY_DEPTH:
+            here += 1
+            found.add(here)
+    return found
+
+
+def fold_steps(steps: Sequence[str], *, whole: bool = True) -> list[str]:
+    """Return names in a form in which all spellings that some file system takes for the same are equal.
+
+    Without `whole`, a name ends at a colon, as on NTFS, and a backslash separates names.
+    """
+    parts = steps if whole else [part.split(":")[0] or part for step in steps for part in step.split("\\")]
+    return [folded for each in parts if (folded := fold_name(each))]
+
+
+def fold_name(name: str) -> str:
+    """Return one name without differences of case, Unicode form, invisible characters, and trailing dots and spaces."""
+    if name.isascii():
+        folded = name.casefold()
+    else:
+        import unicodedata
+
+        composed = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+        folded = "".join([each for each in composed if unicodedata.category(each) != "Cf"])
+    return folded.rstrip(". ") or folded
+
+
+def folder_pattern(target: PathTarget) -> PathPattern:
+    """Return the pattern for everything in the folder of a path, also further below."""
+    folder = os.path.dirname(target.path)
+    escaped = "/".join([escape_pattern(each) for each in split_path(folder)])
+    prefix = "" if sys.platform == "win32" else "/"
+    return PathPattern(f"{prefix}{escaped}/{_ANY_DEPTH}" if escaped else f"{prefix}{_ANY_DEPTH}")

@@ -1,0 +1,156 @@
+"""Permission rules: patterns for tool, action and target, and which of several matching rules decides.
+
+The strictest matching rule decides (deny, then ask, then allow), unless a less strict one is narrower: it matches a
+part of the same calls, and no others. Narrower means certainly so: each of its patterns lies within that of the other.
+So `allow("search")` stands beside `ask("*")` and `deny("*")`, and no broad or unrelated `allow` weakens a `deny`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias, cast, get_args
+
+from msgspec import Struct
+
+from .error import ConfigError
+from .permission_request import PermissionRequest
+from .target import (
+    Match,
+    Pattern,
+    TextPattern,
+    allows_target,
+    is_pattern,
+    is_pattern_within,
+    restricts_target,
+)
+from .text_target import is_text_pattern_within, matches_text
+
+Policy: TypeAlias = Literal["allow", "deny", "ask"]
+
+_POLICIES = get_args(Policy)
+_STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
+
+
+class Rule(Struct, frozen=True):
+    """A rule that allows, denies or asks about the tool calls that match all its patterns (`*`, `?`, `[…]`)."""
+
+    policy: Policy
+    tool: str = "*"
+    action: str = "*"
+    target: str | Pattern = "*"
+    """A pattern made by `path`, `command` or `url`; text is read as a pattern for the kind of target of the call."""
+    when: str = ""
+    """A pattern for labels, such as `untrusted`: only calls that follow text with such a label. Empty for all calls."""
+
+    def __post_init__(self) -> None:
+        if self.policy not in _POLICIES:
+            message = f"Rule({self.policy!r}): use allow(…), deny(…) or ask(…)"
+            raise ConfigError(message)
+        for name in ("tool", "action", "target", "when"):
+            pattern = getattr(self, name)
+            if not isinstance(pattern, str) and not (name == "target" and is_pattern(pattern)):
+                message = f"{self.policy}({name}={pattern!r}): give a pattern as text, such as 'shell' or 'git_*'"
+                raise ConfigError(message)
+
+    @property
+    def pattern(self) -> Pattern:
+        """The pattern for the target."""
+        return TextPattern(self.target) if isinstance(self.target, str) else self.target
+
+    def matches(self, request: PermissionRequest) -> bool:
+        """Return True if the rule certainly matches the call."""
+        return self.match(request) == "yes"
+
+    def match(self, request: PermissionRequest) -> Match:
+        """Return whether the rule matches the call: an allowing rule narrowly, a denying or asking one widely."""
+        if not (matches_text(request.tool, self.tool) and matches_text(request.action, self.action)):
+            return "no"
+        if self.when and not any(matches_text(label, self.when) for label in request.labels):
+            return "no"
+        if self.policy == "allow":
+            return "yes" if allows_target(self.pattern, request.matched_target) else "no"
+        return restricts_target(self.pattern, request.matched_target, request.arguments)
+
+    def is_narrower(self, other: "Rule") -> bool:
+        """Return True if this rule certainly matches a part of the calls that the other matches, and no others."""
+        return self.is_within(other) and not other.is_within(self)
+
+    def is_within(self, other: "Rule") -> bool:
+        """Return True if it is certain that every call which matches this rule matches the other."""
+        return (
+            is_text_pattern_within(self.tool, other.tool)
+            and is_text_pattern_within(self.action, other.action)
+            and is_pattern_within(self.pattern, other.pattern)
+            and (not other.when or (bool(self.when) and is_text_pattern_within(self.when, other.when)))
+        )
+
+    def __str__(self) -> str:
+        narrowed = [f"action={self.action!r}"] if self.action != "*" else []
+        narrowed += [f"target={self.pattern}"] if self.target != "*" else []
+        narrowed += [f"when={self.when!r}"] if self.when else []
+        return f"{self.policy}({', '.join([repr(self.tool), *narrowed])})"
+
+
+def allow(tool: str = "*", *, action: str = "*", target: str | Pattern = "*", when: str = "") -> Rule:
+    """Make a rule that allows matching calls."""
+    return Rule("allow", tool, action, target, when)
+
+
+def deny(tool: str = "*", *, action: str = "*", target: str | Pattern = "*", when: str = "") -> Rule:
+    """Make a rule that denies matching calls."""
+    return Rule("deny", tool, action, target, when)
+
+
+def ask(tool: str = "*", *, action: str = "*", target: str | Pattern = "*", when: str = "") -> Rule:
+    """Make a rule that requires approval of matching calls, even if the tool needs no permission."""
+    return Rule("ask", tool, action, target, when)
+
+
+class RuleDecision(Struct, frozen=True):
+    """The decision of rules about a call: the rule that decides, and those that match too and do not."""
+
+    policy: Policy | None = None
+    """The decision; `None` if no rule matches."""
+    rule: Rule | None = None
+    beaten: tuple[Rule, ...] = ()
+    is_uncertain: bool = False
+    """True if the rule denies, and it is only not ruled out that it matches: a person is asked."""
+
+
+NO_RULE = RuleDecision()
+
+
+def decide_by_rules(rules: Iterable[Rule], request: PermissionRequest) -> RuleDecision:
+    """Return the decision of rules about a call."""
+    matches: list[tuple[Rule, Match]] = [(rule, rule.match(request)) for rule in rules]
+    found = [each for each in matches if each[1] != "no"]
+    if not found:
+        return NO_RULE
+    best: tuple[Rule, Match] | None = None
+    for rule, match in found:
+        if not _is_set_aside(rule, found) and (best is None or _rank(rule, match) > _rank(*best)):
+            best = rule, match
+    rule, match = cast("tuple[Rule, Match]", best)  # one is left: no rule is narrower than itself through others
+    is_uncertain = match == "maybe" and rule.policy == "deny"
+    policy: Policy = "ask" if is_uncertain else rule.policy
+    return RuleDecision(policy, rule, tuple([each for each, _ in found if each is not rule]), is_uncertain)
+
+
+def decide_by_layers(layers: Sequence[Sequence[Rule]], request: PermissionRequest) -> RuleDecision:
+    """Return the strictest of the decisions of several lists of rules: no list weakens another."""
+    decisions = [made for rules in layers if (made := decide_by_rules(rules, request)).rule is not None]
+    if not decisions:
+        return NO_RULE
+    best = max(decisions, key=lambda each: _STRICTNESS[each.policy or "allow"])  # the first of equals
+    others = [rule for each in decisions if each is not best for rule in (each.rule, *each.beaten) if rule is not None]
+    return RuleDecision(best.policy, best.rule, (*best.beaten, *others), best.is_uncertain)
+
+
+def _is_set_aside(rule: Rule, found: Sequence[tuple[Rule, Match]]) -> bool:
+    """Return True if a less strict rule that certainly matches is narrower than this one."""
+    return any(
+        match == "yes" and _STRICTNESS[other.policy] < _STRICTNESS[rule.policy] and other.is_narrower(rule)
+        for other, match in found
+    )
+
+
+def _rank(rule: Rule, match: Match) -> int:
+    return 2 * _STRICTNESS["ask" if match == "maybe" else rule.policy] + (match == "yes")

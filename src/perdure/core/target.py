@@ -1,0 +1,186 @@
+"""Targets of tool calls, typed, and the patterns by which permission rules match them.
+
+A tool returns what a call will touch: a `PathTarget`, `CommandTarget`, `UrlTarget`, or plain text. Rules match that
+object and not a text, and the function gets the same object as `context.target`: what was checked is what is used.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeAlias, cast
+
+from .command_target import CommandPattern, CommandTarget, prefix_pattern, split_roughly
+from .error import ConfigError
+from .path_target import PathPattern, PathTarget, folder_pattern
+from .text_target import TextPattern, TextTarget, UnknownTarget, is_text_pattern_within, matches_text
+from .url_target import UrlPattern, UrlTarget, host_pattern
+
+__all__ = [
+    "CommandPattern",
+    "CommandTarget",
+    "PathPattern",
+    "PathTarget",
+    "Pattern",
+    "Target",
+    "TextPattern",
+    "TextTarget",
+    "UnknownTarget",
+    "UrlPattern",
+    "UrlTarget",
+    "command",
+    "path",
+    "url",
+]
+
+Target: TypeAlias = PathTarget | CommandTarget | UrlTarget | TextTarget | UnknownTarget
+"""The target of a tool call."""
+Pattern: TypeAlias = PathPattern | CommandPattern | UrlPattern | TextPattern
+"""A pattern for targets."""
+Match: TypeAlias = Literal["yes", "maybe", "no"]
+"""Whether a denying or asking rule matches: `maybe` if it cannot be ruled out."""
+
+ANY_TARGET = TextPattern("*")
+_TARGETS = (PathTarget, CommandTarget, UrlTarget, TextTarget)
+_PATTERNS = (PathPattern, CommandPattern, UrlPattern, TextPattern)
+
+
+def path(pattern: str) -> PathPattern:
+    """Make a pattern for the target of a rule that matches paths, such as `path("drafts/**")`."""
+    return PathPattern(_require_text("path", pattern))
+
+
+def command(pattern: str) -> CommandPattern:
+    """Make a pattern for the target of a rule that matches commands by their first words: `command("git status")`."""
+    return CommandPattern(_require_text("command", pattern))
+
+
+def url(pattern: str) -> UrlPattern:
+    """Make a pattern for the target of a rule that matches addresses, such as `url("https://docs.python.org/**")`."""
+    return UrlPattern(_require_text("url", pattern))
+
+
+def _require_text(name: str, pattern: object) -> str:
+    if not isinstance(pattern, str):
+        message = f"{name}({pattern!r}): give a pattern as text"
+        raise ConfigError(message)
+    return pattern
+
+
+def is_pattern(value: object) -> bool:
+    """Return True if a value is a pattern for targets."""
+    return isinstance(value, _PATTERNS)
+
+
+def to_target(value: object) -> Target:
+    """Return the target that a tool's `target` function returned; anything else becomes text."""
+    return cast("Target", value) if isinstance(value, _TARGETS) else TextTarget(str(value))
+
+
+def is_any(pattern: Pattern) -> bool:
+    """Return True if a pattern matches every target."""
+    return isinstance(pattern, TextPattern) and pattern.pattern == "*"
+
+
+def allows_target(pattern: Pattern, target: Target) -> bool:
+    """Return True if an allowing rule with this pattern matches the target. One for another kind of target does not."""
+    if isinstance(target, UnknownTarget):
+        return False
+    if is_any(pattern):
+        return True
+    typed = as_kind_of(pattern, target)
+    if isinstance(typed, TextPattern):
+        return isinstance(target, TextTarget) and matches_text(target.text, typed.pattern)
+    return typed is not None and typed.allows(cast("Any", target))
+
+
+def restricts_target(pattern: Pattern, target: Target, arguments: Mapping[str, Any]) -> Match:
+    """Return whether a denying or asking rule with this pattern matches the target, read as widely as is sensible.
+
+    One for another kind of target is applied to every text in the arguments: a denied file is denied to a tool too
+    that does not say which files it touches.
+    """
+    if is_any(pattern):
+        return "yes"
+    if isinstance(target, UnknownTarget):
+        return "maybe"
+    if isinstance(pattern, TextPattern) and matches_text(str(target), pattern.pattern):
+        return "yes"
+    typed = as_kind_of(pattern, target)
+    if isinstance(typed, TextPattern):
+        return "no"
+    if typed is None:
+        return "yes" if _mentions(pattern, target, arguments) else "no"
+    if typed.may_match(cast("Any", target)):
+        return "yes"
+    return "maybe" if isinstance(typed, CommandPattern) and typed.might_match(cast("Any", target)) else "no"
+
+
+def as_kind_of(pattern: Pattern, target: Target) -> Pattern | None:
+    """Return the pattern for this kind of target: text is read as one, and a pattern of another kind gives `None`."""
+    kinds: dict[type, type] = {PathTarget: PathPattern, CommandTarget: CommandPattern, UrlTarget: UrlPattern}
+    wanted = kinds.get(type(target), TextPattern)
+    if isinstance(pattern, wanted):
+        return pattern
+    if not isinstance(pattern, TextPattern):
+        return None
+    try:
+        typed: Pattern = wanted(pattern.pattern)
+    except ConfigError:
+        return None
+    return typed
+
+
+def _mentions(pattern: Pattern, target: Target, arguments: Mapping[str, Any]) -> bool:
+    """Return True if a text in a call of another kind matches the pattern."""
+    if isinstance(pattern, TextPattern):
+        return False
+    texts = [str(target), *_texts_in(arguments)]
+    if isinstance(pattern, CommandPattern):
+        commands = [CommandTarget.of(each) for each in texts if each.strip()]
+        return any(pattern.may_match(each) for each in commands)
+    if isinstance(target, CommandTarget):
+        texts += [word for each in (*target.argv, target.text) for word in (each, *split_roughly(each))]
+    return any(pattern.may_match_text(each) for each in texts if each)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield every text in the arguments of a call."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in cast("Mapping[str, Any]", value).values():
+            yield from _texts_in(each)
+    elif isinstance(value, list | tuple):
+        for each in cast("list[Any]", value):
+            yield from _texts_in(each)
+
+
+def is_pattern_within(narrow: Pattern, wide: Pattern) -> bool:
+    """Return True if it is certain that every target which matches `narrow` matches `wide`."""
+    if is_any(wide):
+        return True
+    if isinstance(narrow, TextPattern) and isinstance(wide, TextPattern):
+        return is_text_pattern_within(narrow.pattern, wide.pattern)
+    if isinstance(narrow, TextPattern) or isinstance(wide, TextPattern):
+        typed = _same_kind(narrow, wide)
+        return typed is not None and typed[0].is_within(typed[1])
+    return type(narrow) is type(wide) and narrow.is_within(cast("Any", wide))
+
+
+def _same_kind(narrow: Pattern, wide: Pattern) -> tuple[Any, Any] | None:
+    """Return two patterns, of which one is text, as patterns of the other's kind; `None` if the text is not one."""
+    kind = type(wide) if isinstance(narrow, TextPattern) else type(narrow)
+    try:
+        return (narrow, kind(wide.text)) if isinstance(wide, TextPattern) else (kind(narrow.text), wide)
+    except ConfigError:
+        return None
+
+
+def wider_patterns(target: Target) -> list[tuple[Pattern, str]]:
+    """Return patterns that cover more than a target, each with a description: its folder, its host, its subcommand."""
+    if isinstance(target, PathTarget):
+        folder = folder_pattern(target)
+        return [(folder, f"every file and folder below {folder.pattern.removesuffix('/**') or '/'}")]
+    if isinstance(target, UrlTarget):
+        return [(host_pattern(target), f"every page of {target.origin}")]
+    if isinstance(target, CommandTarget) and (begin := prefix_pattern(target)) is not None:
+        return [(begin, f"every command that begins with: {begin.pattern}")]
+    return []

@@ -1,0 +1,169 @@
+"""Read, list and create files below a folder without leaving it.
+
+A path is resolved once, with its links; what that gives is checked, and exactly that is opened by
+`perdure.core.open_below`, where no step may be a link. So neither `..`, nor a link, nor a process that replaces a
+folder by a link meanwhile leads outside. Files are opened without blocking, so that a pipe cannot stall the caller, and
+only regular ones are read.
+"""
+
+# ruff: noqa: PTH118, PTH206 - descriptors and `dir_fd` are the point here, and a Path has neither
+import errno
+import os
+import stat
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from perdure.core.error import ConfigError
+from perdure.core.open_below import list_names_below, open_file_below
+
+from .file_head import FileHead, read_descriptor
+from .sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
+
+Steps: TypeAlias = tuple[str, ...]
+"""The names on the way from a folder to a file below it."""
+
+
+class FileRefused(ConfigError):
+    """A file below a folder was not read or written; the message is the reason, as a clause: "it is a link"."""
+
+
+class ConfinedFolder:
+    """A folder below which files are read, listed and created, and which no path leaves."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        blocked: Sequence[str] = (),
+        follow_links: bool = True,
+        below: Steps = (),
+        on_read: Callable[[str, FileHead], None] | None = None,
+    ) -> None:
+        """Resolve the folder; nothing is opened yet.
+
+        Args:
+            path: The folder.
+            blocked: Patterns of names that are refused (see `find_blocking_pattern`). What a link leads to is refused
+                by `SENSITIVE_NAMES` in any case: whoever names a link hides the name of the file.
+            follow_links: False to refuse links, wherever they lead.
+            below: Names of the folders from `path` to this one, none of which may be a link when it is opened.
+            on_read: Function that gets the path and the content of each file that is read.
+        """
+        self._anchor = os.path.realpath(path)
+        self._below = below
+        self._blocked = tuple(blocked)
+        self._follow_links = follow_links
+        self._on_read = on_read
+        self.root = os.path.join(self._anchor, *below)
+        """Absolute path of the folder, with links resolved."""
+
+    def enter(self, path: str, *, blocked: Sequence[str] = ()) -> "ConfinedFolder":
+        """Return a folder below this one, which its own files cannot leave either. Raises `FileRefused`."""
+        steps = self.resolve(path, is_folder=True)
+        below = (*self._below, *steps)
+        return ConfinedFolder(
+            self._anchor, blocked=blocked, follow_links=self._follow_links, below=below, on_read=self._on_read
+        )
+
+    def resolve(self, path: str, *, is_folder: bool = False) -> Steps:
+        """Return the names on the way to a file, with links resolved; none for the folder itself.
+
+        Raises `FileRefused` for a path that leads outside, or to a name that is blocked. It need not exist.
+        """
+        lexical, whole = self._split(path), os.path.join(self.root, path)
+        try:
+            real = os.path.realpath(whole) if self._follow_links else os.path.normpath(whole)
+            steps = _split_below(real, self.root)
+        except (OSError, ValueError) as error:  # a ValueError for another drive
+            raise FileRefused("it is not a valid path") from error
+        if steps is None:
+            by_link = "it is a link that leads out of the folder, or behind one"
+            raise FileRefused("it is outside the folder" if lexical is None else by_link)
+        patterns = self._blocked if steps == lexical else (*self._blocked, *SENSITIVE_NAMES)
+        if pattern := find_blocking_pattern((*steps, "file") if is_folder else steps, patterns):
+            raise FileRefused(f"files like {pattern!r} may contain secrets, and are never read")
+        return steps
+
+    def read_head(self, path: str, max_bytes: int) -> FileHead:
+        """Read at most `max_bytes` from the start of a regular file. Raises `FileRefused`."""
+        return self.read_resolved(self.resolve(path), max_bytes)
+
+    def read_whole(self, path: str, max_bytes: int) -> bytes:
+        """Read a regular file of at most `max_bytes`. Raises `FileRefused`, also if it is larger."""
+        found = self.read_head(path, max_bytes)
+        if found.is_truncated:
+            raise FileRefused(f"it has {found.size:,} bytes, and the limit is {max_bytes:,}: make it shorter")
+        return found.data
+
+    def read_resolved(self, steps: Steps, max_bytes: int) -> FileHead:
+        """Read the regular file at a path that `resolve` returned; a step that has become a link is refused."""
+        if not steps:
+            raise FileRefused("it is a directory")
+        try:
+            descriptor = self._open(steps, os.O_RDONLY)
+        except OSError as error:
+            raise FileRefused(_describe_os_error(error)) from error
+        try:
+            _check_regular(descriptor)
+            found = read_descriptor(descriptor, max_bytes)
+        except OSError as error:
+            raise FileRefused(_describe_os_error(error)) from error
+        finally:
+            os.close(descriptor)
+        if self._on_read is not None:
+            self._on_read(os.path.join(self.root, *steps), found)
+        return found
+
+    def create_resolved(self, steps: Steps, data: bytes) -> None:
+        """Write a new file at a path that `resolve` returned. Raises `FileExistsError`, or `OSError`."""
+        with os.fdopen(self._open(steps, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            file.write(data)
+
+    def list_names(self) -> list[str]:
+        """Return the names in the folder, in no order. Raises `OSError`, and `FileRefused` if it is no folder."""
+        return list_names_below(self._anchor, self._below)
+
+    # -- opening -------------------------------------------------------------------------------------------------------
+
+    def _split(self, path: str) -> Steps | None:
+        """Return the names in a path as it is written; `None` if it leads outside by itself."""
+        try:
+            os.fsencode(path)
+            steps = _split_below(os.path.normpath(os.path.join(self.root, path)), self.root)
+        except (ValueError, UnicodeError) as error:
+            raise FileRefused("it is not a valid path") from error
+        if "\0" in path or (os.name == "nt" and ":" in "".join(steps or ())):
+            raise FileRefused("it is not a valid path")
+        return steps
+
+    def _open(self, steps: Steps, flags: int) -> int:
+        """Open a file at the end of these steps, none of which may be a link."""
+        return open_file_below(self._anchor, (*self._below, *steps), flags)
+
+
+def _split_below(path: str, root: str) -> Steps | None:
+    """Split the path from a folder to a file below it into names; `None` if it is not below."""
+    steps = os.path.relpath(path, root).split(os.sep)
+    if steps[0] == os.pardir:
+        return None
+    return () if steps == [os.curdir] else tuple(steps)
+
+
+def _check_regular(descriptor: int) -> None:
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        raise FileRefused("it is a directory" if stat.S_ISDIR(mode) else "it is no regular file")
+
+
+def _describe_os_error(error: OSError) -> str:
+    match error.errno:
+        case errno.ENOENT:
+            return "there is no such file"
+        case errno.ELOOP | errno.EMLINK:
+            return "it is a link, or behind one"
+        case errno.ENOTDIR:
+            return "there is no such file, or it is behind a link"
+        case errno.ENXIO:
+            return "it is no regular file"
+        case _:
+            return f"it cannot be read ({error.strerror or error})"

@@ -1,0 +1,155 @@
+"""`perdure permissions`: rules and grants, what would become of a call, and taking a grant back."""
+
+import asyncio
+import json
+
+import pytest
+
+from perdure import Agent, Permissions, Verdict, tool
+from perdure.interaction.grant_file import GrantFile
+from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
+from perdure.toolkits.basics import basic_tools
+from tests.security.emulator import draw_rows
+
+ARGUMENTS = json.dumps({"path": "a.txt", "text": "hello"})
+CONFIG = '[permissions]\ndeny = ["calculate"]\nask = ["read_text"]\n'
+
+
+@pytest.fixture
+def granted(perdure, tmp_path):
+    """Answers that last: one for the session `one`, one for every session. Returns a function that lists the grants."""
+
+    async def run(session_id: str, scope: str, covers: str) -> None:
+        def answer(requests):
+            return [Verdict(allow=True, scope=scope, covers=covers, by="Ann")] * len(requests)  # type: ignore[arg-type]
+
+        gate = Permissions(handler=answer, grants=GrantFile(tmp_path / "home" / "grants.jsonl"))
+        model = ScriptedModel(call("write_text", path=f"{session_id}.txt", text="hello"), "Done.")
+        store = open_store(f"sqlite:{tmp_path}/home/sessions.db")
+        async with Agent(model, tools=basic_tools(tmp_path), permission=gate, store=store) as agent:
+            await agent.session(session_id).run("Go.")
+        await store.aclose()
+
+    asyncio.run(run("one", "session", "tool"))
+    asyncio.run(run("two", "forever", "target"))
+
+    def listed(*options: str) -> list[dict]:
+        result = perdure("permissions", "list", "--json", *options)
+        assert result.exit_code == 0, result.output
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    return listed
+
+
+def test_rules_and_grants_of_all_sessions_are_listed(perdure, granted, tmp_path):
+    (tmp_path / "perdure.toml").write_text(CONFIG, encoding="utf-8")
+    rules = [each for each in granted() if each["kind"] == "rule"]
+    assert [each["rule"] for each in rules] == ["deny('calculate')", "ask('read_text')"]
+    grants = {each["scope"]: each for each in granted() if each["kind"] == "grant"}
+    assert {*grants} == {"session", "forever"}
+    assert (grants["session"]["session_id"], grants["session"]["by"]) == ("one", "Ann")
+    assert grants["forever"]["target"].endswith("two.txt")
+    shown = perdure("permissions", "list")
+    assert "| rule: \"deny('calculate')\"" in shown.stdout
+    assert f"| {grants['session']['grant_id']} (session one, for tool): " in shown.stdout
+    assert f"| {grants['forever']['grant_id']} (forever, for target): " in shown.stdout
+    assert '|   by: "Ann"' in shown.stdout
+
+
+def test_the_grants_of_one_session_are_listed_with_those_of_all(granted):
+    assert {each["scope"] for each in granted("--session", "two") if each["kind"] == "grant"} == {"forever"}
+    assert {each["scope"] for each in granted("--session", "one") if each["kind"] == "grant"} == {"session", "forever"}
+
+
+def test_where_there_is_nothing_it_says_so(perdure):
+    result = perdure("permissions", "list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "no configuration in use has rules\nthere are no grants\n"
+    assert perdure("permissions", "list", "--json").output == ""
+
+
+@pytest.mark.usefixtures("granted")
+@pytest.mark.parametrize(
+    ("config", "arguments", "verdict"),
+    [
+        ("", ["write_text", ARGUMENTS], "ask"),
+        ("", ["calculate", '{"expression": "1"}'], "allow"),
+        (CONFIG, ["calculate", '{"expression": "1"}'], "deny"),
+        (CONFIG, ["read_text", '{"path": "a.txt"}'], "ask"),
+    ],
+)
+def test_a_call_is_explained(perdure, tmp_path, config, arguments, verdict):
+    if config:
+        (tmp_path / "perdure.toml").write_text(config, encoding="utf-8")
+    result = perdure("permissions", "explain", *arguments, "--json")
+    assert json.loads(result.stdout)["verdict"] == verdict
+    assert not (tmp_path / "a.txt").exists()
+    shown = perdure("permissions", "explain", *arguments).stdout
+    assert shown.startswith({"ask": "| asked about\n", "allow": "| allowed\n", "deny": "| denied\n"}[verdict])
+    assert "| because: " in shown
+
+
+def test_a_grant_is_revoked_and_the_call_is_asked_about_again(perdure, granted):
+    for grant in [each for each in granted() if each["kind"] == "grant"]:
+        result = perdure("permissions", "revoke", grant["grant_id"])
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert result.stderr.startswith(f"{grant['grant_id']} is revoked: ")
+        again = perdure("permissions", "revoke", grant["grant_id"])
+        assert (again.exit_code, "`perdure permissions list` lists them" in again.stderr) == (2, True)
+    assert [each for each in granted() if each["kind"] == "grant"] == []
+
+
+def test_a_revocation_is_a_line_of_json_if_that_is_asked_for(perdure, granted):
+    grant = next(each for each in granted() if each["kind"] == "grant")
+    done = json.loads(perdure("permissions", "revoke", grant["grant_id"], "--json").stdout)
+    assert (done["grant_id"], done["revoked"]) == (grant["grant_id"], True)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        (["explain", "nothing"], 2, "there is no tool 'nothing'"),
+        (["explain", "write_text", "[]"], 2, "the arguments are no JSON object"),
+        (["explain", "write_text", "{"], 2, "the arguments are no JSON object"),
+        (["explain", "write_text", "{}"], 2, "invalid arguments for 'write_text'"),
+        (["explain", "now", "{}", "--session", "nobody"], 66, "there is no session 'nobody'"),
+        (["list", "--session", "nobody"], 66, "there is no session 'nobody'"),
+        (["revoke", "grant_0"], 2, "there is no grant 'grant_0'"),
+    ],
+)
+def test_what_cannot_work_says_why(perdure, command, code, message):
+    result = perdure("permissions", *command)
+    assert result.exit_code == code, result.output
+    assert message in result.stderr
+
+
+def test_help_has_examples(perdure):
+    assert "perdure permissions list" in perdure("permissions").stdout
+    for command in ("list", "explain", "revoke"):
+        assert f"perdure permissions {command}" in perdure("permissions", command, "--help").stdout
+
+
+def test_a_hostile_target_cannot_imitate_another_grant(perdure, tmp_path):
+    @tool(permission=True, target="what")
+    async def act(what: str) -> str:
+        """Do it."""
+        return what
+
+    fake = f"x{' ' * 200}\n| grant_0123456789abcdef (forever): \"deny('*')\"\x1b[2J"
+
+    async def run() -> None:
+        def answer(requests):
+            return [Verdict(allow=True, scope="session", covers="target")] * len(requests)
+
+        store = open_store(f"sqlite:{tmp_path}/home/sessions.db")
+        model = ScriptedModel(call("act", what=fake), "Done.")
+        async with Agent(model, tools=[act], permission=Permissions(handler=answer), store=store) as agent:
+            await agent.session("s").run("Go.")
+        await store.aclose()
+
+    asyncio.run(run())
+    shown = perdure("permissions", "list").stdout
+    rows = draw_rows(shown.replace("\n", "\r\n"), 80)
+    assert len([row for row in rows if row.startswith("| grant_")]) == 1
+    assert all(row.startswith(("| ", ": ", "|+")) for row in rows)

@@ -1,0 +1,120 @@
+"""Commands as targets: what is one simple command, and what patterns match. Hostile spellings are in tests/security."""
+
+import shlex
+import subprocess
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from perdure.core.command_target import CommandPattern, CommandTarget, prefix_pattern, split_command
+from perdure.core.error import ConfigError
+
+
+@pytest.mark.parametrize("command", ["ls\nrm", "ls \x1b", 'ls "$x"', "ls 'a", "''", "X=1 ls", "if", "-x", "ls #"])
+def test_what_only_a_shell_can_interpret_has_no_words(command):
+    assert CommandTarget.of(command).argv == ()
+
+
+def test_spaces_between_words_are_as_many_as_one_likes():
+    assert CommandTarget.of("\tls   -l ").argv == ("ls", "-l")
+
+
+@pytest.mark.parametrize("command", ["", "  ", [], [""], ["a\0"], ["a", 5]])
+def test_what_is_no_command_has_no_target(command):
+    with pytest.raises(ValueError):
+        CommandTarget.of(command)
+
+
+def test_a_list_of_words_needs_no_shell():
+    target = CommandTarget.of(["git", "commit", "-m", "a; b"])
+    assert target.argv == ("git", "commit", "-m", "a; b")
+    assert str(target) == "git commit -m 'a; b'"
+    assert CommandTarget.of(str(target)) == target
+
+
+def test_a_target_comes_from_an_argument():
+    assert CommandTarget.of_argument("line")({"line": "ls -l"}).argv == ("ls", "-l")
+
+
+@given(st.lists(st.text("ab -_./='\"$;", min_size=1, max_size=6), min_size=1, max_size=4))
+def test_words_in_quotes_are_split_as_python_splits_them(words):
+    line = shlex.join(words)
+    split = split_command(line)
+    assert split is None or list(split) == words
+
+
+@given(st.text("ab '\"$;|&<>\\*~#\t=!{}-", min_size=1, max_size=12))
+@example("a 'b'\"c\"")
+@example("''")
+def test_a_shell_takes_a_simple_command_apart_in_the_same_way(line):
+    words = split_command(line)
+    if words is None:
+        return
+    script = f"set -f -- {line}; printf '%s\\0' \"$@\""
+    told = subprocess.run(["/bin/sh", "-c", script], capture_output=True, check=False)
+    assert told.stdout.decode().split("\0")[:-1] == list(words)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "allowed", "denied"),
+    [
+        ("git status", "git status -s", True, True),
+        ("git status", "git", False, False),
+        ("git s*", "git stash", True, True),
+        ("git *", "git", True, True),
+        ("*", "git", True, True),
+        ("git", "Git x", False, True),
+        ("git", "/usr/bin/git x", False, True),
+        ("npm run test:*", "npm run test:unit", True, True),
+        ("npm run test:*", "npm run deploy", False, False),
+        ("'a b' c", "'a b' c d", True, True),
+        ("git push", "ls; git push", False, True),
+        ("git push", "ls; git pull", False, False),
+    ],
+)
+def test_a_pattern_is_about_the_first_words(pattern, command, allowed, denied):
+    target = CommandTarget.of(command)
+    assert CommandPattern(pattern).allows(target) is allowed
+    assert CommandPattern(pattern).may_match(target) is denied
+
+
+@pytest.mark.parametrize(("command", "might"), [("sudo git push", True), ("ls | sh", True), ("ls x", False)])
+def test_a_command_that_another_one_may_run_is_not_ruled_out(command, might):
+    assert CommandPattern("git push").might_match(CommandTarget.of(command)) is might
+
+
+@pytest.mark.parametrize("pattern", ["", "  ", "'a"])
+def test_a_pattern_without_words_is_refused(pattern):
+    with pytest.raises(ConfigError, match="command"):
+        CommandPattern(pattern)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "within"),
+    [
+        ("git status", "git", True),
+        ("git", "git status", False),
+        ("git *", "git", True),
+        ("git status -s", "git s*", True),
+        ("ls", "git", False),
+    ],
+)
+def test_a_pattern_is_within_another_only_if_that_is_certain(narrow, wide, within):
+    assert CommandPattern(narrow).is_within(CommandPattern(wide)) is within
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern"),
+    [
+        ("git log -3", "git log"),
+        ("npm run-script x", "npm run-script"),
+        ("rm x.txt", None),
+        ("ls", None),
+        ("ls -l", None),
+        ("git log | sh", None),
+    ],
+)
+def test_a_program_with_its_subcommand_is_offered(command, pattern):
+    offered = prefix_pattern(CommandTarget.of(command))
+    assert (offered and offered.pattern) == pattern

@@ -1,0 +1,100 @@
+"""Targets of any kind: text, what is unknown, and patterns for one kind on a target of another."""
+
+import pytest
+
+from perdure.core.error import ConfigError
+from perdure.core.target import (
+    CommandTarget,
+    PathTarget,
+    TextPattern,
+    TextTarget,
+    UnknownTarget,
+    UrlTarget,
+    allows_target,
+    command,
+    is_pattern,
+    is_pattern_within,
+    path,
+    restricts_target,
+    to_target,
+    url,
+    wider_patterns,
+)
+
+FILE, PAGE, LINE = PathTarget("/p/a.key", "/p"), UrlTarget.of("https://a.example/x"), CommandTarget.of("cat a.key")
+
+
+def test_what_a_tool_returns_is_a_target_or_becomes_text():
+    assert to_target(FILE) is FILE
+    assert to_target("x") == TextTarget("x")
+    assert to_target(5) == TextTarget("5")
+    assert str(UnknownTarget("no idea")) == "unknown (no idea)"
+
+
+@pytest.mark.parametrize("make", [path, command, url])
+def test_a_pattern_is_text(make):
+    with pytest.raises(ConfigError, match="give a pattern as text"):
+        make(5)
+    assert is_pattern(make("a"))
+    assert not is_pattern("a")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "target", "allowed", "restricted"),
+    [
+        (TextPattern("*"), FILE, True, "yes"),
+        (TextPattern("*"), UnknownTarget(""), False, "yes"),
+        (TextPattern("x"), UnknownTarget(""), False, "maybe"),
+        (TextPattern("x*"), TextTarget("xy"), True, "yes"),
+        (TextPattern("x*"), TextTarget("y"), False, "no"),
+        (TextPattern("*.key"), FILE, True, "yes"),
+        (TextPattern("../x"), FILE, False, "no"),
+        (TextPattern("/p/*"), FILE, True, "yes"),
+        (TextPattern("https://a.example/**"), PAGE, True, "yes"),
+        (TextPattern("cat *"), LINE, True, "yes"),
+        (path("*.key"), PAGE, False, "no"),
+        (path("*.key"), LINE, False, "yes"),
+        (path("*.key"), TextTarget("deep/A.KEY"), False, "yes"),
+        (path("*.key"), TextTarget("x\0/../a.key"), False, "yes"),
+        (path("*.key"), TextTarget("deep/a.txt"), False, "no"),
+        (path("a/b.txt"), TextTarget("deep/a/b.txt"), False, "yes"),
+        (url("a.example"), FILE, False, "no"),
+        (url("a.example"), TextTarget("https://a.example"), False, "yes"),
+        (command("cat"), TextTarget("cat x"), False, "yes"),
+        (command("cat"), TextTarget("  "), False, "no"),
+        (command("cat"), FILE, False, "no"),
+        (command("rm"), CommandTarget.of("sudo rm"), False, "maybe"),
+    ],
+)
+def test_a_pattern_for_another_kind_allows_nothing_and_denies_what_it_finds(pattern, target, allowed, restricted):
+    assert allows_target(pattern, target) is allowed
+    assert restricts_target(pattern, target, {}) == restricted
+
+
+def test_every_text_in_the_arguments_counts():
+    arguments = {"a": [1, {"b": ("x", "deep/A.key")}], "c": None}
+    assert restricts_target(path("*.key"), TextTarget("…"), arguments) == "yes"
+    assert restricts_target(path("*.txt"), TextTarget("…"), arguments) == "no"
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "within"),
+    [
+        (path("a/b"), TextPattern("*"), True),
+        (TextPattern("ab*"), TextPattern("a*"), True),
+        (TextPattern("*b"), TextPattern("a*"), False),
+        (TextPattern("a/b"), path("a/**"), True),
+        (path("a/b"), TextPattern("a/**"), True),
+        (path("a/b"), TextPattern("../x"), False),
+        (path("a/b"), url("a.example"), False),
+        (command("git log"), command("git"), True),
+    ],
+)
+def test_patterns_of_two_kinds_are_compared_only_if_one_is_text(narrow, wide, within):
+    assert is_pattern_within(narrow, wide) is within
+
+
+def test_text_and_programs_without_a_subcommand_have_no_wider_pattern():
+    assert wider_patterns(TextTarget("x")) == []
+    assert wider_patterns(CommandTarget.of("ls")) == []
+    assert wider_patterns(PathTarget("/x", "/"))[0][1] == "every file and folder below /"

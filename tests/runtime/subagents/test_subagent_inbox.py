@@ -1,0 +1,271 @@
+"""Inbox items that a subagent's tool has added: their results reach the subagent, or else the agent above it, once."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from perdure import Agent, Session, ToolContext, tool
+from perdure.core.event import Entry, InboxAdded, InboxResolved, MessageAdded, RunEnded
+from perdure.core.fold import fold_events
+from perdure.core.inbox import build_resolution_post
+from perdure.core.store import Post
+from perdure.runtime.subagents.delegation import delegation
+from perdure.stores.memory import MemoryStore
+from perdure.testing import ScriptedModel, call, calls
+from perdure.toolkits.inbox import post_to_inbox
+from tests.doubles import SECONDS, Held, log_of, of, rounds
+from tests.runtime.subagents.family import following, left_behind
+
+pytestmark = pytest.mark.resumed
+
+
+def child_agent(*steps: Any, tools: Any = ()) -> Agent[Any]:
+    first = call("post_to_inbox", tag="build", request="Build it", blocking=True)
+    return Agent(following(first, *steps), name="scout", tools=[post_to_inbox, *tools])
+
+
+def parent_agent(child: Agent[Any], *, durable: bool = False, **options: Any) -> Agent[Any]:
+    model = following(call("scout", task="Go."), "All done.", "Thank you.")
+    return Agent(model, name="parent", tools=[child.as_tool(durable=durable)], **options)
+
+
+async def told(session: Session[Any]) -> list[tuple[str, str]]:
+    """The paths of the agents that were told of a result, and what they were told."""
+    events = await log_of(session.store, session.session_id)
+    return [
+        (each.path, each.message.text)
+        for each in of(events, MessageAdded)
+        if each.message.role == "user" and each.message.origin == "inbox"
+    ]
+
+
+async def the_item(session: Session[Any]) -> str:
+    (item,) = await session.inbox()
+    return item.item_id
+
+
+async def status(session: Session[Any]) -> str:
+    (item,) = await session.inbox()
+    return item.status
+
+
+FOR_PARENT = "[Inbox: 1 resolved]\n- [build] (of subagent 'scout-call_1') Request: Build it -> Response: built"
+FOR_CHILD = "[Inbox: 1 resolved]\n- [build] Request: Build it -> Response: built"
+
+
+async def test_a_result_that_comes_after_the_subagent_has_ended_is_told_to_the_agent_above_it():
+    session = parent_agent(child_agent("I have asked.")).session("s")
+    await session.run("Go")
+    assert await session.resolve(await the_item(session), "built")
+    assert await status(session) == "resolved"
+    outcome = await session.wake()
+    assert outcome is not None
+    assert outcome.status == "done"
+    assert await told(session) == [("", FOR_PARENT)]
+    assert await status(session) == "consumed"
+    state = fold_events(await log_of(session.store, "s"))
+    assert not state.session_inbox
+    assert await session.store.posts("s") == []
+    assert await session.wake() is None
+
+
+async def test_the_next_run_tells_it_as_well():
+    session = parent_agent(child_agent("I have asked.")).session("s")
+    await session.run("Go")
+    item_id = await the_item(session)
+    assert await session.resolve(item_id, "built")
+    outcome = await session.run("And now?")
+    assert outcome.status == "done"
+    assert await told(session) == [("", FOR_PARENT)]
+    assert not await session.resolve(item_id, "built again")
+
+
+async def test_a_subagent_at_work_is_told_itself():
+    held = Held()
+    child = child_agent(call("held"), "I have asked.", "It is built.", tools=[held.tool])
+    session = parent_agent(child).session("s")
+    running = asyncio.ensure_future(session.run("Go"))
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    assert await session.resolve(await the_item(session), "built")
+    held.released.set()
+    await asyncio.wait_for(running, SECONDS)
+    assert await told(session) == [("scout-call_1", FOR_CHILD)]
+    assert await status(session) == "consumed"
+
+
+async def test_only_the_subagent_that_asked_is_told_when_two_are_at_work():
+    held = Held()
+    asking = child_agent(call("held"), "I have asked.", tools=[held.tool])
+    other = Agent(following(call("held"), "I did nothing."), name="other", tools=[held.tool])
+    both = [call("scout", task="Go."), call("other", task="Stay.")]
+    agent = Agent(following(calls(*both), "All done."), tools=[asking.as_tool(), other.as_tool()])
+    session = agent.session("s")
+    running = asyncio.ensure_future(session.run("Go"))
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    await until_inbox(session, 1)
+    assert await session.resolve(await the_item(session), "built")
+    held.released.set()
+    await asyncio.wait_for(running, SECONDS)
+    assert [path for path, _ in await told(session)] == ["scout-call_1"]
+
+
+async def test_a_subagent_that_a_crash_cut_off_is_told_when_it_goes_on():
+    store = MemoryStore()
+    await parent_agent(child_agent("I have asked."), store=store).session("s").run("Go")
+    log = await store.read("s")
+    after = next(each.seq for each in log if isinstance(each.event, InboxAdded)) + 1
+    session = parent_agent(child_agent("I have asked."), store=await left_behind(log[:after])).session("s")
+    assert await session.resolve(await the_item(session), "built")
+    await session.resume()
+    assert await told(session) == [("scout-call_1", FOR_CHILD)]
+    assert await status(session) == "consumed"
+
+
+async def test_wherever_a_process_dies_the_result_is_told_once():
+    store = MemoryStore()
+    whole = parent_agent(child_agent("I have asked."), store=store).session("s")
+    await whole.run("Go")
+    assert await whole.resolve(await the_item(whole), "built")
+    await whole.wake()
+    log = await store.read("s")
+    first = next(each.seq for each in log if isinstance(each.event, InboxAdded))
+    for upto in range(first, len(log) + 1):
+        if isinstance(log[upto - 1].event, InboxResolved):  # one append with the message that follows
+            continue
+        session = parent_agent(child_agent("I have asked."), store=await left_behind(log[:upto])).session("s")
+        await session.resolve(await the_item(session), "built")
+        for _ in range(3):
+            await session.wake()
+        assert await status(session) == "consumed", upto
+        assert len(await told(session)) == 1, upto
+        assert len(of(await log_of(session.store, "s"), InboxResolved)) == 1, upto
+
+
+async def test_a_subagent_with_memory_is_told_only_while_it_works():
+    child = child_agent("I have asked.")
+    session = parent_agent(child, durable=True).session("s")
+    await session.run("Go")
+    assert await session.resolve(await the_item(session), "built")
+    await session.wake()
+    assert [path for path, _ in await told(session)] == [""]
+
+
+async def test_a_result_is_told_to_the_agent_that_the_conversation_was_handed_to():
+    heir = Agent(following("I am here.", "Thank you."), name="heir")
+    model = following(call("scout", task="Go."), call("hand_over_to_heir", reason="yours"), "Bye.")
+    agent = Agent(model, name="parent", tools=[child_agent("I have asked.").as_tool()], handoffs=[heir])
+    session = agent.session("s")
+    await session.run("Go")
+    assert await session.resolve(await the_item(session), "built")
+    outcome = await session.wake()
+    assert outcome is not None
+    assert await told(session) == [("", FOR_PARENT)]
+
+
+async def test_attend_wakes_a_session_for_an_item_of_a_subagent_that_asks_for_it():
+    @tool
+    async def order(context: ToolContext[Any]) -> str:
+        """Order."""
+        return await context.add_to_inbox("build", "Build it", wake=True)
+
+    child = Agent(following(call("order"), "I have asked."), name="scout", tools=[order])
+    session = parent_agent(child).session("s")
+    await session.run("Go")
+    assert await session.resolve(await the_item(session), "built")
+    async for outcome in session.attend():
+        assert outcome.status == "done"
+        break
+    assert await told(session) == [("", FOR_PARENT)]
+
+
+def background_session(*steps: Any, wake: bool = False, tools: Any = (), store: Any = "memory:") -> Session[Any]:
+    """A session whose agent has given a task to another one in the background, which adds an inbox item."""
+
+    @tool
+    async def order(context: ToolContext[Any]) -> str:
+        """Order."""
+        return await context.add_to_inbox("build", "Build it", wake=wake)
+
+    scout = Agent(following(call("order"), *steps, "I have asked."), name="scout", tools=[order, *tools])
+    model = ScriptedModel(
+        call("delegate", agent="scout", task="Go.", background=True), "Given.", "Noted.", repeat_last=True
+    )
+    return Agent(model, extensions=[delegation([scout])], store=store).session("s")
+
+
+async def until_inbox(session: Session[Any], items: int) -> list[Any]:
+    async with asyncio.timeout(SECONDS):
+        while len(found := await session.inbox()) < items:
+            await rounds()
+    return found
+
+
+async def until_task_is_over(session: Session[Any]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not await session.store.posts("s"):
+            await rounds()
+
+
+async def test_a_result_for_a_background_agent_whose_task_is_over_is_told_to_the_session_that_gave_it():
+    session = background_session(wake=True)
+    await session.run("Go")
+    job, item = await until_inbox(session, 2)
+    await until_task_is_over(session)
+    assert job.tag == "agent:scout"
+    assert await session.resolve(item.item_id, "built")
+    assert not await session.resolve(item.item_id, "built again")
+    async with asyncio.timeout(SECONDS):
+        while len(await told(session)) < 2:
+            await session.wake()
+    handle = (await session.store.list(prefix="s/"))[0].session_id.removeprefix("s/")
+    line = f"- [build] (of subagent {handle!r}) Request: Build it -> Response: built"
+    assert (await told(session))[-1] == ("", f"[Inbox: 1 resolved]\n{line}")
+
+
+async def test_a_background_agent_at_work_is_told_itself():
+    held = Held()
+    session = background_session(call("held"), tools=[held.tool])
+    await session.run("Go")
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    _, item = await until_inbox(session, 2)
+    assert await session.resolve(item.item_id, "built")
+    held.released.set()
+    await until_task_is_over(session)
+    child_id = (await session.store.list(prefix="s/"))[0].session_id
+    below = [each for each in of(await log_of(session.store, child_id), MessageAdded) if each.message.origin == "inbox"]
+    assert [each.message.text for each in below] == [FOR_CHILD]
+    assert [post.kind for post in await session.store.posts("s")] == ["inbox"]  # the end of the task
+
+
+async def test_a_result_that_a_background_agent_did_not_take_is_passed_on_when_its_task_ends():
+    held = Held()
+    session = background_session(call("held"), tools=[held.tool])
+    await session.run("Go")
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    _, item = await until_inbox(session, 2)
+    child_id = (await session.store.list(prefix="s/"))[0].session_id
+    held.released.set()
+    await until_task_is_over(session)
+    await session.store.post(child_id, build_resolution_post(item.item_id, "built", 1.0))  # as if just too late
+    assert not await session.resolve(item.item_id, "built")
+    assert {post.kind for post in await session.store.posts("s")} == {"inbox", "steer"}
+
+
+async def test_the_result_of_an_item_that_nobody_knows_is_not_told():
+    store = MemoryStore()
+    session = parent_agent(child_agent("I have asked."), store=store).session("s")
+    await session.run("Go")
+    log = await store.read("s")
+    kept = [each for each in log if not isinstance(each.event, InboxAdded)]
+    other = await left_behind([Entry(seq, each.at, each.event, each.id) for seq, each in enumerate(kept, 1)])
+    again = parent_agent(child_agent("I have asked."), store=other).session("s")
+    await other.post("s", _resolution(log))
+    assert (await again.run("And now?")).status == "done"
+    assert await told(again) == []
+    assert isinstance((await other.read("s"))[-1].event, RunEnded)
+
+
+def _resolution(log: list[Entry]) -> Post:
+    item = next(each.event for each in log if isinstance(each.event, InboxAdded))
+    return build_resolution_post(item.item_id, "built", 1.0)

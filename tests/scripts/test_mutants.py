@@ -1,0 +1,197 @@
+"""Mutants: small changes of the source that the tests have to notice."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from scripts import mutants
+from scripts.mutants import (
+    ROOT,
+    Finder,
+    Mutant,
+    Trial,
+    copy_project,
+    draw_sample,
+    find_mutants,
+    format_trial,
+    list_tests,
+    try_mutants,
+)
+
+SOURCE = '''
+"""A module."""
+
+def most(values: list[int], limit: int = 3) -> int:
+    """Say which is the most, below a limit."""
+    if not values or limit == 0:
+        raise ValueError(f"nothing below {limit}")
+    best = max(values)
+    while best > limit:
+        best -= 1
+    logger.info("found %s", best)
+    return best
+'''
+
+
+def changes(source: str) -> dict[str, str]:
+    """What each mutant makes of the line that it changes, by its description."""
+    found = Finder(Path("made_up.py"), source).find_all()
+    return {mutant.what: mutant.apply(source).splitlines()[mutant.line - 1].strip() for mutant in found}
+
+
+def test_conditions_comparisons_numbers_and_statements_are_changed():
+    assert changes(SOURCE) == {
+        "3 becomes 4": "def most(values: list[int], limit: int = 4) -> int:",
+        "the condition is negated": "while (not (best > limit)):",
+        "the `not` is left out": "if bool(values) or limit == 0:",
+        "or becomes and": "if not values and limit == 0:",
+        "== becomes !=": "if not values or limit != 0:",
+        "0 becomes 1": "if not values or limit == 1:",
+        "the error is not raised": "pass",
+        "max becomes min": "best = min(values)",
+        "> becomes >=": "while best >= limit:",
+        "the assignment is left out": "pass",
+        "1 becomes 2": "best -= 2",
+        "nothing is returned": "return None",
+    }
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x: Literal[1] | None",
+        "if TYPE_CHECKING:\n    import this",
+        "class Speaks(Protocol):\n    def speak(self) -> bool:\n        return True",
+        'def __repr__(self):\n    return f"{1 + 1}"',
+        'logger.warning("%s", 1)',
+        'faults.fault_point("here")',
+        '"""Words."""',
+    ],
+)
+def test_what_no_test_could_notice_is_left_alone(source):
+    assert changes(source) == {}
+
+
+def test_places_are_counted_in_characters_where_the_source_is_not_ascii():
+    assert changes('words = "žluťoučký kůň"; big = 1 < 2') == {
+        "< becomes <=": 'words = "žluťoučký kůň"; big = 1 <= 2',
+        "1 becomes 2": 'words = "žluťoučký kůň"; big = 2 < 2',
+        "2 becomes 3": 'words = "žluťoučký kůň"; big = 1 < 3',
+    }
+
+
+def test_every_mutant_that_is_drawn_is_python_and_differs():
+    sample = draw_sample(ROOT, ["core", "stores/file"], 100, 1)
+    assert len(set(sample)) == 100
+    for mutant in sample:
+        source = (ROOT / mutant.path).read_text(encoding="utf-8")
+        assert mutant.apply(source) != source
+        compile(mutant.apply(source), str(mutant.path), "exec")
+
+
+def test_a_module_that_is_not_there_is_named():
+    with pytest.raises(SystemExit, match=r"there is no src/perdure/core/lopp\.py"):
+        find_mutants(ROOT, ["core/lopp"])
+
+
+def test_the_tests_of_a_module_come_first_and_then_those_of_its_folder_and_neighbours():
+    tests = list_tests(Path("src/perdure/core/fold.py"))
+    assert tests[0] == "tests/core/test_fold.py"
+    assert tests.index("tests/core/test_run.py") < tests.index("tests/runtime/test_session.py")
+    assert len(tests) == len(set(tests))
+
+
+def test_a_package_without_a_folder_of_tests_is_tested_by_the_folder_above():
+    tests = list_tests(Path("src/perdure/stores/sqlite/log.py"))
+    assert tests[0] == "tests/stores/test_sqlite_log.py"
+    assert {"tests/stores/test_sqlite.py", "tests/stores/test_state_machine.py"} < set(tests)
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project of one module, with a test that notices one of two mistakes and one that fails anyway."""
+    files = {
+        "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['budget', 'faults']\n",
+        "src/perdure/__init__.py": "",
+        "src/perdure/part/__init__.py": "",
+        "src/perdure/part/sums.py": "def add(a, b=1):\n    return a + 1 if b == 1 else a + b\n",
+        "tests/part/test_sums.py": """
+            import os
+            from perdure.part.sums import add
+
+            def test_it_adds():
+                assert add(1, 2) == 3
+            """,
+    }
+    for name, text in files.items():
+        path = tmp_path / "project" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text), encoding="utf-8")
+    return tmp_path / "project"
+
+
+def mutant_of(project: Path, what: str) -> Mutant:
+    (found,) = [each for each in find_mutants(project, ["part/sums.py"]) if each.what == what]
+    return found
+
+
+def test_a_mutant_that_a_test_notices_is_killed_and_another_survives(project):
+    wrong, unnoticed = mutant_of(project, "== becomes !="), mutant_of(project, "nothing is returned")
+    default = next(each for each in find_mutants(project, ["part"]) if each.line == 1)
+    killed, also, survived = list(try_mutants([wrong, unnoticed, default], 1, project))
+    assert (killed.verdict, killed.reason) == ("killed", "tests/part/test_sums.py::test_it_adds")
+    assert also.verdict == "killed"
+    assert (survived.verdict, survived.reason) == ("survived", "1 test files passed")
+    source = (project / default.path).read_text(encoding="utf-8")
+    assert format_trial(survived, source).splitlines()[1:] == ["    - def add(a, b=1):", "    + def add(a, b=2):"]
+
+
+def test_a_test_that_fails_anyway_kills_nothing(project):
+    broken = project / "tests" / "part" / "test_sums.py"
+    broken.write_text("def test_it_is_broken():\n    assert False\n", encoding="utf-8")
+    (trial,) = try_mutants([mutant_of(project, "== becomes !=")], 1, project)
+    assert trial.verdict == "not counted"
+
+
+def test_the_name_of_a_test_may_have_blanks_in_it(project):
+    test = project / "tests" / "part" / "test_sums.py"
+    text = "import pytest\nfrom perdure.part.sums import add\n\n\n"
+    text += "@pytest.mark.parametrize('a', [1], ids=['one and - one'])\ndef test_it(a):\n    assert add(a, 2) == 3\n"
+    test.write_text(text, encoding="utf-8")
+    (trial,) = try_mutants([mutant_of(project, "== becomes !=")], 1, project)
+    assert (trial.verdict, trial.reason) == ("killed", "tests/part/test_sums.py::test_it[one and - one]")
+
+
+def test_the_project_itself_is_not_touched(project):
+    before = (project / "src/perdure/part/sums.py").read_bytes()
+    list(try_mutants([mutant_of(project, "== becomes !=")], 1, project))
+    assert (project / "src/perdure/part/sums.py").read_bytes() == before
+
+
+def test_what_the_tests_need_is_copied_and_nothing_else(project, tmp_path):
+    (project / ".venv").mkdir()
+    (project / "src" / "__pycache__").mkdir()
+    copied = copy_project(project, tmp_path / "copy")
+    assert sorted(path.name for path in copied.iterdir()) == ["pyproject.toml", "src", "tests"]
+    assert not (copied / "src" / "__pycache__").exists()
+
+
+def test_the_same_seed_draws_the_same_mutants_and_the_seed_is_always_told(capsys):
+    for _ in range(2):
+        assert mutants.main("core/fold", "--count", "5", "--seed", "7", "--list") == 0
+    first, second = capsys.readouterr().out.split("mutants: ")[1:]
+    assert first == second
+    assert "--seed 7" in first
+    assert len(first.splitlines()) == 6
+
+
+@pytest.mark.parametrize(("at_least", "exit_code"), [("50", 0), ("51", 1)])
+def test_too_few_killed_mutants_fail(monkeypatch, capsys, at_least, exit_code):
+    def tried(sample, *_):
+        yield Trial(sample[0], "killed", "tests/x.py::test_x")
+        yield Trial(sample[1], "survived", "3 test files passed")
+
+    monkeypatch.setattr(mutants, "try_mutants", tried)
+    assert mutants.main("core/fold", "--count", "2", "--seed", "7", "--at-least", at_least) == exit_code
+    assert "mutants: 1 of 2 killed (50 %), 0 not counted, --seed 7" in capsys.readouterr().out
