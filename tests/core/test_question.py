@@ -19,6 +19,7 @@ from perdure import (
     tool,
     user,
 )
+from perdure.core.answer import validate_answer
 from perdure.core.event import (
     MessageAdded,
     PermissionDecided,
@@ -31,7 +32,6 @@ from perdure.core.event import (
     ToolStarted,
 )
 from perdure.core.message import Message, Status, StopReason, ToolCall
-from perdure.core.question import validate_answer
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
 from tests.doubles import SECONDS, crashed, log_of, of, until

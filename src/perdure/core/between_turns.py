@@ -6,7 +6,6 @@ model.
 """
 
 from .event import GrantRevoked
-from .gate_operations import list_grants_of
 from .run import Run
 
 
@@ -24,5 +23,7 @@ async def store_log_only_events(run: Run) -> None:
     await run.emit(*[run.stamp_event(each) for each in events], entry_ids=names)
     for event in events:
         if isinstance(event, GrantRevoked):
+            from .gate_operations import list_grants_of  # at first use: few programs revoke grants
+
             for _, grants in list_grants_of(run.gate):
                 grants.forget(event.grant_id)

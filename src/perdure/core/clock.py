@@ -57,3 +57,8 @@ SYSTEM_CLOCK = SystemClock()
 def new_id() -> str:
     """Return a new unique id: 12 hex digits of time, so that ids sort by age, and 20 random ones."""
     return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
+
+
+def random_fraction() -> float:
+    """Return a random number from 0 to 1, to spread what would otherwise happen at the same moment."""
+    return int.from_bytes(os.urandom(4)) / 0xFFFF_FFFF

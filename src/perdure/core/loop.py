@@ -5,7 +5,7 @@
     - `run_turn`: request a reply from the model, stream it, store it
     - `act`: give every tool call of the reply exactly one result
       - `prepare_calls`: resolve the tool, parse, hooks, validate (in `call_preparation.py`)
-      - `filter_permitted`: one permission question for the whole batch (in `call_preparation.py`)
+      - `filter_permitted`: one permission question for the whole batch (in `call_permission.py`)
       - `carry_out_calls`: store intents wave by wave, then execute the calls, several at a time
         - `settle_call`: execute one call (`tool_execution.py`), store its one result
 
@@ -25,7 +25,7 @@ from typing import Any, NoReturn, get_args
 from . import check
 from . import fault_injection as faults
 from .between_turns import run_between_turns
-from .call_preparation import build_settling_events, filter_permitted, prepare_calls, store_results_without_running
+from .call_preparation import build_settling_events, prepare_calls, store_results_without_running
 from .error import EmptyReply, ModelError, ReplyCutOff, StoreError
 from .event import (
     ErrorRaised,
@@ -363,6 +363,8 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
                 await run_between_turns(run)
             jobs = await prepare_calls(run, run.state.unsettled_calls)
             if run.spec.gate is not None or [job for job in jobs if job.needs_permission()]:
+                from .call_permission import filter_permitted  # at first use: many agents need no permission
+
                 jobs = await filter_permitted(run, jobs)
             await carry_out_calls(run, jobs)
     except asyncio.CancelledError:
@@ -476,6 +478,7 @@ async def settle_call(run: Run, job: PreparedCall) -> None:
 
 def direct_call_engine(call: ToolCall) -> Engine:
     """Return an engine that carries out one tool call without a model, with the usual validation, gate and log."""
+    from .call_permission import filter_permitted  # at first use: few programs call tools themselves
 
     async def engine(run: Run) -> Outcome[Any]:
         try:

@@ -6,27 +6,18 @@ the session, and `resume` finds the same question under the same id, with the an
 """
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
 from . import fault_injection as faults
 from .clock import new_id
-from .error import ConfigError, NotAnswered
-from .event import QuestionAnswered, QuestionAsked, QuestionWithdrawn
-from .gate import Handler as Asker
-from .gate import SupportsQuestions
-from .grants import check_covers, list_offers, make_grant
-from .jsonable import replace_surrogates, short_repr, to_jsonable, to_text
+from .error import NotAnswered
+from .event import QuestionAnswered, QuestionAsked
+from .jsonable import replace_surrogates, to_text
 from .mailbox import answer_post_id
 from .message import Status, Text, ToolCall, ToolResult
-from .permission import later
-from .permission_request import EXPIRED, NO_ANSWER, NO_ONE_TO_ASK, PermissionRequest, Verdict, complete_verdicts
-from .schema import Invalid, check_value
 from .store import Post
-from .unsuccessful_results import CONTAINED_ERRORS, Suspended, build_unknown_result, describe_error
+from .unsuccessful_results import Suspended, build_unknown_result
 
 if TYPE_CHECKING:
     from .display_slot import Askable
@@ -38,158 +29,6 @@ QuestionHandler = Callable[[], "Awaitable[Any] | Any"]
 
 FROM_POST, FROM_HANDLER, EXPIRED_SOURCE = "post", "handler", "expired"
 """Sources of an answer."""
-
-_ALLOW_FIELD = "allow"  # distinguishes a verdict in JSON from a dict with one verdict per call
-
-
-async def ask_permission(
-    run: "Run", gate: SupportsQuestions, requests: Sequence[PermissionRequest]
-) -> Sequence[Verdict]:
-    """Ask a person for permission for tool calls that no rule decides, and return a verdict for each."""
-    if not run.options.interactive:
-        return [NO_ONE_TO_ASK] * len(requests)
-    calls = tuple([_describe_request(each) for each in requests])
-    question = find_asked_question(run, "permission", calls)
-    if question is None:
-        await _withdraw_outdated(run, requests)
-        expires_at = None if gate.expires_seconds is None else run.clock.now() + gate.expires_seconds
-        question = QuestionAsked(
-            new_id(), "permission", _permission_text(requests), calls, expires_at, run_id=run.run_id, path=run.path
-        )
-    asks = gate.handler
-    here = None if asks is None or asks is later else lambda: _ask_handler(run, asks, requests)
-    try:
-        reply = await get_answer(run, question, here, patience_seconds=run.options.answer_timeout_seconds)
-    except Suspended:
-        if run.can_wait:
-            raise
-        return [NO_ONE_TO_ASK] * len(requests)
-    verdicts = [EXPIRED] * len(requests) if reply.source == EXPIRED_SOURCE else parse_verdicts(requests, reply.answer)
-    for request, verdict in zip(requests, verdicts, strict=True):
-        if verdict.scope != "once":
-            gate.grants.remember(make_grant(request, verdict, run.clock.now()))
-    return verdicts
-
-
-def _describe_request(request: PermissionRequest) -> dict[str, Any]:
-    """Return a request as JSON, with the widths in which an answer can be remembered."""
-    return {**msgspec.to_builtins(request), "offers": [msgspec.to_builtins(each) for each in list_offers(request)]}
-
-
-async def _withdraw_outdated(run: "Run", requests: Sequence[PermissionRequest]) -> None:
-    """Withdraw open questions about the same calls, which were asked when the tool was another one."""
-    names = {each.call_id for each in requests}
-    open_questions = [each for each in run.state.open_questions if each.path == run.path and each.about == "permission"]
-    outdated = [each for each in open_questions if names & {call["call_id"] for call in each.calls}]
-    if outdated:
-        reason = "the tool or the arguments are not those that the question was about"
-        events = [QuestionWithdrawn(each.ask_id, reason, run_id=run.run_id, path=run.path) for each in outdated]
-        await run.emit(*events)
-
-
-def parse_verdicts(requests: Sequence[PermissionRequest], answer: Any) -> list[Verdict]:
-    """Convert the stored answer to a permission question to a list of verdicts. Calls without an answer are denied."""
-    given = cast("Mapping[str, Any]", answer if isinstance(answer, Mapping) else {})
-    verdicts: list[Verdict] = []
-    for request in requests:
-        try:
-            verdict = msgspec.convert(given.get(request.call_id), Verdict)
-            check_covers(request, verdict)
-        except (msgspec.ValidationError, ValueError, ConfigError):
-            verdict = NO_ANSWER
-        verdicts.append(verdict)
-    return verdicts
-
-
-def validate_answer(question: QuestionAsked, answer: Any, by: str = "") -> Any:
-    """Check a person's answer to a question, and return it as it is to be stored. Raises `ConfigError`.
-
-    `by` says who answered.
-    """
-    if question.about == "settlement":
-        return to_jsonable(answer)
-    if question.about == "slot":
-        return _require_fitting_answer(question, to_jsonable(answer))
-    names = [call["call_id"] for call in question.calls]
-    said: object = answer
-    apart = isinstance(said, Mapping) and not (_ALLOW_FIELD in said and _ALLOW_FIELD not in names)
-    given = cast("Mapping[str, Any]", said if apart else dict.fromkeys(names, cast("Any", said)))
-    verdicts = {name: _parse_verdict(each) for name, each in given.items()}
-    if given.keys() - set(names) or None in verdicts.values():
-        message = (
-            f"{answer!r} does not answer whether calls may be made: give True, False, a Verdict(…), "
-            f"or one of these for each call of {', '.join(map(repr, names))}"
-        )
-        raise ConfigError(message)
-    if not apart and len(names) > 1 and isinstance(said := verdicts[names[0]], Verdict) and said.scope != "once":
-        message = (
-            f"{answer!r} is to be remembered, and would be for each of {len(names)} calls: give an answer for each of "
-            f"{', '.join(map(repr, names))}"
-        )
-        raise ConfigError(message)
-    for call in question.calls:
-        if (verdict := verdicts.get(call["call_id"])) is not None:
-            check_covers(_parse_request(call), verdict)
-    return {name: {**msgspec.to_builtins(each), **({"by": by} if by else {})} for name, each in verdicts.items()}
-
-
-def _parse_request(call: Mapping[str, Any]) -> PermissionRequest:
-    """Return the request that a stored question has asked about."""
-    return msgspec.convert(
-        {name: call[name] for name in PermissionRequest.__struct_fields__ if name in call}, PermissionRequest
-    )
-
-
-def _parse_verdict(given: Any) -> Verdict | None:
-    """Convert an answer about one call, perhaps in JSON, to a verdict; `None` if it is not a valid one."""
-    if isinstance(given, bool):
-        return Verdict(allow=given)
-    try:
-        return given if isinstance(given, Verdict) else msgspec.convert(given, Verdict)
-    except (msgspec.ValidationError, ValueError):
-        return None
-
-
-def build_refusal_body(question: QuestionAsked, reason: str) -> dict[str, Any]:
-    """Build the content of a post that declines a question: the tool gets `NotAnswered`, and a tool call is denied."""
-    answer: Any = None
-    if question.about == "permission":
-        answer = validate_answer(question, Verdict(allow=False, reason=reason))
-    elif question.about == "settlement":
-        answer = "skip"
-    rejected = reason if question.about == "slot" else ""
-    return {"ask_id": question.ask_id, "answer": answer, "rejected": rejected}
-
-
-def _require_fitting_answer(question: QuestionAsked, answer: Any) -> Any:
-    """Return the answer if it fits the question's schema; raise `ConfigError` otherwise."""
-    try:
-        if question.output is not None:
-            check_value(answer, dict(question.output))
-    except Invalid as problem:
-        raise ConfigError(f"{short_repr(answer)} does not answer {question.text!r}: {problem}") from None
-    return answer
-
-
-async def _ask_handler(run: "Run", asks: Asker, requests: Sequence[PermissionRequest]) -> Any:
-    """Ask by the gate's handler function. If it raises, all calls are denied."""
-    try:
-        answered = asks(requests)
-        answers = list(await answered if inspect.isawaitable(answered) else answered)
-    except CONTAINED_ERRORS as error:
-        if isinstance(error, asyncio.CancelledError) and (run.is_interrupted or _is_being_cancelled()):
-            raise
-        run.report_error(error, "the permission gate")
-        answers = [Verdict(allow=False, reason=f"permission denied: asking failed ({describe_error(error)})")] * len(
-            requests
-        )
-    verdicts = complete_verdicts(requests, answers)
-    return {each.call_id: msgspec.to_builtins(verdict) for each, verdict in zip(requests, verdicts, strict=True)}
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 async def ask_settlement(run: "Run", call: ToolCall) -> ToolResult | None:
@@ -348,10 +187,3 @@ async def _wait_for_any(
         over.cancel()
         if timer is not None:
             timer.cancel()
-
-
-def _permission_text(requests: Sequence[PermissionRequest]) -> str:
-    """Return the permission question as text."""
-    text = "; ".join([f"May {each.tool!r} be called on {each.target}?" for each in requests])
-    labels, sources = ", ".join(requests[0].labels), ", ".join(requests[0].sources)
-    return f"{text} (It follows text that is labelled {labels}, from {sources}.)" if labels else text

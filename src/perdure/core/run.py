@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -32,7 +32,6 @@ from .jsonable import error_message, to_jsonable
 from .message import Message, Usage
 from .model import CHARACTERS_PER_TOKEN, Model, Request, ToolSpec, estimate_input_tokens, model_info
 from .outcome import Outcome, OutcomeStatus
-from .permission import Gate
 from .prompt_cache import prefix_change_cause
 from .reminders import build_reminder_messages
 from .run_callbacks import (
@@ -50,6 +49,9 @@ from .run_spec import RunPlace, RunSpec
 from .stop_conditions import Limits
 from .tool import Tool
 from .transcript import View
+
+if TYPE_CHECKING:
+    from .gate import Gate
 
 __all__ = [
     "Accepted",
@@ -202,7 +204,7 @@ class Run:
         return self.options.limits
 
     @property
-    def gate(self) -> Gate | None:
+    def gate(self) -> "Gate | None":
         """The gate, which decides whether tool calls may run."""
         return self.spec.gate
 

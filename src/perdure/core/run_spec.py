@@ -11,7 +11,6 @@ from .event import Entry
 from .fanout import Fanout
 from .mailbox import DrainMode, Mailbox
 from .model import Model, OutputSpec, Settings
-from .permission import Gate
 from .prompt_cache import PrefixComparer
 from .run_callbacks import BetweenTurns, CompactFunction, HistoryProcessor, OutputValidator, Reminder
 from .secret_redaction import SharedRedaction
@@ -21,6 +20,7 @@ from .tool import D, Tool
 from .toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from .gate import Gate
     from .run import Run
 
 _NO_DEPS: Any = None  # typed Any, because `Agent[Ship](…)` may be given its deps for each run instead
@@ -60,7 +60,7 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
     toolbox: Toolbox
     instructions: str = ""
     """The system prompt."""
-    gate: Gate | None = None
+    gate: "Gate | None" = None
     project: str = ""
     """The root of the agent's project, which approvals are bound to; empty for the working folder of the process."""
     stop: StopCondition | None = None

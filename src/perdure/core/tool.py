@@ -8,6 +8,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import (
+    TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
@@ -31,10 +32,11 @@ from .docstring import parse_docstring
 from .error import ConfigError
 from .message import ToolCall, ToolResult, check_labels
 from .model import ToolSpec
-from .target import Target
-from .text_target import ArgumentTarget
 from .thread_pool import THREAD_POOL
 from .tool_context import D, ToolContext
+
+if TYPE_CHECKING:
+    from .target import Target
 
 __all__ = [
     "Arguments",
@@ -122,7 +124,7 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     """True if a call needs permission; or a function of the arguments that decides."""
     action: str = ""
     """The kind of action, for permission rules; the tool's name when empty."""
-    target: Callable[[Arguments], Target | str] | None = None
+    target: "Callable[[Arguments], Target | str] | None" = None
     """Returns the target of a call, for permission rules; `None` for the arguments as JSON."""
     source: str = ""
     """Where the tool comes from: the module and name of its function, or a server. A part of its identity."""
@@ -205,7 +207,7 @@ class ToolOptions(TypedDict, total=False):
     effect: Effect
     permission: bool | Callable[[Arguments], bool]
     action: str
-    target: Callable[[Arguments], Target | str] | str | None
+    target: "Callable[[Arguments], Target | str] | str | None"
     parallel: bool
     abortable: bool
     timeout_seconds: float | None
@@ -406,6 +408,10 @@ _OPTION_CHECKS: Mapping[str, Callable[[str, str, object], None]] = {
 def _options_to_fields(options: ToolOptions, parameters: schema.Parameters) -> dict[str, Any]:
     """Convert the options of `@tool` to fields of `Tool`; `target="path"` is short for the argument `path`."""
     target = options.get("target")
+    if target is None:
+        return dict(options)
+    from .text_target import ArgumentTarget  # at first use: most tools declare no target
+
     if isinstance(target, str):
         target = ArgumentTarget(target, lambda value: "" if value is None else str(value))
     if not isinstance(target, ArgumentTarget):

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from . import check
 from .arguments import FrozenArguments, arguments_hash, freeze_arguments
-from .binding import Binding
 from .error import NotStarted, ToolError
 from .event import ToolStarted
 from .jsonable import replace_surrogates, to_jsonable, to_text
@@ -29,9 +28,7 @@ from .message import (
     merge_labels,
     sanitize_part,
 )
-from .permission_request import PermissionRequest
 from .store import wait_despite_cancel
-from .target import Target, TextTarget, UnknownTarget, to_target
 from .tool import Arguments, Tool, ToolContext, ToolOutput
 from .unsuccessful_results import (
     CONTAINED_ERRORS,
@@ -43,6 +40,7 @@ from .unsuccessful_results import (
 
 if TYPE_CHECKING:
     from .run import Run
+    from .target import Target
 
 GRACE_SECONDS = 2.0
 """Seconds that a cancelled tool has to end; then it is abandoned."""
@@ -69,7 +67,7 @@ class PreparedCall(Struct, eq=False):
     """Hash of the arguments that a verdict is bound to; empty when no permission is needed."""
     frozen: FrozenArguments | None = None
     """The arguments that a verdict is bound to, as bytes; `None` when no permission is needed."""
-    target: Target | None = None
+    target: "Target | None" = None
     """The target of the call, once it was computed."""
 
     def needs_permission(self) -> bool:
@@ -93,36 +91,13 @@ class PreparedCall(Struct, eq=False):
         """Return the arguments for the function: if they were approved, decoded again from what was approved."""
         return self.parsed_arguments if self.frozen is None else self.tool.parameters.parse(self.frozen.thaw())
 
-    def get_target(self) -> Target | None:
+    def get_target(self) -> "Target | None":
         """Return the target of the call, computed once; `None` if the tool declares none."""
         if self.target is None and self.tool.target is not None:
+            from .target import to_target  # at first use: most tools declare no target
+
             self.target = to_target(self.tool.target(self.take_arguments()))
         return self.target
-
-    def build_permission_request(self, session_id: str, run_id: str, binding: Binding) -> PermissionRequest:
-        """Build the permission request for this call, bound to these arguments."""
-        tool = self.tool
-        self.freeze()
-        required = self.needs_permission()
-        try:
-            target = self.get_target()
-        except Exception as error:  # noqa: BLE001 - without a target, a person has to look at the arguments
-            target, required = UnknownTarget(describe_error(error)), True
-        return PermissionRequest(
-            self.call.call_id,
-            tool.name,
-            tool.action or tool.name,
-            to_text(self.arguments)
-            if target is None or isinstance(target, UnknownTarget)
-            else replace_surrogates(str(target)),
-            self.arguments,
-            self.arguments_hash,
-            required,
-            session_id,
-            run_id,
-            None if isinstance(target, TextTarget) else target,
-            binding,
-        )
 
     def build_intent(self, run: "Run") -> ToolStarted:
         """Build the event that is stored before the call can have an effect."""

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from perdure.core.binding import bind_call, build_binding, identify_store, session_key, session_keys
-from perdure.core.call_preparation import add_labels_in_view, run_prepare_hooks
+from perdure.core.call_permission import add_labels_in_view, build_permission_request
+from perdure.core.call_preparation import run_prepare_hooks
 from perdure.core.error import ConfigError
 from perdure.core.fold import State
 from perdure.core.gate_operations import explain_decision, list_grants_of
@@ -49,7 +50,7 @@ async def explain_call(
     )
     job = PreparedCall(call, tool, *final)
     try:
-        request = job.build_permission_request(session_id, "" if run is None else run.run_id, binding)
+        request = build_permission_request(job, session_id, "" if run is None else run.run_id, binding)
     except Invalid as problem:
         raise ConfigError(f"invalid arguments for {call.name!r}: {problem}") from None
     if state.labels:

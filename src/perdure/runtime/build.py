@@ -13,11 +13,9 @@ from perdure.core.binding import session_keys
 from perdure.core.budget import Budget, budgeted
 from perdure.core.error import ConfigError, ContextOverflow
 from perdure.core.fold import State
-from perdure.core.gate_operations import list_grants_of, restrict_gate
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.loop import process_history
 from perdure.core.model import Model, Request, ShortenRequest, model_info
-from perdure.core.permission import Gate
 from perdure.core.run import Run
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.secret_redaction import SharedRedaction
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from perdure.context.compaction import Compaction
     from perdure.context.role import Role
     from perdure.context.skills import Skills
+    from perdure.core.gate import Gate
 
 
 def build_run(
@@ -264,38 +263,44 @@ def _add_handback_tool(previous_agent: AgentSpec[Any], agent: AgentSpec[Any], to
 
 def _build_gate(
     first_agent: AgentSpec[Any], agent: AgentSpec[Any], place: RunPlace, state: State, overrides: RunOverrides
-) -> Gate | None:
+) -> "Gate | None":
     """Return the gate (which decides about tool calls) with the session's grants, limited by the parent's gate."""
     if "permission" in overrides:
         gate = add_extension_rules(overrides["permission"], agent.extensions)
     else:
         gate = combine_gates(first_agent, agent)
     if place.parent is not None and (place.is_restricted or gate is None):
+        from perdure.core.gate_operations import restrict_gate  # at first use: for subagents
+
         gate = restrict_gate(gate, place.parent.gate)
     sync_grants(gate, place.session_id, state)
     return gate
 
 
-def combine_gates(first_agent: AgentSpec[Any], agent: AgentSpec[Any]) -> Gate | None:
+def combine_gates(first_agent: AgentSpec[Any], agent: AgentSpec[Any]) -> "Gate | None":
     """Return the gate of the active agent, limited by that of the agent that the conversation began with."""
     gate = add_extension_rules(agent.permission, agent.extensions)
     if agent is first_agent or not first_agent.narrow_handoffs:
         return gate
+    from perdure.core.gate_operations import restrict_gate  # at first use: for handoffs
+
     return restrict_gate(gate, add_extension_rules(first_agent.permission, first_agent.extensions))
 
 
 def build_session_gate(
     first_agent: AgentSpec[Any], agent: AgentSpec[Any], session_id: str, state: State
-) -> Gate | None:
+) -> "Gate | None":
     """Return the gate of a session between runs, with the session's grants."""
     gate = combine_gates(first_agent, agent)
     sync_grants(gate, session_id, state)
     return gate
 
 
-def sync_grants(gate: Gate | None, session_id: str, state: State) -> None:
+def sync_grants(gate: "Gate | None", session_id: str, state: State) -> None:
     """Add the grants of a session's log to those of every gate in a chain, and remove those revoked there."""
     if state.remembered_decisions:
+        from perdure.core.gate_operations import list_grants_of  # at first use: for remembered answers
+
         keys = session_keys(session_id, state)
         for level, grants in list_grants_of(gate):
             grants.sync_with_log(state.remembered_decisions, session_id, keys, level=level)

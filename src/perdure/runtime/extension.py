@@ -15,9 +15,7 @@ from perdure.core import check
 from perdure.core.error import ConfigError
 from perdure.core.event import Entry
 from perdure.core.fold import State
-from perdure.core.gate_operations import with_rules
 from perdure.core.model import Model
-from perdure.core.permission import Gate, Rule
 from perdure.core.run import BetweenTurns, OutputValidator, Reminder, Run
 from perdure.core.stop_conditions import Guardrail, StopCondition
 from perdure.core.store import Post, Store
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from perdure.context.directives import Command
     from perdure.context.role import Role
     from perdure.context.skills import Skill
+    from perdure.core.gate import Gate
+    from perdure.core.rule import Rule
 
 
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
@@ -68,7 +68,7 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False):
     """Wraps the agent's model, such as `lambda model: observed(model, watch)`."""
     wrap_tool: "Callable[[Tool[..., Any]], Tool[..., Any]] | None" = None
     """Wraps each tool, such as `lambda tool: timed(tool, 30)`; also tools that are added later."""
-    rules: Sequence[Rule] = ()
+    rules: "Sequence[Rule]" = ()
     """Permission rules: `allow(…)`, `deny(…)`, `ask(…)`.
 
     They are added to the rules of the agent's `Permissions`; to any other kind of gate only denials can be added.
@@ -135,7 +135,11 @@ def _check_distinct_names(kind: str, names: Sequence[str]) -> None:
             raise ConfigError(f"two {kind} are called {name!r}: give one of them another name, or leave it out")
 
 
-def add_extension_rules(gate: Gate | None, extensions: "Sequence[Extension]") -> Gate | None:
+def add_extension_rules(gate: "Gate | None", extensions: "Sequence[Extension]") -> "Gate | None":
     """Return the gate (which decides about tool calls) with the permission rules of the extensions added."""
     rules = [rule for each in extensions for rule in each.rules]
-    return with_rules(gate, rules) if rules else gate
+    if not rules:
+        return gate
+    from perdure.core.gate_operations import with_rules  # at first use: few extensions have rules
+
+    return with_rules(gate, rules)

@@ -5,7 +5,7 @@ output. Overrides that are code cannot be stored; their names are, and they have
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast
 
 import msgspec
 
@@ -14,12 +14,14 @@ from perdure.core.error import ConfigError, UsageError
 from perdure.core.jsonable import to_jsonable
 from perdure.core.message import RESULT_TYPES, Content, Message, ResultPart, Text, sanitize_part, to_parts
 from perdure.core.model import Model, Settings
-from perdure.core.permission import Gate
 from perdure.core.run import CancelMode, Engine
 from perdure.core.stop_conditions import Limits
 from perdure.core.tool import D, Tool
 
 from .output import Output, OutputRecord, RecordedOutput, to_output
+
+if TYPE_CHECKING:
+    from perdure.core.gate import Gate
 
 
 class Overrides(TypedDict, Generic[D], total=False):
@@ -31,7 +33,7 @@ class Overrides(TypedDict, Generic[D], total=False):
     tools: Sequence[Tool[..., Any]]
     limits: Limits
     settings: Settings
-    permission: Gate | None
+    permission: "Gate | None"
     engine: Engine
     deps: D
     budget: Budget | None

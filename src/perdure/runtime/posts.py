@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Sequence
 
+from perdure.core.clock import random_fraction
 from perdure.core.error import StoreError
 from perdure.core.fold import State
 from perdure.core.inbox import INBOX_POST
@@ -19,7 +19,7 @@ POLL_SECONDS = 1.0
 
 def _choose_interval() -> float:
     """Return the time until the next look, somewhat at random: sessions that began together do not all look at once."""
-    return POLL_SECONDS * random.uniform(0.6, 1.0)  # noqa: S311 - nothing secret
+    return POLL_SECONDS * (0.6 + 0.4 * random_fraction())
 
 
 def sort_posts(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: str, *, is_resumed: bool) -> list[Post]:

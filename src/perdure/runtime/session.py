@@ -16,7 +16,6 @@ from perdure.core.clock import new_id
 from perdure.core.error import Fenced, SessionBusy, UsageError
 from perdure.core.event import GrantRevoked, QuestionAsked
 from perdure.core.fold import State, fold_entries
-from perdure.core.gate_operations import list_grants_of
 from perdure.core.inbox import InboxItem, build_resolution_post, list_inbox_items
 from perdure.core.jsonable import replace_surrogates, to_jsonable, to_text
 from perdure.core.loop import direct_call_engine
@@ -31,7 +30,6 @@ from perdure.core.mailbox import (
 )
 from perdure.core.message import Content, Message, ToolCall, ToolResult, check_labels
 from perdure.core.outcome import Outcome
-from perdure.core.question import validate_answer
 from perdure.core.run import CancelMode
 from perdure.core.store import Post
 from perdure.core.tool import D
@@ -323,6 +321,8 @@ class Session(StoredSession[D]):
                     return await session.answer(ask_id, answer, by=by)
             known = ", ".join([repr(each.ask_id) for each in await self.questions()]) or "none"
             raise UsageError(f"session {self.session_id!r} has no open question {ask_id!r}: open are {known}")
+        from perdure.core.answer import validate_answer  # at first use: few programs ask
+
         given = self._driver.redaction.redact_value(validate_answer(question, answer, by))
         body = {"ask_id": ask_id, "answer": given, **({"by": by} if by else {})}
         if ask_id in state.answers_by_question or (
@@ -382,6 +382,8 @@ class Session(StoredSession[D]):
         check.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
         if grant_id not in {each.grant_id for each in await self.grants()}:
             return False
+        from perdure.core.gate_operations import list_grants_of  # at first use: few programs revoke grants
+
         for _, grants in list_grants_of(self._get_current_gate(await self.read_state())):
             grants.forget(grant_id)
         if await self.store.info(self.session_id) is not None:

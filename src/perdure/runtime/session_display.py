@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from perdure.core import check
+from perdure.core.answer import build_refusal_body
 from perdure.core.error import SessionBusy, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SlotClosed
 from perdure.core.fold import State, fold_entries
 from perdure.core.mailbox import build_slot_closing_post
-from perdure.core.question import build_refusal_body
 from perdure.core.store import Post
 from perdure.interaction.slot_view import SlotView, build_slot_views
 

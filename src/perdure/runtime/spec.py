@@ -13,7 +13,6 @@ from perdure.core.error import ConfigError, Unchangeable
 from perdure.core.event import Entry
 from perdure.core.loop import react
 from perdure.core.model import Model, Settings
-from perdure.core.permission import Gate
 from perdure.core.run_callbacks import Engine, OutputValidator
 from perdure.core.run_spec import RunOptions
 from perdure.core.stop_conditions import GUARDRAILS, Guardrail, Limits, StopCondition
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from perdure.context.project import Project
     from perdure.context.role import Role
     from perdure.context.skills import Skills
+    from perdure.core.gate import Gate
     from perdure.credentials import Redactor, Vault
 
     from .extension import Extension
@@ -81,7 +81,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
 
     tools: Sequence[Tool[..., Any]] = ()
     """Tools the model can call. Once the agent is built, also those of extensions, skills and handoffs."""
-    permission: Gate | None = None
+    permission: "Gate | None" = None
     """Decides about tool calls. Without one, tools that need permission are denied."""
     stop: StopCondition | None = None
     """Stop condition: can end a run after a turn with tool calls."""

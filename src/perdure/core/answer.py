@@ -1,0 +1,42 @@
+"""Answers to questions: checked when a person gives one, and converted to what is stored."""
+
+from typing import Any
+
+from .error import ConfigError
+from .event import QuestionAsked
+from .jsonable import short_repr, to_jsonable
+from .permission_question import validate_verdicts
+from .schema import Invalid, check_value
+
+
+def validate_answer(question: QuestionAsked, answer: Any, by: str = "") -> Any:
+    """Check a person's answer to a question, and return it as it is to be stored. Raises `ConfigError`.
+
+    `by` says who answered.
+    """
+    if question.about == "settlement":
+        return to_jsonable(answer)
+    if question.about == "slot":
+        return _require_fitting_answer(question, to_jsonable(answer))
+    return validate_verdicts(question, answer, by)
+
+
+def build_refusal_body(question: QuestionAsked, reason: str) -> dict[str, Any]:
+    """Build the content of a post that declines a question: the tool gets `NotAnswered`, and a tool call is denied."""
+    answer: Any = None
+    if question.about == "permission":
+        answer = validate_answer(question, {"allow": False, "reason": reason})
+    elif question.about == "settlement":
+        answer = "skip"
+    rejected = reason if question.about == "slot" else ""
+    return {"ask_id": question.ask_id, "answer": answer, "rejected": rejected}
+
+
+def _require_fitting_answer(question: QuestionAsked, answer: Any) -> Any:
+    """Return the answer if it fits the question's schema; raise `ConfigError` otherwise."""
+    try:
+        if question.output is not None:
+            check_value(answer, dict(question.output))
+    except Invalid as problem:
+        raise ConfigError(f"{short_repr(answer)} does not answer {question.text!r}: {problem}") from None
+    return answer

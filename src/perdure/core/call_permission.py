@@ -1,0 +1,127 @@
+"""Permission for prepared tool calls: rules and grants decide, and a person is asked about the rest.
+
+Imported when the first gate or tool asks for it: many programs have neither.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from .binding import Binding, bind_call
+from .call_preparation import store_results_without_running
+from .event import Event
+from .fold import State
+from .gate_operations import GateDecision, decide_by_gate
+from .jsonable import replace_surrogates, to_text
+from .message import ToolResult, merge_labels
+from .permission_question import ask_permission
+from .permission_request import NO_ONE_TO_ASK, PermissionRequest, Verdict, build_decision
+from .run import Run
+from .schema import Invalid
+from .target import TextTarget, UnknownTarget
+from .tool_execution import PreparedCall
+from .unsuccessful_results import CONTAINED_ERRORS, build_denied_result, build_error_result, describe_error
+
+
+async def filter_permitted(run: Run, jobs: list[PreparedCall]) -> list[PreparedCall]:
+    """Return the calls that have permission to run; a person is asked once about all that no rule decides.
+
+    A missing answer or an error denies a call.
+    """
+    refused: list[ToolResult] = []
+    asked: list[tuple[PreparedCall, PermissionRequest]] = []
+    for job in jobs:
+        try:
+            request = build_permission_request(job, run.session_id, run.run_id, bind_call(run, job.tool))
+            if run.state.labels:
+                request = add_labels_in_view(run.state, request)
+        except Invalid as problem:  # a hook put something there that cannot be shown, and so not be approved
+            refused.append(build_error_result(job.call, f"invalid arguments for {job.call.name!r}: {problem}"))
+            continue
+        if not was_allowed_before_crash(run, request):
+            asked.append((job, request))
+    if not asked and not refused:
+        return jobs
+    decisions: list[Event] = []
+    answers = await ask_gate(run, [request for _, request in asked]) if asked else ()
+    for (job, request), (verdict, level) in zip(asked, answers, strict=True):
+        decisions.append(build_decision(request, verdict, run.path, level=level, at=run.clock.now()))
+        if not verdict.allow:
+            refused.append(build_denied_result(job.call, verdict.reason))
+    await store_results_without_running(run, refused, *decisions)
+    no = {result.call_id for result in refused}
+    return [job for job in jobs if job.call.call_id not in no]
+
+
+def build_permission_request(job: PreparedCall, session_id: str, run_id: str, binding: Binding) -> PermissionRequest:
+    """Build the permission request for a call, bound to these arguments."""
+    job.freeze()
+    required = job.needs_permission()
+    try:
+        target = job.get_target()
+    except Exception as error:  # noqa: BLE001 - without a target, a person has to look at the arguments
+        target, required = UnknownTarget(describe_error(error)), True
+    return PermissionRequest(
+        job.call.call_id,
+        job.tool.name,
+        job.tool.action or job.tool.name,
+        to_text(job.arguments)
+        if target is None or isinstance(target, UnknownTarget)
+        else replace_surrogates(str(target)),
+        job.arguments,
+        job.arguments_hash,
+        required,
+        session_id,
+        run_id,
+        None if isinstance(target, TextTarget) else target,
+        binding,
+    )
+
+
+def add_labels_in_view(state: State, request: PermissionRequest) -> PermissionRequest:
+    """Return a request with the labels of all that the model has seen, and the sources of the text that has them."""
+    return replace(request, labels=tuple(state.labels), sources=merge_labels(*state.labels.values()))
+
+
+def was_allowed_before_crash(run: Run, request: PermissionRequest) -> bool:
+    """Return True if this call, of the same tool and with the same arguments, was allowed before a crash.
+
+    A decision that an older version stored does not say which tool it was for, and does not count.
+    """
+    decision = run.state.decisions.get(request.call_id)
+    return (
+        decision is not None
+        and decision.allow
+        and decision.arguments_hash == request.arguments_hash
+        and decision.tool_identity == request.binding.tool
+    )
+
+
+async def ask_gate(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[tuple[Verdict, int]]:
+    """Ask the run's gate (it decides about tool calls) for a verdict on each request. If it raises, all are denied.
+
+    Each verdict comes with the level of the gate that asked a person; 0 if none did.
+    """
+    if run.gate is None:
+        return [(Verdict(allow=True) if not each.required else NO_ONE_TO_ASK, 0) for each in requests]
+    try:
+        decisions = await decide_by_gate(run.gate, requests)
+    except CONTAINED_ERRORS as error:  # when a gate fails, every call is denied
+        if isinstance(error, asyncio.CancelledError) and run.is_interrupted:
+            raise
+        run.report_error(error, "the permission gate")
+        failed = Verdict(allow=False, reason=f"permission denied: asking failed ({describe_error(error)})")
+        return [(failed, 0)] * len(requests)
+    answers = await ask_about_undecided(run, [each for each in decisions if each.verdict is None])
+    return [(each.verdict or answers[each.request.call_id], each.level) for each in decisions]
+
+
+async def ask_about_undecided(run: Run, undecided: Sequence[GateDecision]) -> dict[str, Verdict]:
+    """Ask a person about each request that no rule decides, in one question for each gate; return verdicts by call."""
+    verdicts: dict[str, Verdict] = {}
+    for asker in {id(each.asker): each.asker for each in undecided}.values():
+        requests = [each.request for each in undecided if each.asker is asker]
+        answers = [NO_ONE_TO_ASK] * len(requests) if asker is None else await ask_permission(run, asker, requests)
+        verdicts |= {each.call_id: answer for each, answer in zip(requests, answers, strict=True)}
+    return verdicts
