@@ -271,7 +271,7 @@ PAGES = (
             "perdure.stores.sqlite.store.SqliteStore",
             "perdure.stores.postgres.store.PostgresStore",
             "perdure.stores.namespace.namespaced",
-            "perdure.stores.namespace.derived",
+            "perdure.stores.namespace.derive_session",
             "perdure.stores.namespace.DerivedSession",
             "perdure.stores.listener.listened",
             "perdure.stores.listener.Listener",

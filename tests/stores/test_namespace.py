@@ -8,7 +8,7 @@ from perdure.core.error import ConfigError, Fenced, SessionBusy, SessionExists, 
 from perdure.core.event import MessageAdded
 from perdure.core.message import user
 from perdure.core.store import Hit, ImmediateStore, MaintainableStore, Post, SearchableStore, StoreSize
-from perdure.stores import derived, namespaced
+from perdure.stores import derive_session, namespaced
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.testing.store_contract import check_store
@@ -184,7 +184,7 @@ async def test_the_size_of_a_part_has_its_own_sessions():
 async def test_a_durable_subagent_finds_its_session_again():
     store = MemoryStore()
     for count in (1, 2):
-        part, session_id = derived(store, "parent", "reviewer", durable=True)
+        part, session_id = derive_session(store, "parent", "reviewer", durable=True)
         lease = await part.acquire(session_id)
         await part.append(lease, entries(count), sync=False)
         await part.release(lease)
@@ -194,7 +194,7 @@ async def test_a_durable_subagent_finds_its_session_again():
 async def test_a_fresh_subagent_has_a_new_session_each_time():
     store = MemoryStore()
     for _ in range(2):
-        part, session_id = derived(store, "parent", "reviewer", durable=False)
+        part, session_id = derive_session(store, "parent", "reviewer", durable=False)
         await keep(part, session_id)
     found = [info.session_id for info in await store.list()]
     assert len(set(found)) == 2
@@ -203,8 +203,8 @@ async def test_a_fresh_subagent_has_a_new_session_each_time():
 
 async def test_the_subagent_of_a_subagent_lies_under_it():
     store = MemoryStore()
-    part, session_id = derived(store, "parent", "reviewer", durable=True)
-    inner, inner_id = derived(part, session_id, "reader", durable=True)
+    part, session_id = derive_session(store, "parent", "reviewer", durable=True)
+    inner, inner_id = derive_session(part, session_id, "reader", durable=True)
     lease = await inner.acquire(inner_id)
     await inner.append(lease, entries(1), sync=False)
     assert [info.session_id for info in await store.list()] == ["parent/reviewer/reader"]
@@ -213,7 +213,7 @@ async def test_the_subagent_of_a_subagent_lies_under_it():
 @pytest.mark.parametrize(("parent", "name"), [("", "a"), ("p", ""), ("p", "a/b"), ("p", "\0"), ("\0", "a")])
 def test_a_subagent_without_a_name_is_refused(parent, name):
     with pytest.raises(ConfigError):
-        derived(MemoryStore(), parent, name, durable=True)
+        derive_session(MemoryStore(), parent, name, durable=True)
 
 
 async def test_what_was_said_in_a_part_titles_its_session():

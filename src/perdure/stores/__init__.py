@@ -7,7 +7,7 @@
 - `open_store(MyStore())`: any object that fulfils the contract, which `perdure.testing.store_contract.check_store`
   tests.
 
-Stores can be wrapped: `namespaced` makes a part of a store a store, `derived` gives a subagent its place in its
+Stores can be wrapped: `namespaced` makes a part of a store a store, `derive_session` gives a subagent its place in its
 parent's store, and `listened` calls a function for each entry.
 """
 
@@ -20,12 +20,12 @@ from perdure.core.store import Store
 
 if TYPE_CHECKING:
     from .listener import listened as listened
-    from .namespace import derived as derived
+    from .namespace import derive_session as derive_session
     from .namespace import namespaced as namespaced
 
-__all__ = ["derived", "listened", "namespaced", "open_store"]
+__all__ = ["derive_session", "listened", "namespaced", "open_store"]
 
-_HOMES = {"derived": ".namespace", "listened": ".listener", "namespaced": ".namespace"}
+_HOMES = {"derive_session": ".namespace", "listened": ".listener", "namespaced": ".namespace"}
 _KNOWN = "'memory:', 'file:DIR', 'sqlite:PATH' and 'postgresql://…'"
 
 

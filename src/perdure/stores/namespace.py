@@ -62,7 +62,7 @@ class DerivedSession(NamedTuple):
     """The session's id in that part."""
 
 
-def derived(store: Store, parent_id: str, name: str, *, durable: bool) -> DerivedSession:
+def derive_session(store: Store, parent_id: str, name: str, *, durable: bool) -> DerivedSession:
     """Return the store and id for the session of the subagent `name`, under the id of its parent session.
 
     With `durable` it is the same each time, and the subagent continues its session; else it is a new one each time.

@@ -207,7 +207,7 @@ class SessionStatements:
         cursor = await connection.execute(_READ, (self._tenant, session_id, after), binary=True)
         return [decode_row(session_id, row) for row in await cursor.fetchall()]
 
-    async def interrupted(
+    async def read_interrupted(
         self, connection: AsyncConnection, prefix: str, now: float, *, include_posts: bool
     ) -> list[InterruptedSession]:
         """Read the sessions whose last run can continue and that are not driven, the longest idle first."""

@@ -250,7 +250,7 @@ class PostgresStore:
         check_session_id(prefix, what="a prefix")
         database, at = self._get_database(), self._clock.now() if now is None else now
         return await database.run(
-            lambda connection: database.statements.interrupted(connection, prefix, at, include_posts=include_posts)
+            lambda connection: database.statements.read_interrupted(connection, prefix, at, include_posts=include_posts)
         )
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
