@@ -196,7 +196,8 @@ PROMISES: dict[str, str] = {
     "log:disk-errors": "When any disk operation fails, once or permanently, nothing acknowledged is lost.",
     "log:fenced": (
         "A driver that was paused and replaced writes nothing more. It begins no effect more than 20 ms after its "
-        "lease was last confirmed, and tools get the fence, by which a receiver can refuse what is late."
+        "lease was last confirmed (on a store that takes longer to answer, twice its time), and tools get the fence, "
+        "by which a receiver can refuse what is late."
     ),
     "log:races": "Of processes that open a session at the same moment, one gets it; the error of the others names it.",
     "log:same-everywhere": "Every store behaves like the same small model, for any operations in any order.",

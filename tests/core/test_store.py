@@ -395,11 +395,38 @@ async def test_a_log_that_was_taken_over_confirms_nothing():
         await log.confirm_lease()
 
 
-async def test_a_confirmation_that_arrives_late_is_asked_for_again_but_not_for_ever():
+async def test_a_confirmation_that_arrives_late_is_asked_for_again_with_more_patience_each_time():
     store = AskedStore(clock := FakeClock(), seconds=1.0)
     log = await log_in(store, clock)
     await log.confirm_lease()
-    assert store.asked == 3
+    assert store.asked == 7  # the last answer may take 1.28 s, and did not
+    assert log.is_lease_confirmed
+
+
+async def test_nothing_begins_on_a_store_that_is_never_in_time():
+    store = AskedStore(clock := FakeClock(), seconds=100.0)
+    log = await log_in(store, clock)
+    with pytest.raises(StoreError, match="takes too long to confirm the lease of session 's'"):
+        await log.confirm_lease()
+    assert not log.is_lease_confirmed
+
+
+@pytest.mark.parametrize("late_answers", range(9))
+async def test_a_process_that_is_stopped_after_any_number_of_late_answers_finds_that_it_was_replaced(late_answers):
+    clock = FakeClock()
+
+    class StoppedStore(AskedStore):
+        async def holds(self, lease):
+            self.seconds = 1.1 * CONFIRMED_SECONDS * 2**self.asked
+            valid = await super().holds(lease)
+            if self.asked > late_answers and valid:
+                await self.acquire("s", take_over=True)
+                await clock.advance(3600)
+            return valid
+
+    log = await log_in(StoppedStore(clock), clock)
+    with pytest.raises((Fenced, StoreError)):
+        await log.confirm_lease()
 
 
 async def test_a_clock_that_was_set_back_confirms_nothing():

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 from msgspec import Struct
 
 from .clock import Clock, new_id
-from .error import Fenced
+from .error import Fenced, StoreError
 from .event import Entry, Event
 from .last_run import RunProgress
 from .lost_entries import mark_lost_entries
@@ -30,8 +30,11 @@ Longer than an append usually takes, so that calls which begin right after their
 confirmation; too short for a process to be stopped and another one to take over and go on.
 """
 
-_MAX_CONFIRMATIONS = 3
-"""Number of times that the store is asked to confirm a lease, if each answer arrives late."""
+_MAX_CONFIRMATIONS = 9
+"""Number of times that the store is asked to confirm a lease, if each answer arrives late.
+
+Each answer may take twice as long as the one before it, the last one five seconds.
+"""
 
 _MAX_CANCELS = 10
 """Number of cancellations after which `run_to_completion_repeatedly` gives up: work that fails so often cancels itself.
@@ -324,6 +327,7 @@ class Log:
         "_append_lock",
         "_clock",
         "_confirmed_at",
+        "_confirmed_seconds",
         "_entries_made",
         "_is_retired",
         "_queued_appends",
@@ -355,6 +359,8 @@ class Log:
         self._is_retired = False
         self._confirmed_at = -math.inf
         """Time at which the last append that succeeded was begun: the lease was valid then."""
+        self._confirmed_seconds = CONFIRMED_SECONDS
+        """Seconds for which that counts: longer than usual when the store takes longer to answer."""
 
     async def hand_over(self) -> "Log":
         """Return a new object for the same log, and disable this one: its next append raises `Fenced`."""
@@ -368,26 +374,36 @@ class Log:
 
     @property
     def is_lease_confirmed(self) -> bool:
-        """True if the store has confirmed the lease within the last `CONFIRMED_SECONDS`.
+        """True if the store has confirmed the lease a moment ago: usually within the last `CONFIRMED_SECONDS`.
 
         A process that was stopped finds by the clock that the confirmation is old, and so does one whose machine slept.
         """
-        return not self._is_retired and 0.0 <= self._clock.now() - self._confirmed_at <= CONFIRMED_SECONDS
+        return not self._is_retired and 0.0 <= self._clock.now() - self._confirmed_at <= self._confirmed_seconds
 
     async def confirm_lease(self) -> None:
         """Raise `Fenced` if this process may no longer append; to be called right before each effect.
 
         The store is asked, unless it has confirmed the lease a moment ago. An answer that arrives late, because the
-        process was stopped meanwhile, does not count: then it is asked again.
+        process was stopped meanwhile, does not count. The store is asked again, and may take twice as long, because it
+        may be the store or the machine that is slow. Raises `StoreError` if it is never in time.
         """
+        if self.is_lease_confirmed:
+            return
+        seconds = CONFIRMED_SECONDS
         for _ in range(_MAX_CONFIRMATIONS):
-            if self.is_lease_confirmed:
-                return
             asked_at = self._clock.now()
             if self._is_retired or not await self.store.holds(self.lease):
                 message = f"session {self.lease.session_id!r} has changed hands: this driver may begin nothing any more"
                 raise Fenced(message)
-            self._confirmed_at = asked_at
+            self._confirmed_at, self._confirmed_seconds = asked_at, seconds
+            if self.is_lease_confirmed:
+                return
+            seconds *= 2
+        message = (
+            f"the store takes too long to confirm the lease of session {self.lease.session_id!r}: no effect may begin; "
+            "resume the session when the store or the machine is less busy"
+        )
+        raise StoreError(message)
 
     def append_now(self, events: Sequence[Event], *, sync: bool, entry_ids: Sequence[str] = ()) -> list[Entry] | None:
         """Append events without waiting; return `None`, with nothing stored, when that is not possible.

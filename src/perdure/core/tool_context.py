@@ -220,9 +220,10 @@ class ToolContext(Generic[D]):
     def confirm_lease_on_thread(self) -> None:
         """Raise `Fenced` if the session was taken over while a plain function waited for its thread.
 
-        Called on that thread, right before the function.
+        Called on that thread, right before the function. Asked again if the process was stopped before the thread went
+        on with the answer.
         """
-        if self.has_effect and not self._run.log.is_lease_confirmed:
+        while self.has_effect and not self._run.log.is_lease_confirmed:
             self._run.call_on_loop(self._run.log.confirm_lease)
 
     async def compact(self) -> bool:
