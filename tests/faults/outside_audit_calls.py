@@ -66,16 +66,16 @@ def _late_effects(evidence: Evidence) -> Iterator[str]:
 def _results(evidence: Evidence) -> Iterator[str]:
     """Each call has one result, and it says what has happened."""
     begun, ended = _by_key(evidence, "begin"), _by_key(evidence, "end")
-    keys: dict[str, tuple[str, str]] = {}
+    intents: dict[str, tuple[str, str, float]] = {}
     for call_id, count in Counter((each.path, each.call_id) for each in evidence.of_kind(ToolFinished)).items():
         if count > 1:
             yield f"{call_id} has {count} results"
     for entry in evidence.entries:
         event = entry.event
         if isinstance(event, ToolStarted):
-            keys[event.call_id] = event.idempotency_key, writer_of(entry)
+            intents[event.call_id] = event.idempotency_key, writer_of(entry), entry.at
         elif isinstance(event, ToolFinished):
-            key, intended_by = keys.get(event.call_id, ("", ""))
+            key, intended_by, intended_at = intents.get(event.call_id, ("", "", 0.0))
             happened = begun.get(key, begun.get(event.call_id, []))
             what = f"{event.name} {event.call_id}"
             status = event.result.status
@@ -84,8 +84,9 @@ def _results(evidence: Evidence) -> Iterator[str]:
             elif status is Status.OK and event.result.text.startswith("did ") and not ended.get(key):
                 yield f"{what} is ok, and nothing has ended"
             elif status is Status.CANCELLED and event.name not in ON_THREADS and intended_by == writer_of(entry):
-                done = [note for note in ended.get(key, ()) if note.wall <= entry.at]
-                if done:
+                fence = max((note.fence for note in happened), default=0)  # what another process did before is told so
+                own = [note for note in ended.get(key, ()) if note.fence == fence]
+                if any(intended_at <= note.wall <= entry.at for note in own):
                     yield f"{what} is cancelled, and it had come to its end: its result is lost"
 
 
