@@ -4,12 +4,16 @@ A background agent works in a session of its own, which no run continues once th
 there later would never reach a model, so it becomes a message to the session that gave the task.
 """
 
+import asyncio
+
 from perdure.core.clock import Clock
+from perdure.core.error import ConfigError, SessionBusy
 from perdure.core.event import InboxResolved
 from perdure.core.fold import State, fold_events
 from perdure.core.inbox import INBOX_POST, build_inbox_message
 from perdure.core.mailbox import FOLLOW_UP_POST, STEER_POST, build_message_post
-from perdure.core.store import Post, Store, read_events
+from perdure.core.message import check_labels
+from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, read_events
 
 from .driver import notify_driver
 
@@ -20,29 +24,64 @@ GIVEN_BY_SETTING = "given_by"
 async def forward_inbox_results(store: Store, session_id: str, clock: Clock) -> None:
     """Post the results that no run of a background agent's session will consume to the session that gave the task.
 
-    Does nothing for other sessions, and while the task is not over. A result that was forwarded before is not posted
-    again.
+    Does nothing for other sessions, while the task is not over, and while another process drives the session: that one
+    consumes the results, or forwards them when it is done. A result that was forwarded is resolved in both sessions.
     """
     events, _ = await read_events(store, session_id)
-    state = fold_events(events)
-    above = state.settings.get(GIVEN_BY_SETTING)
-    if not isinstance(above, str) or not above or state.run is None or state.is_interrupted:
+    if not _find_session_above(fold_events(events)):
         return
-    for post in await store.posts(session_id):
-        message = _build_forwarded_post(state, post, session_id, clock.now())
-        if message is not None and await store.post(above, message):
+    try:
+        lease = await store.acquire(session_id)
+    except SessionBusy:
+        return
+    try:
+        await _forward_under_lease(store, lease, clock)
+    finally:
+        await finish_before_cancel(lambda: store.release(lease))
+
+
+async def _forward_under_lease(store: Store, lease: Lease, clock: Clock) -> None:
+    """Post each result that has arrived to the session above, then consume it here.
+
+    In this order, so that a process which dies in between loses nothing. The post above is the same each time.
+    """
+    events, head = await read_events(store, lease.session_id)
+    state = fold_events(events)
+    above = _find_session_above(state)  # once more: a run may have begun meanwhile
+    results = {} if not above else _find_results(state, await store.posts(lease.session_id))
+    for post_id, resolved in results.items():
+        message = _build_forwarded_post(state, post_id, resolved, lease.session_id, clock.now())
+        if await store.post(above, message):
             notify_driver((id(store), above), message)
+    if results:
+        log = Log(store, lease, head, clock)
+        if await log.append([*results.values()], sync=True, on_stored=lambda _: None, entry_ids=[*results]):
+            raise asyncio.CancelledError
 
 
-def _build_forwarded_post(state: State, post: Post, session_id: str, at: float) -> Post | None:
-    """Return the post with a result for the session above; `None` if the post is not a result that is waited for."""
-    item = state.session_inbox.get(post.text_field("item_id"))
-    if post.kind != INBOX_POST or item is None:
-        return None
+def _find_session_above(state: State) -> str:
+    """Return the session that gave the task, if the task is over; empty otherwise."""
+    above = state.settings.get(GIVEN_BY_SETTING)
+    return above if isinstance(above, str) and state.run is not None and not state.is_interrupted else ""
+
+
+def _find_results(state: State, posts: list[Post]) -> dict[str, InboxResolved]:
+    """Return the results that are waited for, by the ids of their posts."""
+    results: dict[str, InboxResolved] = {}
+    for post in posts:
+        item_id = post.text_field("item_id")
+        if post.kind == INBOX_POST and item_id in state.session_inbox:
+            try:
+                labels = check_labels(post.body.get("labels", ()))
+            except ConfigError:  # written by another program: it stays in the store
+                continue
+            results[post.id] = InboxResolved(item_id, post.body.get("response"), post.at, labels)
+    return results
+
+
+def _build_forwarded_post(state: State, post_id: str, resolved: InboxResolved, session_id: str, at: float) -> Post:
+    """Build the post with a result for the session above; it has the id of the post that it repeats."""
+    item = state.session_inbox[resolved.item_id]
     named = type(item)(item.item_id, item.tag, item.request, path=session_id.rpartition("/")[2])
-    message = build_inbox_message(
-        {item.item_id: named},
-        [InboxResolved(item.item_id, post.body.get("response"), post.at, tuple(post.body.get("labels", ())))],
-    )
     kind = FOLLOW_UP_POST if item.wake else STEER_POST  # `attend` wakes a session for a follow-up
-    return build_message_post(kind, message, post.id, at)
+    return build_message_post(kind, build_inbox_message({item.item_id: named}, [resolved]), post_id, at)

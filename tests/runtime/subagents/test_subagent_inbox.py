@@ -252,6 +252,63 @@ async def test_a_result_that_a_background_agent_did_not_take_is_passed_on_when_i
     assert {post.kind for post in await session.store.posts("s")} == {"inbox", "steer"}
 
 
+async def times_told(session: Session[Any]) -> int:
+    """How often a model was told the result, that of the session or that of its background agent."""
+    child_id = (await session.store.list(prefix="s/"))[0].session_id
+    events = [*await log_of(session.store, "s"), *await log_of(session.store, child_id)]
+    return sum(each.message.text.count("Response: built") for each in of(events, MessageAdded))
+
+
+async def test_a_result_that_was_passed_on_is_not_told_again_to_a_background_agent_that_goes_on():
+    held = Held()
+    session = background_session(call("held"), tools=[held.tool])
+    async with session.agent:  # leaving it cancels the task, as a process does that ends
+        await session.run("Go")
+        await asyncio.wait_for(held.started.wait(), SECONDS)
+        _, item = await until_inbox(session, 2)
+    assert await session.resolve(item.item_id, "built")
+    held.released.set()
+    await session.run("And?")
+    await until_task_is_over(session)
+    await session.run("Well?")
+    assert await times_told(session) == 1
+
+
+class Died(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("killed_at", ["store.post", "store.append"])
+async def test_a_result_is_told_once_when_the_process_dies_while_it_is_passed_on(killed_at, monkeypatch):
+    held = Held()
+    session = background_session(call("held"), tools=[held.tool])
+    async with session.agent:
+        await session.run("Go")
+        await asyncio.wait_for(held.started.wait(), SECONDS)
+        _, item = await until_inbox(session, 2)
+    kind = type(session.store)
+    name = killed_at.removeprefix("store.")
+    real, left = getattr(kind, name), 2 if name == "post" else 1
+
+    async def die(self, *arguments: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if not left:
+            monkeypatch.setattr(kind, name, real)
+            raise Died
+        return await real(self, *arguments, **options)
+
+    monkeypatch.setattr(kind, name, die)
+    with pytest.raises(Died):
+        await session.resolve(item.item_id, "built")
+    await session.resolve(item.item_id, "built")  # whoever got no answer asks again
+    held.released.set()
+    await session.run("And?")
+    await until_task_is_over(session)
+    await session.run("Well?")
+    assert await times_told(session) == 1
+
+
 async def test_the_result_of_an_item_that_nobody_knows_is_not_told():
     store = MemoryStore()
     session = parent_agent(child_agent("I have asked."), store=store).session("s")

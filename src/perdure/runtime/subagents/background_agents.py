@@ -234,6 +234,7 @@ class BackgroundAgents:
         last = later[-1] if later else name
         past = state.runs_by_input_id.get(last)
         if past is not None and past.run_ended_event is not None and past.run_ended_event.status == "cancelled":
+            await forward_inbox_results(run.log.store, job.session_id, run.clock)  # if it died while it did that
             return await session.run(RESUME_PROMPT, input_id=f"{name}.{len(later) + 1}")
         return await session.run(_build_task_message(run, job), input_id=last)
 
