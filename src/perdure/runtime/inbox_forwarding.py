@@ -7,7 +7,7 @@ there later would never reach a model, so it becomes a message to the session th
 import asyncio
 
 from perdure.core.clock import Clock
-from perdure.core.error import ConfigError, SessionBusy
+from perdure.core.error import ConfigError, Fenced, SessionBusy
 from perdure.core.event import InboxResolved
 from perdure.core.fold import State, fold_events
 from perdure.core.inbox import INBOX_POST, build_inbox_message
@@ -32,12 +32,12 @@ async def forward_inbox_results(store: Store, session_id: str, clock: Clock) -> 
         return
     try:
         lease = await store.acquire(session_id)
-    except SessionBusy:
+        try:
+            await _forward_under_lease(store, lease, clock)
+        finally:
+            await finish_before_cancel(lambda: store.release(lease))
+    except (SessionBusy, Fenced):
         return
-    try:
-        await _forward_under_lease(store, lease, clock)
-    finally:
-        await finish_before_cancel(lambda: store.release(lease))
 
 
 async def _forward_under_lease(store: Store, lease: Lease, clock: Clock) -> None:

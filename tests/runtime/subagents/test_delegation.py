@@ -21,7 +21,7 @@ from perdure.core.event import (
 from perdure.core.fold import fold_events
 from perdure.core.message import Status
 from perdure.core.model import Price
-from perdure.core.store import Store
+from perdure.core.store import Lease, Store
 from perdure.core.tool import ToolContext
 from perdure.interaction.displays import PlainText
 from perdure.runtime.extension import Extension
@@ -761,6 +761,41 @@ async def test_a_task_whose_session_was_taken_over_is_no_failure_and_goes_on_whe
             await clock.advance(1)
             await rounds()
     assert "Response: It is x." in outcome.new_messages[0].text
+    assert [each.status for each in of(await log_of(store, child), RunEnded)] == ["done"]
+
+
+class UnreachableStore(MemoryStore):
+    """A store that cannot be reached for some calls about the sessions of background agents."""
+
+    failures = 0
+
+    async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
+        if self.failures and "/" in session_id:
+            self.failures -= 1
+            raise StoreError("it cannot be reached")
+        return await super().acquire(session_id, take_over=take_over)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("failures", [1, 4, 5, 12])
+async def test_a_task_whose_store_is_out_of_reach_for_a_while_is_not_over(waits, failures):
+    store, clock, held = UnreachableStore(), FakeClock(), Held(effect="idempotent", permission=waits)
+    held.released.set()
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool], clock=clock)
+    gate = Permissions(handler=later)
+    agent = chief(in_background(), "Given.", "Told.", agents=[scout], store=store, clock=clock, permission=gate)
+    session = agent.session("s")
+    store.failures = 0 if waits else failures
+    await session.run("Go")
+    async with asyncio.timeout(SECONDS):
+        while (outcome := await session.wake()) is None:
+            for question in await session.questions():
+                if await session.answer(question.ask_id, answer=True):  # the first time
+                    store.failures = failures
+            await clock.advance(1)
+            await rounds()
+    assert "Response: It is x." in outcome.new_messages[0].text
+    (child,) = [info.session_id for info in await store.list(prefix="s/")]
     assert [each.status for each in of(await log_of(store, child), RunEnded)] == ["done"]
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.core.binding import agent_chain, session_key
 from perdure.core.budget import budgeted
-from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy
+from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy, StoreError
 from perdure.core.event import Entry, Event, InboxResolved, SessionConfigured, SubagentFinished
 from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import State, fold_events
@@ -45,6 +45,8 @@ RESUME_PROMPT = "Your work was interrupted. Continue where you were, and complet
 _MIN_COST_USD = 1e-9
 BUSY_RETRY_SECONDS = 1.0
 """Seconds between attempts to run a session that another process drives."""
+MAX_STORE_FAILURES = 5
+"""Number of errors of the store after which a task is left to the next run of the session that gave it."""
 
 
 TaskKey: TypeAlias = tuple[int, int, str]
@@ -194,6 +196,9 @@ class BackgroundAgents:
         try:
             outcome = await self._run_until_over(run, job)
             text = str(build_subagent_result(job.agent, outcome).content)
+        except StoreError as unusable:  # the task is not over: it is resumed when that session runs again
+            logger.warning("agent %s of session %s cannot be driven: %s", job.handle, run.session_id, unusable)
+            return
         except Exception as failure:  # reported to the session that gave the task
             error = run.redaction.redact_error(failure)
             logger.warning("agent %s of session %s failed", job.handle, run.session_id, exc_info=error)
@@ -208,8 +213,12 @@ class BackgroundAgents:
             logger.warning("the end of agent %s cannot be posted: %s", job.handle, error)
 
     async def _run_until_over(self, run: Run, job: BackgroundJob) -> Outcome[Any]:
-        """Run a task until it is over: retry while another process runs it, and wait for answers it needs."""
+        """Run a task until it is over: retry while another process runs it, and wait for answers it needs.
+
+        Raises `StoreError` if the store cannot be used for a while. Then nothing is known about the end of the task.
+        """
         session = self._build_session(run, job)
+        failures = 0
         while True:
             try:
                 async with self._get_semaphore():
@@ -217,10 +226,17 @@ class BackgroundAgents:
                 if outcome.status != "waiting":
                     return outcome
                 async for outcome in session.attend():
+                    if outcome.error is not None and not outcome.run_id:
+                        raise outcome.error  # of `attend` itself: the run has not ended
                     if outcome.status != "waiting":
                         return outcome
             except (SessionBusy, Fenced):  # another process works on it, or has taken it over and may not finish it
                 await run.clock.sleep(BUSY_RETRY_SECONDS)
+            except StoreError:
+                failures += 1
+                if failures >= MAX_STORE_FAILURES:
+                    raise
+                await run.clock.sleep(BUSY_RETRY_SECONDS * 2**failures)
 
     async def _run_session_once(self, session: "Session[Any]", run: Run, job: BackgroundJob) -> Outcome[Any]:
         """Start the task in its session or resume it; return the recorded outcome if it is over."""
