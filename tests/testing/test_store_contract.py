@@ -128,6 +128,12 @@ class Calm(MemoryStore):
         return []
 
 
+class Barren(MemoryStore):
+    async def interrupted(self, *, prefix="", include_posts=False, now=None):
+        found = await super().interrupted(prefix=prefix, include_posts=include_posts, now=now)
+        return [each for each in found if not self._sessions[each.session_id].parent]
+
+
 class Intrusive(MemoryStore):
     async def interrupted(self, *, prefix="", include_posts=False, now=None):
         driven = {session_id for session_id, session in self._sessions.items() if session.driven}
@@ -185,6 +191,20 @@ class Outspoken(MemoryStore):
     async def redact(self, lease, entry):
         await super().redact(lease, entry)
         self._sessions[lease.session_id]._beginning = "the secret word is kestrel"
+
+
+class Sealed(MemoryStore):
+    def __init__(self):
+        super().__init__()
+        self._redacted = set()
+
+    async def redact(self, lease, entry):
+        await super().redact(lease, entry)
+        self._redacted.add(lease.session_id)
+
+    async def append(self, lease, entries, *, sync):
+        if lease.session_id not in self._redacted or entries[-1].seq <= len(self._sessions[lease.session_id].entries):
+            await super().append(lease, entries, sync=sync)
 
 
 class Unlocked(MemoryStore):
@@ -281,6 +301,7 @@ class Swollen(MemoryStore):
         (Untaken, "an append takes the posts of the ids of its entries"),
         (Anxious, "a fork that was cut from the middle of a run is not interrupted"),
         (Calm, "lists a session whose run has begun and not ended"),
+        (Barren, "a run that was begun in a fork counts"),
         (Intrusive, "a session that a living process drives is not interrupted"),
         (Careless, "post\\('', …\\) raises ConfigError, and it did not"),
         (Whole, "begins with the first two entries"),
@@ -290,6 +311,7 @@ class Swollen(MemoryStore):
         (Faithful, "a fork whose parent was deleted has none"),
         (Talkative, "a fork shares the redacted entry"),
         (Outspoken, "a title does not keep what was redacted"),
+        (Sealed, "the log goes on after a redaction"),
         (Unlocked, "redact\\(\\) (with a lease|by a driver) that was replaced raises Fenced, and it did not"),
         (Blind, "acquire\\(\\) of a session that is driven through another store raises SessionBusy, and it did not"),
         (Selfish, "append\\(\\) after another store of the same place was closed does not fail"),
