@@ -52,6 +52,7 @@ from perdure.core.event import (
     UsageReported,
     ViewChanged,
 )
+from perdure.core.loop import react, run_turn
 from perdure.core.message import Image, Status, Text, Thinking, assistant
 from perdure.core.outcome import Outcome
 from perdure.core.permission import Grants, later
@@ -530,7 +531,7 @@ async def test_a_message_that_the_runtime_does_not_say_any_more_is_a_divergence(
     assert (divergence.about, divergence.what) == ("message", "another message is added to the conversation")
 
 
-async def test_an_engine_that_asks_the_model_behind_the_log_is_told():
+async def test_an_engine_that_asks_the_model_beside_the_conversation_is_told_when_the_log_has_no_such_request():
     async def curious(run):
         async for _ in run.model.stream(run.build_request(run.messages)):
             pass
@@ -538,7 +539,23 @@ async def test_an_engine_that_asks_the_model_behind_the_log_is_told():
 
     agent = await recorded(Agent(ScriptedModel("Hi.")))
     divergence = await diverging(agent.replace(engine=curious))
-    assert divergence.what == "the model is asked for something that is not in the log"
+    assert divergence.what == "the request of turn 1 is another one: it is beside the conversation"
+
+
+async def test_what_an_engine_asked_beside_the_conversation_and_called_is_replayed():
+    async def engine(run):
+        request = run.build_request([user("What next?")])
+        texts = [event.text async for event in run.model.stream(request) if isinstance(event, TextDelta)]
+        texts.append((await run.ask_model(request)).text)
+        found = await run.call_tool("depth", {"harbour": "Bergen"})
+        await run_turn(run)
+        return run.outcome("done", f"{texts}{found.text}")
+
+    agent = await recorded(Agent(ScriptedModel("Look.", "Look again.", "Done."), tools=[depth], engine=engine))
+    told = await agreeing(agent)
+    assert told.turns == 3
+    other = await diverging(agent.replace(engine=react))
+    assert other.what == "the request of turn 1 is another one: it is part of the conversation"
 
 
 # -- what was interrupted ----------------------------------------------------------------------------------------------

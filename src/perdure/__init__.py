@@ -52,6 +52,7 @@ _NAMES_BY_MODULE = {
         "ModelError",
         "NotAnswered",
         "NotStarted",
+        "LimitExceeded",
         "OutOfBudget",
         "PerdureError",
         "ProviderDown",

@@ -31,6 +31,7 @@ from .core.error import ContextOverflow as ContextOverflow
 from .core.error import EmptyReply as EmptyReply
 from .core.error import Fenced as Fenced
 from .core.error import InvalidOutput as InvalidOutput
+from .core.error import LimitExceeded as LimitExceeded
 from .core.error import ModelError as ModelError
 from .core.error import NotAnswered as NotAnswered
 from .core.error import NotStarted as NotStarted

@@ -23,6 +23,7 @@ from .core.event import (
     GuardrailTripped,
     LimitReached,
     MessageAdded,
+    ModelReplied,
     ModelRequested,
     ReplyDiscarded,
     RunEnded,
@@ -52,7 +53,7 @@ MAX_PATH_LENGTH: Final = 2000
 KEPT_EVENTS: Final[frozenset[type[Event]]] = frozenset(
     {
         *(MessageAdded, ToolStarted, ToolFinished, Compacted, ViewChanged, CompactionStarted),
-        *(RunStarted, RunEnded, ModelRequested, ReplyDiscarded, SubagentStarted, SubagentFinished),
+        *(RunStarted, RunEnded, ModelRequested, ModelReplied, ReplyDiscarded, SubagentStarted, SubagentFinished),
         *(GuardrailTripped, AutoContinued, LimitReached, SessionImported),
     }
 )
@@ -138,7 +139,7 @@ def _list_finished_tasks(entries: Sequence[Entry]) -> set[str]:
 def _reduce_event(event: Event, source: str) -> Event:
     """Return an event that is words, without the fields that have power over a later run."""
     match event:
-        case MessageAdded(message=message):
+        case MessageAdded(message=message) | ModelReplied(message=message):
             return replace(event, message=_reduce_message(message, source))
         case ReplyDiscarded(partial=Message() as partial):
             return replace(event, partial=_reduce_message(partial, source))

@@ -21,6 +21,7 @@ import msgspec
 from .core.error import UsageError
 from .core.outcome import Outcome
 from .core.run import Engine, Run
+from .core.run_callbacks import get_engine_name
 
 if TYPE_CHECKING:
     from .runtime.agent import Agent
@@ -124,6 +125,7 @@ class Shutdown:
             stopped = self.requested and outcome.status == "cancelled"
             return msgspec.structs.replace(outcome, reason=REASON) if stopped else outcome
 
+        stoppable.__name__ = get_engine_name(engine)  # which the log and errors show
         return stoppable
 
     async def wait(self) -> None:

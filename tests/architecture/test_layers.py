@@ -176,6 +176,22 @@ OWN_FILES = {
 """Modules that open files of their own; everything that a project or a model names goes through `perdure.files`."""
 
 
+PAST_THE_LIMITS = {"core.run", "core.loop", "core.run_model", "context.compaction"}
+"""The modules that ask the model of a run past its limits and its log, and check, store and count by themselves."""
+
+
+def test_the_model_of_a_run_is_asked_through_its_limits():
+    """`run.model` checks limits, stores and counts; what is below it is not for engines, ours or anybody's."""
+    found = {
+        module.name.removeprefix("perdure.")
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute)
+        and (node.attr == "wrapped_model" or ast.unparse(node).endswith("spec.model"))
+    }
+    assert found == PAST_THE_LIMITS
+
+
 def test_files_that_others_name_are_opened_by_one_package():
     """Links, sizes and names that mean secrets are decided in `perdure.files`, and nowhere else."""
     found = {

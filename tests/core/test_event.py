@@ -48,6 +48,7 @@ DURABLE = DURABLE_AND_CRITICAL | {
     "inbox_added",
     "inbox_resolved",
     "model_requested",
+    "model_replied",
     "reply_discarded",
     "permission_decided",
     "tools_changed",
@@ -163,7 +164,7 @@ def test_only_few_events_carry_whole_messages():
         for field in msgspec.structs.fields(kind)
         if field.type in (Message, Message | None)
     }
-    assert carrying == {"message_added", "compacted", "reply_discarded", "reply_finished"}
+    assert carrying == {"message_added", "compacted", "model_replied", "reply_discarded", "reply_finished"}
     assert "message" not in ToolFinished.__struct_fields__
 
 

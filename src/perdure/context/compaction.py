@@ -123,7 +123,7 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
         elif run.options.settings.max_output_tokens is not None:
             wanted = run.options.settings.max_output_tokens
         else:
-            wanted = min(model_info(run.model).max_output_tokens or ANSWER_TOKENS, window // 4)
+            wanted = min(model_info(run.wrapped_model).max_output_tokens or ANSWER_TOKENS, window // 4)
         return min(wanted, window // 2)
 
     async def compact(
@@ -162,7 +162,9 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
         instructions = "\n".join([each for each in (self.instructions, focus) if each])
         if self.model is None:
             return SummaryMessageBuilder(
-                run, plan, SnapshotWriter(run.model, _get_readable_tokens(run), run.options.settings, instructions)
+                run,
+                plan,
+                SnapshotWriter(run.wrapped_model, _get_readable_tokens(run), run.options.settings, instructions),
             )
         return SummaryMessageBuilder(
             run, plan, SnapshotWriter(self.model, model_info(self.model).context_tokens, Settings(), instructions)
@@ -243,14 +245,14 @@ _INTEGER_FIELDS = {
 
 def _get_window(run: Run) -> int | None:
     """Return the context window of the run's model, as known or learned; None if it is unknown."""
-    known = (model_info(run.model).context_tokens, _get_learned_window(run))
+    known = (model_info(run.wrapped_model).context_tokens, _get_learned_window(run))
     return min([each for each in known if each is not None], default=None)
 
 
 def _get_learned_window(run: Run) -> int | None:
     """Return the window learned from refusals of this model, in this run or before the last summary."""
     noted = read_token_measurements(run.state.view)
-    earlier = noted.window if noted.model == model_info(run.model).name else None
+    earlier = noted.window if noted.model == model_info(run.wrapped_model).name else None
     return min([each for each in (get_token_counter(run).window, earlier) if each is not None], default=None)
 
 
@@ -264,7 +266,7 @@ async def _record_discarded_summary(work: SummaryMessageBuilder) -> None:
 def _add_measurements(run: Run, summary: Message) -> Message:
     """Add the measurements of this moment to the summary's metadata."""
     said = len(run.state.messages) + (run.state.unsettled_reply is not None)
-    noted = msgspec.to_builtins(SummaryMeasurements(said, _get_learned_window(run), model_info(run.model).name))
+    noted = msgspec.to_builtins(SummaryMeasurements(said, _get_learned_window(run), model_info(run.wrapped_model).name))
     return msgspec.structs.replace(summary, metadata={**summary.metadata, MEASUREMENTS_KEY: noted})
 
 

@@ -37,8 +37,9 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
     most, each_reply = limits.max_tool_calls, limits.max_calls_per_reply
     if each_reply is not None and len(run.state.open_calls) > each_reply:
         made = set(islice(run.state.open_calls, each_reply))  # by their place in the reply, also after a resume
-        refused = [build_reply_limit_result(call, each_reply) for call in calls if call.call_id not in made]
-        calls = [call for call in calls if call.call_id in made]
+        over_count = run.state.open_calls.keys() - made
+        refused = [build_reply_limit_result(call, each_reply) for call in calls if call.call_id in over_count]
+        calls = [call for call in calls if call.call_id not in over_count]
     for call in calls:
         job = await prepare_call(run, call)
         if isinstance(job, ToolResult):

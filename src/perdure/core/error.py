@@ -4,6 +4,7 @@ PerdureError
 ├ ConfigError            an invalid option or argument (also a ValueError)
 ├ UsageError             a valid call at the wrong time or place (also a RuntimeError)
 │ ├ Unchangeable           an attribute of an immutable object was set (also an AttributeError)
+│ ├ LimitExceeded          a limit of the run forbids another request to the model
 │ └ SessionBusy            another process or task is driving this session
 ├ ModelError             the model could not answer
 │ ├ RateLimited            rate limit reached          retryable
@@ -56,6 +57,22 @@ class UsageError(PerdureError, RuntimeError):
 
 class Unchangeable(UsageError, AttributeError):
     """An attribute of an immutable object was set; the message names the way to make a changed copy."""
+
+
+class LimitExceeded(UsageError):
+    """A limit of the run forbids another request to the model. Unless its engine catches it, the run ends as `limit`.
+
+    It is no `ModelError`: neither a retry nor another model gets past it.
+    """
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(f"the run has reached its limit {limit}: it cannot ask the model again")
+        self.limit = limit
+        """The name of the limit: `max_turns`, `token_budget`, `max_cost`, `max_tool_calls`."""
+
+    def __reduce__(self) -> tuple[type["LimitExceeded"], tuple[object, ...]]:
+        """Rebuild the error from the name of its limit when it is copied or pickled."""
+        return type(self), (self.limit,)
 
 
 class SessionBusy(UsageError):

@@ -42,7 +42,7 @@ class RunStarted(Event, frozen=True):
     durable = True
     critical = True
     replay = "skipped"
-    structural = frozenset({"agent", "input_id"})
+    structural = frozenset({"agent", "input_id", "engine"})
 
     agent: str = ""
     """The agent's name."""
@@ -50,6 +50,8 @@ class RunStarted(Event, frozen=True):
     """Options given for this run only, so that `resume` can continue it in the same way."""
     input_id: str = ""
     """The caller's id for this input."""
+    engine: str = "react"
+    """Name of the engine: the function that carries out the run."""
 
 
 class RunResumed(Event, frozen=True):
@@ -130,7 +132,7 @@ class ErrorRaised(Event, frozen=True):
 
 
 class ModelRequested(Event, frozen=True):
-    """A request is sent to the model."""
+    """A request is sent to the model: for the next reply of the conversation, or beside it."""
 
     durable = True
     replay = "compared"
@@ -150,6 +152,8 @@ class ModelRequested(Event, frozen=True):
     """Money reserved for the reply."""
     estimated_tokens: int = 0
     """Estimate of the input tokens. They count as used if a crash keeps the reply from being stored."""
+    aside: bool = False
+    """True if an engine or a tool asked beside the conversation: `ModelReplied` has the reply."""
 
 
 class TextDelta(Event, frozen=True):
@@ -239,6 +243,19 @@ class ReplyDiscarded(Event, frozen=True):
     reason: str
     partial: Message | None = None
     """The part of the reply received up to then."""
+    aside: bool = False
+    """True if it was the reply to a request beside the conversation."""
+
+
+class ModelReplied(Event, frozen=True):
+    """The model replied to a request beside the conversation: an engine or a tool got the reply, and it counts."""
+
+    durable = True
+    replay = "skipped"
+
+    turn: int
+    """Turn of its `ModelRequested`."""
+    message: Message
 
 
 class MessageAdded(Event, frozen=True):

@@ -9,7 +9,17 @@ from typing import Any, cast
 
 import msgspec
 
-from .event import RESERVED_PREFIXES, Compacted, Entry, Event, MessageAdded, QuestionAsked, ToolFinished, ValueKept
+from .event import (
+    RESERVED_PREFIXES,
+    Compacted,
+    Entry,
+    Event,
+    MessageAdded,
+    ModelReplied,
+    QuestionAsked,
+    ToolFinished,
+    ValueKept,
+)
 from .fold import State
 from .message import Message, Part, Text, ToolCall, ToolResult, Usage
 
@@ -25,7 +35,7 @@ _KEPT_RUNTIME_FIELDS = frozenset({"handle", "agent", "session_id", "call_id", "i
 
 def erase_event_content(event: Event) -> Event:
     """Return a copy of an event with its content erased; ids, statuses and other `structural` fields are kept."""
-    if isinstance(event, MessageAdded):
+    if isinstance(event, (MessageAdded, ModelReplied)):
         return msgspec.structs.replace(event, message=_redact_message(event.message))
     if isinstance(event, ToolFinished):
         return msgspec.structs.replace(event, result=_redact_result(event.result))

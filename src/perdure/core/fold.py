@@ -20,6 +20,7 @@ from .event import (
     InboxResolved,
     LimitReached,
     MessageAdded,
+    ModelReplied,
     ModelRequested,
     PermissionDecided,
     QuestionAnswered,
@@ -83,12 +84,14 @@ class State:
         "_pending_usage",
         "_usage",
         "answers_by_question",
+        "aside_requests",
         "attempts",
         "call_ids",
         "child_paths_by_call",
         "children",
         "children_usd",
         "decisions",
+        "direct_results",
         "first_message_index",
         "first_run_id",
         "has_lost_entries",
@@ -165,6 +168,8 @@ class State:
         """The last request of the session."""
         self.unanswered_request: ModelRequested | None = None
         """The request of that run whose reply was neither stored nor discarded yet, and that no estimate counts."""
+        self.aside_requests: dict[int, ModelRequested] = {}
+        """Requests beside the conversation whose reply was neither stored nor discarded yet, by turn."""
         self._usage = NO_USAGE
         self._pending_usage: list[Usage] = []
         self._children_usage = NO_USAGE
@@ -184,6 +189,8 @@ class State:
         """The most recent tool result."""
         self.latest_results: tuple[ToolResult, ...] = ()
         """Results of the last reply whose calls were all settled."""
+        self.direct_results: dict[str, ToolResult] = {}
+        """Results of that run's calls that no reply asked for: its engine, or the caller, made them."""
         self.decisions: dict[str, PermissionDecided] = {}
         """Permission decisions about those calls."""
         self.remembered_decisions: list[PermissionDecided | GrantRevoked] = (
@@ -253,8 +260,14 @@ class State:
     def unanswered_usage(self) -> Usage:
         """Estimated input tokens of the requests without a reply, of this run and of its subagents in progress."""
         below = [child.unanswered_usage for child in self.open_children.values()] if self.open_children else []
-        request = self.unanswered_request
-        return sum(below, NO_USAGE if request is None else _estimated_usage(request))
+        asked = [_estimated_usage(each) for each in self.unanswered_requests]
+        return sum([*below, *asked], NO_USAGE)
+
+    @property
+    def unanswered_requests(self) -> list[ModelRequested]:
+        """Requests of that run whose reply was neither stored nor discarded yet."""
+        own = [] if self.unanswered_request is None else [self.unanswered_request]
+        return [*own, *self.aside_requests.values()] if self.aside_requests else own
 
     @property
     def answer(self) -> Message | None:
@@ -360,6 +373,8 @@ class State:
         self.turns = self.attempts = self.tool_calls = self.recoveries = 0
         self.unanswered_request = None
         self.has_lost_entries = False
+        self.aside_requests.clear()
+        self.direct_results.clear()
         if event.input_id:
             self.runs_by_input_id[event.input_id] = PastRun(event.run_id, self.first_message_index)
         if self.parent is not None:
@@ -372,8 +387,9 @@ class State:
     def apply_run_ended(self, event: RunEnded) -> None:
         """Mark the run as ended, and remove its questions and display slots."""
         if event.reason in CRASH_REASONS:
-            self._count_unanswered_request()
+            self._count_unanswered_requests()
         self.unanswered_request = None
+        self.aside_requests.clear()
         self.run_ended_event, self.is_waiting = event, False
         for ask_id, question in list(self.questions_by_id.items()):
             if self.parent is None or question.path == self.path:
@@ -422,7 +438,7 @@ class State:
             self.run_ended_event, self.recoveries = None, 0
             if self.run.input_id:
                 self.runs_by_input_id[self.run.input_id] = PastRun(self.run.run_id, self.first_message_index)
-        self._count_unanswered_request()
+        self._count_unanswered_requests()
         self.is_waiting = False
         self.recoveries += 1
 
@@ -433,12 +449,13 @@ class State:
         if not event.run_id:
             self.may_have_lost_runs = True
 
-    def _count_unanswered_request(self) -> None:
-        """Count the estimated tokens of a request that a crash left without a reply: it was sent, and may be billed."""
-        if self.unanswered_request is not None:
-            if self.unanswered_request.estimated_tokens:
-                self._add_usage(_estimated_usage(self.unanswered_request))
-            self.unanswered_request = None
+    def _count_unanswered_requests(self) -> None:
+        """Count the estimated tokens of requests that a crash left without a reply: they may be billed."""
+        for request in self.unanswered_requests:
+            if request.estimated_tokens:
+                self._add_usage(_estimated_usage(request))
+        self.unanswered_request = None
+        self.aside_requests.clear()
 
     def apply_limit_reached(self, event: LimitReached) -> None:
         """Record the limit that keeps the run from continuing."""
@@ -517,8 +534,11 @@ class State:
             del owner.inbox[event.item_id]
 
     def apply_model_requested(self, event: ModelRequested) -> None:
-        """Count a new turn, or another attempt at it."""
-        self.turns = event.turn
+        """Count a new turn, or another attempt at it; beside the conversation, a turn that changes nothing else."""
+        self.turns = max(self.turns, event.turn)  # of another attempt, it is lower than that of a later request aside
+        if event.aside:
+            self.aside_requests[event.turn] = event
+            return
         self.attempts = event.attempt
         self.last_request = self.unanswered_request = event
         self.view_changed = False
@@ -553,9 +573,19 @@ class State:
 
     def apply_reply_discarded(self, event: ReplyDiscarded) -> None:
         """Count the tokens of a discarded reply."""
-        self.unanswered_request = None
+        if event.aside:
+            self.aside_requests.pop(event.turn, None)
+        else:
+            self.unanswered_request = None
         if event.partial is not None and event.partial.usage is not None:
             self._add_usage(event.partial.usage)
+
+    def apply_model_replied(self, event: ModelReplied) -> None:
+        """Count the tokens of a reply beside the conversation."""
+        self.aside_requests.pop(event.turn, None)
+        self._reset_recoveries()
+        if event.message.usage is not None:
+            self._add_usage(event.message.usage)
 
     def apply_tool_started(self, event: ToolStarted) -> None:
         """Record that a tool call is about to run, and count it if it is the first attempt."""
@@ -590,6 +620,7 @@ class State:
         if self.slots:
             self._close_slots("call", call_id)
         if call_id not in calls:
+            self.direct_results[call_id] = event.result
             return
         results[call_id] = event.result
         if len(results) == len(calls) and self.unsettled_reply is not None:
@@ -629,6 +660,7 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     ToolFinished: State.apply_tool_finished,
     PermissionDecided: State.apply_permission_decided,
     ReplyDiscarded: State.apply_reply_discarded,
+    ModelReplied: State.apply_model_replied,
     EntriesLost: State.apply_entries_lost,
     LimitReached: State.apply_limit_reached,
     QuestionAsked: State.apply_question_asked,

@@ -35,14 +35,23 @@ def build_repairs(state: State, ending: tuple[str, str, str] = ENDING_PROCESS_DI
     for call in state.unsettled_calls:
         started = state.has_lost_entries or call.call_id in begun
         events += _build_lost_result(state, call.call_id, call.name, run_id, started=started)
-    for start in [start for call_id, start in state.started_calls.items() if call_id not in state.open_calls]:
-        events += _build_lost_result(state, start.call_id, start.name, start.run_id, started=True)
+    events += build_direct_call_repairs(state)
     if state.is_interrupted:
         status, reason, words = ending
         usage = state.usage + state.unanswered_usage if reason in CRASH_REASONS else state.usage
         ended = RunEnded(status, reason, words, usage, turns=state.turns, run_id=run_id, path=state.path)
         events.append(ended)
     return events
+
+
+def build_direct_call_repairs(state: State) -> list[Event]:
+    """Build the results of calls that an engine or a caller began, and that have none: they are *unknown*."""
+    lost = [start for call_id, start in state.started_calls.items() if call_id not in state.open_calls]
+    return [
+        event
+        for start in lost
+        for event in _build_lost_result(state, start.call_id, start.name, start.run_id, started=True)
+    ]
 
 
 def build_child_repairs(state: State, ending: tuple[str, str, str]) -> list[Event]:

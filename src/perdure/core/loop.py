@@ -1,6 +1,6 @@
 """The agent loop. Read this first, from top to bottom.
 
-- `execute`: a run, from its first event to its last
+- `execute`: a run, from its first event to its last, by an engine such as `react`
   - `react`: a turn, then its tool calls, repeated until there is a reason to stop
     - `run_turn`: request a reply from the model, stream it, store it
     - `act`: give every tool call of the reply exactly one result
@@ -22,11 +22,13 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, get_args
 
+from msgspec.structs import replace
+
 from . import check
 from . import fault_injection as faults
 from .between_turns import run_between_turns
 from .call_preparation import build_settling_events, prepare_calls, store_results_without_running
-from .error import EmptyReply, ModelError, ReplyCutOff, StoreError
+from .error import EmptyReply, LimitExceeded, ModelError, ReplyCutOff, StoreError, UsageError
 from .event import (
     ErrorRaised,
     Event,
@@ -44,9 +46,9 @@ from .event import (
     TurnStarted,
 )
 from .jsonable import error_message
-from .log_repair import ENDING_PARENT_ENDED, build_child_repairs
+from .log_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_call_repairs
 from .mailbox import Delivery
-from .message import Message, Status, StopReason, ToolCall, ToolResult, user
+from .message import Message, Status, StopReason, ToolResult, user
 from .model import Request, assemble_reply, is_empty, sanitize_reply
 from .outcome import Outcome
 from .run import Accepted, Engine, HistoryProcessor, Retry, Run
@@ -69,6 +71,7 @@ DELTAS_BETWEEN_YIELDS = 64
 async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     """Perform a run with this engine, store how it ended, and return its outcome, also after an error or a cancel."""
     run.task = asyncio.current_task()
+    run.engine = engine
     timer = run.start_timer()
     try:
         outcome = await (end_cancelled_run(run) if run.is_interrupted else engine(run))
@@ -84,14 +87,26 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     finally:
         if timer is not None:
             timer.cancel()
+    if run.state.aside_requests:
+        outcome = await discard_open_replies(run, outcome)
     with suppress(asyncio.CancelledError):  # the events are stored and the run is over: nothing is left to cancel
         await run.emit(
             *run.closing_events,
+            *build_direct_call_repairs(run.state),
             *build_child_repairs(run.state, ENDING_PARENT_ENDED),
             build_run_ended(run, outcome),
             sync=True,
         )
     return outcome
+
+
+async def discard_open_replies(run: Run, outcome: Outcome[Any]) -> Outcome[Any]:
+    """Store that replies beside the conversation were not received to their end; return an outcome that counts them."""
+    from .run_model import build_left_open_discards  # at first use, which few runs have
+
+    with suppress(asyncio.CancelledError):  # the events are stored, and the run is over
+        await run.emit(*build_left_open_discards(run))
+    return replace(outcome, usage=run.state.usage, cost_usd=run.cost_usd)
 
 
 async def suspend_run(run: Run) -> Outcome[Any]:
@@ -134,11 +149,10 @@ async def react(run: Run) -> Outcome[Any]:
     reply = run.state.last_reply  # after a resume: the last stored reply, if nothing follows it yet
     while True:
         if reply is None:
-            if limit := run.find_reached_limit():
-                return run.outcome("limit", limit)
-            if run.mailbox.has_messages_due and not run.state.is_steered:
-                await deliver_queued_messages(run, run.mailbox.take_due_messages(run.state.session_inbox, run.path))
-            reply = await run_turn(run)
+            try:
+                reply = await run_turn(run)
+            except LimitExceeded as stop:
+                return run.outcome("limit", stop.limit)
         outcome = await (handle_tool_calls(run, reply) if reply.tool_calls else handle_answer(run, reply))
         if run.fanout.is_watched:
             run.publish(TurnEnded(run.state.turns, run.state.usage, run_id=run.run_id, path=run.path))
@@ -151,7 +165,26 @@ async def react(run: Run) -> Outcome[Any]:
 
 
 async def run_turn(run: Run) -> Message:
-    """Request a reply from the model, publish it while it streams, and store it."""
+    """Request the next reply of the conversation from the model, publish it while it streams, and store it.
+
+    Queued messages are delivered first. Raises `LimitExceeded` if a limit of the run forbids the request.
+    """
+    if run.has_turn_in_progress:
+        raise UsageError("this run waits for a reply already: await run_turn(run) before you call it again")
+    run.check_limits()
+    if run.state.open_calls:
+        raise UsageError("the calls of the last reply have no results yet: await act(run, reply) before the next turn")
+    run.has_turn_in_progress = True
+    try:
+        if run.mailbox.has_messages_due and not run.state.is_steered:
+            await deliver_queued_messages(run, run.mailbox.take_due_messages(run.state.session_inbox, run.path))
+        return await request_reply(run)
+    finally:
+        run.has_turn_in_progress = False
+
+
+async def request_reply(run: Run) -> Message:
+    """Send the conversation to the model, after what is due between two turns, and store its reply."""
     if changed := run.take_tool_changes():
         await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
     if run.spec.between_turns or run.mailbox.log_only_events:
@@ -195,7 +228,7 @@ async def collect_reply(run: Run, request: Request) -> Message:
     """
     received: list[ModelEvent] = []
     finished: ReplyFinished | None = None
-    stream = run.model.stream(request)
+    stream = run.wrapped_model.stream(request)
     try:
         async for event in stream:
             if type(event) is ReplyFinished:
@@ -474,27 +507,6 @@ async def settle_call(run: Run, job: PreparedCall) -> None:
     faults.fault_point("loop.result_stored")
     if job.is_interrupted or run.interrupt_reason:
         raise asyncio.CancelledError
-
-
-def direct_call_engine(call: ToolCall) -> Engine:
-    """Return an engine that carries out one tool call without a model, with the usual validation, gate and log."""
-    from .call_permission import filter_permitted  # at first use: few programs call tools themselves
-
-    async def engine(run: Run) -> Outcome[Any]:
-        try:
-            jobs = await prepare_calls(run, [call])
-            await carry_out_calls(run, await filter_permitted(run, jobs) if jobs else jobs)
-        except asyncio.CancelledError:
-            if run.state.latest_result is None or run.state.latest_result.call_id != call.call_id:
-                begun = call.call_id in run.entered_calls
-                result = build_unknown_result(call) if begun else build_not_started_result(call)
-                await store_results_without_running(run, [result])
-            raise
-        finally:
-            run.output = run.state.latest_result
-        return run.outcome("done")
-
-    return engine
 
 
 def build_run_ended(run: Run, outcome: Outcome[Any]) -> RunEnded:

@@ -12,6 +12,7 @@ from .event import (
     Event,
     InboxResolved,
     MessageAdded,
+    ModelReplied,
     QuestionAnswered,
     ReplyDiscarded,
     SessionConfigured,
@@ -56,7 +57,7 @@ def _describe_origin(message: Message) -> str:
 
 def list_event_sources(event: Event) -> tuple[str, ...]:
     """Return who wrote an entry of the log: a person, a model, a tool, an import, or the program itself."""
-    if isinstance(event, MessageAdded):
+    if isinstance(event, (MessageAdded, ModelReplied)):
         return list_message_sources(event.message)
     if isinstance(event, Compacted):
         return list_message_sources(event.summary)

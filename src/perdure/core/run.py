@@ -7,13 +7,13 @@ from it and emits events through it; the functions in its spec decide when the r
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from .clock import Timer
-from .error import ContextOverflow, Fenced, OutOfBudget, PerdureError
+from .error import ContextOverflow, Fenced, LimitExceeded, OutOfBudget, PerdureError, UsageError
 from .event import (
     CancelRequested,
     Entry,
@@ -29,7 +29,7 @@ from .event import (
 from .fold import State
 from .inbox import build_inbox_reminder
 from .jsonable import error_message, to_jsonable
-from .message import Message, Usage
+from .message import Message, ToolResult, Usage
 from .model import CHARACTERS_PER_TOKEN, Model, Request, ToolSpec, estimate_input_tokens, model_info
 from .outcome import Outcome, OutcomeStatus
 from .prompt_cache import prefix_change_cause
@@ -44,6 +44,7 @@ from .run_callbacks import (
     OutputValidator,
     Reminder,
     Retry,
+    get_engine_name,
 )
 from .run_spec import RunPlace, RunSpec
 from .stop_conditions import Limits
@@ -89,7 +90,7 @@ class Run:
             "_redacted_model",
             "_loop",
             "_prefix",
-            "_prefix_tokens",
+            "prefix_tokens",
             "_settings",
             "_thread",
             "_tool_changes",
@@ -121,9 +122,10 @@ class Run:
             "scratch",
         ),
         *("redaction", "session_id", "spec", "state", "task", "toolbox", "calls_without_intent", "entered_calls"),
+        *("_begun_turns", "engine", "has_turn_in_progress"),
     )
 
-    def __init__(self, spec: RunSpec, place: RunPlace, state: State) -> None:
+    def __init__(self, spec: RunSpec, place: RunPlace, state: State) -> None:  # noqa: PLR0915 - a line for each field
         self.session_id = place.session_id
         self.run_id = place.run_id
         self.path = state.path
@@ -171,9 +173,15 @@ class Run:
         """True once the run was abandoned: it can store nothing any more."""
         self._thread = threading.get_ident()
         self._prefix: tuple[str, Sequence[ToolSpec], str] = ("", (), "")
-        self._prefix_tokens = 0
+        self.prefix_tokens = 0
         """Estimated tokens of the instructions and tools whose hash is known."""
         self._tool_changes: list[Tool[..., Any]] = []
+        self._begun_turns = 0
+        """Number of the last turn whose request was begun, even if it is not stored yet."""
+        self.has_turn_in_progress = False
+        """True while `run_turn` waits for a reply."""
+        self.engine: Engine | None = None
+        """The engine that drives the run, once it has begun."""
 
     def switch_spec(self, spec: RunSpec) -> None:
         """Switch the run to another agent, whose model, instructions, tools and rules apply from the next turn on."""
@@ -210,9 +218,20 @@ class Run:
 
     @property
     def model(self) -> Model:
-        """The model that replies, wrapped to redact secrets once the session or one of its subagents has any.
+        """The model, for requests of an engine or a tool beside the conversation.
 
-        The redactor removes secrets from requests and from replies.
+        Each request is checked against the limits of the run (at one it raises `LimitExceeded`), stored, and counts as
+        a turn; its usage counts too. `run_turn` requests the next reply of the conversation.
+        """
+        from .run_model import RunModel  # at first use, which few runs have
+
+        return RunModel(self)
+
+    @property
+    def wrapped_model(self) -> Model:
+        """The model for the loop and for compaction, which check limits, store and count by themselves.
+
+        Once the session or one of its subagents has secrets, it redacts them in requests and in replies.
         """
         redactor = self.redaction.redactor
         if redactor is None:
@@ -265,7 +284,11 @@ class Run:
         """Return True if a run in progress could be resumed from the log now: no effect or request is open."""
         state = self.state
         return state.is_interrupted and not (
-            state.started_calls or state.attempts or state.is_waiting or self.calls_without_intent
+            state.started_calls
+            or state.attempts
+            or state.is_waiting
+            or state.aside_requests
+            or self.calls_without_intent
         )
 
     async def store_for_stuck_loop(self, build_events: Callable[[], Sequence[Event]]) -> None:
@@ -351,22 +374,38 @@ class Run:
             session_id=self.session_id,
         )
 
+    def begin_request(self, *, aside: bool = False) -> int:
+        """Return the turn of a request that is about to be stored and sent. Raises `LimitExceeded` at a limit.
+
+        Turns are numbered here and not by the log, so that requests made at the same time cannot pass the limit.
+        """
+        state, most = self.state, self.options.limits.max_turns
+        is_attempt = state.attempts and not aside
+        begun = max(state.turns, self._begun_turns)
+        if most is not None and begun >= most and not is_attempt:
+            raise LimitExceeded("max_turns")
+        if limit := self.find_spent_limit() or state.reached_limit:
+            raise LimitExceeded(limit)
+        if is_attempt and state.last_request is not None:
+            return state.last_request.turn
+        self._begun_turns = begun + 1
+        return begun + 1
+
     def build_request_events(self, request: Request) -> tuple[*tuple[Event, ...], ModelRequested]:
         """Build the events that record a request to the model, to be stored before it is sent.
 
         A `ViewChanged` event precedes it if the request does not begin like the one before.
         """
-        state, info = self.state, self.info
-        turn = state.turns if state.attempts else state.turns + 1
+        state, info, turn = self.state, self.info, self.begin_request()
         requested = ModelRequested(
             turn,
             state.attempts + 1,
             info.name,
             info.provider,
             self._settings,
-            self._hash_prefix(request),
+            self.hash_prefix(request),
             len(request.messages),
-            estimated_tokens=estimate_input_tokens(request, self._prefix_tokens),
+            estimated_tokens=estimate_input_tokens(request, self.prefix_tokens),
             run_id=self.run_id,
             path=self.path,
         )
@@ -375,7 +414,7 @@ class Run:
             return (requested,)
         return ViewChanged(cause, run_id=self.run_id, path=self.path), requested
 
-    def _hash_prefix(self, request: Request) -> str:
+    def hash_prefix(self, request: Request) -> str:
         """Return the hash of instructions and tools, cached as long as both are the same objects."""
         instructions, tools, known = self._prefix
         if instructions is request.instructions and tools is request.tools and known:
@@ -385,7 +424,7 @@ class Run:
         halves = (request.instructions, request.tools)
         encoded = [msgspec.json.encode(each) for each in halves]
         known = "-".join([hashlib.sha256(each).hexdigest()[:16] for each in encoded])
-        self._prefix_tokens = sum(map(len, encoded)) // CHARACTERS_PER_TOKEN
+        self.prefix_tokens = sum(map(len, encoded)) // CHARACTERS_PER_TOKEN
         self._prefix = (request.instructions, request.tools, known)
         return known
 
@@ -401,6 +440,26 @@ class Run:
         with _add_tools_lock:
             self.toolbox = self.toolbox.with_tools(added)
             self._tool_changes.extend(added)
+
+    async def ask_model(self, request: Request) -> Message:
+        """Ask the model beside the conversation, and return its whole reply; it is limited and counted like `model`."""
+        from .run_model import ask_aside
+
+        return await ask_aside(self, request)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+        """Call a tool from an engine, with the permissions, limits and log of any other call, and return its result.
+
+        The model is not told. After a crash, the same call of the engine gets the stored result instead of a second
+        effect. `call_tools` carries out several at a time.
+        """
+        return (await self.call_tools([(name, {} if arguments is None else arguments)]))[0]
+
+    async def call_tools(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[ToolResult]:
+        """Call tools from an engine, `max_parallel_tools` at a time; return their results in the order of the calls."""
+        if self.spec.tool_caller is None:
+            raise UsageError("this run was built without a tool_caller: see RunSpec")
+        return await self.spec.tool_caller(self, calls)
 
     async def compact(self, cause: str, error: ContextOverflow | None = None) -> bool:
         """Replace older messages by a summary for the model. Return True if what is sent is shorter now."""
@@ -444,8 +503,9 @@ class Run:
 
     def _in_flight_usd(self) -> float:
         """Return the estimated cost of the input of requests in flight, of this run and of its subagents."""
-        price, request = self.info.price, self.state.unanswered_request
-        own = 0.0 if price is None or request is None else price.cost_usd(Usage(request.estimated_tokens))
+        price = self.info.price
+        tokens = sum([each.estimated_tokens for each in self.state.unanswered_requests])
+        own = 0.0 if price is None or not tokens else price.cost_usd(Usage(tokens))
         return own + sum([child._in_flight_usd() for child in self.children])  # noqa: SLF001 - another Run
 
     def count_past_usage(self) -> None:
@@ -461,6 +521,11 @@ class Run:
             cost_usd = state.children_usd + (0.0 if price is None else price.cost_usd(state.own_usage))
             for budget in self.spec.budgets:
                 budget.count_past(self.run_id, tokens, cost_usd)
+
+    def check_limits(self) -> None:
+        """Raise `LimitExceeded` if a limit forbids another request to the model."""
+        if limit := self.find_reached_limit():
+            raise LimitExceeded(limit)
 
     def start_timer(self) -> Timer | None:
         """Start the timer that interrupts the run at its time limit, if it has one."""
@@ -521,10 +586,13 @@ class Run:
         error = cast("Exception", self.redaction.redact_error(error))
         if isinstance(error, OutOfBudget):
             return self.outcome("limit", "budget")
+        if isinstance(error, LimitExceeded):
+            return self.outcome("limit", error.limit)
         if not isinstance(error, PerdureError):
-            logger.error(
-                "run %s of session %s failed", self.run_id, self.session_id, exc_info=error, extra=self.log_fields
-            )
+            name = "" if self.engine is None else get_engine_name(self.engine)
+            error.add_note(f"raised in the engine {name!r} of run {self.run_id}")
+            words = "run %s of session %s failed in the engine %r"
+            logger.error(words, self.run_id, self.session_id, name, exc_info=error, extra=self.log_fields)
         return self.outcome("failed", type(error).__name__, error)
 
     def outcome(self, status: OutcomeStatus, reason: str = "", error: Exception | None = None) -> Outcome[Any]:

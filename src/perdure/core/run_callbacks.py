@@ -1,6 +1,6 @@
 """Types of the functions that a run calls: engine, history processor, output validators, reminders, compaction."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -8,7 +8,7 @@ from msgspec import Struct
 from . import check
 from .error import ContextOverflow
 from .event import Event
-from .message import Message
+from .message import Message, ToolResult
 from .outcome import Outcome
 
 if TYPE_CHECKING:
@@ -62,5 +62,17 @@ class CompactFunction(Protocol):
         ...
 
 
+ToolCaller: TypeAlias = Callable[["Run", Sequence[tuple[str, Mapping[str, Any]]]], Awaitable[list[ToolResult]]]
+"""Carries out tool calls of an engine, each given by name and arguments; returns their results in the same order."""
+
 Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
 """Drives a run to its outcome. `react` is the engine in core; others wrap it."""
+
+
+def get_engine_name(engine: Engine) -> str:
+    """Return the name of an engine, for the log and for errors: its `name`, or that of its function or class."""
+    given = getattr(engine, "name", None)
+    if isinstance(given, str) and given:
+        return given
+    function = getattr(engine, "func", engine)  # of a functools.partial
+    return str(getattr(function, "__name__", type(function).__name__))

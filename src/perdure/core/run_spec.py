@@ -12,7 +12,7 @@ from .fanout import Fanout
 from .mailbox import DrainMode, Mailbox
 from .model import Model, OutputSpec, Settings
 from .prompt_cache import PrefixComparer
-from .run_callbacks import BetweenTurns, CompactFunction, HistoryProcessor, OutputValidator, Reminder
+from .run_callbacks import BetweenTurns, CompactFunction, HistoryProcessor, OutputValidator, Reminder, ToolCaller
 from .secret_redaction import SharedRedaction
 from .stop_conditions import Guardrail, Limits, StopCondition
 from .store import Log
@@ -75,6 +75,8 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
     """Wraps tools that are added while the run goes on."""
     budgets: Sequence[Budget] = ()
     """The budgets that this run and its children share."""
+    tool_caller: ToolCaller | None = None
+    """Carries out the tool calls of the engine itself."""
 
 
 class RunPlace(Struct, frozen=True, kw_only=True, eq=False):

@@ -238,6 +238,7 @@ def _differing_parts(then: ModelRequested, now: ModelRequested, request: Request
     """List the parts in which a request differs from the recorded one."""
     parts = {
         "its turn": (then.turn, then.attempt) != (now.turn, now.attempt),
+        "it is beside the conversation" if now.aside else "it is part of the conversation": then.aside != now.aside,
         "its settings": not _same_settings(then, now),
         describe_prefix_difference(then, now): not has_same_prefix(then, now, request),
         "the messages": then.messages != now.messages,

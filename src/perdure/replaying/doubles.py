@@ -21,7 +21,7 @@ from perdure.core.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure.core.message import Text, Thinking, ToolCall
+from perdure.core.message import Message, Text, Thinking, ToolCall
 from perdure.core.store import Lease
 from perdure.stores.memory import MemoryStore
 
@@ -94,8 +94,13 @@ def _without_model(entry: Entry) -> Entry:
 
 def build_discarded_deltas(discarded: ReplyDiscarded) -> list[ModelEvent]:
     """Return the model events that streamed a reply which was later discarded (by a retry or failover)."""
+    return [] if discarded.partial is None else build_reply_deltas(discarded.partial)
+
+
+def build_reply_deltas(reply: Message) -> list[ModelEvent]:
+    """Return the model events that streamed a reply."""
     told: list[ModelEvent] = []
-    for place, part in enumerate(discarded.partial.parts if discarded.partial else ()):
+    for place, part in enumerate(reply.parts):
         match part:
             case Text(text=text):
                 told.append(TextDelta(text))
@@ -105,8 +110,8 @@ def build_discarded_deltas(discarded: ReplyDiscarded) -> list[ModelEvent]:
                 told.append(ToolCallDelta(part.call_id, part.name, part.arguments, part.signature, place))
             case _:
                 continue
-    if discarded.partial is not None and discarded.partial.usage is not None:
-        told.append(UsageReported(discarded.partial.usage))
+    if reply.usage is not None:
+        told.append(UsageReported(reply.usage))
     return told
 
 

@@ -17,7 +17,7 @@ from perdure.core.run import Run
 
 from .compare import LogComparison, ReplayStopped
 from .diff import NOTHING
-from .doubles import RecordedClock, build_discarded_deltas, build_recorded_error, build_retry_event
+from .doubles import RecordedClock, build_discarded_deltas, build_recorded_error, build_reply_deltas, build_retry_event
 from .recorded_session import RecordedSession
 from .recording import RecordedLog
 from .segment import FOLLOW_UP, RecordedExchange, Segment
@@ -138,6 +138,8 @@ class Playback:
         await self.send_messages()
         if self._is_cancelled_after(exchange):
             await self.session.cancel("after_turn")
+        for event in build_reply_deltas(exchange.reply) if exchange.request.aside else ():
+            yield event  # to an engine that reads them; for a turn, the end of the stream is all that the loop needs
         yield ReplyFinished(message=exchange.reply)
 
     def _recorded_error_text(self, reason: str) -> str:

@@ -20,6 +20,7 @@ from perdure.core.event import (
     Event,
     InboxResolved,
     MessageAdded,
+    ModelReplied,
     ModelRequested,
     QuestionAnswered,
     QuestionAsked,
@@ -202,10 +203,27 @@ def _add_entry(segment: Segment, exchange: RecordedExchange | None, entry: Entry
         segment.other_entries.append(entry)
         if exchange is not None and exchange.reply is None:
             exchange.is_overflowed = True
+    elif isinstance(event, ReplyDiscarded | ModelReplied) and _is_aside(event):
+        _add_aside_reply(segment, event)
     elif isinstance(event, ReplyDiscarded) and exchange is not None:
         exchange.discarded.append(event)
     else:
         _add_progress(segment, exchange, entry)
+
+
+def _is_aside(event: ReplyDiscarded | ModelReplied) -> bool:
+    """Return True if a reply was to a request beside the conversation."""
+    return isinstance(event, ModelReplied) or event.aside
+
+
+def _add_aside_reply(segment: Segment, event: ReplyDiscarded | ModelReplied) -> None:
+    """Add a reply to the request beside the conversation that it belongs to; several may be in progress at once."""
+    for exchange in segment.exchanges.values():
+        if exchange.request.aside and exchange.request.turn == event.turn:
+            if isinstance(event, ModelReplied):
+                exchange.reply = event.message
+            else:
+                exchange.discarded.append(event)
 
 
 def _add_progress(segment: Segment, exchange: RecordedExchange | None, entry: Entry) -> None:

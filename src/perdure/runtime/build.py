@@ -4,7 +4,7 @@ Precedence, highest first: the overrides of this run, its role, the session's co
 extensions. The same log and the same agent always build the same run, so an interrupted run continues as it began.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from perdure.core.error import ConfigError, ContextOverflow
 from perdure.core.fold import State
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.loop import process_history
+from perdure.core.message import ToolResult
 from perdure.core.model import Model, Request, ShortenRequest, model_info
 from perdure.core.run import Run
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
@@ -119,7 +120,15 @@ def _build_spec(
         compaction=None if compaction is None else compaction.compact,
         wrap_tool=_get_tool_wrapper(agent),
         budgets=ledgers,
+        tool_caller=_call_tools,
     )
+
+
+async def _call_tools(run: Run, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[ToolResult]:
+    """Carry out tool calls of an engine."""
+    from perdure.core.direct_calls import call_tools  # at first use, which few runs have
+
+    return await call_tools(run, calls)
 
 
 def _build_options(

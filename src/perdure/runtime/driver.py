@@ -41,6 +41,7 @@ from perdure.core.mailbox import CANCEL_POST, Mailbox
 from perdure.core.outcome import Outcome
 from perdure.core.prompt_cache import PrefixComparer
 from perdure.core.run import CancelMode, Run, SimulatedCrash
+from perdure.core.run_callbacks import get_engine_name
 from perdure.core.run_spec import RunPlace
 from perdure.core.secret_redaction import SharedRedaction
 from perdure.core.store import (
@@ -359,17 +360,19 @@ class SessionDriver:
                 return self._plan_prompt(command)
             case CallCommand():
                 opening = self._build_opening_events(
-                    RunStarted(self.agent.name, {CALL_OPTION: command.tool}, run_id=command.run_id)
+                    RunStarted(
+                        self.agent.name, {CALL_OPTION: command.tool}, engine="direct_call", run_id=command.run_id
+                    )
                 )
                 return RunPlan(command.run_id, command.overrides, opening, may_wait=False)
             case WakeCommand() | CompactCommand():
-                started = RunStarted(self.agent.name, record_overrides(command.overrides), run_id=command.run_id)
+                started = self._build_run_started(command.overrides, command.run_id)
                 return RunPlan(command.run_id, command.overrides, self._build_opening_events(started))
 
     def _plan_prompt(self, command: RunCommand) -> RunPlan:
         """Return the plan of a new run that answers a prompt."""
         run_id = command.run_id
-        started = RunStarted(self.agent.name, record_overrides(command.overrides), command.input_id, run_id=run_id)
+        started = self._build_run_started(command.overrides, run_id, command.input_id)
         messages = command.messages if command.answer is None else (*command.messages, command.answer)
         events = [msgspec.structs.replace(each, run_id=run_id) for each in command.events]
         return RunPlan(
@@ -379,6 +382,12 @@ class SessionDriver:
             skills=tuple([each.name for each in command.events if isinstance(each, SkillLoaded)]),
             is_answered=command.answer is not None,
         )
+
+    def _build_run_started(self, overrides: RunOverrides, run_id: str, input_id: str = "") -> RunStarted:
+        """Return the event that starts a run with these overrides."""
+        engine = overrides.get("engine", self.agent.engine)
+        name = "react" if engine is react else get_engine_name(engine)
+        return RunStarted(self.agent.name, record_overrides(overrides), input_id, name, run_id=run_id)
 
     def _plan_resumed_run(self, options: RunOverrides, *, unpark: bool = False) -> RunPlan:
         """Return the plan of the interrupted run, with the overrides it was begun with and those given now."""

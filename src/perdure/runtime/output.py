@@ -17,6 +17,7 @@ from perdure.core.message import Message, Status, ToolCall
 from perdure.core.model import ModelInfo, OutputMode, OutputSpec
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Engine, OutputValidator, Retry, Run
+from perdure.core.run_callbacks import get_engine_name
 from perdure.core.schema import check_value, convert_value, json_schema_for_type
 from perdure.core.schema_definitions import hoist_definitions
 from perdure.core.tool import Tool, tool_from_schema
@@ -240,6 +241,7 @@ def with_output_tool(engine: Engine, output: Output[Any]) -> Engine:
         run.output = output.convert_answer(msgspec.json.decode(call.arguments or "{}"))
         return run.outcome("done")
 
+    run_to_answer.__name__ = get_engine_name(engine)  # which errors show
     return run_to_answer
 
 

@@ -18,7 +18,6 @@ from perdure.core.event import GrantRevoked, QuestionAsked
 from perdure.core.fold import State, fold_entries
 from perdure.core.inbox import InboxItem, build_resolution_post, list_inbox_items
 from perdure.core.jsonable import replace_surrogates, to_jsonable, to_text
-from perdure.core.loop import direct_call_engine
 from perdure.core.mailbox import (
     ANSWER_POST,
     CANCEL_POST,
@@ -205,6 +204,8 @@ class Session(StoredSession[D]):
         if self._driver.command is None and (await self.read_state()).is_waiting:
             message = f"session {self.session_id!r} waits for an answer: session.answer() it first, or cancel() its run"
             raise UsageError(message)
+        from perdure.core.direct_calls import direct_call_engine  # at first use, which few programs have
+
         call = ToolCall(new_id(), tool, to_text(arguments))
         engine: RunOverrides = {**add_output(overrides, None), "engine": direct_call_engine(call)}
         outcome = await self._driver.perform_command(CallCommand(new_id(), self._add_session_role(engine), tool))

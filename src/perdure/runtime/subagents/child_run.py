@@ -22,6 +22,7 @@ from perdure.core.loop import execute
 from perdure.core.message import Message, Text
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
+from perdure.core.run_callbacks import get_engine_name
 from perdure.core.run_spec import RunPlace
 from perdure.core.store import wait_despite_cancel
 from perdure.core.tool import ToolOutput
@@ -188,7 +189,9 @@ def _build_opening_events(task: SubagentTask, parent: Run, child: Run, past: Pas
     return [
         *build_repairs(child.state),
         *([] if task.call_id in parent.state.subagents else [given]),
-        child.stamp_event(RunStarted(task.agent.name, input_id=task.call_id)),
+        child.stamp_event(
+            RunStarted(task.agent.name, input_id=task.call_id, engine=get_engine_name(task.agent.engine))
+        ),
         child.stamp_event(MessageAdded(_build_prompt(parent, prompt))),
     ]
 
