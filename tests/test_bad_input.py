@@ -603,6 +603,7 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
             "QuotaSpent",
             "ModelError",
             "NotStarted",
+            "LimitExceeded",
             "OutOfBudget",
             "ProviderDown",
             "RateLimited",

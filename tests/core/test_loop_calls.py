@@ -676,7 +676,7 @@ async def test_tools_may_be_added_from_many_threads_at_once():
     def fetch(number: int, context: ToolContext) -> str:
         """Fetches a tool."""
         barrier.wait(SECONDS)
-        context.add_tools(msgspec.structs.replace(added, name=f"new_{number}"))
+        context.add_tools(msgspec.structs.replace(added, name=f"new_{number}"), scope="process")
         return "fetched"
 
     model = ScriptedModel(calls(*[call("fetch", number=number) for number in range(8)]), "Done.")

@@ -72,7 +72,7 @@ async def test_an_outcome_says_what_spoiled_the_cache() -> None:
     @tool
     async def more(context: ToolContext) -> str:
         """Adds a tool."""
-        context.add_tools(other)
+        context.add_tools(other, scope="process")
         return "added"
 
     usage = Usage(50, 5, cache_read_tokens=40)

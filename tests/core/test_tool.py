@@ -539,14 +539,12 @@ def test_a_context_is_a_view_of_its_run():
         state=SimpleNamespace(turns=7),
         idempotency_key=lambda call_id: f"key of {call_id}",
         publish_progress=lambda *told: added.append(told),
-        add_tools=added.append,
     )
     context: ToolContext[int] = ToolContext(run, "c", "t")
     assert (context.deps, context.session_id, context.run_id, context.turn) == (3, "s", "r", 7)
     assert (context.state, context.idempotency_key, context.cancelled) == ({}, "key of c", False)
     context.emit("half")
-    context.add_tools(weather)
-    assert added == [("c", "t", "half"), (weather,)]
+    assert added == [("c", "t", "half")]
 
 
 async def test_a_tool_may_return_more_than_text():

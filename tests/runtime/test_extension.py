@@ -330,7 +330,7 @@ async def test_tools_that_come_while_a_run_goes_on_change_the_view_once():
     @tool
     async def more(context: ToolContext[Any]) -> str:
         """Adds one."""
-        context.add_tools(after(listen, lambda _, result: result))
+        context.add_tools(after(listen, lambda _, result: result), scope="process")
         return "added"
 
     agent = Agent(ScriptedModel(call("more"), "Done."), tools=[more], store=MemoryStore())

@@ -120,7 +120,17 @@ async def store_results_without_running(run: Run, results: Sequence[ToolResult],
 def build_settling_events(run: Run, result: ToolResult, seconds: float = 0.0) -> list[Event]:
     """Build the events that end a tool call: its open questions are withdrawn, and its result is stored."""
     finished = build_tool_finished(run, result, seconds)
+    if run.unstored_tools:
+        return [*_take_added_tools(run), *build_withdrawals(run.state, result), finished]
     return [*build_withdrawals(run.state, result), finished] if run.state.questions_by_id else [finished]
+
+
+def _take_added_tools(run: Run) -> list[Event]:
+    """Return the event that stores the tools which were added since the last result."""
+    from .added_tools import build_added_tools_event  # at first use, which few runs have
+
+    added, run.unstored_tools = run.unstored_tools, []
+    return [build_added_tools_event(run, added)]
 
 
 def build_tool_finished(run: Run, result: ToolResult, seconds: float = 0.0) -> ToolFinished:

@@ -649,6 +649,8 @@ RESERVED_PREFIX = "perdure:"
 """The prefix of the names under which the runtime itself keeps values."""
 RESERVED_PREFIXES = (RESERVED_PREFIX, "windlass:")
 """All prefixes of such names: logs written while the project was called Windlass have the second one."""
+ADDED_TOOLS_NAME = f"{RESERVED_PREFIX}added_tools"
+"""The name of the tools that were added to a run or a session."""
 
 
 class ValueKept(Event, frozen=True):

@@ -52,6 +52,7 @@ from .tool import Tool
 from .transcript import View
 
 if TYPE_CHECKING:
+    from .added_tools import AddedTool, ToolScope
     from .gate import Gate
 
 __all__ = [
@@ -122,7 +123,7 @@ class Run:
             "scratch",
         ),
         *("redaction", "session_id", "spec", "state", "task", "toolbox", "calls_without_intent", "entered_calls"),
-        *("_begun_turns", "engine", "has_turn_in_progress"),
+        *("_begun_turns", "engine", "has_turn_in_progress", "unstored_tools"),
     )
 
     def __init__(self, spec: RunSpec, place: RunPlace, state: State) -> None:  # noqa: PLR0915 - a line for each field
@@ -176,6 +177,8 @@ class Run:
         self.prefix_tokens = 0
         """Estimated tokens of the instructions and tools whose hash is known."""
         self._tool_changes: list[Tool[..., Any]] = []
+        self.unstored_tools: list[AddedTool] = []
+        """Tools that were added, to be stored with the next result of a tool call."""
         self._begun_turns = 0
         """Number of the last turn whose request was begun, even if it is not stored yet."""
         self.has_turn_in_progress = False
@@ -190,7 +193,7 @@ class Run:
         self.clock = options.clock
         self.info = model_info(spec.model)
         allowed = options.limits.allowed_tools
-        self.toolbox = spec.toolbox if allowed is None else spec.toolbox.with_only(allowed)
+        self.toolbox = spec.toolbox if allowed is None else spec.toolbox.with_only(allowed, spec.spare_tools)
         self.instructions = spec.instructions
         self._settings: dict[str, Any] = msgspec.to_builtins(options.settings)
         self._redacted_model: Model | None = None
@@ -432,14 +435,22 @@ class Run:
         """Return a key for a tool call that is identical for every attempt at it, also after a crash."""
         return f"{self.session_id}/{self.run_id}/{call_id}"
 
-    def add_tools(self, tools: Iterable[Tool[..., Any]]) -> None:
-        """Offer more tools from the next turn on, if the limits allow them. May be called from any thread."""
-        allowed = self.limits.allowed_tools
-        wrap = self.spec.wrap_tool
-        added = [each if wrap is None else wrap(each) for each in tools if allowed is None or each.name in allowed]
+    def add_tools(self, tools: "Iterable[Tool[..., Any] | str]", scope: "ToolScope" = "process") -> None:
+        """Offer more tools from the next turn on, if the limits allow them. May be called from any thread.
+
+        A text is the name of a spare tool. With the scope `run` or `session` they are stored, to be offered again after
+        a resume; `ConfigError` is raised for one that could not be found again.
+        """
+        from .added_tools import locate_tools, resolve_tools  # at first use, which few runs have
+
+        allowed, wrap = self.limits.allowed_tools, self.spec.wrap_tool
+        found = resolve_tools(tools, self.spec.spare_tools)
+        offered = [each if wrap is None else wrap(each) for each in found if allowed is None or each.name in allowed]
         with _add_tools_lock:
-            self.toolbox = self.toolbox.with_tools(added)
-            self._tool_changes.extend(added)
+            toolbox = self.toolbox.with_tools(offered)
+            self.unstored_tools += locate_tools(self, found, scope)
+            self.toolbox = toolbox
+            self._tool_changes.extend(offered)
 
     async def ask_model(self, request: Request) -> Message:
         """Ask the model beside the conversation, and return its whole reply; it is limited and counted like `model`."""

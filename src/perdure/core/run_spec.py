@@ -75,6 +75,8 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
     """Wraps tools that are added while the run goes on."""
     budgets: Sequence[Budget] = ()
     """The budgets that this run and its children share."""
+    spare_tools: Toolbox = Toolbox()
+    """Tools that are not offered until a tool adds them."""
     tool_caller: ToolCaller | None = None
     """Carries out the tool calls of the engine itself."""
 

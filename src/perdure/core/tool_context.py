@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from . import check
 from .clock import new_id
@@ -242,6 +242,12 @@ class ToolContext(Generic[D]):
         await self._run.emit(InboxAdded(item_id, tag, request, blocking, wake, run_id=self.run_id, path=self._run.path))
         return item_id
 
-    def add_tools(self, *tools: "Tool[..., Any]") -> None:
-        """Offer the model more tools from the next turn on."""
-        self._run.add_tools(tools)
+    def add_tools(self, *tools: "Tool[..., Any] | str", scope: Literal["process", "run", "session"] = "run") -> None:
+        """Offer the model more tools from the next turn on: until the run ends, or in later runs of the session too.
+
+        They are there again after a question, a resume or a restart: each has to be one of the agent's `spare_tools`,
+        whose name alone is enough, or a variable at the top level of a module. Any other raises `ConfigError`, unless
+        the scope is `process`: then it is offered until the run ends or is resumed.
+        """
+        check.require_one_of("add_tools", "scope", scope, ("process", "run", "session"))
+        self._run.add_tools(tools, scope)

@@ -1,6 +1,6 @@
 """The tools of an agent, by name."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from .error import ConfigError
@@ -50,11 +50,11 @@ class Toolbox:
         """Return a toolbox with more tools."""
         return Toolbox([*self, *tools])
 
-    def with_only(self, names: Iterable[str]) -> "Toolbox":
-        """Return a toolbox with only these tools. Raises `ConfigError` for a name that is not there."""
+    def with_only(self, names: Iterable[str], later: Container[str] = ()) -> "Toolbox":
+        """Return a toolbox with only these tools. Raises `ConfigError` for a name neither there nor in `later`."""
         chosen = tuple(names)
         for name in chosen:
-            if name not in self._tools:
+            if name not in self._tools and name not in later:
                 message = f"there is no tool {name!r}; {self.suggest_names(name)}"
                 raise ConfigError(message)
         return Toolbox([each for each in self if each.name in chosen])

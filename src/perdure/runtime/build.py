@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from perdure.core.binding import session_keys
 from perdure.core.budget import Budget, budgeted
 from perdure.core.error import ConfigError, ContextOverflow
+from perdure.core.event import ADDED_TOOLS_NAME
 from perdure.core.fold import State
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.loop import process_history
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from perdure.context.role import Role
     from perdure.context.skills import Skills
     from perdure.core.gate import Gate
+
+
+_NO_TOOLS = Toolbox()
 
 
 def build_run(
@@ -95,6 +99,8 @@ def _build_spec(
         _build_compaction(agent, ledgers, place.redaction),
     )
     toolbox = build_toolbox(agent, overrides, agent.all_skills(), [*state.skills, *skills])
+    if ADDED_TOOLS_NAME in state.kept_values:
+        toolbox = _restore_added_tools(agent, toolbox, state, place.run_id)
     if previous_agent is not None:
         toolbox = _add_handback_tool(previous_agent, agent, toolbox)
     base = overrides.get("instructions", configured.get("instructions", agent.instructions))
@@ -120,6 +126,7 @@ def _build_spec(
         compaction=None if compaction is None else compaction.compact,
         wrap_tool=_get_tool_wrapper(agent),
         budgets=ledgers,
+        spare_tools=agent.spare_toolbox if agent.spare_tools else _NO_TOOLS,
         tool_caller=_call_tools,
     )
 
@@ -219,6 +226,14 @@ def build_toolbox(
         if each.name not in box:
             more.setdefault(each.name, each)
     return box.with_tools(_wrap_tools(agent, more.values())) if more else box
+
+
+def _restore_added_tools(agent: AgentSpec[Any], toolbox: Toolbox, state: State, run_id: str) -> Toolbox:
+    """Return the toolbox with the tools that were added to this run, or to the session, before."""
+    from perdure.core.added_tools import find_added_tools  # at first use, which few sessions have
+
+    found = find_added_tools(state, agent.name, run_id, agent.spare_toolbox)
+    return toolbox.with_tools(_wrap_tools(agent, [each for each in found if each.name not in toolbox]))
 
 
 def _drop_tools_of_other_agents(first_agent: AgentSpec[Any], toolbox: Toolbox, limits: Limits) -> Limits:

@@ -81,6 +81,8 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
 
     tools: Sequence[Tool[..., Any]] = ()
     """Tools the model can call. Once the agent is built, also those of extensions, skills and handoffs."""
+    spare_tools: Sequence[Tool[..., Any]] = ()
+    """Tools that are not offered at first: another tool offers them with `ToolContext.add_tools`."""
     permission: "Gate | None" = None
     """Decides about tool calls. Without one, tools that need permission are denied."""
     stop: StopCondition | None = None
@@ -137,8 +139,10 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
         force_setattr(self, "store", open_store(self.store))
         self._check_options()
         force_setattr(self, "tools", tuple(self.toolbox))
+        if self.spare_tools:
+            force_setattr(self, "spare_tools", tuple(self.spare_toolbox))
         if self.limits.allowed_tools is not None:
-            self.toolbox.with_only(self.limits.allowed_tools)
+            self.toolbox.with_only(self.limits.allowed_tools, self.spare_toolbox)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy of the agent with these options changed."""
@@ -172,6 +176,13 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
 
             tools += [make_handoff_tool(each.name, each.description) for each in self.handoffs]
         return Toolbox([self.wrap_tool(each) for each in tools] if self.has_tool_wrappers else tools)
+
+    @cached_property
+    def spare_toolbox(self) -> Toolbox:
+        """The agent's `spare_tools`. Raises `ConfigError` if one has the name of a tool that is offered."""
+        spare = Toolbox(self.spare_tools)
+        self.toolbox.with_tools(spare)
+        return spare
 
     @cached_property
     def redactor(self) -> "Redactor | None":

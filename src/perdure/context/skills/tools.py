@@ -115,7 +115,7 @@ def _offer_tools(context: ToolContext[Any], skill: Skill) -> list[str]:
     """
     run = context.run
     there = {each.name: run.toolbox.get(each.name) for each in skill.tools}
-    context.add_tools(*[each for each in skill.tools if there[each.name] is None])
+    run.add_tools([each for each in skill.tools if there[each.name] is None])
     wrapped = [each if run.spec.wrap_tool is None else run.spec.wrap_tool(each) for each in skill.tools]
     return [each.name for each in wrapped if (other := there.get(each.name)) is not None and other.spec != each.spec]
 

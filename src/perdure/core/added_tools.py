@@ -1,0 +1,113 @@
+"""Tools that were added while a run went on: how they are stored, and found again after a resume or a restart.
+
+The log has their names and where to find them, as the value `perdure:added_tools`, stored together with the result of
+the call that added them. They are looked up in what the process has loaded; nothing is imported because a log says so.
+"""
+
+import logging
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from .error import ConfigError
+from .event import ADDED_TOOLS_NAME, ValueKept
+from .tool import Tool
+from .toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from .fold import State
+    from .run import Run
+
+ToolScope: TypeAlias = Literal["process", "run", "session"]
+"""How long a tool that was added is offered: until the run ends (over a resume or not), or in all later runs too."""
+
+SPARE = "spare"
+"""The place of a tool that is one of the agent's `spare_tools`."""
+
+logger = logging.getLogger("perdure")
+
+
+class AddedTool(Struct, frozen=True):
+    """A tool that was added to a run: its name, where to find it again, and how long it is offered."""
+
+    name: str
+    place: str
+    """`spare`, or the module and the variable that has it, as `module:variable`."""
+    scope: ToolScope
+    agent: str
+    """The agent whose run it was added to."""
+    run_id: str
+
+
+def resolve_tools(tools: Iterable[Tool[..., Any] | str], spare: Toolbox) -> list[Tool[..., Any]]:
+    """Return tools given as objects or by the names of spare tools. Raises `ConfigError` for an unknown name."""
+    return [_get_spare_tool(each, spare) if isinstance(each, str) else each for each in tools]
+
+
+def _get_spare_tool(name: str, spare: Toolbox) -> Tool[..., Any]:
+    tool = spare.get(name)
+    if tool is None:
+        raise ConfigError(f"add_tools({name!r}): no spare tool has this name; {spare.suggest_names(name)}")
+    return tool
+
+
+def locate_tools(run: "Run", tools: Iterable[Tool[..., Any]], scope: ToolScope) -> list[AddedTool]:
+    """Return what to store of tools that are added to a run. Raises `ConfigError` for one that could not be found."""
+    if scope == "process":
+        return []
+    spare, agent = run.spec.spare_tools, run.agent_name
+    return [AddedTool(each.name, _locate_tool(each, spare), scope, agent, run.run_id) for each in tools]
+
+
+def _locate_tool(tool: Tool[..., Any], spare: Toolbox) -> str:
+    """Return where a tool can be found again. Raises `ConfigError` if it cannot: it exists in this process only."""
+    if spare.get(tool.name) is tool:
+        return SPARE
+    module = tool.source.partition(":")[0]
+    for variable, value in list(getattr(sys.modules.get(module), "__dict__", {}).items()):
+        if value is tool:
+            return f"{module}:{variable}"
+    raise ConfigError(
+        f"add_tools({tool!r}): it could not be found again after a restart: list it in Agent(spare_tools=[…]), define "
+        "it at the top level of a module, or add it with scope='process', for as long as this process has the run"
+    )
+
+
+def build_added_tools_event(run: "Run", added: Sequence[AddedTool]) -> ValueKept:
+    """Build the event that stores tools which were added, together with those before them that are still offered."""
+    before = [each for each in _read_added_tools(run.state) if _is_offered(each, each.agent, run.run_id)]
+    names = {(each.name, each.agent) for each in added}
+    kept = [*[each for each in before if (each.name, each.agent) not in names], *added]
+    return ValueKept(ADDED_TOOLS_NAME, msgspec.to_builtins(kept), run_id=run.run_id, path=run.path)
+
+
+def find_added_tools(state: "State", agent: str, run_id: str, spare: Toolbox) -> list[Tool[..., Any]]:
+    """Return the tools that were added to this run or to this session before, as far as the process has them."""
+    return [
+        tool
+        for each in _read_added_tools(state)
+        if _is_offered(each, agent, run_id) and (tool := _find_tool(each, spare)) is not None
+    ]
+
+
+def _read_added_tools(state: "State") -> list[AddedTool]:
+    try:
+        return msgspec.convert(state.kept_values.get(ADDED_TOOLS_NAME, []), list[AddedTool])
+    except msgspec.ValidationError:  # its content was erased on request
+        return []
+
+
+def _is_offered(added: AddedTool, agent: str, run_id: str) -> bool:
+    return added.agent == agent and (added.scope == "session" or added.run_id == run_id)
+
+
+def _find_tool(added: AddedTool, spare: Toolbox) -> Tool[..., Any] | None:
+    module, _, variable = added.place.partition(":")
+    found = spare.get(added.name) if added.place == SPARE else getattr(sys.modules.get(module), variable, None)
+    if isinstance(found, Tool) and found.name == added.name:
+        return found
+    logger.warning("the tool %r that was added to the session is not there any more (%s)", added.name, added.place)
+    return None
