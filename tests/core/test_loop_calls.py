@@ -477,6 +477,72 @@ async def test_a_summary_is_made_of_the_result_and_of_no_error():
     assert (good.summary, bad.summary) == ("100 letters", "")
 
 
+async def test_a_summary_may_be_made_by_an_async_function():
+    async def shorten(result: ToolResult) -> str:
+        await asyncio.sleep(0)
+        return f"{len(result.text)} letters \ud800"
+
+    @tool(summary=shorten)
+    async def read() -> str:
+        """Reads."""
+        return "x" * 100
+
+    assert (await result_of(call("read"), read)).summary == "100 letters \ufffd"
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+async def test_a_summary_that_fails_leaves_the_result_as_it_is_and_is_reported(kind):
+    def broken(result: ToolResult) -> str:
+        raise ZeroDivisionError("oops")
+
+    async def broken_later(result: ToolResult) -> str:
+        raise ZeroDivisionError("oops")
+
+    @tool(summary=broken if kind == "plain" else broken_later)
+    async def read() -> str:
+        """Reads."""
+        return "all of it"
+
+    recorder = Recorder()
+    result = await result_of(call("read"), read, watchers=[recorder])
+    assert (result.text, result.status, result.summary) == ("all of it", Status.OK, "")
+    (told,) = recorder.of(ErrorRaised)
+    assert (told.error, told.where) == ("ZeroDivisionError", "the summary of 'read'")
+
+
+async def test_a_summary_may_decide_that_there_is_none():
+    @tool(summary=lambda _: None)  # type: ignore[arg-type, return-value]
+    async def read() -> str:
+        """Reads."""
+        return "short"
+
+    assert (await result_of(call("read"), read)).summary == ""
+
+
+async def test_a_cancel_while_the_summary_is_made_keeps_the_result():
+    begun = asyncio.Event()
+
+    async def endless(result: ToolResult) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    @tool(summary=endless)
+    async def read() -> str:
+        """Reads."""
+        return "all of it"
+
+    agent = Agent(ScriptedModel(call("read"), "Done."), tools=[read])
+    session = agent.session("s")
+    async with asyncio.timeout(SECONDS):
+        running = asyncio.ensure_future(session.run("Go"))
+        await begun.wait()
+        await session.cancel()
+        outcome = await running
+    assert outcome.status == "cancelled"
+    assert [each.result.text for each in of(await log_of(agent.store, "s"), ToolFinished)] == ["all of it"]
+
+
 async def test_the_summary_that_a_tool_gives_itself_stands():
     @tool(summary=lambda _: "made")
     async def read() -> ToolOutput:

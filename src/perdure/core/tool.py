@@ -146,8 +146,8 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     """`{{name}}` in its arguments may refer to a secret of the agent's vault; `False` for tools whose arguments are
     prose: for another model, for the log, for a file.
     """
-    summary: Callable[[ToolResult], str] | None = None
-    """Makes the short form of a result."""
+    summary: Callable[[ToolResult], str | Awaitable[str]] | None = None
+    """Makes the short form of a result, in a plain or an async function. If it fails, the result has none."""
     prompt: str = ""
     """A line for the instructions on how to use it."""
     prepare: tuple[Prepare, ...] = ()
@@ -215,7 +215,7 @@ class ToolOptions(TypedDict, total=False):
     terminate: bool
     asks_first: bool
     credentials: bool
-    summary: Callable[[ToolResult], str] | None
+    summary: Callable[[ToolResult], str | Awaitable[str]] | None
     prompt: str
     labels: Sequence[str]
 

@@ -273,8 +273,6 @@ async def run_finish_hooks(run: "Run", job: PreparedCall, result: ToolResult) ->
             if changed is not None:
                 check.require_return_type("after", hook, changed, ToolResult, "a ToolResult, or nothing")
                 result = sanitize_result(job.call, changed)
-        if tool.summary is not None and not result.summary and not result.is_error:
-            result = msgspec.structs.replace(result, summary=replace_surrogates(str(tool.summary(result))))
     except CONTAINED_ERRORS as error:  # a hook may hide something: when it fails, nothing is shown
         if isinstance(error, asyncio.CancelledError) and _is_run_cancelled(run, job):
             job.is_interrupted = True
@@ -285,7 +283,25 @@ async def run_finish_hooks(run: "Run", job: PreparedCall, result: ToolResult) ->
         return build_error_result(
             job.call, f"the tool ran, but its result could not be processed: {describe_error(error)}"
         )
-    return result
+    needs_summary = tool.summary is not None and not result.summary and not result.is_error
+    return await add_summary(run, job, result) if needs_summary else result
+
+
+async def add_summary(run: "Run", job: PreparedCall, result: ToolResult) -> ToolResult:
+    """Return the result with the short form that its tool makes of it; without one if that fails, or is cancelled."""
+    try:
+        made: Any = None if job.tool.summary is None else job.tool.summary(result)
+        if inspect.isawaitable(made):
+            made = await made
+    except CONTAINED_ERRORS as error:  # it adds to the result: when it fails, the result is still whole
+        if isinstance(error, asyncio.CancelledError) and _is_run_cancelled(run, job):
+            job.is_interrupted = True
+        else:
+            run.report_error(error, f"the summary of {job.tool.name!r}")
+        return result
+    if made is None:
+        return result
+    return msgspec.structs.replace(result, summary=to_text(made))
 
 
 # -- results -----------------------------------------------------------------------------------------------------------

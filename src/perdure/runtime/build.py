@@ -222,10 +222,20 @@ def build_toolbox(
     box = agent.toolbox if "tools" not in overrides else _wrap_tools(agent, overrides["tools"])
     found = [] if skills is None else [tool for name in loaded if name in skills for tool in skills.get(name).tools]
     more: dict[str, Tool[..., Any]] = {}
+    if skills is not None and "skill_resource" not in box and _has_hidden_parts(skills, loaded):
+        from perdure.context.skills.tools import skill_resource_tool  # at first use: most agents have no skills
+
+        found.append(skill_resource_tool(skills))
     for each in found:
         if each.name not in box:
             more.setdefault(each.name, each)
     return box.with_tools(_wrap_tools(agent, more.values())) if more else box
+
+
+def _has_hidden_parts(skills: "Skills", loaded: Iterable[str]) -> bool:
+    """Return True if a skill that is loaded, though hidden from the model, has texts that it can read when needed."""
+    known = [skills.get(name) for name in loaded if name in skills]
+    return any(each.hidden and (each.sections or each.resources) for each in known)
 
 
 def _restore_added_tools(agent: AgentSpec[Any], toolbox: Toolbox, state: State, run_id: str) -> Toolbox:

@@ -213,3 +213,45 @@ async def test_a_skill_that_is_loaded_again_says_nothing_of_its_own_tools():
     wrapped = Extension(name="short", wrap_tool=lambda each: truncated(each, 1_000))
     outcome = await Agent(ScriptedModel(*loads, "Done."), skills=Skills([ROPE]), extensions=[wrapped]).run("Go.")
     assert not [message for message in outcome.messages for each in message.tool_results if "not offered" in each.text]
+
+
+# -- skills that the model is not to know ------------------------------------------------------------------------------
+
+SECRET = Skill(name="anchor", description="Heavy.", body="Let it fall.", sections={"depth": "Deep."}, hidden=True)
+
+
+async def test_a_hidden_skill_cannot_be_loaded_by_the_model_and_does_not_even_exist_for_it():
+    texts, events = await results_of(
+        calls(
+            call("skill", name="anchor"),
+            call("skill", name="oar"),
+            call("skill_resource", skill="anchor", name="depth"),
+        ),
+        skills=Skills([ROPE, SECRET]),
+    )
+    assert texts == [
+        "there is no skill 'anchor'; available: rope",
+        "there is no skill 'oar'; available: rope",
+        "there is no skill 'anchor'; available: rope",
+    ]
+    assert not [each for each in events if isinstance(each, SkillLoaded)]
+
+
+async def test_without_a_skill_for_the_model_it_has_no_tools_for_them():
+    model = ScriptedModel("Done.", "Done.")
+    await Agent(model, skills=Skills([SECRET])).run("Go.")
+    assert (model.requests[0].tools, "anchor" in model.requests[0].instructions) == ((), False)
+    await Agent(model, skills=Skills([])).run("Go.")
+    assert model.requests[1].tools == ()
+
+
+@pytest.mark.parametrize("others", [[], [ROPE]])
+async def test_what_a_user_loads_by_name_the_model_may_read_to_its_end(others):
+    model = ScriptedModel(call("skill_resource", skill="anchor", name="depth"), "Done.", "Done.")
+    session = Agent(model, skills=Skills([SECRET, *others])).session()
+    outcome = await session.run("/anchor")
+    assert "Let it fall." in str(model.requests[0].messages)
+    (result,) = outcome.new_messages[-2].tool_results
+    assert "Deep." in result.text
+    await session.run("And now?")
+    assert "skill_resource" in [each.name for each in model.requests[2].tools]

@@ -47,8 +47,7 @@ class Skills:
             raise ConfigError(
                 f"skill {name!r} belongs to the project and is not trusted yet: the user has to trust it first"
             )
-        known = ", ".join(each.name for each in self if not each.hidden) or "none"
-        raise ConfigError(f"there is no skill {name!r}; available: {known}")
+        raise ConfigError(describe_missing_skill(self, name))
 
     def catalogue(self, budget_tokens: int = 2000) -> str:
         """Return the list of skills for the model's instructions, without hidden ones, in about `budget_tokens` tokens
@@ -85,6 +84,12 @@ class Skills:
 
     def __repr__(self) -> str:
         return f"Skills({', '.join(self.names)})"
+
+
+def describe_missing_skill(skills: Skills, name: str) -> str:
+    """Return the message for a name that is not that of a skill, with the names that the model may know."""
+    known = ", ".join(each.name for each in skills if not each.hidden) or "none"
+    return f"there is no skill {name!r}; available: {known}"
 
 
 def describe_origin(skill: Skill) -> str:

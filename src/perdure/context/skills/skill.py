@@ -75,7 +75,7 @@ class Skill(Struct, frozen=True, kw_only=True, eq=False):
     priority: int = 0
     """Sort key in the catalogue, highest first."""
     hidden: bool = False
-    """True to leave it out of the catalogue; it can still be loaded by name."""
+    """True if the model neither sees nor loads it: only users, by `/name`, and code, by `session.skill`."""
     license: str = ""
     """License under which it may be used."""
     compatibility: str = ""

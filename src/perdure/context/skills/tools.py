@@ -10,7 +10,7 @@ from perdure.core.event import SkillLoaded
 from perdure.core.message import Message
 from perdure.core.tool import Tool, ToolContext, tool
 
-from .collection import Skills
+from .collection import Skills, describe_missing_skill
 from .skill import Resource, Skill, build_skill_prompt
 
 _THIS_TURN: Final = "perdure.skills.this_turn"
@@ -18,7 +18,10 @@ _THIS_TURN: Final = "perdure.skills.this_turn"
 
 
 def skill_tools(skills: Skills) -> list[Tool[..., Any]]:
-    """Return the tools `skill`, which loads a skill, and `skill_resource`, which reads a text of one."""
+    """Return the tools `skill`, which loads a skill, and `skill_resource`, which reads a text of one.
+
+    Without a skill that the model may see, there are none.
+    """
 
     @tool(effect="read", credentials=False)
     async def skill(
@@ -27,7 +30,7 @@ def skill_tools(skills: Skills) -> list[Tool[..., Any]]:
         arguments: Annotated[str, "What the skill is to be applied to, if it needs to be told."] = "",
     ) -> str:
         """Load a skill: how to do one kind of work, and what more there is to read about it."""
-        found = _get_skill(skills, name)
+        found = _get_visible_skill(skills, name)
         if _is_text_visible(context, found, arguments):
             return f"Skill {found.name!r} is loaded already: its text is further up in this conversation."
         await context.record(SkillLoaded(found.name, "model", arguments))
@@ -36,19 +39,30 @@ def skill_tools(skills: Skills) -> list[Tool[..., Any]]:
             found, build_skill_prompt(found, arguments), build_manifest(found), _describe_withheld_tools(taken)
         )
 
+    known = [
+        each for each in (*skills, *skills.untrusted) if not each.hidden
+    ]  # of an untrusted one, the model is told so
+    return [skill, skill_resource_tool(skills)] if known else []
+
+
+def skill_resource_tool(skills: Skills) -> Tool[..., Any]:
+    """Return the tool `skill_resource`, which reads a text of a skill; of a hidden one, once a user has loaded it."""
+
     @tool(effect="read", credentials=False)
     async def skill_resource(
         skill: Annotated[str, "The name of the skill."],
         name: Annotated[str, "The name of a section or resource, as listed when the skill was loaded."],
+        context: ToolContext[Any],
     ) -> str:
         """Read a section or resource of a skill that is loaded."""
-        found = _get_skill(skills, skill)
+        is_loaded = skill in context.run.state.skills
+        found = (_get_skill if is_loaded else _get_visible_skill)(skills, skill)
         try:
             return frame_skill_text(found, await found.read(name), part=name)
         except ConfigError as error:
             raise ToolError(str(error)) from error
 
-    return [skill, skill_resource]
+    return skill_resource
 
 
 def frame_skill_text(skill: Skill, text: str, *more: str, part: str = "") -> str:
@@ -81,6 +95,14 @@ def _escape_frame(text: str) -> str:
 
 def _escape_attribute(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+
+
+def _get_visible_skill(skills: Skills, name: str) -> Skill:
+    """Return a skill that the model may load. For a hidden one, say the same as for one that does not exist."""
+    found = _get_skill(skills, name)
+    if found.hidden:
+        raise ToolError(describe_missing_skill(skills, name))
+    return found
 
 
 def _get_skill(skills: Skills, name: str) -> Skill:
