@@ -39,6 +39,53 @@ async def test_the_model_is_sent_a_summary_and_the_latest_messages_and_the_log_k
     assert_valid(view)
 
 
+@pytest.mark.parametrize("kept", [0, 1, 2, 7, 8])
+@pytest.mark.parametrize(
+    "options", [{}, {"at_messages": 10}, {"at_turns": 3}, {"at_tokens": 100_000}, {"keep_recent_tokens": 90_000}]
+)
+async def test_exactly_so_many_messages_stay_as_are_to_stay(kept, options):
+    talk = Conversation(summing_up())
+    run = await long_talk(talk, 12)
+    await talk.says("Faster!", origin="steering")
+    before = list(run.state.messages)
+    assert await Compaction(keep_recent_messages=kept, **options).compact(run)
+    view = run.state.view
+    assert view[1:] == before[-1 - kept - kept % 2 :]  # the call of the first one, and what has no reply
+    assert_valid(view)
+
+
+async def test_the_latest_call_and_result_stay_although_they_are_most_of_the_conversation():
+    talk = Conversation(summing_up())
+    run = await long_talk(talk, 2)
+    await talk.calls(("read_file", '{"path": "log"}', "line " * 2000))
+    before = list(run.state.messages)
+    await Compaction(at_turns=3, keep_recent_messages=2)(run)
+    assert run.state.view[1:] == before[-2:]
+
+
+async def test_of_the_messages_to_keep_those_stay_that_there_is_room_for():
+    talk = Conversation(summing_up(window=4_000))
+    run = await long_talk(talk, 3)
+    await talk.calls(("grep", "{}", "match " * 5_000))
+    await talk.calls(("look", "{}", "seen"))
+    before = list(run.state.messages)
+    assert await Compaction(keep_recent_messages=6).compact(run)
+    assert run.state.view[1:] == before[-2:]
+    assert await Compaction(keep_recent_messages=6, keep_recent_tokens=0).compact(run)
+    assert len(run.state.view) == 1
+
+
+@pytest.mark.parametrize("window", [None, 200_000])
+async def test_a_long_conversation_takes_one_request_for_its_summary_whether_the_window_is_known_or_not(window):
+    talk = Conversation(summing_up(window=window))
+    run = await talk.begin()
+    for _ in range(150):
+        await talk.says("x y z " * 340, origin="steering")
+        await talk.answers("Aye.")
+    assert await Compaction().compact(run)
+    assert len(talk.model.requests) == 1
+
+
 async def test_what_is_logged_says_why_how_large_it_was_and_what_it_took():
     talk = Conversation(summing_up(window=20_000))
     run = await long_talk(talk, 40)
@@ -445,8 +492,9 @@ async def test_a_strategy_that_returns_something_else_is_told(made, caplog):
         {"at_tokens": 0},
         {"at_messages": 3},
         {"at_turns": 0},
-        {"keep_recent_tokens": None},
+        {"keep_recent_tokens": -1},
         {"keep_recent_messages": -1},
+        {"keep_recent_messages": 9, "at_messages": 10},
         {"reserve_tokens": 1.5},
         {"model": "openai/gpt"},
         {"instructions": None},

@@ -31,7 +31,7 @@ def test_a_cut_keeps_what_is_unanswered_and_never_parts_a_call_from_its_result(s
     assert all(message.role == "user" for message in view[unanswered:])
     assert cut == len(view) or view[cut].role != "tool"
     assert estimate_messages_tokens(view[cut:unanswered]) <= tokens
-    assert most is None or unanswered - cut <= most
+    assert most is None or unanswered - cut <= most + (view[cut + 1 : cut + 2] != [] and view[cut + 1].role == "tool")
     assert not summed or cut >= 1 or not rest
 
 
@@ -40,5 +40,5 @@ def test_as_much_stays_as_there_is_room_for():
     one = estimate_messages_tokens(works(1))
     assert [find_cut_point(view, one * count, None) for count in (0, 1, 2, 3)] == [7, 5, 3, 1]
     assert find_cut_point(view, one - 1, None) == 7
-    assert find_cut_point(view, one * 3, 3) == 5
+    assert [find_cut_point(view, one * 3, most) for most in (0, 1, 2, 3, 4)] == [7, 5, 5, 3, 3]
     assert find_cut_point(view, 10_000, None) == 0

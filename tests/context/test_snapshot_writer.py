@@ -1,11 +1,14 @@
 """How a model sums a conversation up."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.context.snapshot_writer import (
     DEFAULT_WINDOW_TOKENS,
+    LINES_LEFT_OUT,
     MAX_PIECES,
     MIN_WINDOW_TOKENS,
     SNAPSHOT_INSTRUCTIONS,
@@ -16,6 +19,7 @@ from perdure.core.error import ContextOverflow, EmptyReply, ReplyCutOff
 from perdure.core.event import ErrorRaised, ReplyFinished, RetryScheduled, TextDelta
 from perdure.core.message import StopReason, Usage
 from perdure.core.model import Request, Settings
+from perdure.core.wrappers import WrappedModel
 from perdure.testing import Reply
 from tests.context.conversation import SNAPSHOT, model_of, summing_up
 
@@ -53,11 +57,40 @@ async def test_a_long_conversation_is_rolled_up_in_requests_that_fit(window):
     model = model_of(*[Reply(f"{SNAPSHOT} ({number})") for number in range(100)], "End", window=window)
     await SnapshotWriter(model, window, Settings(), "Mind the paint. " * 500).write_snapshot(LINES)
     assert all(size_of(request) <= (window or DEFAULT_WINDOW_TOKENS) for request in model.requests)
-    assert len(model.requests) <= MAX_PIECES + 2
+    assert len(model.requests) <= MAX_PIECES
     later = [request.messages[0].text for request in model.requests[1:]]
     assert all(f"({number})\n</snapshot>" in text for number, text in enumerate(later))
     whole = "".join(request.messages[0].text for request in model.requests)
-    assert all(f"[{number}] user:" in whole for number in range(1, 200))
+    known = [number for number in range(1, 200) if f"[{number}] user:" in whole]
+    if window == MIN_WINDOW_TOKENS:
+        assert (known[0], known[-1], LINES_LEFT_OUT in whole) == (1, 199, True)
+    else:
+        assert known == list(range(1, 200))
+
+
+async def test_many_characters_take_one_request_when_the_window_is_unknown():
+    lines = [f"[{number}] user: " + "x y z " * 300 for number in range(170)]
+    assert sum(map(len, lines)) > 300_000
+    model = summing_up()
+    await SnapshotWriter(model, None, Settings()).write_snapshot(lines)
+    assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize("window", [1_500, 4_000, 8_000, 30_000])
+async def test_a_window_that_nobody_knows_is_found_in_few_requests(window):
+    """A model that refuses what is too long, without saying what would fit."""
+    lines = [f"[{number}] user: " + "x y z " * 300 for number in range(170)]
+    asked: list[int] = []
+
+    async def stream(request: Request) -> Any:
+        asked.append(size_of(request))
+        if asked[-1] > window:
+            raise ContextOverflow("too long")
+        yield TextDelta(SNAPSHOT)
+        yield ReplyFinished()
+
+    assert await SnapshotWriter(WrappedModel(summing_up(), stream), None, Settings()).write_snapshot(lines) == SNAPSHOT
+    assert len(asked) <= MAX_PIECES + 4
 
 
 @settings(max_examples=30, deadline=None)

@@ -84,7 +84,7 @@ class CompactionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Number of messages that triggers compaction."""
     at_turns: int | None = None
     """Number of turns since the last summary, or since the beginning, that triggers compaction."""
-    keep_recent_tokens: int = 20_000
+    keep_recent_tokens: int | None = None
     """Limit on the recent tokens that are kept verbatim."""
     keep_recent_messages: int | None = None
     """Limit on the recent messages that are kept verbatim."""

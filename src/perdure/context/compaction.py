@@ -42,6 +42,8 @@ MIN_GROWTH = 1.1
 """Factor by which a conversation has to grow before the next compaction, or the next attempt."""
 MIN_GROWTH_AFTER_LONG_SUMMARY = 1.5
 """Growth factor after a summary that would not have been shorter."""
+KEPT_TOKENS = 20_000
+"""Recent tokens that stay verbatim if neither a number of tokens nor of messages is given."""
 ANSWER_TOKENS = 8_192
 """Room for the reply if the settings and the model have no limit."""
 
@@ -57,10 +59,14 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
     """Number of messages that triggers it."""
     at_turns: int | None = None
     """Number of turns since the last summary, or since the start, that triggers it."""
-    keep_recent_tokens: int = 20_000
-    """Maximum number of recent tokens that stay verbatim; never more than a quarter of the room."""
+    keep_recent_tokens: int | None = None
+    """Maximum number of recent tokens that stay verbatim, if a quarter of the room is enough for them. `None`: 20,000,
+    or no maximum if `keep_recent_messages` is given.
+    """
     keep_recent_messages: int | None = None
-    """Maximum number of recent messages that stay verbatim."""
+    """Number of recent messages that stay verbatim, if half of the room is enough for them: besides those without a
+    reply, and with one more if the first would be a result without its call.
+    """
     reserve_tokens: int | None = None
     """Room for the reply. `None`: the output limit of the settings or of the model."""
     model: Model | None = None
@@ -78,8 +84,12 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
             )
         for name, least in _INTEGER_FIELDS.items():
             value = getattr(self, name)
-            if value is not None or name == "keep_recent_tokens":
+            if value is not None:
                 check.require_int("Compaction", name, value, least)
+        kept, most = self.keep_recent_messages, self.at_messages
+        if kept is not None and most is not None and kept + 2 > most:
+            advice = f"with at_messages={most}, keep at most {most - 2}: or the next summary would be due at once"
+            check.raise_config_error("Compaction", "keep_recent_messages", kept, advice)
         if self.model is not None and not callable(getattr(self.model, "stream", None)):
             check.raise_config_error(
                 "Compaction", "model", self.model, "give a model object, or None for the model of the run"
@@ -198,7 +208,8 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
         most = everything if limit is None else min(limit, tokens) * everything // max(tokens, 1)  # as we estimate
         fixed = everything - estimate_messages_tokens(view[: find_first_message_without_reply(view)])
         free = max(most - fixed, 0)
-        cut = find_cut_point(view, min(self.keep_recent_tokens, free // 4), self._get_max_kept_messages())
+        whole = None if limit is None else max(limit * everything // max(tokens, 1) - fixed, 0)
+        cut = find_cut_point(view, self._get_max_kept_tokens(free, whole), self._get_max_kept_messages())
         replaced = view[:cut]
         if not [None for each in replaced if not is_summary(each)]:
             return None
@@ -207,9 +218,22 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
             replaced, len(run.state.messages) - (len(view) - cut), room, estimate_messages_tokens(replaced)
         )
 
+    def _get_max_kept_tokens(self, free: int, whole: int | None) -> float:
+        """Return the maximum number of tokens to keep.
+
+        `free` tokens of the conversation can be kept or summarized now; there is room for `whole`, if that is known.
+        """
+        if self.keep_recent_messages is None:
+            wanted = KEPT_TOKENS if self.keep_recent_tokens is None else self.keep_recent_tokens
+            return min(wanted, free // 4)
+        room = float("inf") if whole is None else whole // 2
+        return room if self.keep_recent_tokens is None else min(self.keep_recent_tokens, room)
+
     def _get_max_kept_messages(self) -> int | None:
-        """Return the maximum number of messages to keep: fewer than would trigger the next compaction at once."""
-        given = (self.keep_recent_messages, self.at_messages and self.at_messages // 2, self.at_turns)
+        """Return the number of messages to keep: as given, or fewer than would trigger the next compaction at once."""
+        if self.keep_recent_messages is not None:
+            return self.keep_recent_messages
+        given = (self.at_messages and self.at_messages // 2, self.at_turns)
         return min([each for each in given if each is not None], default=None)
 
     def build_compact_tool(self) -> Tool[..., Any]:

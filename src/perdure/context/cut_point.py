@@ -19,17 +19,19 @@ def find_first_message_without_reply(view: Sequence[Message]) -> int:
     return place
 
 
-def find_cut_point(view: Sequence[Message], keep_tokens: int, keep_messages: int | None) -> int:
-    """Return the index of the first message to keep: the unanswered ones, and as many before them as fit."""
+def find_cut_point(view: Sequence[Message], keep_tokens: float, keep_messages: int | None) -> int:
+    """Return the index of the first message to keep: the unanswered ones, and as many before them as fit.
+
+    Of `keep_messages`, the first may be a result: then its call is kept too.
+    """
     end = best = find_first_message_without_reply(view)
+    first = 0 if keep_messages is None else max(end - keep_messages, 0)
+    if first < end and view[first].role == "tool":
+        first -= 1
     tokens = 0
-    for place in range(end - 1, -1, -1):
+    for place in range(end - 1, first - 1, -1):
         tokens += estimate_message_tokens(view[place])
-        if (
-            tokens > keep_tokens
-            or (keep_messages is not None and end - place > keep_messages)
-            or is_summary(view[place])
-        ):
+        if tokens > keep_tokens or is_summary(view[place]):
             break
         if view[place].role != "tool":  # a result stays with its call, which is in the message before it
             best = place

@@ -2,6 +2,8 @@
 
 A request for a snapshot always fits: the transcript is split into pieces that fit the model's window, and each piece is
 added to the snapshot of those before it. If a window turns out to be smaller than expected, the pieces become smaller.
+The number of requests is bounded, however long the transcript and however small the window: what would need more of
+them is shortened first.
 """
 
 from collections.abc import Sequence
@@ -17,18 +19,22 @@ from perdure.core.wrappers import open_stream
 from .message_lines import pack_lines
 from .tokens import estimate_text_tokens, shorten_to_tokens
 
-DEFAULT_WINDOW_TOKENS = 8_000
-"""Assumed context window of a model whose window is unknown, in tokens: most can read more."""
+DEFAULT_WINDOW_TOKENS = 128_000
+"""Assumed context window of a model whose window is unknown, in tokens: one that reads less refuses the request."""
 MIN_WINDOW_TOKENS = 1_500
 """Minimum context window of a model that can summarize, in tokens."""
 ANSWER_TOKENS = 8_192
 """Maximum size of a snapshot, thinking included."""
-MAX_PIECES = 24
+WINDOW_DIVISOR = 3
+"""Factor by which the assumed window shrinks when a request is refused that should have fitted."""
+MAX_PIECES = 8
 """Maximum number of requests for one snapshot: beyond it, every line is shortened."""
 MIN_LINE_TOKENS = 16
-"""Minimum length of a shortened line, in tokens; then more requests are made."""
+"""Minimum length of a shortened line, in tokens; then lines in the middle are left out."""
 USED_WINDOW_FRACTION = 0.8
 """Fraction of a window that is used, since sizes are estimates."""
+
+LINES_LEFT_OUT = "[Messages are left out here: there were too many.]"
 
 SNAPSHOT_INSTRUCTIONS = """\
 You keep the state of a piece of work that another assistant is doing with a person. You are given a transcript, and
@@ -80,10 +86,11 @@ class SnapshotWriter:
             try:
                 return await self._write_in_pieces(lines, previous)
             except ContextOverflow as error:
-                smaller = min(error.window_tokens or self._window, self._window // 2)
-                if smaller < MIN_WINDOW_TOKENS:
+                if self._window <= MIN_WINDOW_TOKENS:
                     raise
-                self._window = smaller
+                told = error.window_tokens or self._window
+                smaller = told if told < self._window else self._window // WINDOW_DIVISOR
+                self._window = max(smaller, MIN_WINDOW_TOKENS)
 
     async def _write_in_pieces(self, lines: Sequence[str], previous: str) -> str:
         room = int(self._window * USED_WINDOW_FRACTION)
@@ -123,12 +130,20 @@ class SnapshotWriter:
 
 
 def split_into_pieces(lines: Sequence[str], max_tokens: int) -> list[str]:
-    """Split the lines into texts of at most `max_tokens` tokens, shortening lines if there would be too many texts."""
+    """Split the lines into at most `MAX_PIECES` texts of at most `max_tokens` tokens.
+
+    If there is too much, every line is shortened; if that is not enough, lines in the middle are left out.
+    """
     safe = [_escape_closing_tags(line) for line in lines]
-    most = max_tokens * MAX_PIECES
-    if sum(map(estimate_text_tokens, safe)) > most:
-        safe = [shorten_to_tokens(line, max(most // len(safe), MIN_LINE_TOKENS)) for line in safe]
-    return pack_lines(safe, max_tokens)
+    pieces = pack_lines(safe, max_tokens)
+    most = max_tokens * (MAX_PIECES - 1)  # lines do not fill each text to its end
+    if len(pieces) > MAX_PIECES:
+        each = max(most // len(safe) - 1, MIN_LINE_TOKENS)
+        pieces = pack_lines([shorten_to_tokens(line, each) for line in safe], max_tokens)
+    if len(pieces) > MAX_PIECES:
+        pieces = [*pieces[: MAX_PIECES // 2], *pieces[-MAX_PIECES // 2 :]]
+        pieces[MAX_PIECES // 2] = f"{LINES_LEFT_OUT}\n{pieces[MAX_PIECES // 2]}"
+    return pieces
 
 
 async def collect_reply(model: Model, request: Request) -> Message:
