@@ -479,6 +479,39 @@ async def test_an_async_stop_condition_is_told_the_whole_step():
     assert step.reply.tool_calls == tuple(step.calls)
 
 
+async def test_a_stop_condition_is_asked_after_an_answer_too():
+    steps: list[Step] = []
+
+    def look(step: Step) -> bool:
+        steps.append(step)
+        return False
+
+    model = ScriptedModel(call("add", a=1, b=1), "Two.")
+    outcome = await Agent(model, tools=[add], stop=look).run("1 + 1?")
+    assert (outcome.status, [(step.turn, len(step.calls)) for step in steps]) == ("done", [(1, 1), (2, 0)])
+    assert (steps[1].reply.text, steps[1].results, len(steps[1].messages)) == ("Two.", (), 4)
+
+
+async def test_a_stop_condition_ends_a_run_whose_answers_are_sent_back():
+    model = ScriptedModel("One.", "Two.", "Three.", "Four.")
+    again = [lambda _run, _reply: Retry("Again.")]
+    outcome = await Agent(model, output_validators=again, stop=max_turns(3)).run("Go")
+    assert (outcome.status, outcome.reason, outcome.turns) == ("stopped", "stop_condition", 3)
+    assert outcome.text == "Three."
+
+
+async def test_an_answer_that_ends_the_run_is_done_whatever_the_stop_condition_says():
+    outcome = await Agent(ScriptedModel("One."), stop=lambda _: True).run("Go")
+    assert (outcome.status, outcome.text) == ("done", "One.")
+
+
+async def test_follow_ups_wait_when_the_stop_condition_is_true():
+    session = Agent(ScriptedModel("One."), stop=lambda _: True).session()
+    await session.follow_up("And then?")
+    assert (await session.run("Go")).text == "One."
+    assert len(await session.store.posts(session.session_id)) == 1
+
+
 async def test_a_stop_condition_that_raises_fails_the_run_and_keeps_the_results():
     def broken(step: Step) -> bool:
         raise KeyError("oops")

@@ -1,16 +1,21 @@
 """Stores with a listener: their contract, what it is told, and what it cannot break."""
 
+import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
+from perdure import Agent
 from perdure.core.error import ConfigError, Conflict
 from perdure.core.store import ImmediateStore, MaintainableStore, SearchableStore
 from perdure.stores import listened
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing import ScriptedModel
 from perdure.testing.store_contract import check_store
+from tests.doubles import SECONDS
 from tests.stores.material import entries
 
 
@@ -94,13 +99,104 @@ async def test_a_session_that_is_made_anew_is_told_from_its_beginning(store, tol
 
 
 def test_what_cannot_listen_is_refused():
-    async def later(session_id, added):
-        pass
-
-    deaf: list[Any] = [later, "nobody", None]
+    deaf: list[Any] = ["nobody", None, 5]
     for listener in deaf:
-        with pytest.raises(ConfigError, match="cannot listen"):
+        with pytest.raises(ConfigError, match=r"listened\(on_append="):
             listened(MemoryStore(), listener)
+    with pytest.raises(ConfigError, match=r"listened\(on_read='x'\): give a function"):
+        listened(MemoryStore(), on_read="x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+async def test_every_operation_is_told_when_it_is_done(kind):
+    told: list[Any] = []
+
+    def note(what):
+        def plain(*given):
+            told.append((what, *given))
+
+        async def later(*given):
+            await asyncio.sleep(0)
+            told.append((what, *given))
+
+        return plain if kind == "plain" else later
+
+    names = ("on_append", "on_read", "on_delete", "on_fork", "on_redact")
+    store = listened(MemoryStore(), **{name: note(name) for name in names})
+    lease = await store.acquire("s")
+    (one,) = entries(1)
+    await store.append(lease, [one], sync=True)
+    assert await store.read("s") == [one]
+    await store.redact(lease, one)
+    await store.release(lease)
+    await store.fork("s", "t")
+    await store.delete("s")
+    assert told == [
+        ("on_append", "s", [one]),
+        ("on_read", "s", [one]),
+        ("on_redact", "s", one),
+        ("on_fork", "s", "t"),
+        ("on_delete", "s"),
+    ]
+
+
+async def test_reading_is_told_also_when_an_agent_opens_a_session():
+    loaded: list[tuple[str, int]] = []
+    store = listened(MemoryStore(), on_read=lambda session_id, read: loaded.append((session_id, len(read))))
+    agent = Agent(ScriptedModel("One.", "Two."), store=store)
+    await agent.session("s").run("Go")
+    await agent.session("s").run("Again")
+    assert ("s", 5) in loaded
+
+
+class Later:
+    """A listener that is an object, and async."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    async def __call__(self, _: str, added: Any) -> None:
+        await asyncio.sleep(0)
+        self.told += [entry.seq for entry in added]
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+async def test_an_async_listener_has_been_told_when_a_run_is_over(hidden):
+    listener = Later()
+    store = listened(MemoryStore(), partial(listener) if hidden else listener)
+    outcome = await Agent(ScriptedModel("One."), store=store).session("s").run("Go")
+    assert outcome.status == "done"
+    assert listener.told == [1, 2, 3, 4, 5]
+    await store.aclose()
+
+
+async def test_an_async_listener_that_fails_hurts_nobody(caplog):
+    async def fail(session_id, added):
+        raise ZeroDivisionError("the listener's own")
+
+    store = listened(MemoryStore(), fail)
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=True)
+    assert await store.read("s") == entries(1)
+    assert "the listener of session 's' failed" in caplog.text
+
+
+async def test_what_turns_out_to_be_async_is_waited_for_at_the_end():
+    released, told = asyncio.Event(), []
+
+    async def wait(added):
+        await released.wait()
+        told.append(len(added))
+
+    store = listened(MemoryStore(), lambda _, added: wait(added))
+    assert isinstance(store, ImmediateStore)
+    lease = await store.acquire("s")
+    assert store.append_now(lease, entries(1), sync=False)
+    assert not store.append_now(lease, entries(2), sync=False)
+    asyncio.get_running_loop().call_soon(released.set)
+    async with asyncio.timeout(SECONDS):
+        await store.aclose()
+    assert told == [1]
 
 
 def test_it_can_do_what_its_store_can(folder, path):

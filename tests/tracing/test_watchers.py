@@ -8,7 +8,7 @@ import pytest
 from perdure import Agent, ConfigError, log_tool_calls, mirror_text, tool
 from perdure.core.event import Entry, MessageAdded, RunEnded, SessionOpened, TextDelta, ToolFinished, ToolStarted
 from perdure.core.message import ToolResult, user
-from perdure.testing import ScriptedModel, call, thinking
+from perdure.testing import Reply, ScriptedModel, call, thinking
 
 
 @tool
@@ -91,3 +91,27 @@ def test_the_session_of_a_run_that_is_over_is_forgotten(caplog):
     watch(Entry(2, 0.0, RunEnded("done", run_id="r")))
     watch(started)
     assert [each.session_id for each in caplog.records] == ["s", ""]
+
+
+@pytest.mark.parametrize(("options", "text"), [({}, "I ask. So it is."), ({"subagents": True}, "I ask. Aye.So it is.")])
+async def test_the_words_of_subagents_are_mirrored_on_request_only(options, text):
+    writer = io.StringIO()
+    helper = Agent(ScriptedModel("Aye."), name="helper").as_tool()
+    model = ScriptedModel(Reply("I ask. ", calls=(call("helper", task="Go."),)), "So it is.")
+    await Agent(model, tools=[helper], watchers=[mirror_text(writer, **options)]).run("Look")
+    assert writer.getvalue() == text
+
+
+def test_whether_subagents_are_mirrored_is_yes_or_no():
+    with pytest.raises(ConfigError, match="subagents='all'"):
+        mirror_text(io.StringIO(), subagents="all")  # type: ignore[arg-type]
+
+
+async def test_calls_of_subagents_are_logged_with_the_session_too(caplog):
+    caplog.set_level(logging.INFO, "perdure.tools")
+    helper = Agent(ScriptedModel(call("look"), "Aye."), name="helper", tools=[look]).as_tool()
+    agent = Agent(ScriptedModel(call("helper", task="Go."), "Done."), tools=[helper], watchers=[log_tool_calls()])
+    await agent.session("s").run("Look")
+    records = [each for each in caplog.records if each.name == "perdure.tools"]
+    assert {each.session_id for each in records} == {"s"}
+    assert [each.getMessage().split()[0] for each in records] == ["look", "look", "helper"]

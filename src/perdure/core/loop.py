@@ -295,7 +295,8 @@ async def record_discarded_reply(run: Run, reason: str, partial: Message) -> Non
 async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     """Return the outcome after a reply without tool calls; `None` if the run goes on.
 
-    It goes on if messages are queued or an output validator asks for another attempt, unless a limit is reached.
+    It goes on if messages are queued or an output validator asks for another attempt, unless a limit is reached or the
+    stop condition is true.
     """
     if run.cancel_mode is not None:
         return run.outcome("cancelled", "cancelled")
@@ -304,18 +305,19 @@ async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     limit = run.find_reached_limit()
     if run.mailbox.has_messages_due and not limit:
         return None
+    is_stopped = await is_stopped_by_condition(run, reply, ())
     for accept in run.spec.output_validators:
         verdict = accept(run, reply)
         if inspect.isawaitable(verdict):
             verdict = await verdict
         if not isinstance(verdict, Accepted):
             check.require_return_type("output_validators", accept, verdict, Retry, "Accepted() or Retry(…)")
-            if limit:
-                return run.outcome("limit", limit)
+            if limit or is_stopped:
+                return run.outcome("limit", limit) if limit else run.outcome("stopped", "stop_condition")
             beside = () if verdict.event is None else (run.stamp_event(verdict.event),)
             await add_messages(run, [user(verdict.feedback, origin=verdict.origin)], *beside)
             return None
-    if run.mailbox.follow_ups and not limit:
+    if run.mailbox.follow_ups and not limit and not is_stopped:
         await deliver_queued_messages(run, run.mailbox.take_follow_ups())
         return None
     return run.outcome("done")
@@ -333,11 +335,19 @@ async def handle_tool_calls(run: Run, reply: Message) -> Outcome[Any] | None:
         return None
     if is_ended_by_tools(results):
         return run.outcome("stopped", "terminated")
-    step = Step(run.state.turns, reply, reply.tool_calls, results, run.state.messages)
-    if run.spec.stop is not None and await evaluate_condition(run.spec.stop, step):
+    if await is_stopped_by_condition(run, reply, results):
         return run.outcome("stopped", "stop_condition")
+    step = Step(run.state.turns, reply, reply.tool_calls, results, run.state.messages)
     tripped = [(each, verdict) for each in run.spec.guardrails if (verdict := each(step)) is not None]
     return await apply_guardrails(run, tripped) if tripped and not run.find_reached_limit() else None
+
+
+async def is_stopped_by_condition(run: Run, reply: Message, results: Sequence[ToolResult]) -> bool:
+    """Return True if the run's stop condition, if it has one, is true after this turn."""
+    if run.spec.stop is None:
+        return False
+    step = Step(run.state.turns, reply, reply.tool_calls, results, run.state.messages)
+    return await evaluate_condition(run.spec.stop, step)
 
 
 def is_ended_by_tools(results: Sequence[ToolResult]) -> bool:

@@ -87,8 +87,8 @@ def rebuild_steps(messages: Sequence[Message], first: int) -> list[Step]:
 
 
 StopCondition: TypeAlias = Callable[[Step], bool | Awaitable[bool]]
-"""A function called after each turn that called tools, unless a steering message has just arrived. `True` ends the
-run."""
+"""A function called after each turn, unless a steering message has just arrived. `True` ends the run; an answer that
+ends it anyway is `done`."""
 
 
 async def evaluate_condition(condition: StopCondition, step: Step) -> bool:
@@ -98,7 +98,7 @@ async def evaluate_condition(condition: StopCondition, step: Step) -> bool:
 
 
 def max_turns(count: int) -> StopCondition:
-    """Stop the run after `count` turns with tool calls. (`Limits(max_turns=…)` also counts turns without.)"""
+    """Stop the run after `count` turns. (At `Limits(max_turns=…)` it ends with status `limit` instead of `stopped`.)"""
     if not isinstance(count, int) or count < 1:
         message = f"max_turns({count!r}): give a whole number above zero"
         raise ConfigError(message)

@@ -86,7 +86,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
     permission: "Gate | None" = None
     """Decides about tool calls. Without one, tools that need permission are denied."""
     stop: StopCondition | None = None
-    """Stop condition: can end a run after a turn with tool calls."""
+    """Stop condition: can end a run after a turn."""
     guardrails: Sequence[Callable[[], Guardrail]] = GUARDRAILS
     """Stop a run that repeats itself; `()` for none."""
     output_validators: Sequence[OutputValidator] = ()

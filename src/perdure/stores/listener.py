@@ -1,17 +1,21 @@
-"""Wrap a store so that a function is called for each entry that is appended through it.
+"""Wrap a store so that functions are called after what is done through it: appends, reads, deletes, forks, erasures.
 
     store = listened(open_store("sqlite:sessions.db"), lambda session_id, entries: index(session_id, entries))
 
-The listener is called where the entries are appended, in their order and after they are stored: it should be quick, and
-delegate work that takes time.
+A listener is called where the operation is, in the order of the operations and after they are done: it should be quick,
+and delegate work that takes time. An async listener is awaited before the operation returns.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final, TypeAlias, Unpack
 
+from msgspec import Struct
+
+from perdure.core import check
 from perdure.core.binding import identify_store
-from perdure.core.error import ConfigError
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
     EventStore,
@@ -32,35 +36,64 @@ from perdure.core.store import (
 from .wrapper_protocols import choose_wrapper_class
 
 Listener: TypeAlias = Callable[[str, Sequence[Entry]], object]
-"""Called with the id of a session and the entries that were appended to it."""
+"""Called with the id of a session and the entries that were appended to it, or read from it. Plain or async."""
+
+
+class _Listeners(Struct, frozen=True):
+    """The functions that are called after operations of a store."""
+
+    on_append: Listener | None
+    on_read: Listener | None
+    on_delete: Callable[[str], object] | None
+    on_fork: Callable[[str, str], object] | None
+    on_redact: Callable[[str, Entry], object] | None
+
 
 _log: Final = logging.getLogger("perdure")
 
 
-def listened(store: Store, listener: Listener) -> Store:
-    """Wrap a store so that it calls `listener(session_id, entries)` after each append that has added entries.
+def listened(
+    store: Store,
+    on_append: Listener | None = None,
+    *,
+    on_read: Listener | None = None,
+    on_delete: Callable[[str], object] | None = None,
+    on_fork: Callable[[str, str], object] | None = None,
+    on_redact: Callable[[str, Entry], object] | None = None,
+) -> Store:
+    """Wrap a store so that it calls functions, plain or async, after what this process does to its sessions.
 
-    Each entry is passed once per lease, also when its append is repeated. An exception of the listener is logged, and
-    the append has succeeded all the same. Entries that other processes append are not passed.
+    `on_append(session_id, entries)` is called after each append that has added entries, with each entry once per lease,
+    also when its append is repeated; `on_read(session_id, entries)` after a log was read; `on_delete(session_id)` after
+    a session was deleted; `on_fork(session_id, new_id)` after one was forked; `on_redact(session_id, entry)` after the
+    content of an entry was erased. An exception of a listener is logged, and the operation has succeeded all the same.
+    What other processes do is not passed.
 
-    The wrapper is `ImmediateStore`, `SearchableStore` and `MaintainableStore` exactly when `store` is. Closing it
-    closes `store`.
+    The wrapper is `ImmediateStore`, `SearchableStore` and `MaintainableStore` exactly when `store` is. With an async
+    `on_append` each append waits for it. Closing the wrapper closes `store`.
     """
-    from inspect import iscoroutinefunction
-
-    if not callable(listener) or iscoroutinefunction(listener):
-        raise ConfigError(f"{listener!r} cannot listen: pass a plain function of a session id and a list of entries")
-    return choose_wrapper_class(ListenedStore, store, _EXTRAS)(store, listener)
+    listeners = _Listeners(on_append, on_read, on_delete, on_fork, on_redact)
+    for name in listeners.__struct_fields__:
+        check.require_callable_or_none("listened", name, getattr(listeners, name))
+    if all(getattr(listeners, name) is None for name in listeners.__struct_fields__):
+        check.raise_config_error("listened", "on_append", None, "give a function of a session id and a list of entries")
+    extras = {kind: made for kind, made in _EXTRAS.items() if on_read is None or kind is not EventStore}
+    return choose_wrapper_class(ListenedStore, store, extras)(store, listeners)
 
 
 class ListenedStore:
-    """A store wrapper that passes all appended entries to a listener function. Create it with `listened`."""
+    """A store wrapper that calls listener functions after its operations. Create it with `listened`."""
 
-    def __init__(self, store: Store, listener: Listener) -> None:
+    def __init__(self, store: Store, listeners: _Listeners) -> None:
         self._store: Any = store
-        self._listener = listener
+        self._listeners = listeners
         self._last_passed: dict[str, int] = {}
         """The number of the last entry that was passed to the listener, for each session that is being driven."""
+        call = getattr(listeners.on_append, "__call__", None)  # noqa: B004 - of an object that can be called
+        self._waits = iscoroutinefunction(listeners.on_append) or iscoroutinefunction(call)
+        """True if an append has to wait for its listener."""
+        self._late: set[asyncio.Future[Any]] = set()
+        """What a listener returned that turned out to be async only when it was called."""
 
     @property
     def identity(self) -> str:
@@ -68,7 +101,7 @@ class ListenedStore:
         return identify_store(self._store)
 
     def __repr__(self) -> str:
-        return f"listened({self._store!r}, {self._listener!r})"
+        return f"listened({self._store!r})"
 
     async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
         """Acquire the lease of a session: the exclusive right to append to its log."""
@@ -88,15 +121,18 @@ class ListenedStore:
     async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
         """Append entries to a session's log, and call the listener with those that are new."""
         await self._store.append(lease, entries, sync=sync)
-        self._call_listener(lease, entries)
+        if (answer := self._pass_entries(lease, entries)) is not None:
+            await self._wait_for(lease.session_id, answer)
 
     async def redact(self, lease: Lease, entry: Entry) -> None:
-        """Replace the stored entry that has the same number as `entry`. The listener is not called."""
+        """Replace the stored entry that has the same number as `entry`."""
         await self._store.redact(lease, entry)
+        await self._tell(lease.session_id, self._listeners.on_redact, lease.session_id, entry)
 
     async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
         """Return the entries numbered above `after`, in order."""
         entries: list[Entry] = await self._store.read(session_id, after=after)
+        await self._tell(session_id, self._listeners.on_read, session_id, entries)
         return entries
 
     async def post(self, session_id: str, post: Post) -> bool:
@@ -132,26 +168,54 @@ class ListenedStore:
         """Delete a session."""
         await self._store.delete(session_id)
         self._last_passed.pop(session_id, None)
+        await self._tell(session_id, self._listeners.on_delete, session_id)
 
     async def fork(self, session_id: str, new_id: str, *, at: int | None = None) -> None:
-        """Create a session that starts with the entries of another. The listener is not called."""
+        """Create a session that starts with the entries of another."""
         await self._store.fork(session_id, new_id, at=at)
+        await self._tell(session_id, self._listeners.on_fork, session_id, new_id)
 
     async def aclose(self) -> None:
-        """Close the wrapped store."""
+        """Close the wrapped store, after the listeners that are still at work."""
+        if self._late:
+            await asyncio.wait(self._late)
         await self._store.aclose()
 
-    def _call_listener(self, lease: Lease, entries: Sequence[Entry]) -> None:
+    def _pass_entries(self, lease: Lease, entries: Sequence[Entry]) -> Awaitable[Any] | None:
+        """Call the listener with the entries that it does not know yet; return what has to be awaited."""
         session_id = lease.session_id
         told = self._last_passed.get(session_id, 0)
         new = [entry for entry in entries if entry.seq > told]
-        if not new:
-            return
+        if not new or self._listeners.on_append is None:
+            return None
         self._last_passed[session_id] = new[-1].seq
+        return self._call(session_id, self._listeners.on_append, session_id, new)
+
+    async def _tell(self, session_id: str, listener: Callable[..., object] | None, *told: object) -> None:
+        """Call a listener, if there is one, and wait for it if it is async."""
+        if listener is not None and (answer := self._call(session_id, listener, *told)) is not None:
+            await self._wait_for(session_id, answer)
+
+    def _call(self, session_id: str, listener: Callable[..., object], *told: object) -> Awaitable[Any] | None:
         try:
-            self._listener(session_id, new)
-        except Exception:  # noqa: BLE001 - whatever it is, the entries are stored
-            _log.exception("the listener of session %r failed; the entries are stored", session_id)
+            answer = listener(*told)
+        except Exception:  # noqa: BLE001 - whatever it is, the operation is done
+            _log.exception("the listener of session %r failed; what it was told of is stored", session_id)
+            return None
+        return answer if isawaitable(answer) else None
+
+    async def _wait_for(self, session_id: str, answer: Awaitable[Any]) -> None:
+        try:
+            await answer
+        except Exception:  # noqa: BLE001 - whatever it is, the operation is done
+            _log.exception("the listener of session %r failed; what it was told of is stored", session_id)
+
+    def _wait_later(self, session_id: str, answer: Awaitable[Any]) -> None:
+        """Let a listener end by itself that nobody could see to be async, and wait for it from the next append on."""
+        self._waits = True
+        task = asyncio.ensure_future(self._wait_for(session_id, answer))
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
 
 
 class _ForkListing(ListenedStore):
@@ -164,9 +228,11 @@ class _ForkListing(ListenedStore):
 class _Immediate(ListenedStore):
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
         """Append entries without waiting. If that is not possible, store nothing and return False."""
+        if self._waits:
+            return False
         done: bool = self._store.append_now(lease, entries, sync=sync)
-        if done:
-            self._call_listener(lease, entries)
+        if done and (answer := self._pass_entries(lease, entries)) is not None:
+            self._wait_later(lease.session_id, answer)
         return done
 
 

@@ -15,14 +15,18 @@ class TextWriter(Protocol):
         """Write some text."""
 
 
-def mirror_text(writer: TextWriter) -> Callable[[Entry], None]:
-    """Make a watcher that writes the model's text to `writer` (a file, a socket, `sys.stdout`) as it streams."""
+def mirror_text(writer: TextWriter, *, subagents: bool = False) -> Callable[[Entry], None]:
+    """Make a watcher that writes the model's text to `writer` (a file, a socket, `sys.stdout`) as it streams.
+
+    With `subagents`, the text of subagents is written too, wherever it comes between.
+    """
+    check.require_bool("mirror_text", "subagents", subagents)
     if not callable(getattr(writer, "write", None)):
         check.raise_config_error("mirror_text", "writer", writer, "give something with write(text), such as sys.stdout")
     flush: Callable[[], object] | None = getattr(writer, "flush", None)
 
     def watch(entry: Entry) -> None:
-        if isinstance(entry.event, TextDelta):
+        if isinstance(entry.event, TextDelta) and (subagents or not entry.event.path):
             writer.write(entry.event.text)
             if flush is not None:
                 flush()
@@ -43,7 +47,8 @@ def log_tool_calls(logger: logging.Logger | None = None, level: int = logging.IN
 
     def watch(entry: Entry) -> None:
         event = entry.event
-        names = {"session_id": sessions.get(event.run_id, ""), "run_id": event.run_id}
+        first_run_id = event.run_id.partition("/")[0]  # of a subagent's run: that of the session's own agent
+        names = {"session_id": sessions.get(first_run_id, ""), "run_id": event.run_id}
         match event:
             case SessionOpened():
                 sessions[event.run_id] = event.session_id

@@ -6,13 +6,21 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Tool
-from perdure.core.event import RunEnded, SubagentStarted, ToolFinished
-from perdure.core.message import Status
+from perdure.core.event import (
+    MessageAdded,
+    ModelRequested,
+    RunEnded,
+    RunStarted,
+    SubagentFinished,
+    SubagentStarted,
+    ToolFinished,
+)
+from perdure.core.message import Status, ToolCall, assistant, user
 from perdure.runtime.extension import Extension
 from perdure.runtime.subagents.as_tool import Assignment, subagent
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
-from tests.doubles import log_of, of
+from tests.doubles import crashed, log_of, of
 from tests.runtime.subagents.family import act_tool, following, left_behind
 
 pytestmark = pytest.mark.resumed
@@ -184,3 +192,71 @@ def test_what_cannot_work_is_refused_where_the_tool_is_made(options, said):
         Agent(ScriptedModel()).as_tool(**options)
     with pytest.raises(ConfigError, match="factory=7"):
         subagent("scout", "Looks.", 7)  # type: ignore[arg-type]
+
+
+# -- tasks that cannot begin -------------------------------------------------------------------------------------------
+
+
+async def bracket_of(agent: Agent[Any]) -> list[Any]:
+    """What the log says of tasks, and of the one call that gave one."""
+    await agent.session("s").run("Go")
+    log = await log_of(agent.store, "s")
+    return [each for each in log if isinstance(each, (SubagentStarted, SubagentFinished))]
+
+
+@pytest.mark.parametrize("kind", ["plain", "async", "other"])
+async def test_a_factory_that_fails_has_begun_and_ended_a_task(kind):
+    def broken(_: Assignment) -> Agent[Any]:
+        raise RuntimeError("no more agents")
+
+    async def broken_later(_: Assignment) -> Agent[Any]:
+        raise RuntimeError("no more agents")
+
+    made: Any = {"plain": broken, "async": broken_later, "other": lambda _: "an agent"}[kind]
+    started, finished = await bracket_of(using(subagent("scout", "", made), call("scout", task="Look.")))
+    assert (started.call_id, started.name, started.prompt, started.child) == (
+        "call_1",
+        "scout",
+        "Look.",
+        "scout-call_1",
+    )
+    assert (finished.call_id, finished.name, finished.status) == ("call_1", "scout", "failed")
+    assert ("no more agents" in finished.message) == (kind != "other")
+
+
+async def test_an_agent_that_cannot_open_what_it_needs_has_begun_and_ended_a_task():
+    from contextlib import asynccontextmanager
+
+    @asynccontextmanager
+    async def broken(_: Any) -> Any:
+        raise RuntimeError("no line")
+        yield
+
+    child = Agent(ScriptedModel("Hi."), name="scout", extensions=[Extension(name="line", lifespan=broken)])
+    started, finished = await bracket_of(using(child.as_tool(), call("scout", task="Look.")))
+    assert isinstance(started, SubagentStarted)
+    assert (finished.status, finished.message) == ("failed", "no line")
+
+
+async def test_a_factory_that_fails_when_its_task_is_taken_up_again_ends_it():
+    def broken(_: Assignment) -> Agent[Any]:
+        raise RuntimeError("gone")
+
+    store = MemoryStore()
+    await crashed(
+        store,
+        "s",
+        RunStarted("agent", run_id="r"),
+        MessageAdded(user("Go"), run_id="r"),
+        ModelRequested(1, run_id="r"),
+        MessageAdded(assistant([ToolCall("c1", "scout", '{"task":"Look."}')]), run_id="r"),
+        SubagentStarted("c1", "scout", "Look.", "scout-c1", run_id="r"),
+        RunStarted("made", input_id="c1", run_id="r/c1", path="scout-c1"),
+        MessageAdded(user("Look."), run_id="r/c1", path="scout-c1"),
+    )
+    agent = Agent(ScriptedModel("Done."), tools=[subagent("scout", "", broken)], store=store)
+    assert (await agent.session("s").resume()).status == "done"
+    log = await log_of(store, "s")
+    assert len(of(log, SubagentStarted)) == 1
+    assert [(each.call_id, each.status) for each in of(log, SubagentFinished)] == [("c1", "failed")]
+    assert [(each.path, each.status) for each in of(log, RunEnded)] == [("scout-c1", "failed"), ("", "done")]

@@ -3,6 +3,7 @@
 editor = Agent(model, tools=[researcher.as_tool()])
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeAlias, cast
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from perdure.core import check
 from perdure.core.error import ConfigError, ToolError
+from perdure.core.event import SubagentStarted
 from perdure.core.jsonable import to_jsonable, to_text
 from perdure.core.schema import convert_value, json_schema_for_type
 from perdure.core.tool import Arguments, Tool, ToolContext, ToolOutput, tool, tool_from_schema
@@ -19,7 +21,7 @@ from perdure.runtime.handoff import sanitize_agent_name
 from perdure.runtime.output import to_output
 from perdure.runtime.spec import AgentSpec
 
-from .child_run import MAX_DEPTH, SubagentTask, check_depth, get_child_path, run_subagent
+from .child_run import MAX_DEPTH, SubagentTask, check_depth, get_child_path, record_failed_task, run_subagent
 
 TASK_DESCRIPTION = "The task, as text. The agent does not see this conversation: include all that it needs to know."
 
@@ -104,9 +106,13 @@ def subagent(
         assignment = Assignment(
             name=name, task=task, input=value, session_id=context.session_id, call_id=context.call_id, deps=context.deps
         )
-        made = await call_factory(factory, assignment)
         segment = name if durable else f"{name}-{context.call_id}"
         path = get_child_path(context.run, context.call_id, segment)
+        try:
+            made = await call_factory(factory, assignment)
+        except (Exception, asyncio.CancelledError) as error:
+            await record_failed_task(context.run, SubagentStarted(context.call_id, name, task, path), error)
+            raise
         given = SubagentTask(name, made, context.call_id, task, path, wanted, narrow_permission)
         return await run_subagent(given, context.run)
 

@@ -121,14 +121,18 @@ async def _run_child_or_repair(task: SubagentTask, parent: Run, state: State, pa
     try:
         return await _open_and_drive_child(task, parent, state, past)
     except (Exception, asyncio.CancelledError) as error:
-        stopped = isinstance(error, asyncio.CancelledError)
-        ending = ("cancelled", "cancelled", "") if stopped else ("failed", type(error).__name__, error_message(error))
-        left = build_repairs(state, ending)
-        if task.call_id in parent.state.subagents:
-            left.append(_build_subagent_finished(task, parent, ending[0], ending[2]))
-        if left:
-            await parent.emit(*left, sync=True)
+        await record_failed_task(parent, SubagentStarted(task.call_id, task.name, task.prompt, task.path), error)
         raise
+
+
+async def record_failed_task(parent: Run, started: SubagentStarted, error: BaseException) -> None:
+    """Store that a task was given and has failed, or was cancelled, even if its agent could not begin or be made."""
+    stopped = isinstance(error, asyncio.CancelledError)
+    ending = ("cancelled", "cancelled", "") if stopped else ("failed", type(error).__name__, error_message(error))
+    given = [] if started.call_id in parent.state.subagents else [parent.stamp_event(started)]
+    finished = SubagentFinished(started.call_id, started.name, ending[0], ending[2][:SHOWN_ANSWER_CHARACTERS])
+    left = build_repairs(parent.state.get_child(started.child), ending)
+    await parent.emit(*given, *left, parent.stamp_event(finished), sync=True)
 
 
 async def _open_and_drive_child(task: SubagentTask, parent: Run, state: State, past: PastRun | None) -> Outcome[Any]:
