@@ -86,6 +86,12 @@ async def test_a_long_conversation_takes_one_request_for_its_summary_whether_the
     assert len(talk.model.requests) == 1
 
 
+async def test_a_strategy_may_be_a_plain_function():
+    run = await long_talk(Conversation(), 9)
+    assert await Compaction(strategy=lambda _run, replaced: user(f"{len(replaced)} before")).compact(run)
+    assert run.state.view[0].text.endswith(" before")
+
+
 async def test_what_is_logged_says_why_how_large_it_was_and_what_it_took():
     talk = Conversation(summing_up(window=20_000))
     run = await long_talk(talk, 40)

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from perdure.core.buffer import Buffer, BufferStats, OverflowPolicy
+from perdure.core.buffer import Buffer, BufferStats, OverflowPolicy, PushReport
 from perdure.core.error import ConfigError
 
 SECONDS = 30
@@ -33,6 +33,24 @@ def count_lost(lost: str, marker: str | None) -> str:
 
 
 # -- what becomes of an item -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "report"),
+    [
+        ("drop_oldest", PushReport(accepted=("b", "c", "d"), evicted=("a", "b"))),
+        ("drop_newest", PushReport(accepted=("b",), refused=("c", "d"))),
+        ("block", PushReport(accepted=("b",), blocked=("c", "d"))),
+        ("coalesce", PushReport(accepted=("b", "c", "d"))),
+    ],
+)
+def test_several_items_are_told_apart_by_what_became_of_them(policy, report):
+    buffer = Buffer[str](2, policy, coalesce=join_words if policy == "coalesce" else None)
+    assert buffer.push_all(["a"]) == PushReport(accepted=("a",))
+    assert buffer.push_all(["b", "c", "d"]) == report
+    assert buffer.push_all([]) == PushReport()
+    buffer.close()
+    assert buffer.push_all(["e"]) == PushReport(refused=("e",))
 
 
 def test_items_come_out_in_the_order_they_went_in():

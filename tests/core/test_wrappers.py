@@ -213,6 +213,22 @@ async def test_a_gate_may_change_a_request():
     assert model.requests == [other]
 
 
+async def test_a_gate_may_be_a_plain_function():
+    seen: list[Request] = []
+    model, other = ScriptedModel("Hi", "Hi"), Request(messages=(user("Other"),))
+    assert await said(gated(model, seen.append)) == "Hi"
+    assert seen == [ASKED]
+    await listen(gated(model, lambda _: other))
+    assert model.requests == [ASKED, other]
+
+
+async def test_what_shortens_a_request_may_be_a_plain_function():
+    model = compacted(
+        ScriptedModel(ContextOverflow("too long"), "Hi"), lambda request, _: Request(messages=request.messages[-1:])
+    )
+    assert await said(model) == "Hi"
+
+
 async def test_a_gate_may_refuse_a_request():
     model = ScriptedModel("Hi")
 
@@ -520,6 +536,11 @@ async def test_a_hook_after_a_call_may_look_or_return_another_result():
     hooked = after(after(echo, lambda _, result: seen.append(result.text)), shout)
     assert (await call_once(hooked, text="a")).text == "A"
     assert seen == ["a"]
+
+
+async def test_a_wrapper_may_be_a_plain_function():
+    assert (await call_once(around(echo, lambda call_next, _arguments, _context: call_next()), text="a")).text == "a"
+    assert (await call_once(around(echo, lambda *_: "instead"), text="a")).text == "instead"
 
 
 async def test_a_wrapper_stands_around_the_effect_and_cannot_change_the_arguments():

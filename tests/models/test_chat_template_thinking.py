@@ -52,9 +52,22 @@ def test_a_proxy_adds_the_arguments_to_a_copy_of_a_request() -> None:
     assert "chat_template_kwargs" not in body
 
 
+def test_a_proxy_merges_the_arguments_with_those_of_the_request() -> None:
+    body = {"model": "Qwen/Qwen3-8B", "chat_template_kwargs": {"documents": ["a"]}}
+    assert add_template_kwargs(body, "off") == {
+        "model": "Qwen/Qwen3-8B",
+        "chat_template_kwargs": {"documents": ["a"], "enable_thinking": False},
+    }
+    assert body["chat_template_kwargs"] == {"documents": ["a"]}
+    given = {"model": "zai/glm-4.6", "chat_template_kwargs": {"enable_thinking": True}}
+    merged = add_template_kwargs(given, "on")
+    assert merged["chat_template_kwargs"] == {"enable_thinking": True, "clear_thinking": False}
+
+
 @pytest.mark.parametrize(
     "body",
     [
+        {"model": "Qwen/Qwen3-8B", "chat_template_kwargs": None},
         {"model": "Qwen/Qwen3-8B", "chat_template_kwargs": {"enable_thinking": True}},
         {"model": "nobody/knows-this-one"},
         {"model": "openai/gpt-oss-20b"},

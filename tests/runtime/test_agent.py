@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Settings, allow_all, max_turns, react, tool
+from perdure import Agent, ConfigError, Limits, Settings, ToolContext, allow_all, max_turns, react, tool
 from perdure.core.error import Unchangeable
 from perdure.core.event import RunEnded
 from perdure.core.stop_conditions import GUARDRAILS
@@ -244,3 +244,34 @@ async def test_another_agent_made_from_one_without_a_store_leaves_nothing_behind
     kept = agent.replace(store=MemoryStore())
     await kept.run("Hi")
     assert len(await kept.store.list()) == 1
+
+
+# -- deps --------------------------------------------------------------------------------------------------------------
+
+
+@tool(effect="read")
+async def deps_seen(context: ToolContext[Any]) -> str:
+    """Show the deps."""
+    return repr(context.deps)
+
+
+async def shown_deps(own: Any, given: Any) -> str:
+    agent = Agent(ScriptedModel(call("deps_seen"), "Done."), tools=[deps_seen], deps=own)
+    outcome = await agent.run("Go", deps=given)
+    assert agent.deps == own
+    return outcome.messages[2].tool_results[0].text
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "seen"),
+    [
+        ({"db": 1, "user": "-"}, {"user": "Ruth"}, {"db": 1, "user": "Ruth"}),
+        ({"db": 1}, {}, {"db": 1}),
+        ({"db": 1}, "Ruth", "Ruth"),
+        ("nobody", {"user": "Ruth"}, {"user": "Ruth"}),
+        (None, {"user": "Ruth"}, {"user": "Ruth"}),
+        ({"db": 1}, None, None),
+    ],
+)
+async def test_deps_of_a_run_add_to_a_dict_of_the_agent_and_otherwise_take_its_place(own, given, seen):
+    assert await shown_deps(own, given) == repr(seen)

@@ -106,6 +106,13 @@ async def test_a_wrapper_is_put_around_every_tool_also_those_that_come_later_or_
     assert "characters left out" in result.text
 
 
+async def test_what_is_done_between_turns_may_be_a_plain_function():
+    turns: list[int] = []
+    extension = Extension(name="count", between_turns=[lambda run: turns.append(run.state.turns)])
+    await sent("Done.", extensions=[extension])
+    assert turns == [0]
+
+
 async def test_a_wrapper_of_the_model_sees_every_answer():
     heard: list[str] = []
     extension = Extension(

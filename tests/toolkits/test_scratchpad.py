@@ -17,9 +17,9 @@ def session():
 async def test_a_page_is_written_read_and_replaced(session):
     assert (await session.call("read_scratchpad", {})).text == "(empty)"
     written = await session.call("write_scratchpad", {"content": " Berth 4 is ours.\n"})
-    assert written.text == "The page has 16 characters now."
-    assert (await session.call("read_scratchpad", {})).text == "Berth 4 is ours."
-    assert (await session.call("write_scratchpad", {"content": " "})).text == "The page is empty now."
+    assert written.text == "The page has 18 characters now."
+    assert (await session.call("read_scratchpad", {})).text == " Berth 4 is ours.\n"  # character for character
+    assert (await session.call("write_scratchpad", {"content": ""})).text == "The page is empty now."
     assert (await session.call("read_scratchpad", {})).text == "(empty)"
 
 

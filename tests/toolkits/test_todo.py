@@ -61,6 +61,15 @@ async def test_what_fails_again_and_again_is_to_be_escalated(session):
     assert parse_todos(await session.kept("todos")) == [Todo(id="a", content="Splice", status="done", retries=4)]
 
 
+async def test_what_failed_and_is_to_be_done_again_later_is_retried_too(session):
+    await said(session, "todo_append", id="a", content="Splice", status="failed")
+    first = await said(session, "todo_update", id="a", status="pending")
+    assert first.splitlines()[0].endswith("Splice (retried once)")
+    again = await said(session, "todo_update", id="a", status="in_progress")
+    assert again.splitlines()[0] == "- [in_progress] a: Splice (retried once)"
+    assert "retried once" in await said(session, "todo_update", id="a", status="cancelled")
+
+
 async def test_the_same_update_twice_is_one_retry(session):
     await said(session, "todo_append", id="a", content="Splice", status="failed")
     first = await said(session, "todo_update", id="a", status="in_progress")

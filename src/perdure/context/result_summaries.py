@@ -5,12 +5,12 @@ call sends the full result; later runs send the summary. The log keeps the conte
 a miss of the provider's prompt cache, so results are shortened in batches that are worth it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from perdure.core import check
 from perdure.core.event import ViewChanged
 from perdure.core.message import Message
-from perdure.core.run import BetweenTurns, Run
+from perdure.core.run import Run
 from perdure.core.transcript import message_as_sent
 
 from .tokens import count_context_tokens, estimate_message_tokens
@@ -18,7 +18,7 @@ from .tokens import count_context_tokens, estimate_message_tokens
 VIEW_CHANGE_CAUSE = "summaries"
 
 
-def summarize_old_results(*, min_tokens: int = 2_000, min_fraction: float = 0.1) -> BetweenTurns:
+def summarize_old_results(*, min_tokens: int = 2_000, min_fraction: float = 0.1) -> Callable[[Run], Awaitable[None]]:
     """Return a function that makes later runs send old tool results as their short summaries, once that saves
     `min_tokens` and `min_fraction` of the context.
 

@@ -3,6 +3,7 @@ own function.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
 from typing import TypeAlias
 
 import msgspec
@@ -24,8 +25,8 @@ MAX_SUMMARY_TOKENS = 24_000
 MIN_SUMMARY_TOKENS = 200
 """Minimum room for a summary, in tokens; less would not fit even its heading."""
 
-Strategy: TypeAlias = Callable[[Run, Sequence[Message]], Awaitable[Message | None]]
-"""Function that returns the message to replace these messages, or None to keep them."""
+Strategy: TypeAlias = Callable[[Run, Sequence[Message]], "Awaitable[Message | None] | Message | None"]
+"""Plain or async function that returns the message to replace these messages, or None to keep them."""
 
 
 class CompactionPlan(Struct, frozen=True):
@@ -72,7 +73,8 @@ class SummaryMessageBuilder:
         returns none.
         """
         replaced = self.plan.replaced
-        made = await strategy(self.run, replaced)
+        answer = strategy(self.run, replaced)
+        made = await answer if isawaitable(answer) else answer
         if made is None:
             return None
         check.require_return_type("strategy", strategy, made, Message, "a message such as user(…), or None")

@@ -5,6 +5,8 @@ The loop calls this before each request to the model and before its tool calls a
 model.
 """
 
+from inspect import isawaitable
+
 from .event import GrantRevoked
 from .run import Run
 
@@ -14,7 +16,9 @@ async def run_between_turns(run: Run) -> None:
     if run.mailbox.log_only_events:
         await store_log_only_events(run)
     for upkeep in run.spec.between_turns:
-        await upkeep(run)
+        work = upkeep(run)
+        if isawaitable(work):
+            await work
 
 
 async def store_log_only_events(run: Run) -> None:

@@ -7,8 +7,8 @@ A buffer belongs to one event loop. Threads may share one only through the metho
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable
-from typing import Final, Generic, Literal, TypeVar, get_args
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 
@@ -57,6 +57,19 @@ class BufferStats(msgspec.Struct, frozen=True, kw_only=True):
     """Items that stayed with the caller: `push` found the buffer full or closed, or `put` found it closed."""
     high_water: int
     """The most items that were ever in the buffer at once."""
+
+
+class PushReport(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """What became of several items, and which older ones had to make room."""
+
+    accepted: tuple[T, ...] = ()
+    """Items that are in the buffer, on their own or as a part of the one before them."""
+    evicted: tuple[T, ...] = ()
+    """Older items that were dropped to make room; an item pushed just before may be among them."""
+    refused: tuple[T, ...] = ()
+    """Items that were dropped on arrival (`drop_newest`), or came after the buffer was closed."""
+    blocked: tuple[T, ...] = ()
+    """Items for which there is no room under the policy `block`: the caller still has them, and should slow down."""
 
 
 class Buffer(Generic[T]):
@@ -124,6 +137,23 @@ class Buffer(Generic[T]):
         if len(self._items) >= self._capacity or self._putters.granted:
             return self._push_full(item)
         return self._append(item)
+
+    def push_all(self, items: Iterable[T]) -> PushReport[T]:
+        """Add items without waiting, one after the other, and return what became of each, and what they displaced."""
+        accepted: list[T] = []
+        evicted: list[T] = []
+        refused: list[T] = []
+        blocked: list[T] = []
+        for item in items:
+            oldest = self._items[0] if self._items else None
+            result = self.push(item)
+            if result == "displaced":
+                evicted.append(cast("T", oldest))
+            places = {"dropped": refused, "closed": refused, "refused": blocked}
+            places.get(result, accepted).append(item)
+        return PushReport(
+            accepted=tuple(accepted), evicted=tuple(evicted), refused=tuple(refused), blocked=tuple(blocked)
+        )
 
     async def put(self, item: T) -> PushResult:
         """Add an item; under the policy `block`, wait for room first. Waiting callers are served in order of arrival.

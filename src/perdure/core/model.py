@@ -154,7 +154,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """For providers that cache by it."""
 
 
-ShortenRequest: TypeAlias = Callable[[Request, ContextOverflow], Awaitable[Request | None]]
+ShortenRequest: TypeAlias = Callable[[Request, ContextOverflow], "Awaitable[Request | None] | Request | None"]
 """A function that shortens a request that was too long for its model; `None` when it cannot."""
 
 

@@ -44,7 +44,7 @@ class Retry(Struct, frozen=True):
 OutputValidator: TypeAlias = Callable[["Run", Message], "Accepted | Retry | Awaitable[Accepted | Retry]"]
 """Validates a reply without tool calls, which would end the run. Output types, guards and graders are of this type."""
 
-BetweenTurns: TypeAlias = Callable[["Run"], Awaitable[None]]
+BetweenTurns: TypeAlias = Callable[["Run"], "Awaitable[None] | None"]
 """Called before each request to the model, and before its calls are executed (then `run.state.reply` is set)."""
 
 Reminder: TypeAlias = Callable[["Run"], "str | None"]

@@ -38,7 +38,7 @@ class RunOptions(Struct, Generic[D], kw_only=True, eq=False, dict=True):
     history_processor: HistoryProcessor | None = None
     """Transforms the messages that the model is sent; the transcript stays as it is."""
     deps: D = _NO_DEPS
-    """Passed to tools as `ToolContext.deps`; a run may be given another value of the same type."""
+    """Passed to tools as `ToolContext.deps`. A run may be given another value of the same type; dicts are merged."""
     steering_mode: DrainMode = "one"
     """Delivery of queued steering messages: one for each turn, or all at once."""
     follow_up_mode: DrainMode = "one"

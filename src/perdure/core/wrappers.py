@@ -8,6 +8,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from copy import deepcopy
+from inspect import isawaitable
 from typing import Any, NoReturn, TypeAlias, cast
 
 import msgspec
@@ -67,13 +68,15 @@ def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Mo
     return WrappedModel(model, stream)
 
 
-def gated(model: Model, gate: Callable[[Request], Awaitable[Request | None]]) -> Model:
-    """Wrap a model so that `gate` is awaited before each request: it may wait, change the request, or raise."""
+def gated(model: Model, gate: Callable[[Request], "Awaitable[Request | None] | Request | None"]) -> Model:
+    """Wrap a model so that `gate`, plain or async, gets each request first: it may wait, change it, or raise."""
     _check_models("gated", model)
     check.require_callable("gated", "gate", gate)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
-        async with open_stream(model, await gate(request) or request) as events:
+        answer = gate(request)
+        changed = await answer if isawaitable(answer) else answer
+        async with open_stream(model, changed or request) as events:
             async for event in events:
                 yield event
 
@@ -140,7 +143,8 @@ def compacted(model: Model, compact: ShortenRequest) -> Model:
                     yield event
             return
         except ContextOverflow as error:
-            shorter = await compact(request, error)
+            answer = compact(request, error)
+            shorter = await answer if isawaitable(answer) else answer
             if shorter is None:
                 raise
             yield RetryScheduled(1, 2, 0.0, type(error).__name__, str(error))
@@ -231,7 +235,8 @@ def _check_complete(model: Model, last: ModelEvent | None) -> None:
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 CallNext: TypeAlias = Callable[[], Awaitable[Any]]
-ToolWrapper: TypeAlias = Callable[[CallNext, Arguments, ToolContext[Any]], Awaitable[Any]]
+ToolWrapper: TypeAlias = Callable[[CallNext, Arguments, ToolContext[Any]], Any]
+"""Plain or async function of the function that makes the call, its arguments and its context; returns the result."""
 
 
 def before(tool: Tool[..., Any], hook: Prepare) -> Tool[..., Any]:
@@ -254,16 +259,18 @@ def around(tool: Tool[..., Any], wrapper: ToolWrapper) -> Tool[..., Any]:
     _check_tool("around", tool, wrapper)
     inner, receiver = tool.call, tool.receiver
 
-    def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
+    async def call(arguments: Arguments, context: ToolContext[Any]) -> Any:
         shown = {name: value for name, value in arguments.items() if name != receiver}
         if not context.is_approved:
-            return wrapper(lambda: inner(arguments, context), shown, context)
+            answer = wrapper(lambda: inner(arguments, context), shown, context)
+            return await answer if isawaitable(answer) else answer
         approved = deepcopy(shown)  # neither the wrapper nor an earlier try can change what was approved
 
         def call_next() -> Awaitable[Any]:
             return inner({**arguments, **deepcopy(approved)}, context)
 
-        return wrapper(call_next, shown, context)
+        answer = wrapper(call_next, shown, context)
+        return await answer if isawaitable(answer) else answer
 
     return msgspec.structs.replace(tool, call=call)
 

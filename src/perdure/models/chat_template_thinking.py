@@ -5,7 +5,7 @@ template. The argument that switches thinking depends on the model, not on the s
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -91,10 +91,12 @@ def build_template_kwargs(model: str, mode: ThinkingMode | None) -> dict[str, An
 def add_template_kwargs(body: Mapping[str, Any], mode: ThinkingMode) -> Mapping[str, Any]:
     """Return a chat-completions body with the template arguments for thinking added. For use in proxies.
 
-    Returns the same object if the body has such arguments already, or none are needed; it is never modified.
+    Arguments that the body has already are kept, and win over those for thinking. Returns the same object if nothing is
+    added; it is never modified.
     """
-    model = body.get("model")
-    if _KWARGS in body or not isinstance(model, str):
+    model, given = body.get("model"), body.get(_KWARGS, {})
+    if not isinstance(model, str) or not isinstance(given, Mapping):
         return body
-    kwargs = build_template_kwargs(model, mode)
-    return {**body, _KWARGS: kwargs} if kwargs else body
+    said = cast("Mapping[str, Any]", given)
+    missing = {name: value for name, value in build_template_kwargs(model, mode).items() if name not in said}
+    return {**body, _KWARGS: {**said, **missing}} if missing else body

@@ -30,8 +30,8 @@ async def write_scratchpad(
     content: Annotated[str, "The whole text of the page. It replaces the old text."], context: ToolContext[Any]
 ) -> str:
     """Write your page of notes: facts, plans and findings that you will need later."""
-    page = content.strip()
-    if len(page) > MOST_CHARACTERS:
-        raise ToolError(f"{len(page):,} characters are too many, {MOST_CHARACTERS:,} are the most: keep what matters")
-    await context.keep(SCRATCHPAD, page)
-    return f"The page has {len(page):,} characters now." if page else "The page is empty now."
+    size = len(content)
+    if size > MOST_CHARACTERS:
+        raise ToolError(f"{size:,} characters are too many, {MOST_CHARACTERS:,} are the most: keep what matters")
+    await context.keep(SCRATCHPAD, content)
+    return f"The page has {size:,} characters now." if content else "The page is empty now."

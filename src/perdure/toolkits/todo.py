@@ -37,7 +37,7 @@ class Todo(Struct, frozen=True, kw_only=True):
     """The text of the item."""
     status: TodoStatus = "pending"
     retries: int = 0
-    """The number of times it was begun again after it had failed."""
+    """The number of times that it was to be done again after it had failed."""
 
 
 def parse_todos(kept: Any) -> list[Todo]:
@@ -93,7 +93,7 @@ async def todo_update(
     content: Annotated[str | None, "What is to be done instead."] = None,
     status: TodoStatus | None = None,
 ) -> str:
-    """Change a todo or its status. After it has failed, in_progress begins it again."""
+    """Change a todo or its status. After it has failed, in_progress or pending means to do it again."""
     todos = parse_todos(context.kept(TODOS))
     place = next((place for place, each in enumerate(todos) if each.id == id), None)
     if place is None:
@@ -109,7 +109,7 @@ async def todo_update(
 
 
 def _update_todo(todo: Todo, content: str | None, status: TodoStatus | None) -> Todo:
-    is_retry = todo.status == "failed" and status == "in_progress"
+    is_retry = todo.status == "failed" and status in {"in_progress", "pending"}  # now, or when its turn comes
     return replace(
         todo,
         content=todo.content if content is None else _check_content(content),
