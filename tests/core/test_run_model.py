@@ -1,6 +1,7 @@
 """Limits, usage and the log in engines that others write: whichever way they ask the model."""
 
 import asyncio
+import pickle
 from typing import Any
 
 import pytest
@@ -445,3 +446,24 @@ async def test_what_a_run_offers_says_which_model_it_is():
         return run.outcome("done", repr(run.model))
 
     assert (await Agent(model(), engine=engine).run("Go")).reason == "RunModel('scripted')"
+
+
+async def test_a_model_whose_stream_cannot_be_closed_may_fail_too():
+    class Plain:
+        def __aiter__(self) -> Any:
+            return self
+
+        async def __anext__(self) -> Any:
+            raise ProviderDown("gone")
+
+    async def engine(run: Run) -> Outcome[Any]:
+        with pytest.raises(ProviderDown):
+            await run.ask_model(question())
+        return run.outcome("done")
+
+    assert (await Agent(WrappedModel(model(), lambda _: Plain()), engine=engine).run("Go")).status == "done"
+
+
+def test_the_error_at_a_limit_can_be_copied():
+    error = pickle.loads(pickle.dumps(LimitExceeded("max_cost")))
+    assert (error.limit, str(error)) == ("max_cost", str(LimitExceeded("max_cost")))

@@ -7,7 +7,7 @@ the call that added them. They are looked up in what the process has loaded; not
 import logging
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -106,8 +106,8 @@ def _is_offered(added: AddedTool, agent: str, run_id: str) -> bool:
 
 def _find_tool(added: AddedTool, spare: Toolbox) -> Tool[..., Any] | None:
     module, _, variable = added.place.partition(":")
-    found = spare.get(added.name) if added.place == SPARE else getattr(sys.modules.get(module), variable, None)
-    if isinstance(found, Tool) and found.name == added.name:
-        return found
+    found: Any = spare.get(added.name) if added.place == SPARE else getattr(sys.modules.get(module), variable, None)
+    if isinstance(found, Tool) and cast("Tool[..., Any]", found).name == added.name:
+        return cast("Tool[..., Any]", found)
     logger.warning("the tool %r that was added to the session is not there any more (%s)", added.name, added.place)
     return None

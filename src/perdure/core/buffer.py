@@ -60,7 +60,7 @@ class BufferStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PushReport(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """What became of several items, and which older ones had to make room."""
+    """The results of pushing several items, with the older items that had to make room for them."""
 
     accepted: tuple[T, ...] = ()
     """Items that are in the buffer, on their own or as a part of the one before them."""

@@ -146,8 +146,9 @@ def _build_options(
     A child run waits for answers at least as long as its parent.
     """
     changes: dict[str, Any] = {name: value for name, value in overrides.items() if name in {"settings", "deps"}}
-    if "deps" in changes and isinstance(agent.deps, dict) and isinstance(changes["deps"], dict):
-        changes["deps"] = {**agent.deps, **changes["deps"]}
+    own: Any = agent.deps
+    if "deps" in changes and isinstance(own, dict) and isinstance(changes["deps"], dict):
+        changes["deps"] = own | changes["deps"]
     if limits is not agent.limits:
         changes["limits"] = limits
     if parent is not None:
