@@ -116,6 +116,14 @@ PROMISES: dict[str, str] = {
         "Steering is inserted after the results of the turn, and takes precedence over every reason to stop."
     ),
     "run:limits": "A limit is an outcome that contains the work; messages for the next run stay queued.",
+    "run:engines": (
+        "Limits, usage and the log hold in every engine, however it asks the model and calls tools; a call of an "
+        "engine is not repeated after a crash."
+    ),
+    "run:added-tools": (
+        "A tool that was added is offered again after a question, a resume and a restart, or is refused when it is "
+        "added."
+    ),
     "run:transcript": "The transcript is valid at any time: a reply with calls enters it together with its results.",
     "run:guardrails": "A model that repeats itself is warned, and finally stopped.",
     "run:event-order": "Events occur in the order that docs/concepts/events.md shows.",
@@ -257,6 +265,9 @@ _FENCE = "tests/core/test_loop_fence.py::test_"
 _LATE = "tests/faults/test_late_effects.py::test_"
 _CONTENDED = "tests/faults/test_contended_appends.py::test_"
 _LIMITS = "tests/core/test_loop_limits.py::test_"
+_RUN_MODEL = "tests/core/test_run_model.py::test_"
+_DIRECT = "tests/core/test_direct_calls.py::test_"
+_ADDED = "tests/core/test_added_tools.py::test_"
 _PERMIT = "tests/core/test_loop_permission.py::test_"
 _RUN = "tests/core/test_run.py::test_"
 _FOLD = "tests/core/test_fold.py::test_"
@@ -650,6 +661,21 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _LOOP + "steering_outranks_reasons_to_stop",
     ),
     "run:transcript": (_FOLD + "a_reply_with_calls_enters_the_transcript_together_with_its_results",),
+    "run:engines": (
+        _RUN_MODEL + "an_engine_of_ones_own_cannot_pass_a_limit",
+        _RUN_MODEL + "questions_that_are_asked_at_once_cannot_pass_a_limit_either",
+        _RUN_MODEL + "a_question_beside_the_conversation_is_in_the_log_and_not_in_the_conversation",
+        _RUN_MODEL + "a_question_that_nobody_hears_to_its_end_is_counted",
+        _DIRECT + "permissions_hold_for_the_calls_of_an_engine",
+        _DIRECT + "the_limit_of_tool_calls_holds_for_engines",
+        _DIRECT + "what_was_done_before_a_crash_is_not_done_again",
+        _DIRECT + "a_call_that_a_crash_cut_off_is_unknown_and_not_repeated",
+    ),
+    "run:added-tools": (
+        _ADDED + "an_added_tool_is_there_after_a_question",
+        _ADDED + "an_added_tool_is_there_in_another_process_after_a_crash",
+        _ADDED + "a_tool_that_could_not_be_found_again_is_refused_when_it_is_added",
+    ),
     "run:limits": (
         _LIMITS + "a_limit_ends_the_run_and_keeps_the_last_message",
         _LIMITS + "an_answer_that_breaks_the_budget_is_kept",
