@@ -42,12 +42,17 @@ def test_whoever_needs_no_key_has_to_be_named(monkeypatch):
 
 def test_without_a_key_it_is_the_model_that_runs_here(monkeypatch):
     monkeypatch.setattr("perdure.models.local.get_install_command", lambda: "")
-    assert choose_model() == ModelChoice("local", "no provider key is set, and this model runs in this process")
+    model, reason = choose_model()
+    assert model == "local"
+    assert reason == (
+        "no provider key is set; it is tiny (135 million parameters), runs in this process, and is often wrong; "
+        "for good answers set a key, such as ANTHROPIC_API_KEY"
+    )
 
 
 def test_at_last_it_is_the_demonstration_and_it_says_what_would_do_better():
     assert choose_model().model == "demo"
-    assert choose_model().reason.endswith("no local model is installed: pip install it")
+    assert "no local model is installed: pip install it; for good answers set a key" in choose_model().reason
 
 
 def test_the_choice_is_told_and_kept(perdure, monkeypatch):

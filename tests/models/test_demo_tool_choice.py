@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.model import ToolSpec
-from perdure.models.demo_tool_choice import choose_tool, guess_arguments
+from perdure.models.demo_tool_choice import choose_tool, guess_arguments, narrow_tool
+from perdure.toolkits.basics import basic_tools
 
 TEXT, WHOLE, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
 
@@ -50,6 +51,64 @@ def test_of_equals_the_first_is_chosen():
 def test_when_one_must_be_chosen_the_best_is_even_if_it_is_not_good():
     assert choose_tool("nothing to do with it", [WEATHER, SEARCH], required=True) is WEATHER
     assert choose_tool("anything", [], required=True) is None
+
+
+BASICS = [each.spec for each in basic_tools()]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "chosen"),
+    [
+        ("What is 17 * 23?", "calculate"),
+        ("2+2", "calculate"),
+        ("how much is 12.5% of 80", "calculate"),
+        ("What time is it?", "now"),
+        ("What day is it?", "now"),
+        ("what's the date today?", "now"),
+        ("time in Tokyo", "now"),
+        ("What time is it in New York right now?", "now"),
+        ("summarize README.md", "read_text"),
+        ("fix the bug in app.py", "read_text"),
+        ("Write a file hello.txt that says hello", "write_text"),
+        ("hello", None),
+        ("What is the capital of France?", None),
+        ("Who are you?", None),
+        ("How was your day?", None),
+        ("Tell me about the time of the dinosaurs and why they died out", None),
+        ("I was born on 1990-05-12, how old am I?", None),
+        ("What a beautiful day", None),
+    ],
+)
+def test_the_basic_tools_are_chosen_for_what_they_do_and_for_nothing_else(sentence, chosen):
+    tool = choose_tool(sentence, BASICS)
+    assert (tool.name if tool else None) == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "properties"),
+    [
+        ("calculate", "What is 17 * 23, or 2 + 2?", {"expression": ["17 * 23", "2 + 2"]}),
+        ("read_text", "Compare a.txt and b.txt", {"path": ["a.txt", "b.txt"]}),
+        ("now", "What time is it in New York?", {"zone": ["New York"]}),
+        ("now", "What time is it?", {}),
+        ("now", "What time is it in the morning?", {}),
+        ("write_text", "Write a poem to 'sea'", {"path": ["sea"], "text": None}),
+    ],
+)
+def test_a_tool_is_narrowed_to_what_the_sentence_has(name, sentence, properties):
+    (tool,) = [each for each in BASICS if each.name == name]
+    narrowed = narrow_tool(tool, sentence)
+    assert narrowed is not None
+    assert {key: schema.get("enum") for key, schema in narrowed.parameters["properties"].items()} == properties
+    assert narrowed.parameters["required"] == list(properties)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("write_text", "Write a haiku about the sea"), ("read_text", "Read it"), ("calculate", "Go")]
+)
+def test_a_tool_that_needs_what_the_sentence_lacks_cannot_be_narrowed(name, sentence):
+    (tool,) = [each for each in BASICS if each.name == name]
+    assert narrow_tool(tool, sentence) is None
 
 
 # -- which arguments ---------------------------------------------------------------------------------------------------
@@ -100,6 +159,8 @@ def test_arguments_are_found_in_the_sentence(sentence, properties, arguments):
     ("sentence", "properties", "missing"),
     [
         ("hello", {"city": TEXT}, ["city"]),
+        ("Write a haiku about the sea", {"path": TEXT}, ["path"]),
+        ("What is the capital of France?", {"expression": TEXT}, ["expression"]),
         ("hello", {"a": WHOLE, "b": NUMBER}, ["a", "b"]),
         ("only 2", {"a": WHOLE, "b": WHOLE}, ["b"]),
         ("in Oslo", {"place": {"type": "object"}}, ["place"]),

@@ -8,6 +8,8 @@ import os
 from typing import Final, NamedTuple
 
 MODEL_VARIABLE: Final = "PERDURE_MODEL"
+_ABOUT_LOCAL: Final = "it is tiny (135 million parameters), runs in this process, and is often wrong"
+_KEY_HINT: Final = "for good answers set a key, such as ANTHROPIC_API_KEY"
 
 
 class ModelChoice(NamedTuple):
@@ -54,5 +56,5 @@ def _choose_offline_model() -> ModelChoice:
     why = "no provider key is set"
     command = get_install_command()
     if not command:
-        return ModelChoice("local", f"{why}, and this model runs in this process")
-    return ModelChoice("demo", f"{why}, and no local model is installed: {command}")
+        return ModelChoice("local", f"{why}; {_ABOUT_LOCAL}; {_KEY_HINT}")
+    return ModelChoice("demo", f"{why}, and no local model is installed: {command}; {_KEY_HINT}")

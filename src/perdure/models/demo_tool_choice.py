@@ -1,8 +1,9 @@
-"""Choose a tool and guess its arguments by comparing texts, for the demo model.
+"""Choose a tool and guess its arguments by comparing texts, for the models that run in this process.
 
-The rules are few and deterministic. The tool wins that shares most words with the sentence. A parameter gets the value
-that is given for it by name (`city=Oslo`, `3 days`); or else, by its type and name, the next number, path, URL, quoted
-text or name (a capitalised word) in the sentence, each of which is used once.
+The rules are few and deterministic. The tool wins that shares most words with the sentence; a formula, a path or a URL
+in the sentence speaks for a tool that needs one. A parameter gets the value that is given for it by name (`city=Oslo`,
+`3 days`); or else, by its type and name, the next number, formula, path, URL, quoted text or name (a capitalised word)
+in the sentence, each of which is used once.
 """
 
 import re
@@ -11,10 +12,14 @@ from typing import Any, cast
 
 from perdure.core.model import ToolSpec
 
+from .spoken_formula import find_formulas
+
 _MAX_CHARACTERS = 2000
 """Maximum number of characters of a sentence that are used."""
+_MAX_FREE_TEXT = 400
+"""Maximum number of characters of a text that a small model writes as an argument: some do not stop."""
 _MIN_SCORE = 2
-"""Minimum score of a tool to be chosen; a match in its name counts 3, any other 1."""
+"""Minimum score of a tool to be chosen; a match in its name counts 3, a formula, path or URL for it 2, any other 1."""
 
 _COMMON_WORDS = """
 a about all am an and any are as ask at be by call can could do does for from get give have hello hi how i if in into is
@@ -25,6 +30,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 _FREE_TEXT = {"command", "content", "input", "message", "prompt", "query", "question", "sentence", "text", "topic"}
 _PATHS = {"dir", "directory", "file", "filename", "folder", "path"}
 _ADDRESSES = {"address", "link", "uri", "url", "website"}
+_PLACES = {"city", "country", "location", "place", "zone"}
 _FORMULAS = {"calculation", "equation", "expression", "formula"}
 
 _QUOTED = re.compile(r"[\"“”]([^\"“”]+)[\"“”]|`([^`]+)`|(?<!\w)'([^']+)'(?!\w)")
@@ -33,7 +39,9 @@ _ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
 _PATH = re.compile(
     r"(?<![\w/:.~])(?:~?/|\.{1,2}/)?[\w.-]+(?:/[\w.-]+)+/?|(?<!\S)/[\w.-]+|(?<![\w/.])[\w-]+\.[A-Za-z]\w{0,4}\b"
 )
-_FORMULA = re.compile(r"[0-9(][0-9\s+\-*/^().%]*[0-9)]")
+_PLACE = re.compile(r"\bin\s+(?:the\s+)?([A-Z][\w'\u2019-]*(?:\s+[A-Z][\w'\u2019-]*)*|[\w'\u2019-]+)")
+_ABOUT_PEOPLE = re.compile(r"\b(?:my|our|was|were|your)\b", re.IGNORECASE)
+"""Words of sentences such as *How was your day?*, which are not about the day."""
 _TOKEN = re.compile(r"[\w'\u2019-]+|[.!?:;\n]")
 _AFTER_PREPOSITION = re.compile(
     r"\b(?:in|for|of|about|to|at|on|named|called|from)\s+(?:the\s+|an?\s+)?([\w'\u2019-]+)", re.IGNORECASE
@@ -43,10 +51,13 @@ _AFTER_PREPOSITION = re.compile(
 def choose_tool(sentence: str, tools: Sequence[ToolSpec], *, required: bool = False) -> ToolSpec | None:
     """Return the tool whose texts fit the sentence best; `None` if none fits well enough, unless `required`."""
     said = _extract_stems(sentence[:_MAX_CHARACTERS])
+    clues = _ArgumentClues(sentence[:_MAX_CHARACTERS], frozenset())
     best, most = None, -1
     for tool in tools:
         name, other = _extract_stems(tool.name), _extract_stems(" ".join(_collect_tool_texts(tool)))
-        score = 3 * len(said & name) + len(said & (other - name))
+        score = 3 * len(said & name) + len(said & (other - name)) + 2 * clues.has_value_for(tool)
+        if not tool.parameters.get("required") and clues.is_mostly_about(said, name | other):
+            score += 1  # nothing has to be guessed, so less will do
         if score > most:
             best, most = tool, score
     return best if required or most >= _MIN_SCORE else None
@@ -69,6 +80,27 @@ def guess_arguments(tool: ToolSpec, sentence: str) -> tuple[dict[str, Any], list
     return arguments, missing
 
 
+def narrow_tool(tool: ToolSpec, sentence: str) -> ToolSpec | None:
+    """Return the tool with its parameters narrowed to what the sentence gives for them; `None` if that is too little.
+
+    A path, URL or formula must be one that the sentence has. Parameters that may be left out are, unless it names them.
+    """
+    clues = _ArgumentClues(sentence[:_MAX_CHARACTERS], _extract_stems(tool.name))
+    required = tool.parameters.get("required", ())
+    narrowed: dict[str, Any] = {}
+    for name, schema in _get_properties(tool).items():
+        values = clues.list_values(name, schema, required=name in required)
+        if values:
+            narrowed[name] = {**schema, "enum": values}
+        elif name in required:
+            if values is not None:
+                return None
+            narrowed[name] = {"maxLength": _MAX_FREE_TEXT, **schema} if _get_type(schema) == "string" else schema
+    return ToolSpec(
+        tool.name, tool.description, {**tool.parameters, "properties": narrowed, "required": list(narrowed)}
+    )
+
+
 class _ArgumentClues:
     """Values in a sentence that could be arguments of a tool. Each is used at most once."""
 
@@ -79,15 +111,33 @@ class _ArgumentClues:
         self.numbers: list[str] = _NUMBER.findall(sentence)
         self.addresses: list[str] = [found.rstrip(".,;:!?)") for found in _ADDRESS.findall(sentence)]
         self.paths: list[str] = [found.rstrip(".") for found in _PATH.findall(_ADDRESS.sub(" ", sentence))]
-        self.formulas: list[str] = [
-            found.strip() for found in _FORMULA.findall(sentence) if re.search(r"[+\-*/^%]", found)
-        ]
+        self.formulas = find_formulas(_QUOTED.sub(" ", _ADDRESS.sub(" ", sentence)))
         self.names = _find_names(unquoted, about)
         self.objects: list[str] = [
             word
             for word in _AFTER_PREPOSITION.findall(unquoted)
             if word.lower() not in _COMMON and _get_stem(word) not in about
         ]
+
+    def has_value_for(self, tool: ToolSpec) -> bool:
+        """Return True if the sentence has the formula, path or URL that a parameter of the tool requires."""
+        for name in tool.parameters.get("required", ()):
+            words = _get_words(name)
+            if (
+                (words & _FORMULAS and self.formulas)
+                or (words & _PATHS and self.paths)
+                or (words & _ADDRESSES and self.addresses)
+            ):
+                return True
+        return False
+
+    def is_mostly_about(self, said: frozenset[str], about: frozenset[str]) -> bool:
+        """Return True if more than half of the words that were said, places and names left out, are `about` words."""
+        if _ABOUT_PEOPLE.search(self.sentence):
+            return False
+        places = _extract_stems(" ".join([*_PLACE.findall(self.sentence), *self.names]))
+        rest = said - (places - about)
+        return 2 * len(rest & about) > len(rest)
 
     def find_named_value(self, name: str, schema: Mapping[str, Any]) -> Any:
         """Return the value that the sentence gives for a parameter by name, or an allowed value that it mentions."""
@@ -105,6 +155,19 @@ class _ArgumentClues:
             return (found[1] or found[2] or found[3]).rstrip(".!?") if found else None
         return None
 
+    def list_values(self, name: str, schema: Mapping[str, Any], *, required: bool) -> list[Any] | None:
+        """Return the values that the sentence has for a parameter; `None` if it may have any value of its type."""
+        if (named := self.find_named_value(name, schema)) is not None:
+            return [named]
+        words = _get_words(name)
+        for kind, found in ((_PATHS, self.paths), (_ADDRESSES, self.addresses), (_FORMULAS, self.formulas)):
+            if words & kind and required:
+                return [*found] or [*self.quoted]
+        if not required:
+            is_place = words & _PLACES and _get_type(schema) == "string"
+            return [place for place in _PLACE.findall(self.sentence) if place[0].isupper()] if is_place else []
+        return None
+
     def take_next_value(self, name: str, schema: Mapping[str, Any]) -> Any:
         """Return the default, or else the next unused value in the sentence that fits the parameter's type and name."""
         if "default" in schema:
@@ -114,7 +177,7 @@ class _ArgumentClues:
             return allowed[0]
         match _get_type(schema):
             case "string":
-                return self._take_text(set(re.findall(r"[a-z]+", name.lower())))
+                return self._take_text(_get_words(name))
             case "integer" | "number" as kind:
                 fitting = self._find_numbers(kind)
                 return self._take_number(fitting[0], kind) if fitting else None
@@ -135,15 +198,14 @@ class _ArgumentClues:
         return None
 
     def _take_text(self, words: set[str]) -> str | None:
-        if words & _PATHS and self.paths:
-            return self.paths.pop(0)
-        if words & _ADDRESSES and self.addresses:
-            return self.addresses.pop(0)
-        if words & _FORMULAS and self.formulas:
-            return self.formulas.pop(0)
+        for kind, found in ((_PATHS, self.paths), (_ADDRESSES, self.addresses), (_FORMULAS, self.formulas)):
+            if words & kind and found:
+                return found.pop(0)
         if self.quoted:
             return self.quoted.pop(0)
-        if words & (_FREE_TEXT | _FORMULAS):
+        if words & (_PATHS | _ADDRESSES | _FORMULAS):  # any other word of the sentence would be nonsense
+            return None
+        if words & _FREE_TEXT:
             return self.sentence.strip()
         for pool in (self.names, self.objects):
             if pool:
@@ -168,6 +230,10 @@ def _get_properties(tool: ToolSpec) -> Mapping[str, Mapping[str, Any]]:
     """Return the schema of each parameter; an empty one if it is not an object."""
     properties = _as_mapping(tool.parameters.get("properties"))
     return {name: _as_mapping(schema) for name, schema in properties.items()}
+
+
+def _get_words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", name.lower()))
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:

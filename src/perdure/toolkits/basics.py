@@ -23,8 +23,8 @@ def basic_tools(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_C
     target = PathTarget.of_argument("path", files.root)
 
     @tool(effect="read")
-    def now(zone: Annotated[str, "A time zone such as 'Europe/Oslo'"] = "UTC") -> str:
-        """Return the current date and time."""
+    def now(zone: Annotated[str, "A time zone such as 'Europe/Oslo', or its city"] = "UTC") -> str:
+        """Return the current time, with today's date and day of the week."""
         return format_time_in_zone(zone, clock.now())
 
     @tool(effect="read")
@@ -57,12 +57,21 @@ def _get_checked_path(context: ToolContext[Any]) -> str:
         return ""
 
 
+def _find_zone(name: str) -> str:
+    """Return the name of the time zone of a city, such as `Asia/Tokyo` for `Tokyo`; any other name as it is."""
+    import zoneinfo
+
+    ending = f"/{name.strip().replace(' ', '_')}".lower()
+    found = [] if "/" in name else [zone for zone in zoneinfo.available_timezones() if zone.lower().endswith(ending)]
+    return found[0] if len(found) == 1 else name
+
+
 def format_time_in_zone(zone: str, at: float) -> str:
     """Format a point in time for a time zone. Raises `ToolError` if there is no such zone."""
     import zoneinfo
 
     try:
-        there = datetime.fromtimestamp(at, zoneinfo.ZoneInfo(zone))
+        there = datetime.fromtimestamp(at, zoneinfo.ZoneInfo(_find_zone(zone)))
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         import difflib
 

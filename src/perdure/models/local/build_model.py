@@ -14,8 +14,9 @@ from perdure.models.openai_chat import WIRE
 from perdure.models.profile import Profile
 
 from .engine import DEFAULT_SLOTS, EngineSetup, get_default_thread_count
+from .guided_model import guided
 from .transport import InProcessTransport
-from .weights import Weights, find_weights
+from .weights import PACKAGED_NAME, Weights, find_weights
 
 MAX_DEFAULT_CONTEXT = 8192
 """Maximum default context window: memory for all of it is allocated when the weights are loaded."""
@@ -35,7 +36,8 @@ def build_local_model(name: str, *, context_tokens: int | None, slots: int | Non
     context = context_tokens or min(weights.context_tokens or _UNKNOWN_CONTEXT, MAX_DEFAULT_CONTEXT)
     setup = EngineSetup(weights.path, context, slots or DEFAULT_SLOTS, threads or get_default_thread_count())
     endpoint = HttpModel(WIRE, _build_profile(weights, context), base_url="local:", transport=InProcessTransport(setup))
-    return json_tools(_with_default_settings(endpoint, context))
+    model = json_tools(_with_default_settings(endpoint, context))
+    return guided(model, context) if weights.name == PACKAGED_NAME else model
 
 
 def _build_profile(weights: Weights, context: int) -> Profile:
