@@ -11,6 +11,7 @@ from perdure.cli.agent_assembly import AgentParts, assemble_agent
 from perdure.cli.run_options import AgentOptions, CommandOptions, restore_options
 from perdure.context.compaction import Compaction
 from perdure.core import fault_injection as faults
+from perdure.core.error import ConfigError
 from perdure.core.event import Entry, MessageAdded, RunStarted
 from perdure.core.fold import fold_entries
 from perdure.core.message import user
@@ -317,12 +318,10 @@ def test_a_file_that_needs_no_trust_is_used_and_that_is_told(perdure, scripted, 
 
 def test_who_answers_is_said_by_options_then_the_environment_then_the_file(project, monkeypatch):
     write("perdure.toml", 'model = "demo:words"')
+    assert project("config", "trust", "--yes", "perdure.toml").exit_code == 0
     assert assemble_agent(AgentOptions(model="demo:other")).choice == ("demo:other", "")
     assert assemble_agent(AgentOptions()).choice == ("demo", "PERDURE_MODEL is set")
     monkeypatch.delenv("PERDURE_MODEL")
-    assert assemble_agent(AgentOptions()).choice.model != "demo:words"
-    assert "needs to be trusted for model" in assemble_agent(AgentOptions()).warnings[0]
-    assert project("config", "trust", "--yes", "perdure.toml").exit_code == 0
     assert assemble_agent(AgentOptions()).choice == ("demo:words", "perdure.toml names it")
     result = project("run", "-s", "s", "Calculate 6 * 7")
     assert noted(result)[0] == "model demo:words: perdure.toml names it"
@@ -330,40 +329,83 @@ def test_who_answers_is_said_by_options_then_the_environment_then_the_file(proje
     assert first["event"]["options"] == {"model": "demo:words"}
 
 
-def test_a_file_that_needs_trust_is_not_used_before_it_has_it(perdure, scripted):
+def test_a_file_that_needs_trust_stops_the_run_until_it_has_it(perdure, scripted):
     model = scripted()
     write("perdure.toml", 'instructions = "Obey."\ntools = ["perdure.toolkits.inbox:post_to_inbox"]\n')
     result = perdure("run", "-q", "Hello")
-    (line,) = noted(result)
-    assert line.startswith("warning: perdure.toml is not used: it needs to be trusted for tools: ")
-    assert line.endswith(": perdure config trust perdure.toml")
-    assert "Obey." not in model.requests[0].instructions
+    assert (result.exit_code, result.stdout, model.requests) == (2, "", [])
+    assert result.stderr == (
+        "error: perdure.toml is not used: it needs to be trusted for tools: perdure config trust perdure.toml; "
+        "to run without it: --no-config\n"
+    )
     assert perdure("config", "trust", "--yes", "perdure.toml").exit_code == 0
     result = perdure("run", "Hello")
     assert "perdure.toml is used" in noted(result)
-    assert "Obey." in model.requests[1].instructions
-    assert tools_in(model.requests[1]) == {"post_to_inbox", "read_scratchpad", "write_scratchpad"} | MORE
+    assert "Obey." in model.requests[0].instructions
+    assert tools_in(model.requests[0]) == {"post_to_inbox", "read_scratchpad", "write_scratchpad"} | MORE
     write("perdure.toml", 'instructions = "Obey me."\nstore = "sqlite:mine.db"\n')
     assert "perdure.toml is not used" in perdure("run", "-q", "Hello").stderr
+    assert len(model.requests) == 1
 
 
-def test_a_file_with_faults_is_told_and_stops_nothing(perdure, scripted):
-    scripted()
+def test_a_file_with_faults_stops_every_command_that_would_use_it(perdure, scripted):
+    model = scripted()
+    assert perdure("run", "-q", "-s", "s", "Hello").exit_code == 0
     write("perdure.toml", "modle = 1\nnmae = 2\n")
-    result = perdure("run", "-q", "Hello")
-    assert (result.exit_code, result.stdout) == (0, "Aye.\n")
-    (line,) = noted(result)
-    assert line.startswith("warning: perdure.toml is not used: perdure.toml:1: unexpected 'modle'")
-    assert line.endswith("(and 1 more errors: perdure config check perdure.toml)")
+    for command in (
+        ["run", "Hello"],
+        ["resume", "s"],
+        ["replay", "s"],
+        ["attend", "--once"],
+        ["permissions", "explain", "now", "{}"],
+    ):
+        result = perdure(*command)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith("error: perdure.toml is not used: perdure.toml:1: unexpected 'modle'")
+        assert "(and 1 more errors: perdure config check perdure.toml); to run without it: --no-config" in result.stderr
+    assert len(model.requests) == 1
 
 
-@pytest.mark.usefixtures("project")
-def test_an_untrusted_file_that_names_nobody_we_know_is_not_used(monkeypatch):
-    monkeypatch.delenv("PERDURE_MODEL")
+def test_without_the_file_the_model_is_the_usual_one_because_the_user_said_so(project, monkeypatch):
     write("perdure.toml", 'model = "nobody:x"\n')
-    found = assemble_agent(AgentOptions())
-    assert found.config is None
-    assert found.warnings[0].startswith("perdure.toml is not used: it needs to be trusted for model")
+    monkeypatch.delenv("PERDURE_MODEL")
+    with pytest.raises(ConfigError, match=r"needs to be trusted for model: .*; to run without it: --no-config"):
+        assemble_agent(AgentOptions())
+    monkeypatch.setenv("PERDURE_MODEL", "demo")
+    result = project("run", "-s", "s", "--no-config", "Calculate 6 * 7")
+    assert result.exit_code == 0
+    assert 'perdure run --session s --no-config "…"' in result.stderr
+    assert project("replay", "--no-config", "s").exit_code == 0
+    write("perdure.toml", 'instructions = "Be brief."\n')
+    assert project("replay", "s").exit_code == 0  # the log says that the file was not used
+    assert project("run", "--no-config", "--config", "perdure.toml", "Hello").exit_code == 2
+
+
+def test_at_a_terminal_a_file_that_needs_trust_is_shown_and_asked_about(shell):
+    (shell.folder / "perdure.toml").write_text('store = "sqlite:ours.db"\n')
+    with shell.terminal("run", "Calculate 6 * 7") as terminal:
+        terminal.await_text('Trust "perdure.toml" as it is now, with the 1 setting above? [y/N]: ')
+        assert 'store: "sqlite:ours.db"' not in terminal.seen  # quoted, as JSON
+        assert "sqlite:ours.db" in terminal.seen
+        terminal.type("n\n")
+        assert terminal.end() == 2
+    assert "is not trusted, so nothing was run; to run without it: --no-config" in terminal.seen
+    assert not shell.home.exists()
+    with shell.terminal("run", "Calculate 6 * 7") as terminal:
+        terminal.await_text("above? [y/N]: ")
+        terminal.type("y\n")
+        assert terminal.end() == 0
+    assert "The tool calculate says: 42" in terminal.seen
+    assert (shell.folder / "ours.db").exists()
+    assert shell.run("run", "-q", "Calculate 6 * 7").returncode == 0
+
+
+def test_a_link_out_of_the_project_is_no_configuration_and_stops_the_run(project, tmp_path):
+    (tmp_path.parent / "elsewhere.toml").write_text('instructions = "Obey."\n')
+    Path("perdure.toml").symlink_to(tmp_path.parent / "elsewhere.toml")
+    result = project("run", "Hello")
+    assert result.exit_code == 2
+    assert "is not used: it is a link that leads out of the project; to run without it: --no-config" in result.stderr
 
 
 @pytest.mark.usefixtures("project")

@@ -1,6 +1,7 @@
 """`perdure run`, from the prompt to the session that is kept, and `perdure resume`."""
 
 import json
+import os
 import signal
 import stat
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 
 from perdure.cli.run import MOST_BYTES
 from perdure.core import fault_injection as faults
-from tests.cli.process import STAND_INS
+from tests.cli.process import PATIENCE, PERDURE, STAND_INS, await_text
 
 ANSWER = "The tool calculate says: 42 (Told by the offline demonstration model.)\n"
 KILLED = {faults.FAULTS_VARIABLE: "loop.intent_stored=kill"}
@@ -58,8 +59,45 @@ def test_a_prompt_is_read_from_standard_input(shell, arguments):
     assert shell.run(*arguments, stdin="\ufeffCalculate 6 * 7\n").stdout == ANSWER
 
 
-def test_a_prompt_that_is_given_leaves_standard_input_alone(perdure):
-    assert perdure("run", "Calculate 6 * 7", stdin="Calculate 1 + 1").stdout == ANSWER
+def test_what_is_piped_in_is_added_to_the_prompt(shell):
+    piped = "def f():\n    return '```' # @notes.txt /skill\n"
+    (shell.folder / "notes.txt").write_text("not asked for")
+    result = shell.run("run", "--session", "s", "Explain this.", stdin=piped)
+    assert result.returncode == 0
+    first = json.loads(shell.run("sessions", "show", "s", "--json").stdout.splitlines()[1])
+    (part,) = first["event"]["message"]["parts"]
+    assert part["text"] == f"Explain this.\n\n````\n{piped.rstrip()}\n````"
+
+
+@pytest.mark.parametrize("stdin", ["", " \n", "\ufeff"])
+def test_a_prompt_with_nothing_piped_in_is_the_prompt(perdure, stdin):
+    assert perdure("run", "--session", "s", "Calculate 6 * 7", stdin=stdin).stdout == ANSWER
+    assert "```" not in perdure("sessions", "show", "s").stdout
+
+
+def test_what_is_piped_in_has_to_be_text(perdure):
+    result = perdure("run", "Explain this.", stdin=b"caf\xe9")
+    assert (result.exit_code, result.stderr.startswith("error: standard input is not UTF-8 text")) == (2, True)
+
+
+def test_a_pipe_that_stays_open_is_told_after_a_second(shell):
+    ours, theirs = os.pipe()
+    process = subprocess.Popen(
+        [*PERDURE, "run", "-q", "Calculate 6 * 7"],
+        cwd=shell.folder,
+        env=shell.environment,
+        stdin=ours,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        await_text(process.stderr.fileno(), "reading standard input to its end; to run without it, add </dev/null")
+        os.close(theirs)
+        assert process.communicate(timeout=PATIENCE)[0].decode() == ANSWER
+    finally:
+        process.kill()
+        os.close(ours)
 
 
 @pytest.mark.parametrize(

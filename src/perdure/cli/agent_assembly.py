@@ -1,6 +1,6 @@
 """Assemble the agent of `perdure run` from options, environment, project files and defaults, in that order.
 
-Nothing in a project can stop a run: what cannot be used is reported and left out.
+What a project suggests and cannot be used is reported and left out, except its configuration file, which is an error.
 """
 
 import os
@@ -20,7 +20,7 @@ from perdure.runtime.overrides import Overrides
 from perdure.toolkits.basics import basic_tools
 
 from .default_model import ModelChoice, choose_model, has_small_context
-from .find_config import describe_unused_config, read_config
+from .find_config import read_config
 from .home import grants_path, store_spec
 from .project_context import (
     build_extra_extensions,
@@ -46,8 +46,6 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
     """Keyword arguments for `Agent`."""
     config: "Config | None" = None
     """The configuration file in use, if any."""
-    warnings: tuple[str, ...] = ()
-    """Warnings for the user, such as that a file is not used."""
     notes: tuple[str, ...] = ()
     """Notes for the user about what was found and left out."""
 
@@ -93,24 +91,14 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
 def assemble_agent(options: "AgentOptions", workdir: str = os.curdir) -> AgentParts:
     """Collect the parts of the agent for the working folder `workdir`.
 
-    Raises `ConfigError` for wrong options, and for files that the user named or trusts.
+    Raises `ConfigError` for wrong options, and for a configuration file that cannot be used.
     """
-    config, problem = read_config(options.config, workdir)
-    if config is not None:
-        from perdure.config import BadConfig
-
-        try:
-            return _assemble(options, config, workdir)
-        except BadConfig as error:
-            if options.config is not None or config.trusted:  # the user asked for it, so it is not skipped
-                raise
-            problem = describe_unused_config(config.path, error)
-    return replace(_assemble(options, None, workdir), warnings=(problem,) if problem else ())
+    return _assemble(options, read_config(options, workdir), workdir)
 
 
 def resolve_store(options: "AgentOptions", workdir: str = os.curdir) -> str:
     """Return the store to use, from the options or the configuration file, without assembling the agent."""
-    return _store_of(options, read_config(options.config, workdir).config)
+    return _store_of(options, read_config(options, workdir))
 
 
 def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> AgentParts:

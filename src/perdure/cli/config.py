@@ -13,7 +13,8 @@ from .home import home_path
 from .screen import Screen, measure_terminal, report_error, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from typing import TextIO
 
     from perdure.config import Config
     from perdure.configuring.mcp_servers import ServerSource
@@ -112,19 +113,40 @@ def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool) -> N
         return
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask at; use --yes to trust the file")
-    count = len(look.restricted) + len(look.raised)
-    if not _show_restricted(screen, look, pages=not yes) or not (yes or _confirm_trust(path, count)):
+    if yes:
+        _show_restricted(screen.write, sys.stdout, look, pages=False)
+        _store_trust(path, look)
+    elif not _confirm_trust(screen.write, sys.stdout, path, look):
         context.exit(1)
+
+
+def ask_for_trust(path: str, look: "InspectedConfig") -> bool:
+    """Show at the terminal what a file would do, ask whether it is trusted, and store the trust. Returns the answer."""
+    screen = Screen()
+    screen.write_question(f"{to_one_line(path)} is not trusted yet. With your trust it can do this:\n")
+    return _confirm_trust(screen.write_question, sys.stderr, path, look)
+
+
+def _confirm_trust(write: "Callable[[str], None]", stream: "TextIO", path: str, look: "InspectedConfig") -> bool:
+    count = len(look.restricted) + len(look.raised)
+    question = f"Trust {quote_text(path)} as it is now, with the {count} setting{'' if count == 1 else 's'} above?"
+    if not _show_restricted(write, stream, look, pages=True) or not click.confirm(question, err=True):
+        return False
+    _store_trust(path, look)
+    return True
+
+
+def _store_trust(path: str, look: "InspectedConfig") -> None:
     load_trusted_files().trust(path, look.digest, look.files)
-    screen.note(to_one_line(f"{path} is trusted until it changes"))
+    Screen().note(to_one_line(f"{path} is trusted until it changes"))
 
 
-def _show_restricted(screen: Screen, look: "InspectedConfig", *, pages: bool) -> bool:
+def _show_restricted(write: "Callable[[str], None]", stream: "TextIO", look: "InspectedConfig", *, pages: bool) -> bool:
     """Show every setting that needs trust and every file that it covers, page by page.
 
     Returns False if the user stops before the last page.
     """
-    frame = frame_for(sys.stdout)
+    frame = frame_for(stream)
     settings = {**look.restricted, **look.raised}
     for number, (name, effect) in enumerate(settings.items(), 1):
         frame.add_value(f"{number} of {len(settings)}, {quote_text(name)}", effect)
@@ -132,20 +154,14 @@ def _show_restricted(screen: Screen, look: "InspectedConfig", *, pages: bool) ->
         frame.add_value("covers", covered)
     frame.add_label(f"sha256 {look.digest}")
     rows = frame.rows
-    shown = split_pages(rows, measure_terminal(sys.stdout).rows) if pages else [rows]
+    shown = split_pages(rows, measure_terminal(stream).rows) if pages else [rows]
     for number, page in enumerate(shown, 1):
-        screen.write("".join([f"{row}\n" for row in page]))
+        write("".join([f"{row}\n" for row in page]))
         if number < len(shown):
             more = f"({sum(map(len, shown[:number])):,} of {len(rows):,} rows) Enter: more, n: do not trust it"
             if click.prompt(more, default="", show_default=False, err=True).strip().lower() in {"n", "no", "q"}:
                 return False
     return True
-
-
-def _confirm_trust(path: str, count: int) -> bool:
-    """Ask whether the file is trusted, and return the answer."""
-    settings = f"{count} setting{'' if count == 1 else 's'}"
-    return click.confirm(f"Trust {quote_text(path)} as it is now, with the {settings} above?", err=True)
 
 
 # -- one look at a file ------------------------------------------------------------------------------------------------

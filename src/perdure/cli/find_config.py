@@ -1,45 +1,64 @@
 """Find the `perdure.toml` for a working folder, and load it if the user trusts it or it needs no trust.
 
-A file is used as a whole or not at all. A file named by the user that cannot be used is an error; one that is merely
-found is reported and skipped, because people who can write to a project must not be able to stop an agent.
+A file is used as a whole or not at all. One that cannot be used is an error, also if it was merely found: without it
+another model, another store or no denials would be used. `--no-config` ignores it.
 """
 
 # ruff: noqa: PTH110, PTH118, PTH120 - pathlib would cost every start milliseconds
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from perdure.core.error import ConfigError
 
-from .config import DEFAULT_FILE, inspect_config, load_trusted_files
+from .config import DEFAULT_FILE, ask_for_trust, inspect_config, load_trusted_files
+from .framed_text import quote_text
 
 if TYPE_CHECKING:
     from perdure.config import Config
 
+    from .run_options import AgentOptions
 
-class FoundConfig(NamedTuple):
-    """The configuration file that was found and loaded, or the reason why it is not used."""
-
-    config: "Config | None" = None
-    problem: str = ""
-    """Why the file cannot be used; empty when it can, or when there is none."""
+_WITHOUT: Final = "to run without it: --no-config"
 
 
-def read_config(path_option: str | None, workdir: str) -> FoundConfig:
-    """Load the file of `--config`, or the nearest `perdure.toml`. Raises `ConfigError` if the former is unusable."""
-    path = path_option if path_option is not None else find_nearest(DEFAULT_FILE, workdir)
+def read_config(options: "AgentOptions", workdir: str) -> "Config | None":
+    """Load the file of `--config`, or the nearest `perdure.toml`, if any. Raises `ConfigError` if it is unusable."""
+    path = find_config_path(options, workdir)
     if path is None:
-        return FoundConfig()
+        return None
     from perdure.config import load_config
 
-    if path_option is None and not _is_inside_project(path, workdir):
-        return FoundConfig(problem=f"{path} is not used: it is a link that leads out of the project")
+    if options.config is None and not _is_inside_project(path, workdir):
+        raise ConfigError(f"{path} is not used: it is a link that leads out of the project; {_WITHOUT}")
     try:
-        return FoundConfig(load_config(path, trusted=load_trusted_files()))
+        return load_config(path, trusted=load_trusted_files())
     except ConfigError as error:
-        problem = describe_unused_config(path, error)
-        if path_option is not None:
-            raise ConfigError(problem) from error
-        return FoundConfig(problem=problem)
+        raise ConfigError(describe_unusable_config(path, error, is_named=options.config is not None)) from error
+
+
+def find_config_path(options: "AgentOptions", workdir: str) -> str | None:
+    """Return the path of `--config`, or of the nearest `perdure.toml`; `None` with `--no-config`, or if there is none.
+
+    Raises `ConfigError` for both options at once.
+    """
+    if options.no_config:
+        if options.config is not None:
+            raise ConfigError("--config and --no-config exclude each other; give one of them")
+        return None
+    return options.config if options.config is not None else find_nearest(DEFAULT_FILE, workdir)
+
+
+def offer_trust(options: "AgentOptions", workdir: str = os.curdir) -> None:
+    """Ask whether a valid file that needs trust is trusted, if there is one. Raises `ConfigError` after a no."""
+    path = find_config_path(options, workdir)
+    if path is None or (options.config is None and not _is_inside_project(path, workdir)):
+        return
+    try:
+        look = inspect_config(path)
+    except ConfigError:  # reported when it is read
+        return
+    if look.describe_needed_trust(path) and not ask_for_trust(path, look):
+        raise ConfigError(f"{quote_text(path)} is not trusted, so nothing was run; {_WITHOUT}")
 
 
 def _is_inside_project(path: str, workdir: str) -> bool:
@@ -50,8 +69,8 @@ def _is_inside_project(path: str, workdir: str) -> bool:
     return is_path_below(os.path.realpath(path), Project(workdir).root)
 
 
-def describe_unused_config(path: str, error: ConfigError) -> str:
-    """Return the warning that a configuration file is ignored: how to trust it, or else its first error."""
+def describe_unusable_config(path: str, error: ConfigError, *, is_named: bool) -> str:
+    """Return the error about a configuration file that cannot be used: how to trust it, or else its first error."""
     import shlex
 
     try:
@@ -61,7 +80,7 @@ def describe_unused_config(path: str, error: ConfigError) -> str:
     if not why:
         first, *more = str(error).splitlines()
         why = f"{first} (and {len(more)} more errors: perdure config check {shlex.quote(path)})" if more else first
-    return f"{path} is not used: {why}"
+    return f"{path} is not used: {why}" if is_named else f"{path} is not used: {why}; {_WITHOUT}"
 
 
 def find_nearest(name: str, workdir: str) -> str | None:

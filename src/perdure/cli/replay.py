@@ -94,8 +94,6 @@ def _build_agent(screen: Screen, wish: "AgentOptions", *, as_json: bool) -> "Age
             question.allow_asking(entry.event)
 
     equipment = assemble_agent(wish)
-    for each in equipment.warnings:
-        warn(to_one_line(each))
     for each in equipment.notes:
         screen.note(to_one_line(each))
     return equipment.build_agent(

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .home import store_option
-from .screen import Screen
+from .screen import Screen, can_ask
 
 if TYPE_CHECKING:
     from .run_options import AgentOptions
 
 MOST_BYTES: Final = 10_000_000
 """Limit on the size of a prompt that is read from standard input."""
+_NOTE_AFTER_SECONDS: Final = 1.0
+"""Time after which a note says that standard input is being read."""
 
 
 def add_display_options(command: Any) -> Any:
@@ -31,13 +33,14 @@ def add_display_options(command: Any) -> Any:
 
 
 def add_agent_options(command: Any) -> Any:
-    """Decorate a click command with the options that change how the agent is assembled: `--context` and `--config`."""
+    """Decorate a click command with the options that change how the agent is assembled, such as `--config`."""
     for option in (
         click.option(
             "--context/--no-context",
             default=None,
             help="Give the agent project instructions, skills and more tools; see perdure run -h.",
         ),
+        click.option("--no-config", is_flag=True, help="Ignore perdure.toml."),
         click.option("--config", metavar="PATH", help="Configuration file.  [default: perdure.toml, here or above]"),
     ):
         command = option(command)
@@ -65,9 +68,9 @@ def take_agent_options(options: dict[str, Any]) -> "AgentOptions":
 def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> None:
     """Run an agent on PROMPT and save the conversation.
 
-    Without PROMPT, or if it is "-", the prompt is read from standard input. The agent can read the clock, calculate,
-    and read text files below the working folder. It asks at the terminal before it writes a file; without a terminal,
-    writing is denied.
+    What is piped in is added below PROMPT, as in: cat app.py | perdure run "explain this". Without PROMPT, or if it is
+    "-", the prompt is standard input. The agent can read the clock, calculate, and read text files below the working
+    folder. It asks at the terminal before it writes a file; without a terminal, writing is denied.
 
     Without --model and PERDURE_MODEL, the model is the one in the role or in perdure.toml; else that of the first
     provider whose key is set, such as ANTHROPIC_API_KEY; else a small model that runs in this process, if installed;
@@ -81,8 +84,9 @@ def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> Non
     In PROMPT, /NAME loads a skill and @PATH attaches a file below the working folder. Long conversations are summarised
     for the model; the session keeps everything.
 
-    perdure.toml, in the working folder or above it in the repository, can set more. Until you trust it (perdure config
-    trust), it is not used if it would run, redirect or allow anything. Options override it.
+    perdure.toml, in the working folder or above it in the repository, can set more. If it would run, redirect or allow
+    anything, it needs your trust (perdure config trust): at a terminal you are asked, otherwise the run does not start.
+    Nor does it with a file that has errors. --no-config ignores the file. Options override it.
 
     The answer goes to standard output, with control characters made visible (see --raw). Exit codes: 0 when the run is
     done, 3 when it ended at a limit or waits for an answer, 130 after Ctrl-C. On SIGTERM and SIGHUP the run ends
@@ -95,6 +99,7 @@ def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> Non
         raise click.UsageError("--resume needs a session; name it with --session")
     only_resume = options["resume"] and prompt is None
     wish = take_agent_options(options)
+    _offer_trust(wish)
     context.exit(
         run_session(CommandOptions(prompt=None if only_resume else _read_prompt(prompt), agent=wish, **options))
     )
@@ -117,27 +122,65 @@ def resume(context: click.Context, /, session_id: str, **options: Any) -> None:
     from .run_session import run_session
 
     wish = take_agent_options(options)
+    _offer_trust(wish)
     context.exit(run_session(CommandOptions(session_id=session_id, resume=True, agent=wish, **options)))
 
 
+def _offer_trust(options: "AgentOptions") -> None:
+    """Ask at the terminal whether a configuration file that needs trust is trusted."""
+    if can_ask():
+        from .find_config import offer_trust
+
+        offer_trust(options)
+
+
 def _read_prompt(given: str | None) -> str:
-    """Return the prompt: the argument `given`, or the text of standard input."""
+    """Return the prompt: the argument `given` with what is piped in below it, or the text of standard input."""
     if given is not None and given != "-":
-        return given
+        piped = "" if sys.stdin.isatty() else _decode_input(_read_piped())
+        return f"{given}\n\n{_fence_text(piped)}" if piped.strip() else given
     if given is None and sys.stdin.isatty():
         raise click.UsageError('there is no prompt; write it as perdure run "…", or pipe it in')
     if sys.stdin.isatty():
         Screen().note("type the prompt; end it with Ctrl-D on an empty line")
-    data = _read_typed() if sys.stdin.isatty() and os.name == "posix" else sys.stdin.buffer.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise click.UsageError(f"the prompt has more than {MOST_BYTES:,} bytes; let the agent read a file instead")
-    try:
-        text = data.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"standard input is not UTF-8 text ({error.reason} at byte {error.start})") from error
+    text = _decode_input(_read_typed() if sys.stdin.isatty() and os.name == "posix" else _read_piped())
     if not text.strip():
         raise click.UsageError('there is no prompt on standard input; write it as perdure run "…", or pipe it in')
     return text
+
+
+def _decode_input(data: bytes) -> str:
+    """Return the text of standard input. Raises `UsageError` if it is too long, or not UTF-8."""
+    if len(data) > MOST_BYTES:
+        raise click.UsageError(f"the prompt has more than {MOST_BYTES:,} bytes; let the agent read a file instead")
+    try:
+        return data.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"standard input is not UTF-8 text ({error.reason} at byte {error.start})") from error
+
+
+def _fence_text(text: str) -> str:
+    """Return text as a block of code: it is not the user's own words, so `/name` and `@path` in it do nothing."""
+    import re
+
+    fence = "`" * max(3, *[len(run) + 1 for run in re.findall(r"`+", text)], 3)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _read_piped() -> bytes:
+    """Read standard input to its end. A note says so if that takes long: some programs leave a pipe open for ever."""
+    import threading
+
+    waiting = threading.Timer(
+        _NOTE_AFTER_SECONDS,
+        lambda: Screen().note("reading standard input to its end; to run without it, add </dev/null"),
+    )
+    waiting.daemon = True
+    waiting.start()
+    try:
+        return sys.stdin.buffer.read(MOST_BYTES + 1)
+    finally:
+        waiting.cancel()
 
 
 def _read_typed() -> bytes:

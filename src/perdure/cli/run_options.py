@@ -27,6 +27,8 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     """Name of the agent's role."""
     config: str | None = None
     """Path of the configuration file; without it, the nearest `perdure.toml` is used."""
+    no_config: bool = False
+    """Use no configuration file."""
     context: bool | None = None
     """True to give the agent project instructions, skills and more tools; `None` lets the size of its model decide."""
     store: str | None = None
@@ -37,7 +39,11 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     @property
     def prompt_metadata(self) -> dict[str, Any]:
         """The options to store in the metadata of the prompt: those that the log does not record otherwise."""
-        said = {"context": self.context, "config": self.config and os.path.abspath(self.config)}
+        said = {
+            "context": self.context,
+            "config": self.config and os.path.abspath(self.config),
+            "no_config": self.no_config or None,
+        }
         return {METADATA: known} if (known := {name: each for name, each in said.items() if each is not None}) else {}
 
 
@@ -72,6 +78,7 @@ class _StoredOptions(Struct, frozen=True):
 
     context: bool | None = None
     config: str | None = None
+    no_config: bool = False
 
 
 def restore_options(options: AgentOptions, state: State) -> AgentOptions:
@@ -89,5 +96,6 @@ def restore_options(options: AgentOptions, state: State) -> AgentOptions:
         model=options.model or model,
         previous_model=model or "",
         context=said.context if options.context is None else options.context,
-        config=said.config if options.config is None else options.config,
+        config=said.config if options.config is None and not options.no_config else options.config,
+        no_config=options.no_config or (said.no_config and options.config is None),
     )

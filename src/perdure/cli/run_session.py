@@ -56,7 +56,8 @@ async def _run_attended(order: CommandOptions, screen: Screen, interrupts: Signa
     equipment = assemble_agent(
         order.agent if order.prompt is not None else await restore_agent_options(order.agent, order.session_id)
     )
-    _print_warnings(equipment, order)
+    if order.yes:
+        warn("--yes: every tool call is made without asking")
     headings = [*_list_notes(equipment, order)]
 
     def show(event: Event) -> None:
@@ -109,14 +110,6 @@ async def restore_agent_options(options: AgentOptions, session_id: str | None) -
         return restore_options(options, fold_entries(await store.read(session_id or "")))
     finally:
         await store.aclose()
-
-
-def _print_warnings(equipment: AgentParts, order: CommandOptions) -> None:
-    """Print the warnings that are shown before the run."""
-    if order.yes:
-        warn("--yes: every tool call is made without asking")
-    for each in equipment.warnings:
-        warn(to_one_line(each))
 
 
 def _list_notes(equipment: AgentParts, order: CommandOptions) -> Iterator[str]:
@@ -221,4 +214,6 @@ def _format_next_command(order: CommandOptions, session_id: str) -> str:
     given = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value]
     if wish.context is not None:
         given.append("--context" if wish.context else "--no-context")
+    if wish.no_config:
+        given.append("--no-config")
     return f'perdure run {" ".join(given)} "…"'

@@ -42,6 +42,7 @@ _PATH = re.compile(
 _PLACE = re.compile(r"\bin\s+(?:the\s+)?([A-Z][\w'\u2019-]*(?:\s+[A-Z][\w'\u2019-]*)*|[\w'\u2019-]+)")
 _ABOUT_PEOPLE = re.compile(r"\b(?:my|our|was|were|your)\b", re.IGNORECASE)
 """Words of sentences such as *How was your day?*, which are not about the day."""
+_CODE_BLOCK = re.compile(r"^(`{3,})[^`\n]*\n.*?(?:^\1`*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _TOKEN = re.compile(r"[\w'\u2019-]+|[.!?:;\n]")
 _AFTER_PREPOSITION = re.compile(
     r"\b(?:in|for|of|about|to|at|on|named|called|from)\s+(?:the\s+|an?\s+)?([\w'\u2019-]+)", re.IGNORECASE
@@ -50,8 +51,8 @@ _AFTER_PREPOSITION = re.compile(
 
 def choose_tool(sentence: str, tools: Sequence[ToolSpec], *, required: bool = False) -> ToolSpec | None:
     """Return the tool whose texts fit the sentence best; `None` if none fits well enough, unless `required`."""
-    said = _extract_stems(sentence[:_MAX_CHARACTERS])
-    clues = _ArgumentClues(sentence[:_MAX_CHARACTERS], frozenset())
+    sentence = _cut_sentence(sentence)
+    said, clues = _extract_stems(sentence), _ArgumentClues(sentence, frozenset())
     best, most = None, -1
     for tool in tools:
         name, other = _extract_stems(tool.name), _extract_stems(" ".join(_collect_tool_texts(tool)))
@@ -65,7 +66,7 @@ def choose_tool(sentence: str, tools: Sequence[ToolSpec], *, required: bool = Fa
 
 def guess_arguments(tool: ToolSpec, sentence: str) -> tuple[dict[str, Any], list[str]]:
     """Guess arguments for the tool; also return the required parameters for which none were found."""
-    clues = _ArgumentClues(sentence[:_MAX_CHARACTERS], _extract_stems(tool.name))
+    clues = _ArgumentClues(_cut_sentence(sentence), _extract_stems(tool.name))
     required = tool.parameters.get("required", ())
     arguments: dict[str, Any] = {}
     missing: list[str] = []
@@ -85,7 +86,7 @@ def narrow_tool(tool: ToolSpec, sentence: str) -> ToolSpec | None:
 
     A path, URL or formula must be one that the sentence has. Parameters that may be left out are, unless it names them.
     """
-    clues = _ArgumentClues(sentence[:_MAX_CHARACTERS], _extract_stems(tool.name))
+    clues = _ArgumentClues(_cut_sentence(sentence), _extract_stems(tool.name))
     required = tool.parameters.get("required", ())
     narrowed: dict[str, Any] = {}
     for name, schema in _get_properties(tool).items():
@@ -224,6 +225,11 @@ class _ArgumentClues:
         if kind in {"integer", "number"}:
             return [self._take_number(number, kind) for number in self._find_numbers(kind)] or None
         return (self.quoted or self.names or None) if kind == "string" else None
+
+
+def _cut_sentence(text: str) -> str:
+    """Return the beginning of a message without blocks of code: what was piped in says nothing about the tool."""
+    return _CODE_BLOCK.sub("", text)[:_MAX_CHARACTERS]
 
 
 def _get_properties(tool: ToolSpec) -> Mapping[str, Mapping[str, Any]]:
