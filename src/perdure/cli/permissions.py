@@ -104,7 +104,10 @@ def explain(tool: str, arguments: str, *, session_id: str | None, as_json: bool,
     decoded = _decode_arguments(arguments)
 
     async def work(agent: "Agent[Any]", _rules: "Sequence[Rule]") -> "Explanation":
-        session = agent.session(session_id)
+        from .session_choice import find_session
+
+        name = session_id and await find_session(agent.store, session_id)
+        session = agent.session(name)
         if session_id is not None and await session.info() is None:
             raise build_session_not_found(session_id)
         return await session.explain(tool, decoded)
@@ -187,6 +190,9 @@ async def _list_grants(agent: "Agent[Any]", session_id: str | None) -> "list[Gra
     """Return the grants for every session, and those of one session or of all."""
     found = {grant.grant_id: grant for grant in _open_grant_file()}
     if session_id is not None:
+        from .session_choice import find_session
+
+        session_id = await find_session(agent.store, session_id)
         if await agent.session(session_id).info() is None:
             raise build_session_not_found(session_id)
         names = [session_id]

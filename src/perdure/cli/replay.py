@@ -8,7 +8,8 @@ import click
 
 from .home import build_session_not_found, store_option
 from .run import add_agent_options, take_agent_options
-from .screen import Screen, escape_controls, to_ascii_json, to_one_line, warn
+from .screen import Screen, escape_controls, to_ascii_json, to_one_line
+from .session_choice import session_argument
 
 if TYPE_CHECKING:
     from perdure.core.outcome import Outcome
@@ -22,7 +23,7 @@ DIVERGED = 1
 
 
 @click.command()
-@click.argument("session_id", metavar="ID")
+@session_argument()
 @click.option("--from", "from_seq", type=click.IntRange(min=1), metavar="SEQ", help="Continue live after this entry.")
 @click.option("--prompt", "-p", metavar="TEXT", help="With --from: the prompt, instead of finishing the run.")
 @click.option("--model", "-m", metavar="PROVIDER:MODEL", help="With --from: the model to ask.")

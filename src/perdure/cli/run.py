@@ -8,6 +8,7 @@ import click
 
 from .home import store_option
 from .screen import Screen, can_ask
+from .session_choice import session_argument
 
 if TYPE_CHECKING:
     from .run_options import AgentOptions
@@ -57,6 +58,7 @@ def take_agent_options(options: dict[str, Any]) -> "AgentOptions":
 @click.command()
 @click.argument("prompt", required=False)
 @click.option("--session", "-s", "session_id", metavar="ID", help="Session to continue or create.")
+@click.option("--continue", "--last", "-c", "last", is_flag=True, help="Continue the last session of this project.")
 @click.option("--model", "-m", metavar="PROVIDER:MODEL", help="Model to ask.  [default: PERDURE_MODEL, or see above]")
 @click.option("--instructions", "-i", metavar="TEXT", help="System instructions for this run.")
 @click.option("--role", metavar="NAME", help="Role of the agent: NAME.md in the folder roles.")
@@ -95,18 +97,22 @@ def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> Non
     from .run_options import CommandOptions
     from .run_session import run_session
 
-    if options["resume"] and options["session_id"] is None:
-        raise click.UsageError("--resume needs a session; name it with --session")
+    last = options.pop("last")
+    if last and options["session_id"] is not None:
+        raise click.UsageError("--continue and --session exclude each other; give one of them")
+    if options["resume"] and options["session_id"] is None and not last:
+        raise click.UsageError("--resume needs a session; name it with --session, or use --continue")
     only_resume = options["resume"] and prompt is None
-    wish = take_agent_options(options)
+    where, wish = dict(options), take_agent_options(options)
     _offer_trust(wish)
+    options["session_id"] = _choose_session(options["session_id"], where, last=last)
     context.exit(
         run_session(CommandOptions(prompt=None if only_resume else _read_prompt(prompt), agent=wish, **options))
     )
 
 
 @click.command()
-@click.argument("session_id", metavar="ID")
+@session_argument()
 @click.option("--unpark", is_flag=True, help="Continue a run that was parked after three crashes without progress.")
 @add_agent_options
 @add_display_options
@@ -124,6 +130,15 @@ def resume(context: click.Context, /, session_id: str, **options: Any) -> None:
     wish = take_agent_options(options)
     _offer_trust(wish)
     context.exit(run_session(CommandOptions(session_id=session_id, resume=True, agent=wish, **options)))
+
+
+def _choose_session(given: str | None, options: dict[str, Any], *, last: bool) -> str | None:
+    """Return the id of the session to run in; `None` for a new one."""
+    if given is None and not last:
+        return None
+    from .session_choice import resolve_session, resolve_session_to_run
+
+    return resolve_session(None, options) if last else resolve_session_to_run(given, options)
 
 
 def _offer_trust(options: "AgentOptions") -> None:

@@ -14,6 +14,7 @@ from perdure.core.error import UsageError
 from .framed_text import frame_for, name_text, quote_text
 from .home import store_option, use_session
 from .screen import Screen, to_ascii_json, to_one_line
+from .session_choice import session_argument
 from .sessions_show import format_inbox_item
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 
 
 @click.command()
-@click.argument("session_id", metavar="SESSION")
+@session_argument("SESSION", can_be_last=False)
 @click.argument("words", metavar="[ASK_ID] yes|no|TEXT|JSON", nargs=-1)
 @click.option("--reject", metavar="REASON", help="Decline to answer, with a reason.")
 @json_option
@@ -110,7 +111,7 @@ def _parse_verdicts(text: str) -> "dict[str, bool] | None":
 
 
 @click.command()
-@click.argument("session_id", metavar="SESSION")
+@session_argument("SESSION")
 @click.option("--json", "as_json", is_flag=True, help="Print each question as a line of JSON.")
 @store_option
 def questions(session_id: str, *, as_json: bool, store: str | None) -> None:
@@ -165,7 +166,7 @@ def _describe_calls(view: "SlotView") -> str:
 
 
 @click.command()
-@click.argument("session_id", metavar="SESSION")
+@session_argument("SESSION")
 @click.option("--json", "as_json", is_flag=True, help="Print each item as a line of JSON.")
 @store_option
 def inbox(session_id: str, *, as_json: bool, store: str | None) -> None:
@@ -181,7 +182,7 @@ def inbox(session_id: str, *, as_json: bool, store: str | None) -> None:
 
 
 @click.command()
-@click.argument("session_id", metavar="SESSION")
+@session_argument("SESSION", can_be_last=False)
 @click.argument("item_id", metavar="ITEM")
 @click.argument("text")
 @json_option
@@ -199,7 +200,7 @@ def resolve(session_id: str, item_id: str, text: str, *, as_json: bool, store: s
 
 
 @click.command()
-@click.argument("session_id", metavar="SESSION")
+@session_argument("SESSION", can_be_last=False)
 @click.argument("text")
 @json_option
 @store_option
@@ -211,7 +212,7 @@ def steer(session_id: str, text: str, *, as_json: bool, store: str | None) -> No
 
 
 @click.command()
-@click.argument("session_id", metavar="SESSION")
+@session_argument("SESSION")
 @click.option(
     "--mode",
     type=click.Choice(["now", "after_tools", "after_turn"]),

@@ -36,13 +36,13 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     previous_model: str = ""
     """The model of the run that is resumed: its context window decides when `context` is `None`."""
 
-    @property
-    def prompt_metadata(self) -> dict[str, Any]:
-        """The options to store in the metadata of the prompt: those that the log does not record otherwise."""
+    def build_prompt_metadata(self, project: str = "") -> dict[str, Any]:
+        """Return what to store in the metadata of a prompt: the project, and options that the log has nowhere else."""
         said = {
             "context": self.context,
             "config": self.config and os.path.abspath(self.config),
             "no_config": self.no_config or None,
+            "project": project or None,
         }
         return {METADATA: known} if (known := {name: each for name, each in said.items() if each is not None}) else {}
 

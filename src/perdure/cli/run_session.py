@@ -23,6 +23,7 @@ from .line_input import LineReader
 from .permission_prompt import TerminalPermissionPrompt
 from .run_options import AgentOptions, CommandOptions, restore_options
 from .screen import OutputFailed, Screen, can_ask, report_error, to_one_line, warn
+from .session_choice import get_project_path, shorten_id
 from .signals import SignalHandler
 from .tool_questions import TerminalQuestions, UnattendedQuestions
 
@@ -81,7 +82,8 @@ async def _run_attended(order: CommandOptions, screen: Screen, interrupts: Signa
                 break
         slots.cancel_all()
         if not equipment.store.startswith("memory:"):
-            screen.note(f"session {session.session_id}; go on with: {_format_next_command(order, session.session_id)}")
+            name = shorten_id(session.session_id)
+            screen.note(f"session {name}; go on with: {_format_next_command(order, name)}")
         return code
 
 
@@ -130,7 +132,7 @@ async def _plan_runs(session: Session, order: CommandOptions, equipment: AgentPa
         if state.is_interrupted or order.prompt is None:
             begins.append(_build_resume(session, asked=bool(state.open_questions), unpark=order.unpark))
     if order.prompt is not None:
-        prompt = user(order.prompt, metadata=order.agent.prompt_metadata)
+        prompt = user(order.prompt, metadata=order.agent.build_prompt_metadata(get_project_path()))
         begins.append(lambda: session.run(prompt, **equipment.build_overrides(order)))
     return begins
 

@@ -67,10 +67,12 @@ def search(
     async def find(opened: "Store") -> "list[Hit]":
         from perdure.runtime.stored_session import require_search
 
+        from .session_choice import find_session
+
         return await require_search(opened).search(
             " ".join(query),
             syntax="query" if query_syntax else "words",
-            session_id=session_id,
+            session_id=await find_session(opened, session_id),
             prefix=prefix,
             role=role or "",
             since=since,

@@ -6,12 +6,13 @@
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from .home import store_option, use_session, use_store
 from .screen import Screen, escape_controls, line_width, to_ascii_json, to_one_line
+from .session_choice import MOST_SEARCHED, get_project_path, read_project, session_argument, shorten_id
 from .sessions_forks import fork, tree
 from .sessions_prune import du, prune
 from .sessions_show import show
@@ -19,6 +20,9 @@ from .sessions_transfer import export, import_
 
 if TYPE_CHECKING:
     from perdure.core.store import SessionInfo, Store
+
+_ID_WIDTH: Final = 16
+"""Columns of an id in a list; longer ones are written in full."""
 
 
 @click.group(invoke_without_command=True)
@@ -33,33 +37,74 @@ def sessions(context: click.Context) -> None:
 @click.option("--prefix", default="", help="Only sessions whose id begins with this.")
 @click.option("--limit", default=20, type=click.IntRange(min=1, max=1_000_000), help="How many to list.  [default: 20]")
 @click.option("--offset", default=0, type=click.IntRange(min=0, max=1_000_000_000), help="Number of sessions to skip.")
+@click.option("--all", "of_all_projects", is_flag=True, help="Also the sessions of other projects.")
 @click.option("--json", "as_json", is_flag=True, help="Print each session as a line of JSON.")
 @store_option
-def list_sessions(prefix: str, limit: int, offset: int, *, as_json: bool, store: str | None) -> None:
-    """List sessions, the most recently used first."""
+def list_sessions(**options: Any) -> None:
+    """List sessions, the most recently used first.
+
+    In a project, these are the sessions of perdure run there, and sessions that other programs made; --all lists every
+    session. The beginning of an id is enough to name a session, and so is its title.
+    """
     import msgspec
 
-    found = use_store(store, lambda store: store.list(prefix=prefix, limit=limit + 1, offset=offset))
-    screen = Screen()
-    for info in found[:limit]:
+    screen, as_json = Screen(), options.pop("as_json")
+    page = use_store(options.pop("store"), lambda store: _find_page(store, **options))
+    for info in page.infos:
         screen.write((to_ascii_json(msgspec.json.encode(info)) if as_json else _format_session(info)) + "\n")
-    if not found and not as_json:
+    if as_json:
+        return
+    prefix, limit, offset = options["prefix"], options["limit"], options["offset"]
+    others = f"; {page.others} of other projects: --all" if page.others else ""
+    if not page.infos:
         like = f" that begins with {prefix!r}" if prefix else ""
         advice = "--offset is too large" if offset else 'perdure run "…" creates one'
-        screen.note(f"there is no {'more ' if offset else ''}session{like}; {advice}")
-    if len(found) > limit:
-        screen.note(f"there are more; --offset {offset + limit} shows the next ones, --limit {limit * 2} more at once")
+        screen.note(f"there is no {'more ' if offset else ''}session{like}; {advice}{others}")
+    elif page.has_more:
+        screen.note(
+            f"there are more; --offset {offset + limit} shows the next ones, --limit {limit * 2} more at once{others}"
+        )
+    elif page.others:
+        screen.note(f"not shown: {others[2:]}")
+
+
+class _SessionPage(NamedTuple):
+    """Sessions to list, and what is not listed."""
+
+    infos: "list[SessionInfo]"
+    has_more: bool
+    others: int
+    """Number of sessions of other projects that were left out."""
+
+
+async def _find_page(store: "Store", *, prefix: str, limit: int, offset: int, of_all_projects: bool) -> _SessionPage:
+    """Return the sessions to list. Those of a project are looked for among the latest ones."""
+    if of_all_projects:
+        found = await store.list(prefix=prefix, limit=limit + 1, offset=offset)
+        return _SessionPage(found[:limit], len(found) > limit, 0)
+    from perdure.runtime.stored_session import iterate_sessions
+
+    here, searched = get_project_path(), 0
+    ours: list[SessionInfo] = []
+    async for info in iterate_sessions(store, prefix=prefix):
+        searched += 1
+        if await read_project(store, info.session_id) in {here, ""}:
+            ours.append(info)
+        if len(ours) > offset + limit or searched == MOST_SEARCHED:
+            break
+    return _SessionPage(ours[offset : offset + limit], len(ours) > offset + limit, searched - len(ours))
 
 
 def _format_session(info: "SessionInfo") -> str:
     used = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.updated_at))
     origin = f"(fork of {to_one_line(info.parent)} at {info.at}) " if info.parent else ""
-    row = f"{to_one_line(info.session_id):32}  {used}  {info.entries:5} entries  {origin}{to_one_line(info.title)}"
+    name = to_one_line(shorten_id(info.session_id))
+    row = f"{name:{_ID_WIDTH}}  {used}  {info.entries:5} entries  {origin}{to_one_line(info.title)}"
     return to_one_line(row, line_width(sys.stdout))
 
 
 @sessions.command()
-@click.argument("session_id", metavar="ID")
+@session_argument(can_be_last=False)
 @click.argument("title")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 @store_option
@@ -75,7 +120,7 @@ def rename(session_id: str, title: str, *, as_json: bool, store: str | None) -> 
 
 
 @sessions.command()
-@click.argument("session_id", metavar="ID")
+@session_argument(can_be_last=False)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 @store_option

@@ -8,6 +8,7 @@ import click
 
 from .home import build_session_not_found, store_option, use_session, use_store
 from .screen import Screen, line_width, to_ascii_json, to_one_line
+from .session_choice import resolve_session, session_argument
 
 if TYPE_CHECKING:
     from perdure.core.store import SessionInfo, Store
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("session_id", metavar="ID")
+@session_argument(can_be_last=False)
 @click.argument("new_id", metavar="[NEW_ID]", required=False)
 @click.option("--at", type=click.IntRange(min=1), metavar="SEQ", help="Copy only the entries up to this number.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new session as a line of JSON.")
@@ -47,6 +48,8 @@ def tree(session_id: str | None, *, as_json: bool, store: str | None) -> None:
     """Draw which sessions were forked from which: all of them, or the tree of session ID."""
     import msgspec
 
+    if session_id is not None:
+        session_id = resolve_session(session_id, {"store": store})
     infos = use_store(store, _list_all)
     forks = _group_by_parent(infos)
     roots = forks.get("", []) if session_id is None else [_find_root(session_id, infos)]

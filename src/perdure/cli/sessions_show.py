@@ -8,6 +8,7 @@ import click
 from .framed_text import name_text, quote_text
 from .home import MAX_QUESTION, build_session_not_found, format_answer_commands, store_option, use_store
 from .screen import Screen, to_ascii_json, to_one_line
+from .session_choice import session_argument
 
 if TYPE_CHECKING:
     from perdure.core.event import Entry
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("session_id", metavar="ID")
+@session_argument()
 @click.option("--json", "as_json", is_flag=True, help="Print each entry of the log as a line of JSON.")
 @store_option
 def show(session_id: str, *, as_json: bool, store: str | None) -> None:

@@ -16,6 +16,7 @@ from perdure.core.error import ConfigError
 
 from .home import store_option, use_store
 from .screen import Screen, to_ascii_json, to_one_line
+from .session_choice import session_argument
 
 if TYPE_CHECKING:
     from perdure.core.store import Store
@@ -26,7 +27,7 @@ STREAM = "-"
 
 
 @click.command()
-@click.argument("session_id", metavar="ID")
+@session_argument()
 @click.option("--output", "-o", metavar="FILE", default=STREAM, help="File; - is standard output.  [default: -]")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON, with --output.")
