@@ -280,6 +280,13 @@ async def an_output_has_the_type_that_was_asked_for(agent: Agent[None], session:
     assert_type((await session.run("Plan.", output=Output(Plan, repairs=1))).value.title, str)
     assert_type((await session.resume(output=Plan)).value, Plan)
     assert_type(agent.run_sync("Plan.", output=list[int]).value, list[int])
+    assert_type((await agent.run("Plan.", output=Plan | None)).value, Plan | None)
+    assert_type(agent.run_sync("Plan.", output=int | str).value, int | str)
+    assert_type((await agent.stream("Plan.", output=Plan | None).outcome()).value, Plan | None)
+    assert_type((await session.run("Plan.", output=Plan | int)).value, Plan | int)
+    assert_type((await session.resume(output=Plan | None)).value, Plan | None)
+    assert_type((await session.stream("Plan.", output=Plan | None).outcome()).value, Plan | None)
+    assert_type((await session.run("Plan.", output=Output(Plan | None, repairs=1))).value, Plan | None)
     stream = session.stream("Plan.", output=Plan)
     assert_type((await stream.outcome()).value, Plan)
     async for event in stream:

@@ -6,7 +6,7 @@ Building an agent costs microseconds and opens no connection or file. `run` make
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from perdure.core.clock import new_id
 from perdure.core.error import ConfigError
@@ -24,6 +24,9 @@ from .spec import AgentSpec
 from .stored_session import require_search
 from .stream import RunStream
 from .sync import run_on_background_loop
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 T = TypeVar("T")
 
@@ -44,7 +47,11 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
 
     @overload
     async def run(
-        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides[D]]
+        self, prompt: Content | Message, *, output: Output[T], **overrides: Unpack[Overrides[D]]
+    ) -> Outcome[T]: ...
+    @overload
+    async def run(
+        self, prompt: Content | Message, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]
     ) -> Outcome[T]: ...
     @overload
     async def run(
@@ -62,7 +69,11 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
 
     @overload
     def run_sync(
-        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides[D]]
+        self, prompt: Content | Message, *, output: Output[T], **overrides: Unpack[Overrides[D]]
+    ) -> Outcome[T]: ...
+    @overload
+    def run_sync(
+        self, prompt: Content | Message, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]
     ) -> Outcome[T]: ...
     @overload
     def run_sync(
@@ -76,7 +87,11 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
 
     @overload
     def stream(
-        self, prompt: Content | Message, *, output: type[T] | Output[T], **overrides: Unpack[Overrides[D]]
+        self, prompt: Content | Message, *, output: Output[T], **overrides: Unpack[Overrides[D]]
+    ) -> RunStream[T]: ...
+    @overload
+    def stream(
+        self, prompt: Content | Message, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]
     ) -> RunStream[T]: ...
     @overload
     def stream(

@@ -6,7 +6,7 @@ that does not fit is returned to the model with every problem listed, a limited 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +23,9 @@ from perdure.core.schema_definitions import hoist_definitions
 from perdure.core.tool import Tool, tool_from_schema
 from perdure.core.toolbox import Toolbox
 from perdure.core.validation_problems import Invalid, Problem
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 T = TypeVar("T")
 
@@ -45,7 +48,7 @@ class Output(Generic[T]):
 
     __slots__ = ("_boxed", "_type", "mode", "repairs", "spec")
 
-    def __init__(self, type_: type[T], *, mode: OutputMode | None = None, repairs: int = DEFAULT_REPAIRS) -> None:
+    def __init__(self, type_: "TypeForm[T]", *, mode: OutputMode | None = None, repairs: int = DEFAULT_REPAIRS) -> None:
         """Describe the value that a run has to return, and how often the model may repair an invalid one.
 
         Args:

@@ -53,6 +53,8 @@ from .stored_session import StoredSession, prefix_path_with_handle
 from .stream import RunStream
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
     from perdure.core.permission import Explanation, Gate, Grant
 
     from .session_display import SessionDisplay
@@ -79,7 +81,17 @@ class Session(StoredSession[D]):
         self,
         prompt: Content | Message,
         *,
-        output: type[T] | Output[T],
+        output: Output[T],
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> Outcome[T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Content | Message,
+        *,
+        output: "TypeForm[T]",
         input_id: str = "",
         take_over: bool = False,
         **overrides: Unpack[Overrides[D]],
@@ -118,7 +130,18 @@ class Session(StoredSession[D]):
         self,
         prompt: Content | Message,
         *,
-        output: type[T] | Output[T],
+        output: Output[T],
+        backpressure: bool = False,
+        input_id: str = "",
+        take_over: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> RunStream[T]: ...
+    @overload
+    def stream(
+        self,
+        prompt: Content | Message,
+        *,
+        output: "TypeForm[T]",
         backpressure: bool = False,
         input_id: str = "",
         take_over: bool = False,
@@ -166,7 +189,16 @@ class Session(StoredSession[D]):
     async def resume(
         self,
         *,
-        output: type[T] | Output[T],
+        output: Output[T],
+        take_over: bool = False,
+        unpark: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> Outcome[T]: ...
+    @overload
+    async def resume(
+        self,
+        *,
+        output: "TypeForm[T]",
         take_over: bool = False,
         unpark: bool = False,
         **overrides: Unpack[Overrides[D]],
