@@ -193,9 +193,8 @@ class State:
         """Results of that run's calls that no reply asked for: its engine, or the caller, made them."""
         self.decisions: dict[str, PermissionDecided] = {}
         """Permission decisions about those calls."""
-        self.remembered_decisions: list[PermissionDecided | GrantRevoked] = (
-            [] if parent is None else parent.remembered_decisions
-        )
+        remembered: list[PermissionDecided | GrantRevoked] = [] if parent is None else parent.remembered_decisions
+        self.remembered_decisions = remembered
         """Permissions granted for longer than one call, and their revocations, by any agent."""
         self.questions_by_id: dict[str, QuestionAsked] = {} if parent is None else parent.questions_by_id
         """Questions of that run and of its children, by id."""
@@ -226,10 +225,7 @@ class State:
         self.settings_by_agent: dict[str, dict[str, Any]] = {}
         """Settings changed for agents that took over the conversation, by agent name."""
         self.labels: dict[str, tuple[str, ...]] = {}
-        """Labels of what the agent has seen so far, each with the sources of the text that had it.
-
-        None is ever removed: a summary repeats what it replaces, and the model's own replies follow from what it read.
-        """
+        """Labels of what the agent has seen, with the sources of the text. None is removed: replies follow from it."""
         self.imports: list[SessionImported] = []
         """Imports from which the log began."""
 

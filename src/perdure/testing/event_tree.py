@@ -237,6 +237,7 @@ def _describe_fields(event: Event, *, durations: bool) -> str:
     for name in event.__struct_fields__:
         value = getattr(event, name)
         hidden = name == "path" or name.endswith(_UNSTABLE) or (name.endswith("_seconds") and not durations)
+        hidden = hidden or (name == "aside" and not value)  # as nearly all are
         if not hidden and value not in ("", None, ()) and not isinstance(value, msgspec.Struct):
             shown.append(f"{name}={_to_json(value)}")
     return " ".join(shown)
