@@ -193,8 +193,8 @@ class State:
         """Results of that run's calls that no reply asked for: its engine, or the caller, made them."""
         self.decisions: dict[str, PermissionDecided] = {}
         """Permission decisions about those calls."""
-        remembered: list[PermissionDecided | GrantRevoked] = [] if parent is None else parent.remembered_decisions
-        self.remembered_decisions = remembered
+        self.remembered_decisions: list[PermissionDecided | GrantRevoked]
+        self.remembered_decisions = [] if parent is None else parent.remembered_decisions
         """Permissions granted for longer than one call, and their revocations, by any agent."""
         self.questions_by_id: dict[str, QuestionAsked] = {} if parent is None else parent.questions_by_id
         """Questions of that run and of its children, by id."""
@@ -531,7 +531,8 @@ class State:
 
     def apply_model_requested(self, event: ModelRequested) -> None:
         """Count a new turn, or another attempt at it; beside the conversation, a turn that changes nothing else."""
-        self.turns = max(self.turns, event.turn)  # of another attempt, it is lower than that of a later request aside
+        if event.turn > self.turns:  # noqa: PLR1730 - as quick as can be; an attempt may be older than a request aside
+            self.turns = event.turn
         if event.aside:
             self.aside_requests[event.turn] = event
             return

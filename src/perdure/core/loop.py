@@ -169,46 +169,44 @@ async def run_turn(run: Run) -> Message:
 
     Queued messages are delivered first. Raises `LimitExceeded` if a limit of the run forbids the request.
     """
-    if run.has_turn_in_progress:
-        raise UsageError("this run waits for a reply already: await run_turn(run) before you call it again")
-    run.check_limits()
-    if run.state.open_calls:
-        raise UsageError("the calls of the last reply have no results yet: await act(run, reply) before the next turn")
+    if limit := run.find_reached_limit():
+        raise LimitExceeded(limit)
+    check_turn_may_begin(run)
     run.has_turn_in_progress = True
     try:
         if run.mailbox.has_messages_due and not run.state.is_steered:
             await deliver_queued_messages(run, run.mailbox.take_due_messages(run.state.session_inbox, run.path))
-        return await request_reply(run)
+        if changed := run.take_tool_changes():
+            await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
+        if run.spec.between_turns or run.mailbox.log_only_events:
+            await run_between_turns(run)
+        messages, processor = run.state.view, run.options.history_processor
+        request = run.build_request(messages if processor is None else await process_history(processor, messages))
+        requested = run.build_request_events(request)
+        if run.fanout.is_watched:
+            run.publish(TurnStarted(requested[-1].turn, run_id=run.run_id, path=run.path))
+        await run.emit(*requested)
+        faults.fault_point("loop.requested")
+        reply = sanitize_reply(await collect_reply(run, request), run.state.call_ids)
+        if is_empty(reply):
+            await record_discarded_reply(run, "empty", reply)
+            why = f"neither text nor calls (it stopped because of {reply.stop!s})"
+            raise EmptyReply(f"{run.info.name} answered with {why}")
+        run.partial_reply = None
+        faults.fault_point("loop.replied")
+        await run.emit(MessageAdded(reply, run_id=run.run_id, path=run.path))
+        faults.fault_point("loop.reply_stored")
+        return reply
     finally:
         run.has_turn_in_progress = False
 
 
-async def request_reply(run: Run) -> Message:
-    """Send the conversation to the model, after what is due between two turns, and store its reply."""
-    if changed := run.take_tool_changes():
-        await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
-    if run.spec.between_turns or run.mailbox.log_only_events:
-        await run_between_turns(run)
-    messages = run.state.view
-    request = run.build_request(
-        messages
-        if run.options.history_processor is None
-        else await process_history(run.options.history_processor, messages)
-    )
-    requested = run.build_request_events(request)
-    if run.fanout.is_watched:
-        run.publish(TurnStarted(requested[-1].turn, run_id=run.run_id, path=run.path))
-    await run.emit(*requested)
-    faults.fault_point("loop.requested")
-    reply = sanitize_reply(await collect_reply(run, request), run.state.call_ids)
-    if is_empty(reply):
-        await record_discarded_reply(run, "empty", reply)
-        raise EmptyReply(f"{run.info.name} answered with neither text nor calls (it stopped because of {reply.stop!s})")
-    run.partial_reply = None
-    faults.fault_point("loop.replied")
-    await run.emit(MessageAdded(reply, run_id=run.run_id, path=run.path))
-    faults.fault_point("loop.reply_stored")
-    return reply
+def check_turn_may_begin(run: Run) -> None:
+    """Raise `UsageError` if an engine begins a turn while another is not over."""
+    if run.has_turn_in_progress:
+        raise UsageError("this run waits for a reply already: await run_turn(run) before you call it again")
+    if run.state.open_calls:
+        raise UsageError("the calls of the last reply have no results yet: await act(run, reply) before the next turn")
 
 
 async def process_history(processor: HistoryProcessor, messages: Sequence[Message]) -> Sequence[Message]:
@@ -305,7 +303,9 @@ async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     limit = run.find_reached_limit()
     if run.mailbox.has_messages_due and not limit:
         return None
-    is_stopped = await is_stopped_by_condition(run, reply, ())
+    is_stopped = run.spec.stop is not None and await evaluate_condition(
+        run.spec.stop, Step(run.state.turns, reply, (), (), run.state.messages)
+    )
     for accept in run.spec.output_validators:
         verdict = accept(run, reply)
         if inspect.isawaitable(verdict):
@@ -335,19 +335,11 @@ async def handle_tool_calls(run: Run, reply: Message) -> Outcome[Any] | None:
         return None
     if is_ended_by_tools(results):
         return run.outcome("stopped", "terminated")
-    if await is_stopped_by_condition(run, reply, results):
-        return run.outcome("stopped", "stop_condition")
     step = Step(run.state.turns, reply, reply.tool_calls, results, run.state.messages)
+    if run.spec.stop is not None and await evaluate_condition(run.spec.stop, step):
+        return run.outcome("stopped", "stop_condition")
     tripped = [(each, verdict) for each in run.spec.guardrails if (verdict := each(step)) is not None]
     return await apply_guardrails(run, tripped) if tripped and not run.find_reached_limit() else None
-
-
-async def is_stopped_by_condition(run: Run, reply: Message, results: Sequence[ToolResult]) -> bool:
-    """Return True if the run's stop condition, if it has one, is true after this turn."""
-    if run.spec.stop is None:
-        return False
-    step = Step(run.state.turns, reply, reply.tool_calls, results, run.state.messages)
-    return await evaluate_condition(run.spec.stop, step)
 
 
 def is_ended_by_tools(results: Sequence[ToolResult]) -> bool:

@@ -382,17 +382,19 @@ class Run:
 
         Turns are numbered here and not by the log, so that requests made at the same time cannot pass the limit.
         """
-        state, most = self.state, self.options.limits.max_turns
+        state, most, turn = self.state, self.options.limits.max_turns, self._begun_turns
+        if turn < state.turns:  # noqa: PLR1730 - `max` would double the cost
+            turn = state.turns
         is_attempt = state.attempts and not aside
-        begun = max(state.turns, self._begun_turns)
-        if most is not None and begun >= most and not is_attempt:
+        if most is not None and turn >= most and not is_attempt:
             raise LimitExceeded("max_turns")
-        if limit := self.find_spent_limit() or state.reached_limit:
+        may_have_spent = aside or self.spec.between_turns  # since `run_turn` looked at the limits
+        if may_have_spent and (limit := self.find_spent_limit() or state.reached_limit):
             raise LimitExceeded(limit)
         if is_attempt and state.last_request is not None:
             return state.last_request.turn
-        self._begun_turns = begun + 1
-        return begun + 1
+        self._begun_turns = turn = turn + 1
+        return turn
 
     def build_request_events(self, request: Request) -> tuple[*tuple[Event, ...], ModelRequested]:
         """Build the events that record a request to the model, to be stored before it is sent.
@@ -532,11 +534,6 @@ class Run:
             cost_usd = state.children_usd + (0.0 if price is None else price.cost_usd(state.own_usage))
             for budget in self.spec.budgets:
                 budget.count_past(self.run_id, tokens, cost_usd)
-
-    def check_limits(self) -> None:
-        """Raise `LimitExceeded` if a limit forbids another request to the model."""
-        if limit := self.find_reached_limit():
-            raise LimitExceeded(limit)
 
     def start_timer(self) -> Timer | None:
         """Start the timer that interrupts the run at its time limit, if it has one."""
