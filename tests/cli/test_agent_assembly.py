@@ -87,13 +87,14 @@ def test_the_agent_has_more_tools_and_a_compaction(perdure, scripted):
 
 def test_a_skill_of_the_project_is_inert_until_it_is_trusted_and_one_note_says_how(perdure, scripted):
     model = scripted()
-    result = perdure("run", "Hello /knots")
+    result = perdure("run", "Hello")
     (note,) = [line for line in noted(result) if "skill" in line]
     assert note.startswith("skills of this project that you do not trust yet are not used: knots; ")
     assert note.endswith("perdure skills show NAME; then: perdure skills trust NAME")
     assert "skill" not in tools_in(model.requests[0])
     assert "How to tie." not in model.requests[0].instructions
-    assert model.requests[0].messages[-1].text == "Hello /knots"
+    assert perdure("run", "Hello /knots").exit_code == 2
+    assert len(model.requests) == 1
     assert perdure("skills", "trust", "knots").exit_code == 0
     result = perdure("run", "Hello /knots")
     assert "- knots: How to tie." in model.requests[1].instructions
@@ -171,7 +172,7 @@ def test_whoever_asks_for_it_gets_it_with_the_demonstration_too(project):
     assert "perdure run --session s --context" in result.stderr
     requested = [json.loads(line)["event"] for line in project("sessions", "show", "s", "--json").stdout.splitlines()]
     (prompt,) = [each["message"] for each in requested if each.get("message", {}).get("role") == "user"]
-    assert prompt["metadata"] == {"command_line": {"context": True}}
+    assert prompt["metadata"] == {"command_line": {"context": True, "project": str(Path.cwd())}}
     agent = assemble_agent(AgentOptions(context=True)).build_agent()
     assert agent.project is not None
     assert "Lengths are in metres." in agent.project.text()

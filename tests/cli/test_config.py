@@ -1,6 +1,7 @@
 """`perdure config`: what a configuration file says, whether it is right, and trusting it."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -131,3 +132,29 @@ def test_a_role_that_needs_trust_is_shown(perdure, file, tmp_path):
 
 def test_without_a_command_there_is_help(perdure):
     assert "trust" in perdure("config").stdout
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ('model = "nobody:x"', "perdure.toml:2: "),
+        ('model = "demo:nope"', "perdure.toml:2: there is no demonstration model 'nope'"),
+        ('model = "local:nope.gguf"', "perdure.toml:2: 'local:nope.gguf'"),
+        ('store = "sqlite:no/such/x.db"', "perdure.toml:2: 'sqlite:"),
+    ],
+)
+def test_a_model_or_store_that_cannot_be_is_a_mistake(perdure, setting, problem):
+    Path("perdure.toml").write_text(f"# ours\n{setting}\n")
+    result = perdure("config", "check")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {problem}")
+    assert not Path("no").exists()
+
+
+@pytest.mark.parametrize("model", ["anthropic", "openai:gpt-6.1-sol", "demo", "https://host.example/v1#m"])
+def test_a_model_that_needs_a_key_is_valid_without_it(perdure, model, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    Path("perdure.toml").write_text(f'model = "{model}"\nstore = "sqlite:ours.db"\n')
+    result = perdure("config", "check")
+    assert (result.exit_code, result.stdout) == (0, "perdure.toml is valid\n"), result.stderr

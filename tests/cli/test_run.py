@@ -312,3 +312,33 @@ def test_run_without_a_prompt_only_finishes(shell):
     killed(shell, "Calculate 6 * 7")
     result = shell.run("run", "--session", "s", "--resume")
     assert (result.returncode, result.stdout.count("says:")) == (0, 1)
+
+
+@pytest.mark.parametrize("store", ["sqlite:no/such/x.db", "file:no/such/x"])
+@pytest.mark.parametrize(
+    "command", [["run", "Hello"], ["sessions", "list"], ["resume", "s"], ["sessions", "show", "s"]]
+)
+def test_a_store_in_a_folder_that_is_not_there_is_an_error_and_makes_no_folder(perdure, store, command):
+    result = perdure(*command, "--store", store)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"error: '{store}': there is no folder '" in result.stderr
+    assert not os.path.exists("no")  # noqa: PTH110
+
+
+def test_a_slash_name_that_does_nothing_is_told(perdure, tmp_path):
+    (tmp_path / ".git").mkdir()
+    folder = tmp_path / ".agents" / "skills" / "knots"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: knots\ndescription: How to tie.\n---\nTie a bowline.\n")
+    for options in ([], ["--context"]):
+        result = perdure("run", *options, "-s", "s", "Tell me /knots please")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.endswith(
+            "error: /knots is a skill of this project that you do not trust yet, so nothing was run; "
+            "read it with: perdure skills show knots; then: perdure skills trust knots\n"
+        )
+    assert perdure("skills", "trust", "knots").exit_code == 0
+    assert "/knots is not loaded: for this model skills are left out" in perdure("run", "/knots please").stderr
+    assert "skill knots is loaded" in perdure("run", "--context", "/knots please").stderr
+    assert "there is no skill 'nots', so /nots is sent as it is" in perdure("run", "--context", "/nots please").stderr
+    assert "skill" not in perdure("run", "what is in /etc and /tmp").stderr

@@ -21,7 +21,7 @@ from perdure.toolkits.basics import basic_tools
 
 from .default_model import ModelChoice, choose_model, has_small_context
 from .find_config import read_config
-from .home import grants_path, store_spec
+from .home import check_store_folder, grants_path, store_spec
 from .project_context import (
     build_extra_extensions,
     load_project,
@@ -164,6 +164,7 @@ def _store_of(wish: "AgentOptions", config: "Config | None") -> str:
     if wish.store or config is None or not config.tables.store:
         return store_spec(wish.store)
     store: str = config.build_options(["store"])["store"]
+    check_store_folder(store)
     return store
 
 

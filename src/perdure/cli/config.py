@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from perdure.config import Config
+    from perdure.configuring.line_numbers import LineNumbers
     from perdure.configuring.mcp_servers import ServerSource
     from perdure.configuring.trusted_files import TrustedFiles
 
@@ -64,6 +65,7 @@ def check(context: click.Context, /, path: str) -> None:
     try:
         look = inspect_config(path)
         look.check_variables()
+        look.check_model_and_store(path)
     except BadConfig as error:
         from perdure.configuring.config_error import format_location
 
@@ -182,11 +184,46 @@ class InspectedConfig(NamedTuple):
     sources: "tuple[ServerSource, ...]"
     raised: "Mapping[str, str]"
     """Limits that the file can raise only with trust."""
+    lines: "LineNumbers | None" = None
+    """Lines of the settings; `None` for a list of servers."""
+    store: str = ""
+    """The store of the file, with its path resolved; empty if it names none."""
 
     def check_variables(self) -> None:
         """Raise `BadConfig` if the file's MCP servers need environment variables that are not set."""
         for source in self.sources:
             source.expand_servers()
+
+    def check_model_and_store(self, path: str) -> None:
+        """Raise `BadConfig` if there is no such model, or no folder for the store. Keys are not needed."""
+        from perdure.config import BadConfig
+        from perdure.configuring.config_error import ConfigFault
+        from perdure.core.error import ConfigError
+
+        from .home import check_store_folder
+
+        faults: list[ConfigFault] = []
+        model: str = self.settings.get("model") or ""
+        for name, value, check_value in (
+            ("model", model, self._open_model),
+            ("store", self.store, check_store_folder),
+        ):
+            try:
+                if value:
+                    check_value(value)
+            except ConfigError as error:
+                faults.append(ConfigFault(self.lines.line_of((name,)) if self.lines else 0, str(error)))
+        if faults:
+            raise BadConfig(path, faults)
+
+    def _open_model(self, model: str) -> None:
+        """Open the model that the file names, with a key that is never sent. Raises `ConfigError`."""
+        from perdure.models import open_model
+
+        from .default_model import has_small_context
+
+        base_url = self.settings.get("base_url") or ""
+        open_model(model, **({} if has_small_context(model) else {"api_key": "unused", "base_url": base_url}))
 
     def notes(self, path: str) -> list[str]:
         """Return notes for the user: which parts of the file were left out, and whether it needs trust."""
@@ -246,7 +283,10 @@ def _inspect_config(found: "Config") -> InspectedConfig:
     raised: dict[str, str] = {}
     for name in list_raised_limits(found.tables.limits):
         raised[f"limits.{name}"] = f"raises a limit: {_to_json(getattr(found.tables.limits, name))}"
-    return InspectedConfig(found.digest, found.files, said, needs, found.problems, found.servers, raised)
+    store = found.build_options(["store"])["store"] if found.tables.store else ""
+    return InspectedConfig(
+        found.digest, found.files, said, needs, found.problems, found.servers, raised, found.lines, store
+    )
 
 
 def _value_at(tables: Any, path: tuple[str | int, ...]) -> Any:

@@ -3,14 +3,14 @@
 PERDURE_HOME names another folder. Only its owner can read it.
 """
 
-# ruff: noqa: PTH100, PTH111, PTH118 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH100, PTH111, PTH112, PTH118, PTH120 - pathlib would cost every start milliseconds
 import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from perdure.core.error import SessionNotFound
+from perdure.core.error import ConfigError, SessionNotFound
 
 from .framed_text import quote_text
 
@@ -38,7 +38,18 @@ def home_path(name: str) -> str:
 
 def store_spec(given: str | None) -> str:
     """Return the store named by the option `--store`, or the default SQLite store in `~/.perdure`."""
-    return given or f"sqlite:{home_path('sessions.db')}"
+    usual = f"sqlite:{home_path('sessions.db')}"
+    if given and given != usual:  # that one is made at its first use, with its folder
+        check_store_folder(given)
+    return given or usual
+
+
+def check_store_folder(store: str) -> None:
+    """Raise `ConfigError` if the folder around a store that the user named does not exist: it may be misspelt."""
+    kind, _, path = store.partition(":")
+    folder = os.path.dirname(os.path.abspath(os.path.expanduser(path)))
+    if kind in {"sqlite", "file"} and path and not os.path.isdir(folder):
+        raise ConfigError(f"{store!r}: there is no folder {folder!r}; create it, or choose another path")
 
 
 def use_store(given: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:

@@ -70,6 +70,34 @@ def load_user_and_project_skills(here: str, notes: list[str]) -> Skills | None:
     return skills or None
 
 
+def describe_unused_skills(prompt: str, here: str, loaded: Skills | None) -> list[str]:
+    """Return a note for each `/name` in a prompt that is not used, because its skill was not loaded or does not exist.
+
+    Raises `ConfigError` for a skill that the user does not trust: the bare name would mean nothing to the model.
+    """
+    from perdure.context.directives.syntax import mark_slash_names
+
+    _, tokens = mark_slash_names(prompt, lambda _: True)
+    names = [token.name for token in tokens if loaded is None or token.name not in loaded]
+    if not names:
+        return []
+    found = load_skills(here, trust=load_skill_trust())
+    for name in names:
+        if any(each.name == name for each in found.untrusted):
+            raise ConfigError(
+                f"/{name} is a skill of this project that you do not trust yet, so nothing was run; read it with: "
+                f"perdure skills show {name}; then: perdure skills trust {name}"
+            )
+    notes = [
+        f"/{name} is not loaded: for this model skills are left out; --context includes them"
+        for name in names
+        if name in found
+    ]
+    if not notes and prompt.lstrip().startswith(f"/{names[0]}"):
+        notes.append(f"there is no skill {names[0]!r}, so /{names[0]} is sent as it is; perdure skills list lists them")
+    return notes
+
+
 def build_extra_extensions() -> Sequence[Extension]:
     """Return the extensions for longer work: previews of large results, history search, task list and notes."""
     return [large_results(), history(), notebook()]

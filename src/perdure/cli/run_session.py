@@ -21,6 +21,7 @@ from .event_printer import JsonEventPrinter, TextEventPrinter
 from .home import build_session_not_found, describe_open_question
 from .line_input import LineReader
 from .permission_prompt import TerminalPermissionPrompt
+from .project_context import describe_unused_skills
 from .run_options import AgentOptions, CommandOptions, restore_options
 from .screen import OutputFailed, Screen, can_ask, report_error, to_one_line, warn
 from .session_choice import get_project_path, shorten_id
@@ -60,6 +61,8 @@ async def _run_attended(order: CommandOptions, screen: Screen, interrupts: Signa
     if order.yes:
         warn("--yes: every tool call is made without asking")
     headings = [*_list_notes(equipment, order)]
+    if order.prompt is not None and "/" in order.prompt:
+        headings += describe_unused_skills(order.prompt, os.curdir, equipment.options.get("skills"))
 
     def show(event: Event) -> None:
         while headings:

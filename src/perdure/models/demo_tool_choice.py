@@ -43,6 +43,8 @@ _PLACE = re.compile(r"\bin\s+(?:the\s+)?([A-Z][\w'\u2019-]*(?:\s+[A-Z][\w'\u2019
 _ABOUT_PEOPLE = re.compile(r"\b(?:my|our|was|were|your)\b", re.IGNORECASE)
 """Words of sentences such as *How was your day?*, which are not about the day."""
 _CODE_BLOCK = re.compile(r"^(`{3,})[^`\n]*\n.*?(?:^\1`*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_FILE_NAME = re.compile(r"\w/\w|\w\.\w")
+"""What shows that a path is meant: `/name` alone may be a command."""
 _TOKEN = re.compile(r"[\w'\u2019-]+|[.!?:;\n]")
 _AFTER_PREPOSITION = re.compile(
     r"\b(?:in|for|of|about|to|at|on|named|called|from)\s+(?:the\s+|an?\s+)?([\w'\u2019-]+)", re.IGNORECASE
@@ -126,7 +128,7 @@ class _ArgumentClues:
             words = _get_words(name)
             if (
                 (words & _FORMULAS and self.formulas)
-                or (words & _PATHS and self.paths)
+                or (words & _PATHS and any(_FILE_NAME.search(path) for path in self.paths))
                 or (words & _ADDRESSES and self.addresses)
             ):
                 return True
