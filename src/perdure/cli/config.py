@@ -222,8 +222,10 @@ class InspectedConfig(NamedTuple):
 
         from .default_model import has_small_context
 
-        base_url = self.settings.get("base_url") or ""
-        open_model(model, **({} if has_small_context(model) else {"api_key": "unused", "base_url": base_url}))
+        if has_small_context(model):  # it takes no options
+            open_model(model)
+        else:
+            open_model(model, api_key="unused", base_url=self.settings.get("base_url") or "")
 
     def notes(self, path: str) -> list[str]:
         """Return notes for the user: which parts of the file were left out, and whether it needs trust."""

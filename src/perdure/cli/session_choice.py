@@ -138,8 +138,8 @@ async def read_project(store: "Store", session_id: str) -> str:
 
     events, _ = await read_events(store, session_id)
     for event in reversed(events):
-        if isinstance(event, MessageAdded) and isinstance(said := event.message.metadata.get(METADATA), dict):
-            project: Any = said.get("project")
+        if isinstance(event, MessageAdded) and isinstance(event.message.metadata.get(METADATA), dict):
+            project: Any = event.message.metadata[METADATA].get("project")
             return project if isinstance(project, str) else ""
     return ""
 
