@@ -36,7 +36,7 @@ def session_argument(metavar: str = "ID", *, can_be_last: bool = True) -> Callab
 
     def decorate(command: Any) -> Any:
         @wraps(command)
-        def resolved(*args: Any, session_id: str | None, last: bool = False, **options: Any) -> Any:
+        def run_resolved(*args: Any, session_id: str | None, last: bool = False, **options: Any) -> Any:
             if can_be_last and (session_id is None) != last:
                 raise click.UsageError(
                     "name one session, or use --last for the last one of this project; perdure sessions list lists them"
@@ -44,9 +44,9 @@ def session_argument(metavar: str = "ID", *, can_be_last: bool = True) -> Callab
             return command(*args, session_id=resolve_session(session_id, options), **options)
 
         if can_be_last:
-            resolved = click.option("--last", is_flag=True, help="The last session of this project.")(resolved)
+            run_resolved = click.option("--last", is_flag=True, help="The last session of this project.")(run_resolved)
         shown = f"[{metavar}]" if can_be_last else metavar
-        return click.argument("session_id", metavar=shown, required=not can_be_last)(resolved)
+        return click.argument("session_id", metavar=shown, required=not can_be_last)(run_resolved)
 
     return decorate
 
