@@ -37,7 +37,7 @@ from perdure.core.event import (
     UsageReported,
 )
 from perdure.core.loop import react
-from perdure.core.message import Message, StopReason, Text, ToolCall, Usage, user
+from perdure.core.message import Message, StopReason, Text, Thinking, ToolCall, Usage, user
 from perdure.core.model import ModelInfo, Request, Settings
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Retry, Run
@@ -220,6 +220,39 @@ async def test_a_reply_without_words_or_calls_fails_the_run_and_is_not_kept(repl
     log = await log_of(agent.store, "s")
     assert [discarded.reason for discarded in of(log, ReplyDiscarded)] == ["empty"]
     assert (log[-1].__class__, of(log, RunEnded)[0].error) == (RunEnded, str(outcome.error))
+
+
+@pytest.mark.parametrize("stop", [StopReason.LENGTH, StopReason.CONTENT_FILTER, StopReason.STOP_SEQUENCE])
+@pytest.mark.parametrize("parts", [(), (Thinking("Hm."),), (Text(" \n"),)], ids=["nothing", "thoughts", "blanks"])
+async def test_a_reply_without_words_that_ended_for_a_stated_reason_stops_the_run_and_is_kept(stop, parts):
+    reply = Message("assistant", parts, stop=stop, usage=Usage(10, 3))
+    model = ScriptedModel(reply, "Here I am.")
+    session = Agent(retried(model, clock=FakeClock(auto=True))).session("s")
+    outcome = await session.run("Hi")
+    assert (outcome.status, outcome.reason, outcome.text.strip()) == ("stopped", str(stop), "")
+    assert (len(model.requests), outcome.usage, outcome.turns) == (1, Usage(10, 3), 1)
+    assert outcome.messages[-1].stop is stop
+    again = await session.run("Are you there?")
+    assert (again.status, again.text) == ("done", "Here I am.")
+
+
+async def test_an_empty_reply_to_a_request_with_stop_sequences_has_ended_at_one_of_them():
+    settings = Settings(stop_sequences=("END",))
+    outcome = await Agent(ScriptedModel([ReplyFinished(StopReason.STOP)]), settings=settings).run("Hi")
+    assert (outcome.status, outcome.reason) == ("stopped", "stop_sequence")
+    assert outcome.messages[-1].stop is StopReason.STOP_SEQUENCE
+
+
+async def test_a_reply_with_words_that_ended_at_a_stop_sequence_is_an_answer():
+    outcome = await Agent(ScriptedModel(Reply("Half of it", stop=StopReason.STOP_SEQUENCE))).run("Hi")
+    assert (outcome.status, outcome.text) == ("done", "Half of it")
+
+
+async def test_the_tokens_of_empty_replies_that_are_asked_for_again_are_counted():
+    model = ScriptedModel(*[[ReplyFinished(usage=Usage(10, 3))]] * 2, Reply("Here.", usage=Usage(20, 5)))
+    outcome = await Agent(retried(model, clock=FakeClock(auto=True))).run("Hi")
+    assert (outcome.status, outcome.text) == ("done", "Here.")
+    assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (40, 11)
 
 
 async def test_a_stream_that_ends_without_its_end_is_a_reply_cut_off():

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perdure.core.budget import Budget
 from perdure.core.error import (
@@ -19,6 +20,7 @@ from perdure.core.error import (
     ProviderDown,
     RateLimited,
     ReplyCutOff,
+    UsageError,
 )
 from perdure.core.event import (
     ErrorRaised,
@@ -27,10 +29,11 @@ from perdure.core.event import (
     ReplyFinished,
     RetryScheduled,
     TextDelta,
+    ThinkingDelta,
     UsageReported,
 )
-from perdure.core.message import Image, Status, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure.core.model import ModelInfo, Price, Request, model_info
+from perdure.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure.core.model import ModelInfo, Price, Request, Settings, model_info
 from perdure.core.tool import Skip, tool, tool_from_schema
 from perdure.core.wrappers import (
     after,
@@ -133,10 +136,13 @@ async def test_a_wrapper_closes_what_it_wraps_when_it_is_cancelled(wrap):
         await task
 
 
+@pytest.mark.parametrize("error", [ConfigError("no such tool"), UsageError("not now")])
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
-async def test_an_error_that_is_not_the_models_passes_through(wrap):
-    with pytest.raises(ZeroDivisionError):
-        await listen(wrap(ScriptedModel(ZeroDivisionError())))
+async def test_a_mistake_of_the_caller_passes_through(wrap, error):
+    inner = ScriptedModel(error, "never asked")
+    with pytest.raises(type(error)):
+        await listen(wrap(inner))
+    assert len(inner.requests) == 1
 
 
 async def test_wrappers_stack():
@@ -184,6 +190,45 @@ async def test_an_observer_that_raises_ends_the_answer_and_lets_the_model_go():
     with pytest.raises(ZeroDivisionError):
         await listen(observed(inner, watch))
     assert inner.closed
+
+
+@pytest.mark.parametrize("error", [AuthFailed("no key"), ConnectionError("reset"), ZeroDivisionError("bug")])
+async def test_an_observer_sees_a_request_that_failed_with_its_error(error):
+    seen: list[Any] = []
+    model = observed(ScriptedModel([TextDelta("Hel"), error]), lambda request, event: seen.append((request, event)))
+    with pytest.raises(type(error)) as raised:
+        await listen(model)
+    assert raised.value is error
+    assert seen == [(ASKED, TextDelta("Hel")), (ASKED, ErrorRaised(type(error).__name__, str(error), "model"))]
+
+
+async def test_an_observer_sees_a_model_that_raises_before_it_streams():
+    class Refusing:
+        def stream(self, request):
+            raise ProviderDown("closed on Mondays")
+
+    seen: list[Any] = []
+    with pytest.raises(ProviderDown):
+        await listen(observed(Refusing(), lambda _, event: seen.append(event)))
+    assert seen == [ErrorRaised("ProviderDown", "closed on Mondays", "model")]
+
+
+async def test_an_observer_inside_retries_sees_every_attempt():
+    seen: list[Any] = []
+    inner = ScriptedModel(RateLimited("slow down"), [TextDelta("Hel")], "Hello")
+    model, _ = at_once(observed(inner, lambda _, event: seen.append(event)))
+    assert await said(model) == "HelHello"
+    cut_off = ErrorRaised("ReplyCutOff", "the reply of scripted broke off before it was finished", "model")
+    assert seen[:3] == [ErrorRaised("RateLimited", "slow down", "model"), TextDelta("Hel"), cut_off]
+    assert [type(event) for event in seen[3:]] == [TextDelta, ReplyFinished]
+
+
+async def test_an_observer_around_retries_sees_every_attempt_and_the_last_error():
+    seen: list[Any] = []
+    model, _ = at_once(ScriptedModel(RateLimited("slow down"), AuthFailed("no key")))
+    with pytest.raises(AuthFailed):
+        await listen(observed(model, lambda _, event: seen.append((type(event).__name__, event.error))))
+    assert seen == [("RetryScheduled", "RateLimited"), ("ErrorRaised", "AuthFailed")]
 
 
 # -- gated -------------------------------------------------------------------------------------------------------------
@@ -350,6 +395,45 @@ async def test_an_answer_of_any_kind_is_not_asked_for_again(answer):
     assert not [event for event in events if isinstance(event, RetryScheduled)]
 
 
+@pytest.mark.parametrize("stop", [StopReason.LENGTH, StopReason.CONTENT_FILTER, StopReason.STOP_SEQUENCE])
+@pytest.mark.parametrize("message", [None, assistant(" ")], ids=["deltas", "message"])
+async def test_an_empty_answer_that_ended_for_a_stated_reason_is_not_asked_for_again(stop, message):
+    finished = ReplyFinished(None if message else stop, Usage(9, 1), message=message and replace(message, stop=stop))
+    model = ScriptedModel([ThinkingDelta("Hm"), finished], "never asked")
+    events = await listen(retried(model, clock=FakeClock(auto=True)))
+    assert [type(event) for event in events] == [ThinkingDelta, ReplyFinished]
+    assert len(model.requests) == 1
+
+
+async def test_an_empty_answer_to_a_request_with_stop_sequences_is_not_asked_for_again():
+    model = ScriptedModel([ReplyFinished(StopReason.STOP)], "never asked")
+    request = Request(messages=(user("Hello"),), settings=Settings(stop_sequences=("END",)))
+    assert await listen(retried(model, clock=FakeClock(auto=True)), request) == [ReplyFinished(StopReason.STOP)]
+
+
+async def test_the_tokens_of_an_empty_answer_are_told_before_it_is_asked_for_again():
+    empty = [ReplyFinished(StopReason.STOP, Usage(9, 1))]
+    events = await listen(at_once(ScriptedModel(empty, "Hello"))[0])
+    assert events[0] == UsageReported(Usage(9, 1))
+    assert type(events[1]) is RetryScheduled
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("reset"), TimeoutError("too late")])
+async def test_a_broken_connection_of_a_model_of_ones_own_is_retried(error):
+    model, clock = at_once(ScriptedModel(error, "Hello"))
+    events = await listen(model)
+    assert events[0] == RetryScheduled(1, 4, 2.0, type(error).__name__, str(error))
+    assert events[-2].text == "Hello"
+    assert clock.slept == [2.0]
+
+
+async def test_a_bug_of_a_model_of_ones_own_is_raised_at_once():
+    model, clock = at_once(ScriptedModel(ZeroDivisionError("bug"), "never asked"))
+    with pytest.raises(ZeroDivisionError):
+        await listen(model)
+    assert clock.slept == []
+
+
 async def test_one_attempt_is_no_retry():
     model, clock = at_once(ScriptedModel(ProviderDown("one")), attempts=1)
     with pytest.raises(ProviderDown):
@@ -428,7 +512,28 @@ async def test_every_request_begins_with_the_first_model_again():
     assert [await said(model), await said(model)] == ["In the meantime", "I am back"]
 
 
-@pytest.mark.parametrize("event", [TextDelta("Hel"), UsageReported(Usage(1, 0))], ids=["text", "usage"])
+@pytest.mark.parametrize("error", [ConnectionError("reset"), TimeoutError("too late"), ZeroDivisionError("bug")])
+async def test_any_error_of_a_model_asks_the_next_one(error):
+    first, second = ScriptedModel(error, name="a"), ScriptedModel("Hello", name="b")
+    assert await listen(failover(first, second)) == [
+        FailedOver("a", "b", type(error).__name__, str(error)),
+        *await listen(ScriptedModel("Hello", name="b")),
+    ]
+
+
+async def test_an_error_of_any_kind_after_the_first_words_is_raised():
+    with pytest.raises(ConnectionError):
+        await listen(
+            failover(ScriptedModel([TextDelta("Hel"), ConnectionError("reset")]), ScriptedModel("never asked"))
+        )
+
+
+async def test_a_count_of_tokens_is_no_beginning():
+    first = ScriptedModel([UsageReported(Usage(1, 0)), ProviderDown("gone")])
+    assert await said(failover(first, ScriptedModel("Hello"))) == "Hello"
+
+
+@pytest.mark.parametrize("event", [TextDelta("Hel"), ThinkingDelta("Hm")], ids=["text", "thinking"])
 async def test_a_model_that_has_begun_is_never_replaced(event):
     second = ScriptedModel("never asked")
     stream = failover(ScriptedModel([event, ProviderDown("gone")]), second).stream(ASKED)

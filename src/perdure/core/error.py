@@ -165,6 +165,14 @@ class AllModelsFailed(ModelError):
         return type(self), (self.attempts,)
 
 
+def is_transient(error: Exception) -> bool:
+    """Return True if a request that failed with this error may succeed when it is sent again.
+
+    Models of other authors raise errors of the standard library for a broken connection.
+    """
+    return error.retryable if isinstance(error, PerdureError) else isinstance(error, (ConnectionError, TimeoutError))
+
+
 class ToolError(PerdureError):
     """Raise it from a tool to send the model an error message. Any other exception works too, but is logged."""
 

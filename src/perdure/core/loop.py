@@ -49,7 +49,7 @@ from .jsonable import error_message
 from .log_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_call_repairs
 from .mailbox import Delivery
 from .message import Message, Status, StopReason, ToolResult, user
-from .model import Request, assemble_reply, is_empty, sanitize_reply
+from .model import Request, assemble_reply, find_empty_reply_reason, is_empty, sanitize_reply
 from .outcome import Outcome
 from .run import Accepted, Engine, HistoryProcessor, Retry, Run
 from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition
@@ -189,9 +189,7 @@ async def run_turn(run: Run) -> Message:
         faults.fault_point("loop.requested")
         reply = sanitize_reply(await collect_reply(run, request), run.state.call_ids)
         if is_empty(reply):
-            await record_discarded_reply(run, "empty", reply)
-            why = f"neither text nor calls (it stopped because of {reply.stop!s})"
-            raise EmptyReply(f"{run.info.name} answered with {why}")
+            reply = await explain_empty_reply(run, request, reply)
         run.partial_reply = None
         faults.fault_point("loop.replied")
         await run.emit(MessageAdded(reply, run_id=run.run_id, path=run.path))
@@ -207,6 +205,15 @@ def check_turn_may_begin(run: Run) -> None:
         raise UsageError("this run waits for a reply already: await run_turn(run) before you call it again")
     if run.state.open_calls:
         raise UsageError("the calls of the last reply have no results yet: await act(run, reply) before the next turn")
+
+
+async def explain_empty_reply(run: Run, request: Request, reply: Message) -> Message:
+    """Return a reply without text or calls, with the stop reason that explains it. Raises `EmptyReply` if none does."""
+    reason = find_empty_reply_reason(reply.stop, request)
+    if reason is None:
+        await record_discarded_reply(run, "empty", reply)
+        raise EmptyReply(f"{run.info.name} answered with neither text nor calls (it stopped because of {reply.stop!s})")
+    return replace(reply, stop=reason)
 
 
 async def process_history(processor: HistoryProcessor, messages: Sequence[Message]) -> Sequence[Message]:
@@ -298,7 +305,11 @@ async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     """
     if run.cancel_mode is not None:
         return run.outcome("cancelled", "cancelled")
-    if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
+    if (
+        reply.stop is StopReason.LENGTH
+        or reply.stop is StopReason.CONTENT_FILTER
+        or (reply.stop is StopReason.STOP_SEQUENCE and is_empty(reply))
+    ):
         return run.outcome("stopped", str(reply.stop))
     limit = run.find_reached_limit()
     if run.mailbox.has_messages_due and not limit:

@@ -159,6 +159,8 @@ class StopReason(StrEnum):
     TOOL_USE = "tool_use"
     LENGTH = "length"
     CONTENT_FILTER = "content_filter"
+    STOP_SEQUENCE = "stop_sequence"
+    """It wrote one of the request's stop sequences, and the provider said so. Others report `stop`."""
     CANCELLED = "cancelled"
     ERROR = "error"
 

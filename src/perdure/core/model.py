@@ -481,6 +481,19 @@ def _sanitize_media(part: ResultPart | ToolResult) -> Part:
     return part if sanitized == part else sanitized
 
 
+def find_empty_reply_reason(stop: StopReason | None, request: Request) -> StopReason | None:
+    """Return the stop reason that explains why a reply has no text and no calls; `None` if nothing does.
+
+    Not every provider says that it met a stop sequence: a reply that ends at once, if there are any, has met one.
+    """
+    if stop in _EMPTY_REPLY_REASONS:
+        return stop
+    return StopReason.STOP_SEQUENCE if request.settings.stop_sequences and stop in {None, StopReason.STOP} else None
+
+
+_EMPTY_REPLY_REASONS = frozenset({StopReason.LENGTH, StopReason.CONTENT_FILTER, StopReason.STOP_SEQUENCE})
+
+
 def is_empty(reply: Message) -> bool:
     """Return True if a reply contains nothing but thinking and whitespace."""
     for part in reply.parts:

@@ -5,7 +5,7 @@ wraps.
 """
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from copy import deepcopy
 from inspect import isawaitable
@@ -15,10 +15,29 @@ import msgspec
 
 from . import check
 from .clock import SYSTEM_CLOCK, Clock
-from .error import AllModelsFailed, ConfigError, ContextOverflow, EmptyReply, ModelError, ReplyCutOff
-from .event import ErrorRaised, FailedOver, ModelEvent, ReplyFinished, RetryScheduled, TextDelta, ToolCallDelta
+from .error import (
+    AllModelsFailed,
+    ConfigError,
+    ContextOverflow,
+    EmptyReply,
+    ModelError,
+    ReplyCutOff,
+    UsageError,
+    is_transient,
+)
+from .event import (
+    ErrorRaised,
+    FailedOver,
+    ModelEvent,
+    ReplyFinished,
+    RetryScheduled,
+    TextDelta,
+    ToolCallDelta,
+    UsageReported,
+)
+from .jsonable import error_message
 from .message import Text, ToolCall, ToolResult
-from .model import Model, ModelInfo, Price, Request, ShortenRequest, is_empty, model_info
+from .model import Model, ModelInfo, Price, Request, ShortenRequest, find_empty_reply_reason, is_empty, model_info
 from .tool import Arguments, Finish, Prepare, Tool, ToolContext
 
 # -- models ------------------------------------------------------------------------------------------------------------
@@ -54,18 +73,36 @@ def open_stream(model: Model, request: Request) -> "aclosing[Any]":
 def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Model:
     """Wrap a model so that `watch` is called with every event of its answers, which it cannot change.
 
-    If `watch` raises, the answer ends.
+    A request that fails ends with an `ErrorRaised`, which only `watch` gets: the error itself is raised as ever. So
+    `retried(observed(model, watch))` shows every attempt, and `observed(retried(model), watch)` a `RetryScheduled` for
+    each one that is repeated. If `watch` raises, the answer ends.
     """
     _check_models("observed", model)
     check.require_callable("observed", "watch", watch)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
-        async with open_stream(model, request) as events:
+        event: ModelEvent | None = None
+        async with aclosing(_stream_or_error(model, request)) as events:
             async for event in events:
+                if isinstance(event, Exception):
+                    watch(request, ErrorRaised(type(event).__name__, error_message(event), "model"))
+                    raise event
                 watch(request, event)
                 yield event
+        if type(event) is not ReplyFinished:
+            watch(request, ErrorRaised(ReplyCutOff.__name__, _describe_cut_off(model), "model"))
 
     return WrappedModel(model, stream)
+
+
+async def _stream_or_error(model: Model, request: Request) -> AsyncGenerator[Any, None]:
+    """Yield the events of a model's answer, and the error that it raises, if any, as the last item."""
+    try:
+        async with open_stream(model, request) as events:
+            async for event in events:
+                yield event
+    except Exception as error:  # noqa: BLE001 - it is raised again by the caller
+        yield error
 
 
 def gated(model: Model, gate: Callable[[Request], "Awaitable[Request | None] | Request | None"]) -> Model:
@@ -94,6 +131,9 @@ def retried(
 ) -> Model:
     """Wrap a model so that a request is retried after a transient error, an incomplete answer or an empty one.
 
+    Transient are a `ModelError` that is `retryable`, and a `ConnectionError` or `TimeoutError` of a model of your own.
+    An answer without text or calls counts if its stop reason explains it, such as `length` or `content_filter`.
+
     A `RetryScheduled` event is emitted before each wait. The wait doubles from `base_seconds` up to `max_seconds`, and
     is shortened at random so that many clients do not retry at once; a provider that asks for a longer wait gets it, up
     to the same maximum.
@@ -115,17 +155,20 @@ def retried(
                 async with open_stream(model, request) as events:
                     async for event in events:
                         has_content = has_content or _has_content(event)
-                        if type(event) is ReplyFinished and not has_content:
+                        if type(event) is ReplyFinished and not has_content and not _is_explained(event, request):
+                            if event.usage is not None:
+                                yield UsageReported(event.usage)  # the tokens were used all the same
                             _raise_empty_reply(model)
                         yield event
                 _check_complete(model, event)
                 return
-            except ModelError as error:
-                if not error.retryable or attempt == attempts:
+            except Exception as error:
+                if not is_transient(error) or attempt == attempts:
                     raise
                 longest = min(base_seconds * 2 ** (attempt - 1), max_seconds)
-                wait = min(max(longest * (0.5 + jitter() / 2), error.retry_after_seconds or 0.0), max_seconds)
-                yield RetryScheduled(attempt, attempts, wait, type(error).__name__, str(error))
+                asked = error.retry_after_seconds if isinstance(error, ModelError) else None
+                wait = min(max(longest * (0.5 + jitter() / 2), asked or 0.0), max_seconds)
+                yield RetryScheduled(attempt, attempts, wait, type(error).__name__, error_message(error))
             await clock.sleep(wait)
 
     return WrappedModel(model, stream)
@@ -155,15 +198,18 @@ def compacted(model: Model, compact: ShortenRequest) -> Model:
     return WrappedModel(model, stream)
 
 
-_STATUS_EVENTS = (RetryScheduled, FailedOver, ErrorRaised)
+_STATUS_EVENTS = (RetryScheduled, FailedOver, ErrorRaised, UsageReported)
 """Events that are no part of an answer."""
+_CALLER_MISTAKES = (ConfigError, UsageError)
+"""Errors that the next model would raise as well."""
 
 
 def failover(*models: Model) -> Model:
     """Make one model of several: when one fails before its answer has begun, the next one is asked.
 
-    A model whose answer has begun is never replaced. Costs are counted at the highest price of all of them, so that a
-    limit in money applies whichever answers.
+    Any exception of a model is a failure, unless the caller made a mistake (`ConfigError`, `UsageError`). A model whose
+    answer has begun is never replaced. Costs are counted at the highest price of all of them, so that a limit in money
+    applies whichever answers.
     """
     _check_models("failover", *models)
 
@@ -178,13 +224,15 @@ def failover(*models: Model) -> Model:
                         yield event
                 _check_complete(model, event)
                 return
-            except ModelError as error:
+            except _CALLER_MISTAKES:
+                raise
+            except Exception as error:
                 if begun:
                     raise
                 failed.append((model_info(model).name, error))
                 if place + 1 < len(models):
                     following = model_info(models[place + 1]).name
-                    yield FailedOver(model_info(model).name, following, type(error).__name__, str(error))
+                    yield FailedOver(model_info(model).name, following, type(error).__name__, error_message(error))
         raise AllModelsFailed(tuple(failed)) from failed[-1][1]
 
     info = msgspec.structs.replace(
@@ -222,14 +270,23 @@ def _has_content(event: ModelEvent) -> bool:
     return type(event) is ToolCallDelta or (type(event) is TextDelta and bool(event.text.strip()))
 
 
+def _is_explained(finished: ReplyFinished, request: Request) -> bool:
+    """Return True if the stop reason of an answer explains why it has no text and no calls."""
+    stop = finished.stop or (None if finished.message is None else finished.message.stop)
+    return find_empty_reply_reason(stop, request) is not None
+
+
 def _raise_empty_reply(model: Model) -> NoReturn:
     raise EmptyReply(f"{model_info(model).name} answered with neither text nor calls")
 
 
 def _check_complete(model: Model, last: ModelEvent | None) -> None:
     if type(last) is not ReplyFinished:
-        message = f"the reply of {model_info(model).name} broke off before it was finished"
-        raise ReplyCutOff(message)
+        raise ReplyCutOff(_describe_cut_off(model))
+
+
+def _describe_cut_off(model: Model) -> str:
+    return f"the reply of {model_info(model).name} broke off before it was finished"
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ class Oracle:
     def __init__(self, exchange: Exchange) -> None:
         message = joined(exchange.data) if exchange.streamed else exchange.json
         self.shapes = merged([shape_of(block) for block in message["content"]])
-        stops = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "refusal": "content_filter"}
+        stops = {"end_turn": "stop", "max_tokens": "length", "refusal": "content_filter"}
         self.stop = StopReason(stops.get(message["stop_reason"], message["stop_reason"]))
         usage = message["usage"]
         taken, output = 0, 0

@@ -145,7 +145,7 @@ def test_the_author_is_who_was_asked_and_not_the_snapshot_that_answered() -> Non
     ("told", "meant"),
     [
         ("end_turn", StopReason.STOP),
-        ("stop_sequence", StopReason.STOP),
+        ("stop_sequence", StopReason.STOP_SEQUENCE),
         ("max_tokens", StopReason.LENGTH),
         ("model_context_window_exceeded", StopReason.LENGTH),
         ("pause_turn", StopReason.LENGTH),

@@ -280,9 +280,15 @@ def test_nothing_is_marked_when_nobody_wants_it(profile: Profile, cache: str | N
     assert b"cache_control" not in msgspec.json.encode(body)
 
 
-def test_a_thought_at_the_end_is_not_marked() -> None:
-    body = body_of([user("Hello"), own(Thinking("hm", "sig"))], CLAUDE)
-    assert "cache_control" not in body["messages"][-1]["content"][-1]
+def test_a_thought_at_the_end_of_a_reply_is_not_sent_back() -> None:
+    cut_off, asked = own(Thinking("hm", "sig")), user("Hello")
+    assert body_of([asked, cut_off, user("Well?")], CLAUDE)["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "Hello"}]},
+        {"role": "user", "content": [{"type": "text", "text": "Well?", "cache_control": {"type": "ephemeral"}}]},
+    ]
+    half = own(Thinking("hm", "sig"), Text("Half"), Thinking("", "", "redacted"))
+    kept = body_of([asked, half, user("Well?")], CLAUDE)["messages"][1]["content"]
+    assert [block["type"] for block in kept] == ["thinking", "text"]
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

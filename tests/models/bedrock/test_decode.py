@@ -154,7 +154,7 @@ def test_an_answer_that_is_not_streamed_tells_the_same() -> None:
     ("told", "meant"),
     [
         ("end_turn", StopReason.STOP),
-        ("stop_sequence", StopReason.STOP),
+        ("stop_sequence", StopReason.STOP_SEQUENCE),
         ("max_tokens", StopReason.LENGTH),
         ("model_context_window_exceeded", StopReason.LENGTH),
         ("guardrail_intervened", StopReason.CONTENT_FILTER),

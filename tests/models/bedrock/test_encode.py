@@ -147,8 +147,17 @@ def test_a_conversation_that_the_model_began_gets_a_beginning() -> None:
 def test_what_the_model_is_to_go_on_from_does_not_end_in_blanks() -> None:
     body = body_of([user("Hello"), assistant("The answer is \n")], CLAUDE)
     assert body["messages"][1]["content"] == [{"text": "The answer is"}]
-    called = [user("Hello"), own(Thinking("hm", "sig"))]
-    assert "reasoningContent" in body_of(called, CLAUDE)["messages"][1]["content"][0]
+    ran = {"toolUse": {"toolUseId": "a", "name": "search", "input": {}, "type": "server_tool_use"}}
+    body = body_of([user("Hello"), own(Thinking(details=ran))], CLAUDE, tools=[WEATHER])
+    assert body["messages"][1]["content"] == [ran]
+
+
+def test_a_thought_at_the_end_of_a_reply_is_not_sent_back() -> None:
+    messages = body_of([user("Hello"), own(Thinking("hm", "sig")), user("Well?")])["messages"]
+    assert messages == [{"role": "user", "content": [{"text": "Hello"}, {"text": "Well?"}]}]
+    half = own(Thinking("hm", "sig"), Text("Half"), Thinking("", "", "redacted"), profile=CLAUDE)
+    kept = body_of([user("Hello"), half, user("Well?")], CLAUDE)["messages"][1]["content"]
+    assert [next(iter(block)) for block in kept] == ["reasoningContent", "text"]
 
 
 def test_a_message_with_nothing_in_it_is_left_out_or_said_to_be_empty() -> None:

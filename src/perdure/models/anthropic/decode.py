@@ -31,7 +31,7 @@ from .usage import UsageAccumulator
 
 STOP_REASONS: Mapping[str, StopReason] = {
     "end_turn": StopReason.STOP,
-    "stop_sequence": StopReason.STOP,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
     "tool_use": StopReason.TOOL_USE,
     "max_tokens": StopReason.LENGTH,
     "model_context_window_exceeded": StopReason.LENGTH,

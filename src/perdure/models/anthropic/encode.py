@@ -36,7 +36,6 @@ _CACHE_MARKERS: Mapping[str, Mapping[str, str]] = {
     "1h": {"type": "ephemeral", "ttl": "1h"},
 }
 _BLOCK_END = b"}]}"
-_UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
 OUTPUT_SCHEMA_RULES = "anthropic_output"
 """Name of the schema rules for structured output."""
 _MIN_TOP_P = 0.95
@@ -97,13 +96,13 @@ def _insert_cache_marker(piece: bytes, mark: Mapping[str, str]) -> bytes:
 
 
 def _trim_last_reply(piece: bytes, mark: Mapping[str, str] | None) -> bytes:
-    """Encode the last message again: the assistant's text without trailing blanks, and no marker on thinking."""
+    """Encode the last message again: the assistant's text without trailing blanks."""
     item: dict[str, Any] = msgspec.json.decode(piece)
     last = item["content"][-1]
     if item["role"] == "assistant" and last["type"] == "text":
         last["text"] = last["text"].rstrip()
     whole = encode_json(item)
-    return whole if mark is None or last["type"] in _UNMARKABLE else _insert_cache_marker(whole, mark)
+    return whole if mark is None else _insert_cache_marker(whole, mark)
 
 
 # -- fields around the messages ----------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ EMPTY_MESSAGE_TEXT = "(nothing was said)"
 MAX_TOOL_NAME_LENGTH = 64
 """Maximum length of a tool name."""
 
+_THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -99,6 +100,8 @@ def _encode_assistant_parts(parts: Sequence[Part], *, own: bool, echo: bool, sig
                 )
             case ToolResult():  # never in an assistant message
                 pass
+    while content and content[-1].get("type") in _THINKING_TYPES:  # refused there; so ends a reply that got too long
+        content.pop()
     return content
 
 

@@ -106,6 +106,8 @@ def _encode_assistant_parts(parts: Sequence[Part], *, own: bool, echo: bool) -> 
                 )
             case ToolResult():  # never in an assistant message
                 pass
+    while content and "reasoningContent" in content[-1]:  # refused there; so ends a reply that got too long
+        content.pop()
     return content
 
 

@@ -26,6 +26,7 @@ _STOP_REASONS: Mapping[str, StopReason] = {
     "stop": StopReason.STOP,
     "eos": StopReason.STOP,
     "end_turn": StopReason.STOP,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
     "tool_calls": StopReason.TOOL_USE,
     "function_call": StopReason.TOOL_USE,
     "length": StopReason.LENGTH,
@@ -37,6 +38,8 @@ _STOP_REASONS: Mapping[str, StopReason] = {
     "safety": StopReason.CONTENT_FILTER,
     "sensitive": StopReason.CONTENT_FILTER,
 }
+_COMPLETE = frozenset({StopReason.STOP, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE})
+"""Stop reasons of a reply whose calls are complete."""
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
 """Finish reasons that mean the provider failed."""
 
@@ -243,9 +246,9 @@ class ChatDecoder:
         stop = _STOP_REASONS.get((self._finish or "").lower())
         if self._refused:
             return StopReason.CONTENT_FILTER
-        if stop in (StopReason.STOP, StopReason.TOOL_USE):
-            return StopReason.TOOL_USE if len(self._calls) else StopReason.STOP
-        return stop
+        if len(self._calls) and stop in _COMPLETE:
+            return StopReason.TOOL_USE
+        return StopReason.STOP if stop is StopReason.TOOL_USE else stop
 
     def _add_reasoning_blocks(self, blocks: Sequence[Mapping[str, object]], finished: ReplyFinished) -> Message:
         """Return the final event with the reply's reasoning blocks, which are complete only at the end."""
