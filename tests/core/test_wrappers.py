@@ -227,8 +227,11 @@ async def test_an_observer_around_retries_sees_every_attempt_and_the_last_error(
     seen: list[Any] = []
     model, _ = at_once(ScriptedModel(RateLimited("slow down"), AuthFailed("no key")))
     with pytest.raises(AuthFailed):
-        await listen(observed(model, lambda _, event: seen.append((type(event).__name__, event.error))))
-    assert seen == [("RetryScheduled", "RateLimited"), ("ErrorRaised", "AuthFailed")]
+        await listen(observed(model, lambda _, event: seen.append(event)))
+    assert [(type(event), event.error) for event in seen] == [
+        (RetryScheduled, "RateLimited"),
+        (ErrorRaised, "AuthFailed"),
+    ]
 
 
 # -- gated -------------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def spoken(*parts: Text | Thinking | ToolCall | Image, by: Profile = OLD) -> Mes
 
 
 def parts_of(message: Message, profile: Profile = OLD, *, echo: bool = True) -> list:
-    items = GeminiMessageEncoder(profile, echo).encode_message(message)
+    items = GeminiMessageEncoder([message], profile, echo=echo).encode_message(message)
     assert len(items) == 1
     return items[0]["parts"]
 
@@ -92,7 +92,7 @@ def test_nobody_else_gets_thoughts_and_signatures(author, echo):
 
 
 def test_a_message_of_nothing_but_foreign_thoughts_is_not_sent():
-    assert GeminiMessageEncoder(OLD).encode_message(spoken(Thinking("hm"), Text(""), by=NEW)) == []
+    assert GeminiMessageEncoder([], OLD).encode_message(spoken(Thinking("hm"), Text(""), by=NEW)) == []
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_pictures_in_results_follow_the_results():
             ToolResult("c2", "read", (Document(b"%PDF-", name="b.pdf"),)),
         ]
     )
-    results, shown = GeminiMessageEncoder(OLD).encode_message(message)
+    results, shown = GeminiMessageEncoder([], OLD).encode_message(message)
     assert [part["functionResponse"]["response"] for part in results["parts"]] == [
         {"output": "see\n[image a.png: shown below]"},
         {"output": "[document b.pdf: this model cannot read documents]"},
@@ -170,14 +170,14 @@ def test_pictures_in_results_follow_the_results():
 
 
 def test_a_message_of_tools_without_results_is_not_sent():
-    assert GeminiMessageEncoder(OLD).encode_message(tool_message([])) == []
+    assert GeminiMessageEncoder([], OLD).encode_message(tool_message([])) == []
 
 
 def test_what_a_user_says_is_never_empty():
     assert parts_of(user("")) == parts_of(Message("user")) == [{"text": EMPTY_MESSAGE_TEXT}]
     assert parts_of(user(["Look:", Image(b"x", media_type="image/png"), ""]))[0] == {"text": "Look:"}
     assert parts_of(user("a\ud800")) == [{"text": "a\ufffd"}]
-    assert GeminiMessageEncoder(OLD).encode_message(Message("system", (Text("Be kind."),))) == [
+    assert GeminiMessageEncoder([], OLD).encode_message(Message("system", (Text("Be kind."),))) == [
         {"role": "user", "parts": [{"text": "Be kind."}]}
     ]
 
@@ -188,7 +188,9 @@ def test_a_picture_that_a_model_made_goes_back_to_it_with_its_signature():
     inline = {"mimeType": "image/png", "data": base64.b64encode(b"x").decode()}
     assert parts_of(message) == [{"inlineData": inline, "thoughtSignature": "S"}]
     assert parts_of(message, NEW) == [{"text": "[image a.png: made by another model]"}]
-    assert GeminiMessageEncoder(OLD).encode_message(spoken(Thinking("", "S", details={"of": "the part before"}))) == []
+    assert (
+        GeminiMessageEncoder([], OLD).encode_message(spoken(Thinking("", "S", details={"of": "the part before"}))) == []
+    )
 
 
 def test_a_conversation_flows_as_it_is():

@@ -32,9 +32,9 @@ class AnthropicWire:
         """Return a decoder for one response, streamed or whole."""
         return AnthropicDecoder(profile)
 
-    def lint(self, body: Mapping[str, Any], profile: Profile) -> Sequence[str]:  # noqa: ARG002 - one set of rules
+    def lint(self, body: Mapping[str, Any], profile: Profile) -> Sequence[str]:
         """Return a sentence for each rule of the provider that a request body breaks."""
-        return lint(body)
+        return lint(body, profile)
 
 
 WIRE = AnthropicWire()

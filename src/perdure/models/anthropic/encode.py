@@ -19,7 +19,7 @@ from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema
 from perdure.models.wire import EncodedRequest
 
-from .lint import MESSAGE_RULES, MESSAGE_RULES_AFTER_OPENING
+from .lint import get_message_rules
 from .messages import build_message_encoder, sanitize_tool_name
 from .model_features import AnthropicModelFeatures, get_model_features
 from .thinking import ThinkingPlan, plan_thinking
@@ -74,10 +74,9 @@ def _encode_messages(
     echo = request.settings.echo_reasoning is not False
     name = (request.session_id, echo) if request.session_id else None
     begun = bool(request.messages) and request.messages[0].role == "assistant"
-    items = build_message_encoder(profile, echo=echo, signed=dialect.signed)
-    pieces = memo.encode_messages(
-        name, request.messages, items, MESSAGE_RULES_AFTER_OPENING if begun else MESSAGE_RULES
-    )
+    items = build_message_encoder(request.messages, profile, echo=echo, signed=dialect.signed)
+    rules = get_message_rules(signed=dialect.signed, is_continuation=begun)
+    pieces = memo.encode_messages(name, request.messages, items, rules)
     if begun:
         pieces.insert(0, _OPENING_MESSAGE)
     if request.messages[-1].role == "assistant":

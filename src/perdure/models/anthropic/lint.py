@@ -1,23 +1,26 @@
 """Check request bodies offline against the rules of the Messages API. No I/O.
 
-`MESSAGE_RULES` are about the order of messages and are checked once per message; `lint` checks a complete body, for
-tests and for finding out why a request was refused.
+`get_message_rules` returns the rules about the order of messages, which are checked while they are encoded; `lint`
+checks a complete body, for tests and for finding out why a request was refused.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from perdure.models.block_order import BlockOrderRules, MessageBlocks, build_broken_rule
 from perdure.models.encoding_memo import BrokenRule, Item
+from perdure.models.profile import Profile
 from perdure.models.untrusted_json import as_dict, as_dicts
 
+from .messages import is_call_id
+from .model_features import get_model_features
 from .thinking import MIN_THINKING_TOKENS
 
 MAX_CACHE_MARKERS = 4
 """Maximum number of blocks with a cache marker."""
 
-_is_call_id = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 _is_tool_name = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
 _MIN_TOP_P = 0.95
 
@@ -42,8 +45,8 @@ def _check_block(place: int, block: Mapping[str, Any]) -> None:
     match block.get("type"):
         case "text" if not str(block.get("text", "")).strip():
             raise build_broken_rule(place, "a text that is blank")
-        case "tool_use" if not _is_call_id(str(block.get("id", ""))):
-            raise build_broken_rule(place, f"the call id {block.get('id')!r}; letters, digits, `_` and `-` are taken")
+        case "tool_use" if not block.get("id"):
+            raise build_broken_rule(place, f"a call of {block.get('name')!r} without an id")
         case "tool_use" if not _is_tool_name(str(block.get("name", ""))):
             raise build_broken_rule(
                 place, f"the tool name {block.get('name')!r}; letters, digits, `_` and `-` are taken"
@@ -58,19 +61,29 @@ def _check_block(place: int, block: Mapping[str, Any]) -> None:
             pass
 
 
-MESSAGE_RULES = BlockOrderRules(_read_item, _check_block)
-"""Message rules for a conversation from its start."""
-MESSAGE_RULES_AFTER_OPENING = BlockOrderRules(_read_item, _check_block, is_continuation=True)
-"""Message rules for a conversation that gets an opening message put before it."""
+def _check_own_block(place: int, block: Mapping[str, Any]) -> None:
+    """Check a block for Anthropic itself, which is stricter about ids than compatible servers."""
+    if block.get("type") == "tool_use" and not is_call_id(str(block.get("id", ""))):
+        raise build_broken_rule(place, f"the call id {block.get('id')!r}; letters, digits, `_` and `-` are taken")
+    _check_block(place, block)
+
+
+@cache
+def get_message_rules(*, signed: bool, is_continuation: bool = False) -> BlockOrderRules:
+    """Return the rules about messages: of Anthropic (`signed`) or of a compatible server.
+
+    `is_continuation`: the conversation gets an opening message put before it.
+    """
+    return BlockOrderRules(_read_item, _check_own_block if signed else _check_block, is_continuation=is_continuation)
 
 
 # -- a whole body ------------------------------------------------------------------------------------------------------
 
 
-def lint(body: Mapping[str, Any]) -> list[str]:
+def lint(body: Mapping[str, Any], profile: Profile) -> list[str]:
     """Return a sentence for each rule of the Messages API that a request body breaks."""
+    signed = get_model_features(profile.dialect, profile.model).signed
     checks = (
-        _lint_messages,
         _lint_ids,
         _lint_settings,
         _lint_tools,
@@ -78,16 +91,17 @@ def lint(body: Mapping[str, Any]) -> list[str]:
         _lint_thinking,
         _lint_cache_markers,
     )
-    return [problem for check in checks for problem in check(body)]
+    return [*_lint_messages(body, signed=signed), *[problem for check in checks for problem in check(body)]]
 
 
-def _lint_messages(body: Mapping[str, Any]) -> Iterator[str]:
+def _lint_messages(body: Mapping[str, Any], *, signed: bool) -> Iterator[str]:
     items = as_dicts(body.get("messages"))
-    state = MESSAGE_RULES.begin()
+    rules = get_message_rules(signed=signed)
+    state = rules.begin()
     try:
         for item in items:
-            state = MESSAGE_RULES.step(state, item)
-        MESSAGE_RULES.end(state)
+            state = rules.step(state, item)
+        rules.end(state)
     except BrokenRule as broken:
         yield str(broken)
         return

@@ -23,6 +23,7 @@ from perdure.core.message import (
     Video,
 )
 from perdure.models import attachment
+from perdure.models.call_ids import CallIdEncoder
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 
@@ -35,23 +36,29 @@ MAX_TOOL_NAME_LENGTH = 64
 """Maximum length of a tool name."""
 
 _THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
+is_call_id = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+"""Match the ids of calls that Anthropic accepts. Compatible servers accept the ids that they gave."""
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def build_message_encoder(profile: Profile, *, echo: bool, signed: bool) -> Callable[[Message], Sequence[Item]]:
+def build_message_encoder(
+    messages: Sequence[Message], profile: Profile, *, echo: bool, signed: bool
+) -> Callable[[Message], Sequence[Item]]:
     """Return a function that encodes messages for this model. Unless `echo`, its earlier thinking is left out.
 
     With it, all thinking is sent back, on turns without calls too: the provider needs the blocks as it wrote them, uses
     what it needs, and would miss its prompt cache if they were left out later.
     """
+    ids = CallIdEncoder(messages, profile, is_valid=is_call_id if signed else bool)
 
     def encode_message(message: Message) -> Sequence[Item]:
+        ids.enter(message)
         if message.role == "assistant":
             own = profile.is_author(message.provider, message.model)
-            content = _encode_assistant_parts(message.parts, own=own, echo=echo, signed=signed)
+            content = _encode_assistant_parts(message.parts, ids, own=own, echo=echo, signed=signed)
             return [{"role": "assistant", "content": content}] if content else []
-        content = [block for part in message.parts for block in _encode_user_part(part, profile)]
+        content = [block for part in message.parts for block in _encode_user_part(part, profile, ids)]
         return [{"role": "user", "content": content or [_build_text_block(EMPTY_MESSAGE_TEXT)]}]
 
     return encode_message
@@ -78,7 +85,9 @@ def _build_text_block(text: str) -> Block:
 # -- assistant messages ------------------------------------------------------------------------------------------------
 
 
-def _encode_assistant_parts(parts: Sequence[Part], *, own: bool, echo: bool, signed: bool) -> list[Block]:
+def _encode_assistant_parts(
+    parts: Sequence[Part], ids: CallIdEncoder, *, own: bool, echo: bool, signed: bool
+) -> list[Block]:
     content: list[Block] = []
     for part in parts:
         match part:
@@ -87,7 +96,7 @@ def _encode_assistant_parts(parts: Sequence[Part], *, own: bool, echo: bool, sig
                     content.append(_build_text_block(text))
             case ToolCall():
                 name, given = sanitize_tool_name(part.name), encode_arguments(part.arguments)
-                content.append({"type": "tool_use", "id": part.call_id, "name": name, "input": given})
+                content.append({"type": "tool_use", "id": ids.encode_id(part.call_id), "name": name, "input": given})
             case Thinking():
                 thought = _encode_thinking(part, echo=echo, signed=signed) if own else None
                 if thought is not None:
@@ -120,7 +129,7 @@ def _encode_thinking(part: Thinking, *, echo: bool, signed: bool) -> Block | Non
 # -- user messages and results -----------------------------------------------------------------------------------------
 
 
-def _encode_user_part(part: Part, profile: Profile) -> Sequence[Block]:
+def _encode_user_part(part: Part, profile: Profile, ids: CallIdEncoder) -> Sequence[Block]:
     match part:
         case Text(text=text):
             return [_build_text_block(text)] if text.strip() else []
@@ -129,14 +138,14 @@ def _encode_user_part(part: Part, profile: Profile) -> Sequence[Block]:
         case Audio() | Video():
             return [_build_text_block(attachment.describe_unsupported_media(part))]
         case ToolResult():
-            return [_encode_result(part, profile)]
+            return [_encode_result(part, profile, ids)]
         case _:  # thinking and calls are never in a user message
             return []
 
 
-def _encode_result(result: ToolResult, profile: Profile) -> Block:
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": result.call_id}
-    content = [block for part in result.content for block in _encode_user_part(part, profile)]
+def _encode_result(result: ToolResult, profile: Profile, ids: CallIdEncoder) -> Block:
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.encode_id(result.call_id)}
+    content = [block for part in result.content for block in _encode_user_part(part, profile, ids)]
     if result.is_error:
         block["is_error"] = True
         content = content or [_build_text_block(f"({result.status})")]  # an empty error is refused

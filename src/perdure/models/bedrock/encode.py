@@ -71,7 +71,7 @@ def _encode_messages(
     echo = request.settings.echo_reasoning is not False
     name = (request.session_id, echo) if request.session_id else None
     begun = bool(request.messages) and request.messages[0].role == "assistant"
-    items = build_message_encoder(profile, dialect, echo=echo)
+    items = build_message_encoder(request.messages, profile, dialect, echo=echo)
     pieces = memo.encode_messages(
         name, request.messages, items, MESSAGE_RULES_AFTER_OPENING if begun else MESSAGE_RULES
     )

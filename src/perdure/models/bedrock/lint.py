@@ -14,12 +14,12 @@ from perdure.models.encoding_memo import BrokenRule, Item
 from perdure.models.profile import Profile
 from perdure.models.untrusted_json import as_dict, as_dicts, as_text
 
+from .messages import is_call_id
 from .model_features import get_model_features
 
 MAX_CACHE_MARKERS = 4
 """Maximum number of cache markers."""
 
-_is_call_id = re.compile(r"[A-Za-z0-9_.:-]{1,64}").fullmatch
 _is_tool_name = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 _is_document_title = re.compile(r"[A-Za-z0-9()\[\]-]+( [A-Za-z0-9()\[\]-]+)*").fullmatch
 _CHOICES = frozenset({"auto", "any", "tool"})
@@ -43,7 +43,7 @@ def _check_block(place: int, block: Mapping[str, Any]) -> None:
     match block:
         case {"text": str(said)} if not said:
             raise build_broken_rule(place, "a text that is empty")
-        case {"toolUse": {"toolUseId": str(name)}} if not _is_call_id(name):
+        case {"toolUse": {"toolUseId": str(name)}} if not is_call_id(name):
             raise build_broken_rule(place, f"the call id {name!r}; up to 64 letters, digits, `_` and `-` are taken")
         case {"toolUse": {"name": str(name)}} if not _is_tool_name(name):
             raise build_broken_rule(place, f"the tool name {name!r}; up to 64 letters, digits, `_` and `-` are taken")

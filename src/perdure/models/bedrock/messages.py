@@ -20,6 +20,7 @@ from perdure.core.message import (
 )
 from perdure.models import attachment
 from perdure.models.anthropic.messages import EMPTY_MESSAGE_TEXT, encode_arguments, sanitize_tool_name
+from perdure.models.call_ids import CallIdEncoder
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 
@@ -51,21 +52,25 @@ _DOCUMENTS = {
     "application/vnd.ms-excel": "xls",
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
 }
+is_call_id = re.compile(r"[A-Za-z0-9_.:-]{1,64}").fullmatch
+"""Match the ids of calls that the provider accepts."""
 _NOT_IN_A_TITLE = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 _MAX_TITLE_LENGTH = 100
 
 
 def build_message_encoder(
-    profile: Profile, features: BedrockModelFeatures, *, echo: bool
+    messages: Sequence[Message], profile: Profile, features: BedrockModelFeatures, *, echo: bool
 ) -> Callable[[Message], Sequence[Item]]:
     """Return a function that encodes messages for this model. Unless `echo`, its earlier thinking is left out."""
+    ids = CallIdEncoder(messages, profile, is_valid=is_call_id)
 
     def encode_message(message: Message) -> Sequence[Item]:
+        ids.enter(message)
         if message.role == "assistant":
             own = profile.is_author(message.provider, message.model)
-            content = _encode_assistant_parts(message.parts, own=own, echo=echo)
+            content = _encode_assistant_parts(message.parts, ids, own=own, echo=echo)
             return [{"role": "assistant", "content": content}] if content else []
-        content = [block for part in message.parts for block in _encode_user_part(part, profile, features)]
+        content = [block for part in message.parts for block in _encode_user_part(part, profile, features, ids)]
         return [{"role": "user", "content": _ensure_text(content)}]
 
     return encode_message
@@ -82,7 +87,7 @@ def _ensure_text(content: list[Block]) -> list[Block]:
 # -- assistant messages ------------------------------------------------------------------------------------------------
 
 
-def _encode_assistant_parts(parts: Sequence[Part], *, own: bool, echo: bool) -> list[Block]:
+def _encode_assistant_parts(parts: Sequence[Part], ids: CallIdEncoder, *, own: bool, echo: bool) -> list[Block]:
     content: list[Block] = []
     for part in parts:
         match part:
@@ -91,7 +96,7 @@ def _encode_assistant_parts(parts: Sequence[Part], *, own: bool, echo: bool) -> 
                     content.append({"text": text})
             case ToolCall():
                 name, given = sanitize_tool_name(part.name), encode_arguments(part.arguments)
-                content.append({"toolUse": {"toolUseId": part.call_id, "name": name, "input": given}})
+                content.append({"toolUse": {"toolUseId": ids.encode_id(part.call_id), "name": name, "input": given}})
             case Thinking():
                 thought = _encode_thinking(part, echo=echo) if own else None
                 if thought is not None:
@@ -129,21 +134,23 @@ def _encode_thinking(part: Thinking, *, echo: bool) -> Block | None:
 # -- user messages and results -----------------------------------------------------------------------------------------
 
 
-def _encode_user_part(part: Part, profile: Profile, dialect: BedrockModelFeatures) -> Sequence[Block]:
+def _encode_user_part(
+    part: Part, profile: Profile, dialect: BedrockModelFeatures, ids: CallIdEncoder
+) -> Sequence[Block]:
     match part:
         case Text(text=text):
             return [{"text": text}] if text.strip() else []
         case Media():
             return [_encode_media(part, profile)]
         case ToolResult():
-            return [_encode_result(part, profile, dialect)]
+            return [_encode_result(part, profile, dialect, ids)]
         case _:  # thinking and calls are never in a user message
             return []
 
 
-def _encode_result(result: ToolResult, profile: Profile, dialect: BedrockModelFeatures) -> Block:
-    content = [block for part in result.content for block in _encode_user_part(part, profile, dialect)]
-    block: dict[str, Any] = {"toolUseId": result.call_id, "content": content}
+def _encode_result(result: ToolResult, profile: Profile, dialect: BedrockModelFeatures, ids: CallIdEncoder) -> Block:
+    content = [block for part in result.content for block in _encode_user_part(part, profile, dialect, ids)]
+    block: dict[str, Any] = {"toolUseId": ids.encode_id(result.call_id), "content": content}
     if result.is_error and dialect.status:
         block["status"] = "error"
     elif result.is_error:

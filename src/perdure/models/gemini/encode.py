@@ -29,10 +29,9 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     """Return the path and body to post for a request."""
     echo = request.settings.echo_reasoning is not False
     name = (request.session_id, echo) if request.session_id else None
-    contents = GeminiMessageEncoder(profile, echo)
-    pieces = memo.encode_messages(
-        name, insert_user_turns(request.messages), contents.encode_message, GeminiMessageRules(profile.model)
-    )
+    messages = insert_user_turns(request.messages)
+    contents = GeminiMessageEncoder(messages, profile, echo=echo)
+    pieces = memo.encode_messages(name, messages, contents.encode_message, GeminiMessageRules(profile.model))
     head = encode_json(_merge_extra_body(_build_body_fields(request, profile), request.settings.extra_body))
     comma = b"," if len(head) > len(b"{}") else b""
     return EncodedRequest(_build_path(profile), b'{"contents":[' + b",".join(pieces) + b"]" + comma + head[1:])

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
 
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import (
@@ -28,6 +27,7 @@ from perdure.core.message import (
     user,
 )
 from perdure.models.attachment import describe_unsupported_media
+from perdure.models.call_ids import CallIdEncoder
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 from perdure.models.tool_names import MAX_TOOL_NAME_LENGTH, sanitize_tool_name
@@ -63,15 +63,18 @@ def insert_user_turns(messages: Sequence[Message]) -> Sequence[Message]:
     return [*whole, CONTINUE_MESSAGE] if ends else whole
 
 
-class GeminiMessageEncoder(Struct, frozen=True):
-    """Encoder of messages for one model. The result depends only on the message and these fields."""
+class GeminiMessageEncoder:
+    """Encoder of the messages of one request as contents, in order."""
 
-    profile: Profile
-    echo: bool = True
-    """True if the model gets its own signatures and thoughts back."""
+    def __init__(self, messages: Sequence[Message], profile: Profile, *, echo: bool = True) -> None:
+        """`echo`: the model gets its own signatures and thoughts back."""
+        self.profile = profile
+        self.echo = echo
+        self._ids = CallIdEncoder(messages, profile)
 
     def encode_message(self, message: Message) -> list[Item]:
-        """Encode one message as a list of contents: none if it is empty, two for tool results with media."""
+        """Encode the next message as a list of contents: none if it is empty, two for tool results with media."""
+        self._ids.enter(message)
         match message.role:
             case "assistant":
                 parts = self._encode_assistant_parts(message)
@@ -99,7 +102,7 @@ class GeminiMessageEncoder(Struct, frozen=True):
                 case Text():
                     _append_part(said, {"text": replace_surrogates(part.text)}, part.signature if own else "")
                 case ToolCall():
-                    _append_part(said, {"functionCall": _encode_tool_call(part)}, part.signature if own else "")
+                    _append_part(said, {"functionCall": self._encode_tool_call(part)}, part.signature if own else "")
                 case Thinking() if own:
                     _append_thinking(said, part, with_calls=calls)
                 case Image() | Audio() | Video() | Document():
@@ -143,9 +146,21 @@ class GeminiMessageEncoder(Struct, frozen=True):
                         },
                         media,
                     ]
-            responses.append({"functionResponse": _encode_response(result, "\n".join(lines))})
+            responses.append({"functionResponse": self._encode_response(result, "\n".join(lines))})
         items: list[Item] = [{"role": "user", "parts": responses}] if responses else []
         return [*items, {"role": "user", "parts": shown}] if shown else items
+
+    def _encode_tool_call(self, call: ToolCall) -> dict[str, Any]:
+        name, given = sanitize_function_name(call.name), _parse_arguments(call.arguments)
+        return {"id": self._ids.encode_id(call.call_id), "name": name, "args": given}
+
+    def _encode_response(self, result: ToolResult, text: str) -> dict[str, Any]:
+        if result.is_error:
+            response = {"error": text or f"The call has ended with the status {result.status.value!r}."}
+        else:
+            response = {"output": text}
+        name = sanitize_function_name(result.name)
+        return {"id": self._ids.encode_id(result.call_id), "name": name, "response": response}
 
 
 def sanitize_function_name(name: str) -> str:
@@ -181,10 +196,6 @@ def _append_thinking(said: list[dict[str, Any]], part: Thinking, *, with_calls: 
         _append_part(said, {"text": replace_surrogates(part.text), "thought": True}, part.signature)
 
 
-def _encode_tool_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.call_id, "name": sanitize_function_name(call.name), "args": _parse_arguments(call.arguments)}
-
-
 def _parse_arguments(text: str) -> dict[str, Any]:
     """Parse the arguments as an object, the only form the API accepts; other text is wrapped in one."""
     try:
@@ -192,14 +203,6 @@ def _parse_arguments(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {"_raw": replace_surrogates(text)}
-
-
-def _encode_response(result: ToolResult, text: str) -> dict[str, Any]:
-    if result.is_error:
-        response = {"error": text or f"The call has ended with the status {result.status.value!r}."}
-    else:
-        response = {"output": text}
-    return {"id": result.call_id, "name": sanitize_function_name(result.name), "response": response}
 
 
 def _sign_first_call(said: list[dict[str, Any]]) -> None:

@@ -36,7 +36,7 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     """Return the path and body to post. Raises `BrokenRule` if the provider would refuse the conversation."""
     settings = request.settings
     dialect = get_dialect(profile.dialect)
-    writer = ChatMessageEncoder(profile, dialect, echo=settings.echo_reasoning)
+    writer = ChatMessageEncoder(request.messages, profile, dialect, echo=settings.echo_reasoning)
     name = (request.session_id, profile.model, settings.echo_reasoning) if request.session_id else None
     pieces = memo.encode_messages(name, request.messages, writer.encode_message, get_message_rules(profile.dialect))
     mark = _build_cache_marker(settings, profile)

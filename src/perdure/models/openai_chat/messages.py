@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.core.message import Media, Message, Part, Status, Text, Thinking, ToolCall, ToolResult
 from perdure.models.attachment import describe_unsupported_media, normalize_media
+from perdure.models.call_ids import CallIdEncoder
 from perdure.models.encoding_memo import encode_json
 from perdure.models.profile import Profile
 from perdure.models.tool_names import sanitize_tool_name
@@ -33,7 +34,11 @@ _is_nine_letter_id = re.compile(r"[A-Za-z0-9]{9}").fullmatch
 class ChatMessageEncoder:
     """Encoder of messages as chat messages for one model."""
 
-    def __init__(self, profile: Profile, dialect: ChatDialect, *, echo: bool | None) -> None:
+    def __init__(
+        self, messages: Sequence[Message], profile: Profile, dialect: ChatDialect, *, echo: bool | None
+    ) -> None:
+        is_valid, convert = (_is_nine_letter_id, _to_nine_letters) if dialect.nine_letter_ids else (bool, _shorten_id)
+        self._ids = CallIdEncoder(messages, profile, is_valid=is_valid, convert=convert, can_repeat=True)
         self._profile = profile
         self._dialect = dialect
         self._echoes = dialect.is_reasoning_sent_back(profile.model) if echo is None else echo
@@ -41,7 +46,8 @@ class ChatMessageEncoder:
         self._must_sign = dialect.signed_calls and "gemini-3" in profile.model
 
     def encode_message(self, message: Message) -> Sequence[dict[str, Any]]:
-        """Encode a message as a list of chat messages: one per tool result, none if the message is empty."""
+        """Encode the next message as a list of chat messages: one per tool result, none if the message is empty."""
+        self._ids.enter(message)
         match message.role:
             case "assistant":
                 return self._encode_assistant(message)
@@ -85,7 +91,7 @@ class ChatMessageEncoder:
 
     def _encode_tool_call(self, call: ToolCall, *, is_own: bool, is_first: bool) -> dict[str, Any]:
         function = {"name": sanitize_tool_name(call.name), "arguments": _ensure_json_object(call.arguments)}
-        said: dict[str, Any] = {"id": self._encode_call_id(call.call_id), "type": "function", "function": function}
+        said: dict[str, Any] = {"id": self._ids.encode_id(call.call_id), "type": "function", "function": function}
         if self._dialect.signed_calls:
             signature = call.signature if is_own else ""
             if self._must_sign and is_first:
@@ -93,22 +99,6 @@ class ChatMessageEncoder:
             if signature:
                 said["extra_content"] = {"google": {"thought_signature": signature}}
         return said
-
-    def _encode_call_id(self, call_id: str) -> str:
-        if not self._dialect.nine_letter_ids:
-            return (
-                call_id
-                if len(call_id) <= _MAX_ID_LENGTH
-                else f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
-            )
-        if _is_nine_letter_id(call_id):
-            return call_id
-        number = int.from_bytes(hashlib.sha256(call_id.encode()).digest()[:8])
-        letters: list[str] = []
-        for _ in range(9):
-            number, letter = divmod(number, len(_ID_ALPHABET))
-            letters.append(_ID_ALPHABET[letter])
-        return "".join(letters)
 
     # -- tool results --------------------------------------------------------------------------------------------------
 
@@ -118,7 +108,7 @@ class ChatMessageEncoder:
         for result in message.tool_results:
             item = {
                 "role": "tool",
-                "tool_call_id": self._encode_call_id(result.call_id),
+                "tool_call_id": self._ids.encode_id(result.call_id),
                 "content": self._encode_result_content(result, following),
             }
             if self._dialect.named_results:
@@ -152,6 +142,21 @@ _STATUS_PREFIXES: Mapping[Status, str] = {
     status: f"[{str(status).replace('_', ' ')}]" for status in Status if status is not Status.OK
 }
 """Prefix of the text of a failed result, by status: this API has no other way to mark one."""
+
+
+def _shorten_id(call_id: str) -> str:
+    return call_id if len(call_id) <= _MAX_ID_LENGTH else f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
+
+
+def _to_nine_letters(call_id: str) -> str:
+    if _is_nine_letter_id(call_id):
+        return call_id
+    number = int.from_bytes(hashlib.sha256(call_id.encode()).digest()[:8])
+    letters: list[str] = []
+    for _ in range(9):
+        number, letter = divmod(number, len(_ID_ALPHABET))
+        letters.append(_ID_ALPHABET[letter])
+    return "".join(letters)
 
 
 def _get_part_text(part: Part) -> str:

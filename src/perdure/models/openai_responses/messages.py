@@ -11,6 +11,7 @@ import msgspec
 
 from perdure.core.message import Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 from perdure.models import attachment
+from perdure.models.call_ids import CallIdEncoder
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 from perdure.models.tool_names import sanitize_tool_name
@@ -41,11 +42,16 @@ class ResponsesMessageEncoder:
         self._dialect = dialect
         self._echo = echo
         self._stored = stored
+        self._ids = CallIdEncoder(messages, profile, is_valid=self._is_valid_id)
         self._before: Message | None = None
+
+    def _is_valid_id(self, call_id: str) -> bool:
+        return len(call_id) <= self._dialect.longest_id
 
     def encode_message(self, message: Message) -> Sequence[Item]:
         """Encode the next message as a list of `input` items."""
         before, self._before = self._before, message
+        self._ids.enter(message)
         match message.role:
             case "assistant":
                 return self._encode_assistant(message)
@@ -75,9 +81,8 @@ class ResponsesMessageEncoder:
                 case Thinking() if echoes:
                     items.append(self._encode_thinking(part))
                 case ToolCall():
-                    items.append(
-                        _encode_tool_call(part, self._get_item_metadata(part.signature, own=own, echoes=echoes))
-                    )
+                    marks = self._get_item_metadata(part.signature, own=own, echoes=echoes)
+                    items.append(_encode_tool_call(part, self._ids.encode_id(part.call_id), marks))
                 case Media():
                     items.append(_encode_text(attachment.describe_unsupported_media(part, "not shown again"), {}))
                 case _:
@@ -122,7 +127,7 @@ class ResponsesMessageEncoder:
         for result in message.tool_results:
             output, beside = self._encode_result_output(result)
             kind = mark.CUSTOM_TOOL_CALL if result.call_id in custom else "function_call"
-            items.append({"type": f"{kind}_output", "call_id": result.call_id, "output": output})
+            items.append({"type": f"{kind}_output", "call_id": self._ids.encode_id(result.call_id), "output": output})
             if beside:
                 attached += [build_input_text(f"Attachments of {result.name}, call {result.call_id}:"), *beside]
         return [*items, _build_message("user", attached)] if attached else items
@@ -159,8 +164,8 @@ def _encode_text(text: str, marks: mark.ItemMetadata) -> Item:
     return {"type": "message", "role": "assistant", "content": [build_output_text(text)], **marks}
 
 
-def _encode_tool_call(call: ToolCall, marks: mark.ItemMetadata) -> Item:
-    named = {"call_id": call.call_id, "name": sanitize_tool_name(call.name)}
+def _encode_tool_call(call: ToolCall, call_id: str, marks: mark.ItemMetadata) -> Item:
+    named = {"call_id": call_id, "name": sanitize_tool_name(call.name)}
     if marks.get("type") == mark.CUSTOM_TOOL_CALL:
         return {**named, "input": call.arguments, **marks}
     return {"type": "function_call", **named, "arguments": _ensure_json_object(call.arguments), **marks}
