@@ -44,8 +44,11 @@ def endpoint(monkeypatch):
 
     monkeypatch.setattr("perdure.models.http_model.HttpModel", Seen)
 
-    def open_(spec, **options):
-        open_model(spec, **options)
+    def open_(spec, *address, **options):
+        if callable(spec):
+            spec(*address, "m", **options)
+        else:
+            open_model(spec, **options)
         return made[-1]
 
     return open_
@@ -120,6 +123,50 @@ async def test_any_wire_can_be_spoken_at_any_address():
     assert model_info(model).provider == "house"
     assert server.received[0].path == "/v1/messages"
     assert server.received[0].headers["x-api-key"] == "k"
+
+
+@pytest.fixture
+def compatible(endpoint):
+    """Opens a model by its address, and gives the endpoint inside it."""
+
+    def open_(url, **options):
+        return endpoint(openai_compatible, url, **options)
+
+    return open_
+
+
+DEEPSEEK, XAI = "https://api.deepseek.com", "https://api.x.ai/v1"
+
+
+@pytest.mark.parametrize(
+    ("url", "asked", "known"),
+    [
+        (DEEPSEEK, "anthropic", ("deepseek", "")),
+        (XAI, "openai_responses", ("xai", "xai")),
+        (OPENAI, "openai_responses", ("openai", "")),
+        (OPENAI, "openai_chat", ("openai-chat", "openai")),
+        (GEMINI, "openai_chat", ("gemini", "")),
+    ],
+)
+def test_the_wire_that_is_asked_for_is_used_at_a_known_address_too(compatible, monkeypatch, url, asked, known):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere.example/v1")
+    wire, profile, options = compatible(url, wire=asked, api_key="k")
+    assert (wire, options["base_url"]) == (asked, url)
+    assert (profile.provider, profile.dialect) == known
+
+
+async def test_a_key_goes_into_the_header_of_the_wire_that_is_asked_for(compatible, monkeypatch):
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "the key")
+    _, _, options = compatible(DEEPSEEK, wire="anthropic")
+    assert await options["auth"].headers(DEEPSEEK, b"") == {"x-api-key": "the key"}
+
+
+@pytest.mark.parametrize("url", ["http://localhost:8080/v1", DEEPSEEK])
+def test_the_wire_that_is_asked_for_wins_over_a_saved_profile(compatible, url):
+    save_profile(SavedProfile(base_url=url, model="m", wire="openai_chat", profile={"context_tokens": 2048}))
+    for asked, window in ((None, 2048), ("openai_chat", 2048), ("anthropic", None)):
+        wire, profile, _ = compatible(url, wire=asked, api_key="k")
+        assert (wire, profile.context_tokens) == (asked or "openai_chat", window)
 
 
 # -- what is known of it -----------------------------------------------------------------------------------------------

@@ -82,17 +82,18 @@ def open_model(
 
 
 def openai_compatible(
-    base_url: str, model: str, *, wire: "WireName" = "openai_chat", provider: str = "", **options: Any
+    base_url: str, model: str, *, wire: "WireName | None" = None, provider: str = "", **options: Any
 ) -> Model:
-    """Open a model at any base URL; `wire` names the API format that is served there.
+    """Open a model at any base URL; `wire` names the API format to use there.
 
-    `wire` is `openai_chat`, `openai_responses`, `anthropic` or `gemini`. `provider` is the provider name recorded with
-    its messages, the host by default. The other options are those of `open_model`. A profile that `perdure probe` has
-    saved for this URL is used.
+    `wire` is `openai_chat`, `openai_responses`, `anthropic` or `gemini`. Without it, the format is the one that the
+    catalogue or a saved profile has for this URL, and chat completions for any other. `provider` is the provider name
+    recorded with its messages, the host by default. The other options are those of `open_model`. A profile that
+    `perdure probe` has saved for this URL is used.
     """
     from .model_builder import ModelOptions, open_url_model
 
-    if wire not in {"openai_chat", "openai_responses", "anthropic", "gemini"}:
+    if wire not in {None, "openai_chat", "openai_responses", "anthropic", "gemini"}:
         advice = "use 'openai_chat', 'openai_responses', 'anthropic' or 'gemini'"
         raise ConfigError(f"openai_compatible(wire={wire!r}): {advice}")
     return open_url_model(base_url, model, wire, ModelOptions(**_drop_unset(**options)), provider)

@@ -22,7 +22,7 @@ from .base_url import check_url, get_host, get_wire_base_url, is_provider_url, r
 from .model_families import get_capability_fields
 from .price import price_of
 from .profile import Profile
-from .profile_files import load_profile, normalize_url
+from .profile_files import SavedProfile, load_profile, normalize_url
 from .provider_catalog import PROVIDERS, Provider, WireName, find_provider, raise_unknown_provider
 from .think_tags import with_think_tags
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 DEFAULT_ATTEMPTS = 4
 """Default number of attempts for a request that fails with a retryable error."""
+_DEFAULT_WIRE: WireName = "openai_chat"
+"""API format of a URL about which nothing else is known."""
+_OPENAI_WIRES = frozenset({"openai_chat", "openai_responses"})
+"""API formats that share the names of their dialects."""
 
 
 class ModelOptions(Struct, frozen=True, kw_only=True):
@@ -59,15 +63,15 @@ class ModelOptions(Struct, frozen=True, kw_only=True):
             raise ConfigError(f"open_model(profile={{{unknown[0]!r}: …}}): unknown field; a profile has {fields}")
 
 
-def open_catalog_model(provider: Provider, model: str, options: ModelOptions) -> Model:
-    """Open a model of a built-in provider (one of `provider_catalog.py`)."""
+def open_catalog_model(provider: Provider, model: str, options: ModelOptions, wire: WireName | None = None) -> Model:
+    """Open a model of a built-in provider (one of `provider_catalog.py`), with the API format `wire` if it is given."""
     name = model or provider.default_model
     if not name:
         _raise_missing_model_name(provider)
     if provider.wire in {"demo", "local"}:
         return _open_in_process(provider, model, options)
     url, auth = resolve_url_and_auth(provider, name, options)
-    return build_model(_adapt_to_url(provider, url), name, url, auth, options)
+    return build_model(_adapt_to_url(provider, url), name, url, auth, options, asked=wire)
 
 
 def _open_in_process(provider: Provider, model: str, options: ModelOptions) -> Model:
@@ -83,16 +87,18 @@ def _open_in_process(provider: Provider, model: str, options: ModelOptions) -> M
     return open_local(model)
 
 
-def open_url_model(base_url: str, model: str, wire: WireName, options: ModelOptions, provider: str = "") -> Model:
-    """Open a model at any base URL; `wire` names the API format that is served there."""
+def open_url_model(
+    base_url: str, model: str, wire: WireName | None, options: ModelOptions, provider: str = ""
+) -> Model:
+    """Open a model at any base URL; `wire` names the API format to use there, if the caller has chosen one."""
     if not model.strip():
         raise ConfigError(f"{base_url!r}: name a model, as in open_model('https://host/v1#model')")
     url = check_url(base_url)
     known = None if provider else _find_provider_at(url, wire)
     if known is not None:
-        return open_catalog_model(known, model, options)
-    kept = load_profile(url, model)
-    spoken = kept.wire if kept else wire
+        return open_catalog_model(known, model, replace(options, base_url=known.base_url), wire)
+    kept = _load_profile(url, model, wire)
+    spoken = kept.wire if kept else wire or _DEFAULT_WIRE
     row = Provider(
         name=provider or get_host(url),
         title=url,
@@ -103,20 +109,40 @@ def open_url_model(base_url: str, model: str, wire: WireName, options: ModelOpti
     )
     variables = (kept.key_variable,) if kept and kept.key_variable else ()
     auth = ApiKey(variables, header=key_header_for(spoken), given=options.api_key)
-    return build_model(row, model, url, auth, options)
+    return build_model(row, model, url, auth, options, asked=wire)
 
 
-def _find_provider_at(url: str, wire: WireName) -> Provider | None:
-    """Return the built-in provider with this URL; if there are several, the one with this API format."""
+def _find_provider_at(url: str, wire: WireName | None) -> Provider | None:
+    """Return the built-in provider with this URL, with this API format if it is given.
+
+    Several may have one URL. If none has the format, the first is adapted to it: it keeps its name, keys and prices.
+    """
     there = [each for each in PROVIDERS if each.base_url and normalize_url(each.base_url) == normalize_url(url)]
-    return next((each for each in there if each.wire == wire), there[0] if there else None)
+    if not there:
+        return None
+    found = next((each for each in there if each.wire == (wire or _DEFAULT_WIRE)), None)
+    if found is not None or wire is None:
+        return found or there[0]
+    dialect = there[0].dialect if there[0].wire in _OPENAI_WIRES and wire in _OPENAI_WIRES else ""
+    return replace(there[0], wire=wire, dialect=dialect, profile={}, key_header=key_header_for(wire))
 
 
-def build_model(provider: Provider, model: str, url: str, auth: Auth, options: ModelOptions) -> Model:
-    """Build the HTTP model, wrapped with retries, think tags and, if its profile asks for it, JSON tool mode."""
+def _load_profile(url: str, model: str, wire: WireName | None) -> SavedProfile | None:
+    """Load the saved profile of a model; `None` if there is none, or if it is about another API format than `wire`."""
+    kept = load_profile(url, model)
+    return kept if kept is None or wire in {None, kept.wire} else None
+
+
+def build_model(
+    provider: Provider, model: str, url: str, auth: Auth, options: ModelOptions, *, asked: WireName | None = None
+) -> Model:
+    """Build the HTTP model, wrapped with retries, think tags and, if its profile asks for it, JSON tool mode.
+
+    `asked` is the API format that the caller has chosen, which a saved profile does not change.
+    """
     from .http_model import HttpModel
 
-    kept = load_profile(url, model)
+    kept = _load_profile(url, model, asked)
     profile = _build_profile(provider, model, url, {**(kept.profile if kept else {}), **options.profile})
     wire = kept.wire if kept else provider.wire
     base = get_wire_base_url(url, wire)

@@ -120,6 +120,18 @@ PROVIDERS: tuple[Provider, ...] = (
         key_help_url="https://aistudio.google.com/apikey",
     ),
     Provider(
+        name="gemini-chat",
+        title="Google Gemini, chat completions",
+        wire="openai_chat",
+        base_url="https://generativelanguage.googleapis.com/v1beta/openai",
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        default_model="gemini-3.8-flash",
+        dialect="gemini",
+        profile={"schema": "gemini", "documents": False, "video": False},
+        price_id="google",
+        key_help_url="https://aistudio.google.com/apikey",
+    ),
+    Provider(
         name="openrouter",
         title="OpenRouter",
         wire="openai_chat",

@@ -1,5 +1,6 @@
 """What a model answers, as events: the rule, and what real servers make of it."""
 
+import json
 from typing import Any
 
 import pytest
@@ -236,6 +237,13 @@ def test_sound_is_told_in_a_note() -> None:
     assert message.text == "[audio: Hello.]"
 
 
+@pytest.mark.parametrize("audio", [{}, {"transcript": ""}, {"transcript": None, "data": ""}, None])
+def test_audio_with_nothing_in_it_is_nothing(audio: Any) -> None:
+    assert message_of(whole({"content": "Hello.", "audio": audio})).parts == (Text("Hello."),)
+    parts = message_of(stream(chunk({"content": "Hello.", "audio": audio}), chunk(finish="stop"))).parts
+    assert parts == (Text("Hello."),)
+
+
 @pytest.mark.parametrize(
     ("finish", "stop"),
     [
@@ -322,6 +330,41 @@ def test_errors_in_an_answer_that_began_well_are_raised(data: bytes) -> None:
         heard(data)
 
 
+def erring(error: Any, finish: str | None = "stop") -> dict[str, Any]:
+    """A choice with an error inside."""
+    return {"choices": [{"index": 0, "message": {"content": "Half"}, "finish_reason": finish, "error": error}]}
+
+
+@pytest.mark.parametrize("finish", ["stop", "error", None])
+def test_an_error_of_the_choice_is_raised(finish: str | None) -> None:
+    body = erring({"code": 429, "message": "slow down"}, finish)
+    for data in (json.dumps(body).encode(), stream(body)):
+        with pytest.raises(RateLimited, match="slow down"):
+            heard(data)
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("dialect", ["openai", "openrouter"])
+def test_an_error_after_a_stop_reason_that_explains_it_is_that_stop_reason(
+    finish: str, done: bool, dialect: str
+) -> None:
+    profile = Profile(provider="openai", model="gpt-4.1", dialect=dialect)
+    error = {"message": "max completion tokens reached before a valid document", "code": "json_validate_failed"}
+    half, last, late = chunk({"content": "Half"}), chunk(finish=finish), {"error": error}
+    bodies = [
+        stream(half, last, late, done=done),
+        stream(half, last, f"event: error\ndata: {json.dumps(error)}", done=done),
+        stream(half, {**last, "error": error}, done=done),
+        stream(half, erring(error, finish), done=done),
+        json.dumps(erring(error, finish)).encode(),
+        json.dumps({**erring(None, finish), "error": error}).encode(),
+    ]
+    for body in bodies:
+        message = message_of(body, profile)
+        assert (message.text, message.stop) == ("Half", StopReason(finish))
+
+
 def test_a_chunk_that_is_no_json_is_an_error_of_the_provider() -> None:
     with pytest.raises(ProviderDown, match="not a JSON object"):
         heard(stream("data: <html>", chunk(finish="stop")))
@@ -358,6 +401,8 @@ def test_a_message_in_the_last_event_counts_when_nothing_was_streamed() -> None:
         ({**USAGE, "completion_tokens_details": {"reasoning_tokens": 3}}, Usage(10, 4, reasoning_tokens=3)),
         ({**USAGE, "total_tokens": 44, "completion_tokens_details": {"reasoning_tokens": 30}}, Usage(10, 34, 0, 0, 30)),
         ({**USAGE, "total_tokens": 20, "cache_read_input_tokens": 6}, Usage(16, 4, 6)),
+        ({**USAGE, "total_tokens": 514}, Usage(10, 504, 0, 0, 500)),
+        ({"prompt_tokens": 10, "total_tokens": 514}, Usage(10, 0, precision="partial")),
         ({**USAGE, "prompt_tokens_details": {"cached_tokens": 600}}, Usage(10, 4, 10)),
         ({"prompt_tokens": 10, "completion_tokens": None}, Usage(10, 0, precision="partial")),
         ({"prompt_tokens": None, "completion_tokens": None}, None),
@@ -379,6 +424,20 @@ def test_usage_that_was_told_before_the_end_is_not_all_of_it(done: bool) -> None
     early = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
     answer = stream(chunk({"content": "x"}, usage=early), chunk({"content": "yz"}, "stop"), done=done)
     assert message_of(answer).usage == Usage(10, 1, precision="partial")
+
+
+def test_the_signature_of_a_whole_message_is_kept_with_its_text() -> None:
+    signed = {"extra_content": {"google": {"thought_signature": "sig"}}}
+    for body in (
+        whole({"content": "Hello.", **signed}),
+        stream(chunk({"content": "Hel"}), chunk({"content": "lo.", **signed}), chunk(finish="stop")),
+        stream(chunk({"content": "Hello."}), chunk({"content": "", **signed}), chunk(finish="stop")),
+    ):
+        assert message_of(body).parts == (Text("Hello.", "sig"),)
+    calls = [{"id": "a", "function": {"name": "add", "arguments": "{}"}}]
+    both = message_of(whole({"tool_calls": calls, **signed}, "tool_calls"))
+    assert both.parts == (ToolCall("a", "add", "{}"), Text("", "sig"))
+    assert message_of(whole({"content": "Hello.", "extra_content": {"google": {}}})).parts == (Text("Hello."),)
 
 
 def test_groq_tells_its_usage_in_a_field_of_its_own() -> None:

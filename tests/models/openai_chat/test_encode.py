@@ -260,6 +260,17 @@ def test_calls_of_gemini_carry_its_signatures() -> None:
     assert foreign["extra_content"] == {"google": {"thought_signature": "skip_thought_signature_validator"}}
 
 
+def test_gemini_gets_the_signature_of_its_whole_message_back() -> None:
+    to = Profile(provider="gemini", model="gemini-3-flash", dialect="gemini")
+    signed = Message("assistant", (Text("Hello.", "sig"),), provider="gemini", model="gemini-3-flash")
+    said = said_by(to, [user("Hi"), signed, user("Well?")])
+    assert said["extra_content"] == {"google": {"thought_signature": "sig"}}
+    other = Message("assistant", (Text("Hello.", "sig"),), provider="gemini", model="gemini-2.5-flash")
+    assert "extra_content" not in said_by(to, [user("Hi"), other, user("Well?")])
+    plain = Profile(provider="gemini", model="gemini-3-flash", dialect="plain")
+    assert "extra_content" not in said_by(plain, [user("Hi"), signed, user("Well?")])
+
+
 def test_thinking_that_was_shown_in_the_text_is_not_sent_as_something_said() -> None:
     to = profile("deepseek")
     item = said_by(to, turn(to, Thinking("Hm."), Text("<think>Hm.</think>\n\nWell.")))

@@ -33,8 +33,13 @@ class ToolCallPiece(Struct, gc=False):
     @property
     def signature(self) -> str:
         """Thought signature that Gemini attaches to the call; empty if there is none."""
-        said = (as_object((self.extra_content or {}).get("google")) or {}).get("thought_signature")
-        return said if isinstance(said, str) else ""
+        return get_google_signature(self.extra_content or {})
+
+
+def get_google_signature(extra: Mapping[str, Any]) -> str:
+    """Return the thought signature in the `extra_content` of a call or a message; empty if there is none."""
+    said = (as_object(extra.get("google")) or {}).get("thought_signature")
+    return said if isinstance(said, str) else ""
 
 
 class ChatDelta(Struct, gc=False):
@@ -51,6 +56,8 @@ class ChatDelta(Struct, gc=False):
     function_call: FunctionPiece | None = None
     """Legacy form of a call, from before a message could have several."""
     audio: dict[str, Any] | None = None
+    extra_content: dict[str, Any] | None = None
+    """Gemini's addition, which has the signature of the message."""
     items: tuple[tuple[str, str], ...] = ()
     """Content that was sent as a list: the kind of each item, `text` or `thinking`, and its text. Never part of the
     JSON.
@@ -64,6 +71,7 @@ class ChatChoice(Struct, gc=False):
     finish_reason: str | None = None
     message: ChatDelta | None = None
     index: int | None = None
+    error: Any = None
 
 
 class ChatChunk(Struct, gc=False):
@@ -126,6 +134,7 @@ def _build_choice(said: Mapping[str, Any]) -> ChatChoice:
         None if finish is None else str(finish),
         None if message is None else _build_delta(message),
         index if isinstance(index, int) else None,
+        said.get("error"),
     )
 
 
@@ -141,6 +150,7 @@ def _build_delta(said: Mapping[str, Any]) -> ChatDelta:
         thinking=_as_text(said.get("thinking")),
         function_call=None if call is None else _build_function_piece(call),
         audio=as_object(said.get("audio")),
+        extra_content=as_object(said.get("extra_content")),
         items=tuple(_extract_content_items(_as_list(content))),
     )
 

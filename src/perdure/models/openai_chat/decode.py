@@ -4,19 +4,29 @@ A reply is finished once the provider has sent a finish reason or `[DONE]`. A re
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from perdure.core.error import ModelError, ProviderDown, ReplyCutOff
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, UsageReported
 from perdure.core.jsonable import short_repr
-from perdure.core.message import Message, Part, StopReason, Thinking, Usage
+from perdure.core.message import Message, Part, StopReason, Text, Thinking, Usage
 from perdure.core.model import assemble_reply
+from perdure.models.encoding_memo import encode_json
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.net.sse import SseParser
 
-from .chunk_types import ChatChoice, ChatChunk, ChatDelta, ToolCallPiece, as_object, parse_chunk
+from .chunk_types import (
+    ChatChoice,
+    ChatChunk,
+    ChatDelta,
+    ToolCallPiece,
+    as_object,
+    get_google_signature,
+    parse_chunk,
+)
 from .dialect import get_dialect
 from .reasoning_details import REASONING_DETAILS_FIELD, ReasoningDetailsBuilder
 from .tool_calls import ToolCallAccumulator
@@ -40,6 +50,8 @@ _STOP_REASONS: Mapping[str, StopReason] = {
 }
 _COMPLETE = frozenset({StopReason.STOP, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE})
 """Stop reasons of a reply whose calls are complete."""
+_EXPLAINED = frozenset({StopReason.LENGTH, StopReason.CONTENT_FILTER})
+"""Stop reasons that explain an error which is reported after them."""
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
 """Finish reasons that mean the provider failed."""
 
@@ -59,6 +71,8 @@ class ChatDecoder:
         self._details = ReasoningDetailsBuilder()
         self._spoken: list[str] = []
         self._refused = False
+        self._signature = ""
+        """Gemini's signature of the whole message."""
         self._finish: str | None = None
         self._done = False
         self._usage: Usage | None = None
@@ -134,10 +148,10 @@ class ChatDecoder:
                 provider = self._profile.provider
                 raise ProviderDown(f"{provider} sent a chunk that is not a JSON object: {short_repr(data)}. Try again.")
             return
-        if chunk.error or name == "error":
-            raise self._classify_error(chunk, data)
         if chunk.choices:
             self._decode_choices(chunk.choices, events)
+        if chunk.error or name == "error":
+            self._raise_error(chunk.error, data)
         if chunk.usage is not None or chunk.x_groq is not None:
             self._report_usage(chunk, events)
 
@@ -157,6 +171,8 @@ class ChatDecoder:
             if choice.finish_reason is not None:
                 self._finish = choice.finish_reason
                 self._usage_is_last = False
+            if choice.error:
+                self._raise_error(choice.error, encode_json({"error": choice.error}))
 
     def _decode_delta(self, delta: ChatDelta, events: list[ModelEvent]) -> None:
         thought = delta.reasoning_content or delta.reasoning or delta.thinking
@@ -169,7 +185,7 @@ class ChatDecoder:
             events.append(TextDelta(delta.content))
         if delta.tool_calls:
             events += self._calls.add_pieces(delta.tool_calls)
-        if delta.items or delta.refusal or delta.function_call or delta.audio:
+        if delta.items or delta.refusal or delta.function_call or delta.audio or delta.extra_content:
             self._decode_rare_fields(delta, events)
 
     def _decode_rare_fields(self, delta: ChatDelta, events: list[ModelEvent]) -> None:
@@ -182,8 +198,10 @@ class ChatDecoder:
             events.append(TextDelta(delta.refusal))
         if delta.function_call:
             events += self._calls.add_pieces([ToolCallPiece(delta.function_call, index=0)])
-        if delta.audio and isinstance(spoken := delta.audio.get("transcript"), str):
+        if delta.audio and isinstance(spoken := delta.audio.get("transcript"), str) and spoken:
             self._spoken.append(spoken)  # the transcript cannot store the audio itself
+        if delta.extra_content and (signature := get_google_signature(delta.extra_content)):
+            self._signature = signature
 
     def _report_usage(self, chunk: ChatChunk, events: list[ModelEvent]) -> None:
         said = chunk.usage or as_object((chunk.x_groq or {}).get("usage"))
@@ -203,8 +221,6 @@ class ChatDecoder:
             raise ReplyCutOff(
                 f"the answer of {self._profile.provider} is not a complete JSON object: {short_repr(data)}"
             )
-        if chunk.error:
-            raise self._classify_error(chunk, data)
         for choice in chunk.choices or ():
             if not choice.index:
                 message = choice.message or choice.delta or ChatDelta()
@@ -213,7 +229,11 @@ class ChatDecoder:
                 message.reasoning = message.reasoning or shown
                 self._decode_delta(message, events)
                 self._finish = choice.finish_reason
+                if choice.error:
+                    self._raise_error(choice.error, encode_json({"error": choice.error}))
                 break
+        if chunk.error:
+            self._raise_error(chunk.error, data)
         if chunk.usage is not None:
             self._report_usage(chunk, events)
         self._done = chunk.choices is not None
@@ -221,9 +241,16 @@ class ChatDecoder:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _classify_error(self, chunk: ChatChunk, data: bytes) -> ModelError:
-        code = (as_object(chunk.error) or {}).get("code")
-        return classify_error(code if isinstance(code, int) else 0, {}, data, self._profile.provider)
+    def _raise_error(self, error: Any, data: bytes) -> None:
+        """Raise the error in a chunk or in a choice, unless the reply had ended before, for a reason that explains it.
+
+        A provider that cannot use what it has cut off reports an error after `length`.
+        """
+        if _STOP_REASONS.get((self._finish or "").lower()) in _EXPLAINED:
+            self._done = True
+            return
+        code = (as_object(error) or {}).get("code")
+        raise classify_error(code if isinstance(code, int) else 0, {}, data, self._profile.provider)
 
     def _check_finished(self) -> None:
         provider = self._profile.provider
@@ -240,7 +267,9 @@ class ChatDecoder:
         profile = self._profile
         finished = ReplyFinished(self._get_stop_reason(), usage, profile.model, profile.provider)
         blocks = self._details.build_blocks()
-        return replace(finished, message=self._add_reasoning_blocks(blocks, finished)) if blocks else finished
+        if not blocks and not self._signature:
+            return finished
+        return replace(finished, message=self._build_message(blocks, finished))
 
     def _get_stop_reason(self) -> StopReason | None:
         stop = _STOP_REASONS.get((self._finish or "").lower())
@@ -250,15 +279,32 @@ class ChatDecoder:
             return StopReason.TOOL_USE
         return StopReason.STOP if stop is StopReason.TOOL_USE else stop
 
-    def _add_reasoning_blocks(self, blocks: Sequence[Mapping[str, object]], finished: ReplyFinished) -> Message:
-        """Return the final event with the reply's reasoning blocks, which are complete only at the end."""
+    def _build_message(self, blocks: Sequence[Mapping[str, object]], finished: ReplyFinished) -> Message:
+        """Build the reply with its reasoning blocks and its signature, which no delta carries."""
         message = assemble_reply(self._said, finished)
-        details = {REASONING_DETAILS_FIELD: list(blocks)}
         parts: list[Part] = list(message.parts)
-        for place, part in enumerate(parts):
-            if type(part) is Thinking:
-                parts[place] = replace(part, details=details)
-                break
-        else:
-            parts.insert(0, Thinking(provider=finished.provider, model=finished.model, details=details))
+        if blocks:
+            _add_reasoning_blocks(parts, blocks, finished)
+        if self._signature:
+            _sign_text(parts, self._signature)
         return replace(message, parts=tuple(parts))
+
+
+def _add_reasoning_blocks(parts: list[Part], blocks: Sequence[Mapping[str, object]], finished: ReplyFinished) -> None:
+    """Add the reasoning blocks to the first thinking part of a reply, or put one before the others."""
+    details = {REASONING_DETAILS_FIELD: list(blocks)}
+    for place, part in enumerate(parts):
+        if type(part) is Thinking:
+            parts[place] = replace(part, details=details)
+            return
+    parts.insert(0, Thinking(provider=finished.provider, model=finished.model, details=details))
+
+
+def _sign_text(parts: list[Part], signature: str) -> None:
+    """Put the signature of a whole message on its last text; on an empty one if it has none."""
+    for place in range(len(parts) - 1, -1, -1):
+        part = parts[place]
+        if type(part) is Text:
+            parts[place] = replace(part, signature=signature)
+            return
+    parts.append(Text("", signature))

@@ -66,9 +66,11 @@ class ChatMessageEncoder:
         item: dict[str, Any] = {"role": "assistant"}
         if text.strip():
             item["content"] = text
+        is_own = self._profile.is_author(message.provider, message.model)
+        if is_own and self._dialect.signed_calls:
+            _add_text_signature(message, item)
         if not calls:
             return [item]
-        is_own = self._profile.is_author(message.provider, message.model)
         if is_own and self._echoes:
             self._add_reasoning(message, item)
         item["tool_calls"] = [
@@ -142,6 +144,13 @@ _STATUS_PREFIXES: Mapping[Status, str] = {
     status: f"[{str(status).replace('_', ' ')}]" for status in Status if status is not Status.OK
 }
 """Prefix of the text of a failed result, by status: this API has no other way to mark one."""
+
+
+def _add_text_signature(message: Message, item: dict[str, Any]) -> None:
+    """Add Gemini's signature of a whole message, which is stored with its text."""
+    for part in message.parts:
+        if type(part) is Text and part.signature:
+            item["extra_content"] = {"google": {"thought_signature": part.signature}}
 
 
 def _shorten_id(call_id: str) -> str:

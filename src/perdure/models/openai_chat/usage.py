@@ -33,6 +33,9 @@ def parse_usage(raw_usage: Mapping[str, Any]) -> Usage | None:
         written += thought
     elif cached + stored and total == read + written + cached + stored:  # Anthropic does not count it as input
         read += cached + stored
+    elif precision == "exact" and not thought and total is not None and total > read + written:
+        thought = total - read - written  # Gemini counts its thinking in the total alone
+        written += thought
     cached = min(cached, read)  # some providers report more than the input
     return Usage(read, written, cached, min(stored, read - cached), min(thought, written), precision)
 
