@@ -89,7 +89,9 @@ class TinyWire:
         return TinyDecoder(profile, media_type)
 
     def lint(self, body: Mapping[str, Any], profile: Profile) -> Sequence[str]:
-        return ()
+        if body["say"] == "unlintable":
+            raise KeyError("say")
+        return [f"the word {word!r} is not known" for word in body["say"].split()[1:]]
 
 
 WORDS = ["Háy ", "is ", "made ", "while ", "the ", "sun ", "shines."]
@@ -366,6 +368,18 @@ async def test_a_refusal_is_classified(http, status, error):
         with pytest.raises(error, match="no, thank you") as raised:
             await events_of(endpoint(server, http))
     assert raised.value.retry_after_seconds == 3
+
+
+async def test_a_refusal_names_the_rules_that_the_request_breaks(http):
+    refused = json_reply({"error": {"message": "Invalid request"}}, 400)
+    async with Playback([refused] * 3) as server:
+        model = endpoint(server, http)
+        with pytest.raises(BadRequest, match=r"Invalid request.*may be the reason: the word 'b' is not known; the"):
+            await events_of(model, Request(messages=[user("a b c")]))
+        for said in ("hello", "unlintable"):
+            with pytest.raises(BadRequest, match="Invalid request") as raised:
+                await events_of(model, Request(messages=[user(said)]))
+            assert "may be the reason" not in str(raised.value)
 
 
 async def test_a_refusal_that_breaks_off_still_has_a_status(http):

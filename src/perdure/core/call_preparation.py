@@ -70,7 +70,7 @@ async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
         told = await ask_settlement(run, call)
         if told is not None:
             return told
-    tool = run.toolbox.get(call.name)
+    tool = _get_provider_tool(call) if call.run_by_provider else run.toolbox.get(call.name)
     if tool is None:
         return build_error_result(call, f"there is no tool {call.name!r}; {run.toolbox.suggest_names(call.name)}")
     try:
@@ -89,6 +89,12 @@ async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
     if isinstance(final, Skip):
         return build_denied_result(call, final.reason)
     return PreparedCall(call, tool, *final, before.attempt if before else 0)
+
+
+def _get_provider_tool(call: ToolCall) -> Tool[..., Any]:
+    from .provider_call import build_provider_tool  # at first use: few providers ask
+
+    return build_provider_tool(call)
 
 
 async def run_prepare_hooks(tool: Tool[..., Any], call: ToolCall) -> tuple[Arguments, Arguments] | Skip:

@@ -93,6 +93,8 @@ class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="typ
     """Opaque token of the provider that wrote it."""
     provider_call_id: str = ""
     """The provider's own id, when it could not serve as `call_id` (empty, malformed, or used before)."""
+    run_by_provider: bool = False
+    """True if the provider makes the call itself and asks whether it may; no tool of the agent is called."""
 
 
 class Status(StrEnum):

@@ -471,6 +471,7 @@ def _sanitize_part(part: Part, taken: AbstractSet[str], seen: set[str]) -> Part:
         replace_surrogates(part.arguments),
         replace_surrogates(part.signature),
         replace_surrogates(provider_call_id),
+        part.run_by_provider,
     )
 
 

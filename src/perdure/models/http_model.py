@@ -2,8 +2,9 @@
 
     encode the request → wait for a slot → post → decode the response, as it arrives
 
-All failures are raised as a `ModelError`. A request is repeated here only with a renewed key, or without a tool that
-the provider rejects; all other retries are left to `retried`.
+Encoding checks the order of the messages. A request that the provider refuses nevertheless is checked as a whole, and
+the error says what was found. All failures are raised as a `ModelError`. A request is repeated here only with a renewed
+key, or without a tool that the provider rejects; all other retries are left to `retried`.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Se
 from contextlib import suppress
 from typing import NoReturn
 
+import msgspec
 from msgspec.structs import replace
 
 from perdure.core.clock import SYSTEM_CLOCK, Clock
@@ -46,6 +48,8 @@ DRAIN_SECONDS = 1.0
 REPORT_WAIT_AFTER_SECONDS = 1.0
 """After waiting this long for a slot, an event with the reason is emitted."""
 
+_MAX_PROBLEMS = 3
+"""Maximum number of broken rules that an error names."""
 _MAX_ERROR_BYTES = 256 * 1024
 _BYTES_PER_TOKEN = 4
 """Rule of thumb, until the provider reports usage."""
@@ -135,7 +139,8 @@ class HttpModel:
             except ModelError as error:
                 error.args = (mask_sent_secrets(str(error), headers), *error.args[1:])
                 self._learn_from_error(error, slot)
-                for notice in await chances.prepare_retry(error, asked, has_started=event is not None):
+                notices = await chances.prepare_retry(error, asked, has_started=event is not None)
+                for notice in self._raise_explained(error, sending) if notices is None else notices:
                     yield notice
             finally:
                 throttle.release_slot(slot, _get_used_tokens(event))
@@ -212,6 +217,15 @@ class HttpModel:
             self.profile = replace(self.profile, context_tokens=error.window_tokens)
             self.info = self.profile.info
 
+    def _raise_explained(self, error: ModelError, sent: EncodedRequest) -> NoReturn:
+        """Raise the error of a request that failed; if it was refused, with the rules that it breaks."""
+        if type(error) is BadRequest:
+            with suppress(ValueError, TypeError, AttributeError, KeyError):  # a rule must not hide what was said
+                if problems := self._wire.lint(msgspec.json.decode(sent.body), self.profile):
+                    found = "; ".join(problems[:_MAX_PROBLEMS])
+                    error.args = (f"{error} What may be the reason: {found}.", *error.args[1:])
+        raise error
+
     def __repr__(self) -> str:
         return f"HttpModel({self.info.name!r} at {mask_url(self._base)!r})"
 
@@ -228,17 +242,15 @@ class _ImmediateRetries:
 
     async def prepare_retry(
         self, error: ModelError, sent_request: Request, *, has_started: bool
-    ) -> Sequence[ModelEvent]:
-        """Return the events to emit before a retry. Raises `error` if there is none, or the reply has started."""
+    ) -> Sequence[ModelEvent] | None:
+        """Return the events to emit before a retry; `None` if there is none, or the reply has started."""
         if has_started:
-            raise error
+            return None
         if isinstance(error, AuthFailed) and not self._renewed and await self._auth.renew():
             self._renewed = True
             return ()
         warning = self._quarantine.quarantine_from_error(error, sent_request)
-        if warning is None:
-            raise error
-        return (ErrorRaised(type(error).__name__, warning, "model"),)
+        return None if warning is None else (ErrorRaised(type(error).__name__, warning, "model"),)
 
 
 async def _drain_response(chunks: AsyncIterator[bytes]) -> None:

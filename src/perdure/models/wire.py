@@ -1,8 +1,8 @@
 """Wire: the API format of a group of providers (encodes requests, decodes responses). No I/O.
 
-    encode      a request -> the bytes to be posted
+    encode      a request -> the bytes to be posted; messages in an order that would be refused are never sent
     decoder     the bytes of the response, as they arrive -> events
-    lint        the rules of the provider, checked offline: a request that breaks one is never sent
+    lint        the rules of the provider for a whole body, checked offline: they explain a request that was refused
 
 Each wire is a package beside this module. Differences between providers of one wire are in their `Profile`.
 """

@@ -15,6 +15,7 @@ from perdure.core.message import Message, ToolCall
 from perdure.core.model import Request, Settings
 from perdure.core.prompt_cache import count_kept_messages
 from perdure.models.encoding_memo import EncodingMemo, encode_json
+from perdure.models.extra_body import merge_tools
 from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema
 from perdure.models.wire import EncodedRequest
@@ -50,10 +51,17 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     dialect = get_model_features(profile.dialect, profile.model)
     mark = _get_cache_marker(settings, profile)
     messages = _encode_messages(request, profile, memo, dialect, mark)
-    head = _build_body_fields(request, profile, dialect, mark) | dict(settings.extra_body)
+    head = _merge_extra_body(_build_body_fields(request, profile, dialect, mark), settings.extra_body)
     body = b'%b,"messages":[%b]}' % (encode_json(head)[:-1], messages)
     headers = {**_HEADERS, "anthropic-beta": FILES_BETA} if b'"file_id":' in messages else _HEADERS
     return EncodedRequest(PATH, body, headers)
+
+
+def _merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge `extra_body` into the fields: tools are added to ours, other values are replaced."""
+    if "tools" not in extra:
+        return head | dict(extra)
+    return {**head, **extra, "tools": merge_tools(head.get("tools", ()), extra["tools"])}
 
 
 def _get_cache_marker(settings: Settings, profile: Profile) -> Mapping[str, str] | None:
@@ -188,7 +196,8 @@ def _list_called_tools(messages: Sequence[Message]) -> list[str]:
 
 
 def _encode_tool_choice(request: Request, profile: Profile) -> dict[str, Any]:
-    wanted = request.settings.tool_choice if request.tools else "none"
+    can_call = bool(request.tools) or "tools" in request.settings.extra_body
+    wanted = request.settings.tool_choice if can_call else "none"
     choice: dict[str, Any]
     match wanted:
         case "none":

@@ -143,6 +143,8 @@ def _lint_tools(body: Mapping[str, Any]) -> Iterator[str]:
     names: set[str] = set()
     for tool in as_dicts(body.get("tools")):
         name = str(tool.get("name", ""))
+        if "type" in tool and "name" not in tool:
+            continue  # a set of tools that the provider runs
         if not _is_tool_name(name):
             yield f"the tool name {name!r}; letters, digits, `_` and `-` are taken"
         if name in names:

@@ -6,7 +6,7 @@ joined: as bytes, since the memo does not know the neighbours of a message.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import msgspec
@@ -18,6 +18,7 @@ from perdure.models.anthropic import model_features as claude
 from perdure.models.anthropic.messages import sanitize_tool_name
 from perdure.models.anthropic.thinking import ThinkingPlan, plan_thinking
 from perdure.models.encoding_memo import EncodingMemo, encode_json
+from perdure.models.extra_body import merge_tools
 from perdure.models.profile import Profile
 from perdure.models.schemas import compile_schema
 from perdure.models.wire import EncodedRequest
@@ -50,12 +51,27 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     dialect = get_model_features(profile.dialect, profile.model)
     mark = _CACHE_MARKERS.get(settings.cache or "5m") if profile.cache == "marked" else None
     messages = _encode_messages(request, profile, memo, dialect, mark)
-    head = _build_body_fields(request, profile, dialect, mark) | dict(settings.extra_body)
+    head = _merge_extra_body(_build_body_fields(request, profile, dialect, mark), settings.extra_body)
     start = encode_json(head)[:-1] + b"," if head else b"{"
     how = "converse-stream" if profile.streams else "converse"
     return EncodedRequest(
         f"/model/{quote(profile.model, safe='')}/{how}", b'%b"messages":[%b]}' % (start, messages), _HEADERS
     )
+
+
+def _merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge `extra_body` into the fields: objects are merged, tools are added to ours, other values are replaced."""
+    merged = dict(head)
+    for name, value in extra.items():
+        ours = merged.get(name)
+        if not isinstance(ours, dict) or not isinstance(value, Mapping):
+            merged[name] = value
+            continue
+        theirs = cast("Mapping[str, Any]", value)
+        merged[name] = {**cast("dict[str, Any]", ours), **theirs}
+        if "tools" in ours and "tools" in theirs:
+            merged[name]["tools"] = merge_tools(cast("list[Any]", ours["tools"]), theirs["tools"])
+    return merged
 
 
 # -- the conversation --------------------------------------------------------------------------------------------------

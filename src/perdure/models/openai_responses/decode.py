@@ -20,7 +20,8 @@ from perdure.models.provider_errors import classify_error
 from perdure.models.untrusted_json import as_dict, as_dicts, as_text
 from perdure.net.sse import SseParser
 
-from .message_rules import INPUT_FIELD_BY_CALL_TYPE
+from .dialect import get_dialect
+from .message_rules import get_call_fields
 from .output_items import OutputItemBuilder, build_reply_finished
 
 _DeltaKind: TypeAlias = Literal["words", "thought", "input"]
@@ -67,6 +68,7 @@ class ResponsesDecoder:
         self._began = False
         self._body: list[bytes] | None = None
         """The pieces of a response that is not streamed."""
+        self._call_fields = get_call_fields(get_dialect(profile))
         self._items: dict[int, OutputItemBuilder] = {}
         self._final: Mapping[str, Any] | None = None
         """The complete response, as the last event has it."""
@@ -161,13 +163,15 @@ class ResponsesDecoder:
                 section = (bit.type, bit.summary_index, bit.content_index)
                 self._events.append(self._get_or_open_item(place, "reasoning").add_reasoning(bit.delta, section))
             case "input":
-                self._get_or_open_item(place, "function_call").pieces.append(bit.delta)
-                self._events.append(ToolCallDelta(arguments=bit.delta, index=place))
+                item = self._get_or_open_item(place, "function_call")
+                item.pieces.append(bit.delta)
+                if item.is_call:
+                    self._events.append(ToolCallDelta(arguments=bit.delta, index=place))
 
     def _get_or_open_item(self, place: int, kind: str) -> OutputItemBuilder:
         item = self._items.get(place)
         if item is None:
-            item = self._items[place] = OutputItemBuilder(place, kind)
+            item = self._items[place] = OutputItemBuilder(place, kind, self._call_fields)
         return item
 
     def _find_item_index(self, item_id: Any) -> int:
@@ -179,7 +183,7 @@ class ResponsesDecoder:
         told = as_dict(event.get("item"))
         item = self._get_or_open_item(_get_output_index(event, len(self._items)), as_text(told.get("type")))
         item.item_id = told.get("id")
-        if item.kind in INPUT_FIELD_BY_CALL_TYPE:
+        if item.is_call:
             self._events += item.start_call(told)
 
     def _finish_item(self, event: Mapping[str, Any]) -> None:
@@ -191,8 +195,8 @@ class ResponsesDecoder:
         item = self._get_or_open_item(
             _get_output_index(event, self._find_item_index(event.get("item_id"))), "function_call"
         )
-        if item.kind in INPUT_FIELD_BY_CALL_TYPE:
-            self._events += item.finish_input(as_text(event.get(INPUT_FIELD_BY_CALL_TYPE[item.kind])))
+        if item.is_call:
+            self._events += item.finish_input(as_text(event.get(self._call_fields[item.kind])))
 
     # -- the whole answer ----------------------------------------------------------------------------------------------
 

@@ -41,10 +41,18 @@ class ResponsesDialect(Struct, frozen=True, kw_only=True):
     """True if the bytes of a file are sent as a `data:` URL instead of bare base64."""
     longest_id: int = 64
     """Maximum length of a call id."""
+    provider_calls: frozenset[str] = frozenset()
+    """Types of calls that look like the client's, and that the provider runs."""
 
 
 _OPENAI = ResponsesDialect()
 _SILENT = ResponsesDialect(reasoning=False, encrypted=False)
+_XAI = ResponsesDialect(
+    rich_results=False,
+    data_urls=False,
+    least_output=1,
+    provider_calls=frozenset({"custom_tool_call"}),  # the steps of its search tools; it has no custom tools of clients
+)
 _OPEN = ResponsesDialect(encrypted=False, cache_key=False, rich_results=False, least_output=1)
 
 DIALECTS: Mapping[str, ResponsesDialect] = {
@@ -56,7 +64,7 @@ DIALECTS: Mapping[str, ResponsesDialect] = {
     "vllm": _OPEN,
     "ollama": _OPEN,
     "bedrock": ResponsesDialect(longest_id=256),
-    "xai": ResponsesDialect(rich_results=False, data_urls=False, least_output=1),
+    "xai": _XAI,
     "codex": ResponsesDialect(
         sampling=False,
         output_limit=False,
@@ -73,7 +81,14 @@ the core of the API.
 _is_non_reasoning_model = re.compile(r"(?:^|[/.])(?:gpt-3|gpt-4|chatgpt-4|gpt-5(?:[.-]\d+)?-chat)").search
 
 
+_is_grok_model = re.compile(r"(?:^|/)grok").search
+
+
 def get_dialect(profile: Profile) -> ResponsesDialect:
-    """Return the dialect that a profile names; OpenAI models that do not reason have one of their own."""
+    """Return the dialect that a profile names; without one, that of the model: xAI's, or one that does not reason."""
     found = DIALECTS.get(profile.dialect, _OPENAI)
-    return _SILENT if found is _OPENAI and _is_non_reasoning_model(profile.model) else found
+    if found is not _OPENAI:
+        return found
+    if _is_grok_model(profile.model):
+        return _XAI
+    return _SILENT if _is_non_reasoning_model(profile.model) else found

@@ -12,6 +12,7 @@ from typing import Any, cast
 from perdure.core.error import ConfigError
 from perdure.core.model import OutputSpec, Request, Settings
 from perdure.models.encoding_memo import EncodingMemo, encode_json
+from perdure.models.extra_body import merge_tools
 from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_rules
 from perdure.models.wire import EncodedRequest
@@ -124,7 +125,10 @@ def _merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[st
         raise ConfigError(
             f"extra_body={dict(extra)!r}: {', '.join(sorted(taken))} is made from the messages; leave it out here"
         )
-    return _merge_mappings(head, extra)
+    merged = _merge_mappings(head, extra)
+    if "tools" in head and "tools" in extra:
+        merged["tools"] = merge_tools(head["tools"], extra["tools"])
+    return merged
 
 
 def _merge_mappings(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:

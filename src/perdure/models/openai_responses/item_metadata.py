@@ -17,8 +17,11 @@ ItemMetadata: TypeAlias = Mapping[str, str]
 
 CUSTOM_TOOL_CALL = "custom_tool_call"
 """Type of a call whose input is free text."""
+APPROVAL_REQUEST = "mcp_approval_request"
+"""Type of a call to a remote MCP server, which the provider makes once it is approved."""
 
 _METADATA_FIELDS = ("id", "phase", "namespace")
+_APPROVAL_FIELDS = ("type", "id", "name", "server_label")
 _REASONING = "reasoning"
 
 _decode = msgspec.json.Decoder(dict[str, str]).decode
@@ -31,6 +34,11 @@ def encode_metadata(item: Mapping[str, Any]) -> str:
     if item.get("type") == CUSTOM_TOOL_CALL:
         kept["type"] = CUSTOM_TOOL_CALL
     return _encode(kept).decode() if kept else ""
+
+
+def encode_approval_metadata(item: Mapping[str, Any]) -> str:
+    """Encode the fields of an approval request, besides its arguments, as a signature."""
+    return _encode({name: str(item.get(name) or "") for name in _APPROVAL_FIELDS}).decode()
 
 
 def decode_metadata(signature: str) -> ItemMetadata:

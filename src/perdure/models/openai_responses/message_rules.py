@@ -1,5 +1,7 @@
 """Check the items (messages, calls, results) of a Responses request, and their order. No I/O."""
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
@@ -21,6 +23,12 @@ _ASSISTANT_CONTENT_TYPES = frozenset({"output_text", "refusal"})
 _MOST_SHOWN = 80
 
 
+@cache
+def get_call_fields(dialect: ResponsesDialect) -> Mapping[str, str]:
+    """Return the types of calls that the client answers at this provider, and the field of their input."""
+    return {kind: field for kind, field in INPUT_FIELD_BY_CALL_TYPE.items() if kind not in dialect.provider_calls}
+
+
 class _RulesState(Struct, frozen=True):
     """State of the check after an item: calls without a result, and reasoning that another item must follow."""
 
@@ -39,6 +47,7 @@ class ResponsesMessageRules:
 
     def __init__(self, dialect: ResponsesDialect) -> None:
         self._longest_id = dialect.longest_id
+        self._call_fields = get_call_fields(dialect)
 
     def begin(self) -> _RulesState:
         """Return the state before the first item."""
@@ -51,7 +60,7 @@ class ResponsesMessageRules:
             return self._step_result(state, item, CALL_TYPE_BY_RESULT_TYPE[kind])
         if kind == "message":
             return _step_message(state, item)
-        if kind in INPUT_FIELD_BY_CALL_TYPE:
+        if kind in self._call_fields:
             return _RulesState((*state.open, self._check_call(state, item, kind)))
         if kind == "reasoning":
             if not isinstance(item.get("summary"), list):

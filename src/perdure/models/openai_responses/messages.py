@@ -81,8 +81,7 @@ class ResponsesMessageEncoder:
                 case Thinking() if echoes:
                     items.append(self._encode_thinking(part))
                 case ToolCall():
-                    marks = self._get_item_metadata(part.signature, own=own, echoes=echoes)
-                    items.append(_encode_tool_call(part, self._ids.encode_id(part.call_id), marks))
+                    items.append(self._encode_call(part, own=own, echoes=echoes))
                 case Media():
                     items.append(_encode_text(attachment.describe_unsupported_media(part, "not shown again"), {}))
                 case _:
@@ -90,6 +89,12 @@ class ResponsesMessageEncoder:
         while items and items[-1]["type"] == "reasoning":  # refused without the item that it belongs to
             items.pop()
         return items
+
+    def _encode_call(self, call: ToolCall, *, own: bool, echoes: bool) -> Item:
+        if own and call.run_by_provider:
+            return {**mark.decode_metadata(call.signature), "arguments": _ensure_json_object(call.arguments)}
+        marks = {} if call.run_by_provider else self._get_item_metadata(call.signature, own=own, echoes=echoes)
+        return _encode_tool_call(call, self._ids.encode_id(call.call_id), marks)
 
     def _is_reasoning_sent_back(self, message: Message) -> bool:
         """Return True if the reasoning of this message is sent back to the model that wrote it, in full."""
@@ -121,28 +126,25 @@ class ResponsesMessageEncoder:
     # -- tool results --------------------------------------------------------------------------------------------------
 
     def _encode_results(self, message: Message, asking: Message | None) -> Sequence[Item]:
-        custom = self._find_custom_call_ids(asking)
+        marks = self._decode_call_metadata(asking)
         items: list[Item] = []
         attached: list[Item] = []
         for result in message.tool_results:
+            kind = marks.get(result.call_id, {}).get("type", "function_call")
+            if kind == mark.APPROVAL_REQUEST:
+                items.append(_encode_approval(result, marks[result.call_id]))
+                continue
             output, beside = self._encode_result_output(result)
-            kind = mark.CUSTOM_TOOL_CALL if result.call_id in custom else "function_call"
             items.append({"type": f"{kind}_output", "call_id": self._ids.encode_id(result.call_id), "output": output})
             if beside:
                 attached += [build_input_text(f"Attachments of {result.name}, call {result.call_id}:"), *beside]
         return [*items, _build_message("user", attached)] if attached else items
 
-    def _find_custom_call_ids(self, asking: Message | None) -> frozenset[str]:
+    def _decode_call_metadata(self, asking: Message | None) -> dict[str, mark.ItemMetadata]:
+        """Return the metadata of each call that the results answer, by its id; nothing if another model made them."""
         if asking is None or not self._profile.is_author(asking.provider, asking.model):
-            return frozenset()
-        calls = asking.tool_calls
-        return frozenset(
-            [
-                call.call_id
-                for call in calls
-                if mark.decode_metadata(call.signature).get("type") == mark.CUSTOM_TOOL_CALL
-            ]
-        )
+            return {}
+        return {call.call_id: mark.decode_metadata(call.signature) for call in asking.tool_calls if call.signature}
 
     def _encode_result_output(self, result: ToolResult) -> tuple[Any, list[Item]]:
         """Return the output of a tool result, and the attachments that must follow in a separate message."""
@@ -169,6 +171,14 @@ def _encode_tool_call(call: ToolCall, call_id: str, marks: mark.ItemMetadata) ->
     if marks.get("type") == mark.CUSTOM_TOOL_CALL:
         return {**named, "input": call.arguments, **marks}
     return {"type": "function_call", **named, "arguments": _ensure_json_object(call.arguments), **marks}
+
+
+def _encode_approval(result: ToolResult, marks: mark.ItemMetadata) -> Item:
+    """Encode the decision about a call that the provider wants to make."""
+    answer: dict[str, Any] = {"type": "mcp_approval_response", "approval_request_id": marks.get("id", "")}
+    if not result.is_error:
+        return {**answer, "approve": True}
+    return {**answer, "approve": False, "reason": result.text}
 
 
 def _build_message(role: str, content: Sequence[Item]) -> Item:

@@ -11,10 +11,10 @@ from perdure.core.error import ReplyCutOff
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
 from perdure.core.message import Message, Part, StopReason, Text, ToolCall, Usage
 from perdure.models.profile import Profile
+from perdure.models.tool_names import sanitize_tool_name
 from perdure.models.untrusted_json import as_count, as_dict, as_dicts, as_text
 
 from . import item_metadata as mark
-from .message_rules import INPUT_FIELD_BY_CALL_TYPE
 
 _SECTION_SEPARATOR = "\n\n"
 """Separator of two sections of reasoning."""
@@ -24,9 +24,11 @@ _STOP_REASONS = {"max_output_tokens": StopReason.LENGTH, "content_filter": StopR
 class OutputItemBuilder:
     """Builder of one output item (text, reasoning or call) from its deltas."""
 
-    __slots__ = ("_begun", "_section", "index", "input", "item_id", "kind", "name", "pieces", "whole")
+    __slots__ = ("_begun", "_call_fields", "_section", "index", "input", "item_id", "kind", "name", "pieces", "whole")
 
-    def __init__(self, index: int, kind: str) -> None:
+    def __init__(self, index: int, kind: str, call_fields: Mapping[str, str]) -> None:
+        """`call_fields` has the types of calls that the client answers, and the field of their input."""
+        self._call_fields = call_fields
         self.index = index
         self.kind = kind
         """`message`, `reasoning`, a type of call, or an unknown type."""
@@ -69,9 +71,13 @@ class OutputItemBuilder:
         elif self.kind == "reasoning":
             if missing := self._take_unstreamed_text(get_reasoning_text(item)):
                 yield ThinkingDelta(missing, index=self.index)
-        elif self.kind in INPUT_FIELD_BY_CALL_TYPE:
+        elif self.is_call:
             yield from self.start_call(item)
-            yield from self.finish_input(as_text(item.get(INPUT_FIELD_BY_CALL_TYPE[self.kind])))
+            yield from self.finish_input(as_text(item.get(self._call_fields[self.kind])))
+        elif self.kind == mark.APPROVAL_REQUEST:
+            self.name = (as_text(item.get("id")), _name_remote_tool(item))
+            self.input = as_text(item.get("arguments")) or "{}"
+            yield ToolCallDelta(*self.name, self.input, index=self.index)
 
     def finish_input(self, given: str) -> Iterator[ModelEvent]:
         """Record the complete input of a call, and return events for what was not streamed. A function call without
@@ -85,12 +91,20 @@ class OutputItemBuilder:
         """Build the part of the message for this item; None for an empty text."""
         said = "".join(self.pieces)
         item = self.whole or {}
-        if self.kind in INPUT_FIELD_BY_CALL_TYPE:
+        if self.is_call:
             call_id, name = self.name
             return ToolCall(call_id, name, self.input if self.input is not None else said, mark.encode_metadata(item))
+        if self.kind == mark.APPROVAL_REQUEST:
+            signature = mark.encode_approval_metadata(item)
+            return ToolCall(*self.name, self.input or "{}", signature, run_by_provider=True)
         if self.kind == "message":
             return Text(said, mark.encode_metadata(item)) if said else None
         return mark.build_thinking_part({"type": self.kind, **item}, said, provider, model)
+
+    @property
+    def is_call(self) -> bool:
+        """True if the item is a call that the client answers."""
+        return self.kind in self._call_fields
 
     @property
     def is_plain_text(self) -> bool:
@@ -106,6 +120,11 @@ class OutputItemBuilder:
         if missing:
             self.pieces.append(missing)
         return missing
+
+
+def _name_remote_tool(item: Mapping[str, Any]) -> str:
+    """Return the name of a remote server's tool, as permission rules and questions have it: `server_tool`."""
+    return sanitize_tool_name(f"{as_text(item.get('server_label'))}_{as_text(item.get('name'))}")
 
 
 def get_message_text(item: Mapping[str, Any]) -> str:
@@ -135,7 +154,7 @@ def build_reply_finished(
 ) -> ReplyFinished:
     """Build the `ReplyFinished` event, with the message that these output items form."""
     stop = _get_stop_reason(items, answer)
-    if stop is None and any(item.kind in INPUT_FIELD_BY_CALL_TYPE and item.input is None for item in items):
+    if stop is None and any(item.is_call and item.input is None for item in items):
         raise ReplyCutOff(f"{profile.provider} ended its answer in the middle of a call; ask again")
     parts = tuple([part for item in items if (part := item.build_part(profile.provider, profile.model)) is not None])
     if stop is None:
