@@ -81,7 +81,7 @@ def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Mo
     check.require_callable("observed", "watch", watch)
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
-        event: ModelEvent | None = None
+        event: Any = None
         async with aclosing(_stream_or_error(model, request)) as events:
             async for event in events:
                 if isinstance(event, Exception):

@@ -93,7 +93,8 @@ class ResponsesMessageEncoder:
     def _encode_call(self, call: ToolCall, *, own: bool, echoes: bool) -> Item:
         if own and call.run_by_provider:
             return {**mark.decode_metadata(call.signature), "arguments": _ensure_json_object(call.arguments)}
-        marks = {} if call.run_by_provider else self._get_item_metadata(call.signature, own=own, echoes=echoes)
+        signature = "" if call.run_by_provider else call.signature
+        marks = self._get_item_metadata(signature, own=own, echoes=echoes)
         return _encode_tool_call(call, self._ids.encode_id(call.call_id), marks)
 
     def _is_reasoning_sent_back(self, message: Message) -> bool:

@@ -1,0 +1,102 @@
+"""Replies without text that end for a stated reason, on every wire, through `open_model` and `Agent`."""
+
+from typing import Any
+
+import pytest
+
+from perdure import Agent, Settings
+from perdure.core.message import Usage
+from perdure.core.model import Model
+from perdure.models import open_model, openai_compatible
+from tests.wire.server import Playback, json_reply
+
+
+def chat(finish: str, **message: Any) -> dict[str, Any]:
+    usage = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage}
+
+
+def responses(*items: Any, reason: str = "") -> dict[str, Any]:
+    status = {"status": "incomplete", "incomplete_details": {"reason": reason}} if reason else {"status": "completed"}
+    return {**status, "output": list(items), "usage": {"input_tokens": 9, "output_tokens": 4}}
+
+
+def messages(stop: str, *blocks: Any) -> dict[str, Any]:
+    return {"content": list(blocks), "stop_reason": stop, "usage": {"input_tokens": 9, "output_tokens": 4}}
+
+
+def gemini(finish: str, *parts: Any) -> dict[str, Any]:
+    usage = {"promptTokenCount": 9, "candidatesTokenCount": 4, "totalTokenCount": 13}
+    return {"candidates": [{"content": {"parts": list(parts)}, "finishReason": finish}], "usageMetadata": usage}
+
+
+def converse(stop: str, *blocks: Any) -> dict[str, Any]:
+    usage = {"inputTokens": 9, "outputTokens": 4, "totalTokens": 13}
+    return {"output": {"message": {"role": "assistant", "content": list(blocks)}}, "stopReason": stop, "usage": usage}
+
+
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Here I am."}]}
+THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "sig"}
+BEDROCK_THOUGHT = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "sig"}}}
+
+ANSWERS = {
+    "openai_chat": chat("stop", content="Here I am."),
+    "openai_responses": responses(SAID),
+    "anthropic": messages("end_turn", {"type": "text", "text": "Here I am."}),
+    "gemini": gemini("STOP", {"text": "Here I am."}),
+    "bedrock": converse("end_turn", {"text": "Here I am."}),
+}
+CASES = [
+    ("openai_chat", "length", chat("length", reasoning_content="Hm.")),
+    ("openai_chat", "content_filter", chat("content_filter", content="")),
+    ("openai_chat", "stop_sequence", chat("stop", content="")),
+    ("openai_responses", "length", responses(REASONING, reason="max_output_tokens")),
+    ("openai_responses", "content_filter", responses(reason="content_filter")),
+    ("anthropic", "length", messages("max_tokens", THOUGHT)),
+    ("anthropic", "content_filter", messages("refusal")),
+    ("anthropic", "stop_sequence", messages("stop_sequence")),
+    ("gemini", "length", gemini("MAX_TOKENS", {"text": "Hm.", "thought": True})),
+    ("gemini", "content_filter", gemini("SAFETY")),
+    ("gemini", "stop_sequence", gemini("STOP")),
+    ("bedrock", "length", converse("max_tokens", BEDROCK_THOUGHT)),
+    ("bedrock", "content_filter", converse("guardrail_intervened")),
+    ("bedrock", "stop_sequence", converse("stop_sequence")),
+]
+
+
+def open_at(server: Playback, wire: Any) -> Model:
+    options: Any = {"api_key": "k", "profile": {"price": {"input_usd": 1.0, "output_usd": 2.0}}}
+    if wire == "bedrock":
+        return open_model("bedrock:anthropic.claude-sonnet-4-5", base_url=server.base_url, **options)
+    return openai_compatible(server.base_url, "a-model", wire=wire, **options)
+
+
+@pytest.fixture(autouse=True)
+def _no_profiles(monkeypatch, tmp_path):
+    monkeypatch.setenv("PERDURE_PROFILES", str(tmp_path))
+
+
+@pytest.mark.parametrize(("wire", "reason", "empty"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
+async def test_an_empty_reply_with_a_reason_is_one_request_and_the_session_goes_on(wire, reason, empty):
+    settings = Settings(stop_sequences=("END",) if reason == "stop_sequence" else ())
+    async with Playback([json_reply(empty), json_reply(ANSWERS[wire])]) as server:
+        session = Agent(open_at(server, wire), settings=settings).session()
+        outcome = await session.run("Are you there?")
+        assert (outcome.status, outcome.reason, outcome.text) == ("stopped", reason, "")
+        assert len(server.received) == 1
+        assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (9, 4)
+        assert outcome.usage.precision == Usage().precision
+        assert outcome.cost_usd == pytest.approx(17e-6)
+        again = await session.run("Hello?")
+    assert (again.status, again.text) == ("done", "Here I am.")
+    assert b"Are you there?" in server.received[1].body
+    assert b"Hm." not in server.received[1].body
+
+
+async def test_a_reply_that_is_empty_for_no_reason_is_asked_for_again_and_its_tokens_are_counted():
+    async with Playback([json_reply(responses(REASONING))]) as server:
+        model = openai_compatible(server.base_url, "a-model", wire="openai_responses", api_key="k", attempts=1)
+        outcome = await Agent(model).run("Are you there?")
+    assert (outcome.status, outcome.reason) == ("failed", "EmptyReply")
+    assert outcome.usage.total_tokens == 13
