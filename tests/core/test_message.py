@@ -25,6 +25,7 @@ from perdure.core.message import (
     Video,
     assistant,
     clamp_usage,
+    is_empty,
     parts_to_text,
     to_parts,
     tool_message,
@@ -215,3 +216,16 @@ def test_each_count_of_a_usage_is_brought_into_range_alone(field, reported, kept
     clamped = clamp_usage(usage)
     assert msgspec.structs.asdict(clamped) == {**msgspec.structs.asdict(usage), field: kept}
     assert type(getattr(clamped, field)) is int
+
+
+# -- empty replies -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parts", [[], [""], [" \n\t"], [Thinking("Hm")], [Thinking("Hm"), " "]], ids=repr)
+def test_a_reply_of_nothing_but_thoughts_and_blanks_is_empty(parts):
+    assert is_empty(assistant(parts))
+
+
+@pytest.mark.parametrize("part", ["a", ToolCall("c", "t"), Image(data=b"x")], ids=["text", "call", "image"])
+def test_a_reply_with_words_calls_or_media_is_not_empty(part):
+    assert not is_empty(assistant([Thinking("Hm"), " ", part]))

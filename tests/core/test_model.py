@@ -38,7 +38,7 @@ from perdure.core.model import (
     Settings,
     assemble_reply,
     estimate_input_tokens,
-    is_empty,
+    find_empty_reply_reason,
     model_info,
     sanitize_reply,
 )
@@ -277,19 +277,6 @@ def test_torn_text_is_mended_wherever_it_is():
     )
 
 
-# -- empty replies -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("parts", [[], [""], [" \n\t"], [Thinking("Hm")], [Thinking("Hm"), " "]], ids=repr)
-def test_a_reply_of_nothing_but_thoughts_and_blanks_is_empty(parts):
-    assert is_empty(assistant(parts))
-
-
-@pytest.mark.parametrize("part", ["a", ToolCall("c", "t"), Image(data=b"x")], ids=["text", "call", "image"])
-def test_a_reply_with_words_calls_or_media_is_not_empty(part):
-    assert not is_empty(assistant([Thinking("Hm"), " ", part]))
-
-
 # -- prices ------------------------------------------------------------------------------------------------------------
 
 
@@ -357,3 +344,25 @@ def test_a_signature_and_a_picture_that_cannot_be_stored_are_mended():
 def test_a_picture_alone_stays_the_very_same():
     reply = assistant([Image(data=b"x")])
     assert sanitize_reply(reply) is reply
+
+
+# -- replies without text ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", list(StopReason))
+def test_some_stop_reasons_explain_a_reply_without_text(stop):
+    explains = {StopReason.LENGTH, StopReason.CONTENT_FILTER, StopReason.STOP_SEQUENCE}
+    assert find_empty_reply_reason(stop, Request(messages=())) is (stop if stop in explains else None)
+
+
+@pytest.mark.parametrize("stop", [None, *StopReason])
+def test_a_reply_without_text_that_just_stopped_has_met_a_stop_sequence_if_there_are_any(stop):
+    request = Request(messages=(), settings=Settings(stop_sequences=("END",)))
+    expected = {
+        None: StopReason.STOP_SEQUENCE,
+        StopReason.STOP: StopReason.STOP_SEQUENCE,
+        StopReason.TOOL_USE: None,
+        StopReason.CANCELLED: None,
+        StopReason.ERROR: None,
+    }
+    assert find_empty_reply_reason(stop, request) is expected.get(stop, stop)

@@ -15,8 +15,8 @@ import pytest
 from perdure import Agent
 from perdure.core.error import EmptyReply, ModelError
 from perdure.core.event import ReplyDiscarded, RetryScheduled
-from perdure.core.message import Message, StopReason, Usage
-from perdure.core.model import Model, Price, is_empty, sanitize_reply
+from perdure.core.message import Message, StopReason, Usage, is_empty
+from perdure.core.model import Model, Price, sanitize_reply
 from perdure.core.outcome import Outcome
 from perdure.core.wrappers import retried
 from perdure.models import open_model, openai_compatible

@@ -125,7 +125,10 @@ class SnapshotWriter:
             self.spent.append(reply.usage)
         text = replace_surrogates(reply.text).strip()
         if not text:
-            raise EmptyReply(f"{model_info(self._model).name} was asked for a summary, and returned no text")
+            name = model_info(self._model).name
+            raise EmptyReply(
+                f"{name} was asked for a summary, and returned no text (it stopped because of {reply.stop!s})"
+            )
         return f"{text}\n[The snapshot was cut off here.]" if reply.stop is StopReason.LENGTH else text
 
 

@@ -48,8 +48,8 @@ from .event import (
 from .jsonable import error_message
 from .log_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_call_repairs
 from .mailbox import Delivery
-from .message import Message, Status, StopReason, ToolResult, user
-from .model import Request, assemble_reply, find_empty_reply_reason, is_empty, sanitize_reply
+from .message import Message, Status, StopReason, ToolResult, is_empty, user
+from .model import Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
 from .run import Accepted, Engine, HistoryProcessor, Retry, Run
 from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition

@@ -381,6 +381,17 @@ def sanitize_part(part: ResultPart) -> ResultPart | None:
     return replace(part, **{name: replace_surrogates(text) for name, text in fields.items()})
 
 
+def is_empty(reply: Message) -> bool:
+    """Return True if a reply contains nothing but thinking and whitespace."""
+    for part in reply.parts:
+        if type(part) is Text:
+            if part.text.strip():
+                return False
+        elif type(part) is not Thinking:
+            return False
+    return True
+
+
 def parts_to_text(parts: Iterable[Part]) -> str:
     """Convert parts to plain text, with a bracketed note for anything that is not text."""
     return "\n".join([line for line in map(_part_to_text, parts) if line])

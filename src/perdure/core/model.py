@@ -493,14 +493,3 @@ def find_empty_reply_reason(stop: StopReason | None, request: Request) -> StopRe
 
 
 _EMPTY_REPLY_REASONS = frozenset({StopReason.LENGTH, StopReason.CONTENT_FILTER, StopReason.STOP_SEQUENCE})
-
-
-def is_empty(reply: Message) -> bool:
-    """Return True if a reply contains nothing but thinking and whitespace."""
-    for part in reply.parts:
-        if type(part) is Text:
-            if part.text.strip():
-                return False
-        elif type(part) is not Thinking:
-            return False
-    return True

@@ -36,8 +36,8 @@ from .event import (
     UsageReported,
 )
 from .jsonable import error_message
-from .message import Text, ToolCall, ToolResult
-from .model import Model, ModelInfo, Price, Request, ShortenRequest, find_empty_reply_reason, is_empty, model_info
+from .message import Text, ToolCall, ToolResult, is_empty
+from .model import Model, ModelInfo, Price, Request, ShortenRequest, find_empty_reply_reason, model_info
 from .tool import Arguments, Finish, Prepare, Tool, ToolContext
 
 # -- models ------------------------------------------------------------------------------------------------------------
