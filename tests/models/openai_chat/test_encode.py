@@ -267,8 +267,21 @@ def test_gemini_gets_the_signature_of_its_whole_message_back() -> None:
     assert said["extra_content"] == {"google": {"thought_signature": "sig"}}
     other = Message("assistant", (Text("Hello.", "sig"),), provider="gemini", model="gemini-2.5-flash")
     assert "extra_content" not in said_by(to, [user("Hi"), other, user("Well?")])
-    plain = Profile(provider="gemini", model="gemini-3-flash", dialect="plain")
-    assert "extra_content" not in said_by(plain, [user("Hi"), signed, user("Well?")])
+
+
+def test_a_gateway_to_gemini_gets_the_signatures_back_that_it_gave() -> None:
+    to = Profile(provider="house", model="gemini-3-flash")
+    results = tool_message([ToolResult("c1", "add", (Text("3"),))])
+
+    def own(signature: str) -> list[Message]:
+        parts = (Text("Hello.", signature), ToolCall("c1", "add", "{}", signature))
+        return [user("Hi"), Message("assistant", parts, provider="house", model="gemini-3-flash"), results]
+
+    signed, plain = said_by(to, own("sig")), said_by(to, own('{"id":"msg_1"}'))
+    for each in (signed, signed["tool_calls"][0]):
+        assert each["extra_content"] == {"google": {"thought_signature": "sig"}}
+    for each in (plain, plain["tool_calls"][0]):
+        assert "extra_content" not in each
 
 
 def test_thinking_that_was_shown_in_the_text_is_not_sent_as_something_said() -> None:

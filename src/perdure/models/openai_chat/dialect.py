@@ -50,7 +50,7 @@ class ChatDialect(Struct, frozen=True, kw_only=True):
     required: str = "required"
     """Value of `tool_choice` that forces a tool call."""
     signed_calls: bool = False
-    """True if tool calls carry Gemini's signatures, which must be sent back."""
+    """True if calls must carry Gemini's signatures: one that another model made gets a placeholder."""
     named_results: bool = False
     """True if a tool result must name its tool."""
     images_in_results: bool = False

@@ -67,7 +67,7 @@ class ChatMessageEncoder:
         if text.strip():
             item["content"] = text
         is_own = self._profile.is_author(message.provider, message.model)
-        if is_own and self._dialect.signed_calls:
+        if is_own:
             _add_text_signature(message, item)
         if not calls:
             return [item]
@@ -94,12 +94,11 @@ class ChatMessageEncoder:
     def _encode_tool_call(self, call: ToolCall, *, is_own: bool, is_first: bool) -> dict[str, Any]:
         function = {"name": sanitize_tool_name(call.name), "arguments": _ensure_json_object(call.arguments)}
         said: dict[str, Any] = {"id": self._ids.encode_id(call.call_id), "type": "function", "function": function}
-        if self._dialect.signed_calls:
-            signature = call.signature if is_own else ""
-            if self._must_sign and is_first:
-                signature = signature or _PLACEHOLDER_SIGNATURE
-            if signature:
-                said["extra_content"] = {"google": {"thought_signature": signature}}
+        signature = call.signature if is_own and _is_google_signature(call.signature) else ""
+        if self._must_sign and is_first:
+            signature = signature or _PLACEHOLDER_SIGNATURE
+        if signature:
+            said["extra_content"] = {"google": {"thought_signature": signature}}
         return said
 
     # -- tool results --------------------------------------------------------------------------------------------------
@@ -149,8 +148,13 @@ _STATUS_PREFIXES: Mapping[Status, str] = {
 def _add_text_signature(message: Message, item: dict[str, Any]) -> None:
     """Add Gemini's signature of a whole message, which is stored with its text."""
     for part in message.parts:
-        if type(part) is Text and part.signature:
+        if type(part) is Text and _is_google_signature(part.signature):
             item["extra_content"] = {"google": {"thought_signature": part.signature}}
+
+
+def _is_google_signature(signature: str) -> bool:
+    """Return True for a signature of Gemini, whatever server stands between; the Responses API keeps JSON there."""
+    return bool(signature) and not signature.startswith("{")
 
 
 def _shorten_id(call_id: str) -> str:
