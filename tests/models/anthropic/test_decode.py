@@ -254,6 +254,12 @@ def test_an_error_in_a_stream_is_classified(kind: str, error: type[ModelError]) 
         decoded([msgspec.json.encode(told)])
 
 
+def test_an_error_after_the_stop_reason_changes_nothing() -> None:
+    late = {"type": "error", "error": {"type": "invalid_request_error", "message": "x"}}
+    message = decoded([stream(*HELLO, over("max_tokens"), late)])
+    assert (message.text, message.stop) == ("Hello", StopReason.LENGTH)
+
+
 @pytest.mark.parametrize("body", [b"", b" ", b"{", b'{"content": [', b"data: {", b": ping\n\n"])
 def test_an_answer_with_nothing_whole_in_it_is_cut_off(body: bytes) -> None:
     with pytest.raises(ReplyCutOff):

@@ -217,6 +217,12 @@ def test_an_exception_in_a_stream_is_classified(name: str, error: type[ModelErro
         BedrockDecoder(PROFILE).feed(HELLO + frame(name, {"message": "oh dear"}, "exception"))
 
 
+def test_an_error_after_the_stop_reason_changes_nothing() -> None:
+    late = frame("validationException", {"message": "oh dear"}, "exception")
+    message = decoded([HELLO + over("max_tokens") + late])
+    assert (message.text, message.stop) == ("Hello", StopReason.LENGTH)
+
+
 def test_an_error_in_a_stream_is_classified() -> None:
     with pytest.raises(ProviderDown, match="oh dear"):
         BedrockDecoder(PROFILE).feed(frame("InternalError", "oh dear", "error"))

@@ -228,6 +228,12 @@ def test_praise_for_the_prompt_refuses_nothing():
     assert message.text == "Hi"
 
 
+def test_an_error_after_the_finish_reason_changes_nothing():
+    error = {"error": {"code": 400, "message": "invalid document", "status": "INVALID_ARGUMENT"}}
+    message = message_of(chunk({"text": "Hi"}, finish="MAX_TOKENS"), error)
+    assert (message.text, message.stop) == ("Hi", StopReason.LENGTH)
+
+
 def test_an_error_inside_a_stream_is_told_as_one():
     error = {"error": {"code": 429, "message": "Resource has been exhausted", "status": "RESOURCE_EXHAUSTED"}}
     for data in (as_events(chunk({"text": "Hi"}), error), json.dumps([chunk({"text": "Hi"}), error]).encode()):

@@ -278,6 +278,13 @@ def test_an_empty_answer_is_passed_on() -> None:
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
+def test_an_error_after_a_complete_response_changes_nothing() -> None:
+    late = {"type": "error", "code": "invalid_prompt", "message": "x"}
+    cut_off = completed(status="incomplete", incomplete_details={"reason": "max_output_tokens"})
+    message = reply(stream(event("output_text.delta", delta="Half"), cut_off, late))
+    assert (message.text, message.stop) == ("Half", StopReason.LENGTH)
+
+
 @pytest.mark.parametrize(
     ("told", "error"),
     [

@@ -167,7 +167,7 @@ class AnthropicDecoder:
             self._decode_message_delta(event, events)
         elif kind == "message_stop":
             self._is_over = True
-        elif kind == "error":
+        elif kind == "error" and not self._is_over:  # after the stop reason it changes nothing
             raise self._classify_error(told)
 
     def _parse_leniently(self, told: bytes) -> _Event:

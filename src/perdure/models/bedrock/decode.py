@@ -113,6 +113,8 @@ class BedrockDecoder:
 
     def _decode_event(self, frame: EventStreamMessage, events: list[ModelEvent]) -> None:
         if frame.kind != "event":
+            if self._is_over:
+                return  # after the stop reason it changes nothing
             raise classify_error(0, {"x-amzn-errortype": frame.name}, frame.payload, self._profile.provider)
         if frame.name == "contentBlockDelta" and not self._blocks and b'"text"' in frame.payload:
             try:

@@ -118,6 +118,8 @@ class GeminiDecoder:
                 return
             raise ProviderDown(f"{self._profile.provider} sent a chunk that is not a JSON object: {short_repr(data)}")
         if chunk.error is not ABSENT and bytes(chunk.error) != b"null":
+            if self._candidate is not None:
+                return  # after the finish reason it changes nothing
             raise classify_error(0, {}, data, self._profile.provider)
         candidate = _get_first_candidate(chunk)
         if candidate is not None:

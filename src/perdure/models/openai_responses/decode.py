@@ -111,6 +111,8 @@ class ResponsesDecoder:
     # -- one event -----------------------------------------------------------------------------------------------------
 
     def _decode_event(self, name: str, payload: bytes) -> None:
+        if self._final is not None:
+            return  # an error that follows a complete response changes nothing
         try:
             bit = _decode_delta_event(payload)
         except (msgspec.MsgspecError, RecursionError):

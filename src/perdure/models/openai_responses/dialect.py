@@ -89,6 +89,6 @@ def get_dialect(profile: Profile) -> ResponsesDialect:
     found = DIALECTS.get(profile.dialect, _OPENAI)
     if found is not _OPENAI:
         return found
-    if _is_grok_model(profile.model):
+    if profile.provider == "xai" or _is_grok_model(profile.model):
         return _XAI
     return _SILENT if _is_non_reasoning_model(profile.model) else found
