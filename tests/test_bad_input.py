@@ -81,6 +81,7 @@ from perdure import (
     set_tool_threads,
     timed,
     tool,
+    tool_message,
     tool_from_schema,
     truncated,
     url,
@@ -555,6 +556,10 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: user(5), "5", "give text"),
         bad(lambda: user(["x", 5]), "5", "give text"),
         bad(lambda: user({"text": "x"}), "{'text': 'x'}", "give text"),
+    ],
+    "tool_message": [
+        bad(lambda: tool_message(None), "None", "give a list of ToolResult"),
+        bad(lambda: tool_message([Text("x")]), "Text", "give a list of ToolResult"),
     ],
     "assistant": [
         bad(lambda: assistant(None), "None", "give text"),

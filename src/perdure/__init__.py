@@ -90,6 +90,7 @@ _NAMES_BY_MODULE = {
         "Usage",
         "Video",
         "assistant",
+        "tool_message",
         "user",
     ),
     ".core.model": (

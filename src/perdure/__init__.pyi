@@ -68,6 +68,7 @@ from .core.message import ToolResult as ToolResult
 from .core.message import Usage as Usage
 from .core.message import Video as Video
 from .core.message import assistant as assistant
+from .core.message import tool_message as tool_message
 from .core.message import user as user
 from .core.model import Model as Model
 from .core.model import ModelInfo as ModelInfo

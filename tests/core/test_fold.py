@@ -37,7 +37,7 @@ from perdure.core.event import (
     ValueKept,
     ViewChanged,
 )
-from perdure.core.fold import State, fold_entries
+from perdure.core.fold import State, fold_entries, fold_events
 from perdure.core.log_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT, build_repairs
 from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
 from tests.transcript import assert_valid
@@ -562,3 +562,38 @@ def test_a_request_that_was_answered_or_discarded_or_has_no_estimate_does_not_co
     for event in (RunStarted(run_id="r"), sent(0), RunResumed(run_id="r")):
         state.apply(event)
     assert state.usage == Usage()
+
+
+# -- totals of a session -----------------------------------------------------------------------------------------------
+
+
+def run_events(run_id: str, tokens: int, cost_usd: float | None) -> list[Event]:
+    usage = Usage(tokens)
+    return [
+        RunStarted(run_id=run_id),
+        ModelRequested(1, run_id=run_id),
+        MessageAdded(assistant("Yes.", usage=usage), run_id=run_id),
+        RunEnded("done", usage=usage, cost_usd=cost_usd, turns=1, run_id=run_id),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("costs", "total"), [([], 0.0), ([0.5], 0.5), ([0.5, 0.25, 0.25], 1.0), ([None, 0.5], None), ([0.5, None], None)]
+)
+def test_tokens_turns_and_cost_of_all_runs_add_up(costs, total):
+    events = [event for place, cost in enumerate(costs) for event in run_events(f"r{place}", 10, cost)]
+    state = fold_events(events)
+    assert (state.total_usage.input_tokens, state.total_turns, state.total_usd) == (10 * len(costs), len(costs), total)
+
+
+def test_a_run_without_tokens_costs_nothing_although_its_price_is_unknown():
+    ended = RunEnded("cancelled", run_id="r")
+    assert fold_events([RunStarted(run_id="r"), ended, RunStarted(run_id="q")]).total_usd == 0.0
+
+
+def test_words_of_the_assistant_that_a_host_has_sent_are_no_answer():
+    said = Message("assistant", (Text("Welcome."),), origin="steering")
+    state = fold_events([RunStarted(run_id="r"), MessageAdded(user("Hi"), run_id="r"), MessageAdded(said, run_id="r")])
+    assert state.answer is None
+    assert state.last_reply is None
+    assert state.is_steered

@@ -3,8 +3,16 @@
 import pytest
 
 from perdure import Post, user
-from perdure.core.event import GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed
-from perdure.core.mailbox import Mailbox, build_message_post, build_revocation_post, build_slot_closing_post
+from perdure.core.event import GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed, ValueKept
+from perdure.core.inbox import build_resolution_post, list_inbox_items
+from perdure.core.mailbox import (
+    Mailbox,
+    build_message_post,
+    build_record_post,
+    build_revocation_post,
+    build_slot_closing_post,
+    list_posted_events,
+)
 
 
 def texts(events):
@@ -81,7 +89,7 @@ async def test_whoever_waits_for_an_answer_is_told_when_it_comes_also_if_it_has_
 def test_what_people_have_closed_or_taken_back_is_stored_and_told_to_nobody():
     mailbox = Mailbox()
     revoked = build_revocation_post("grant_1", 8.0)
-    assert mailbox.accept_post(build_slot_closing_post("slot", "seen", 7.0))
+    assert mailbox.accept_post(build_slot_closing_post(SlotClosed("slot", "seen"), 7.0))
     assert mailbox.accept_post(revoked)
     assert not mailbox.has_messages_due
     assert mailbox.take_log_only_events() == (
@@ -92,7 +100,10 @@ def test_what_people_have_closed_or_taken_back_is_stored_and_told_to_nobody():
 
 
 def test_the_same_thing_is_closed_once_and_may_be_taken_back_again():
-    assert build_slot_closing_post("slot", "seen", 7.0).id == build_slot_closing_post("slot", "again", 8.0).id
+    assert (
+        build_slot_closing_post(SlotClosed("slot", "seen"), 7.0).id
+        == build_slot_closing_post(SlotClosed("slot", "again"), 8.0).id
+    )
     assert build_revocation_post("grant_1", 7.0).id != build_revocation_post("grant_1", 7.0).id
 
 
@@ -124,3 +135,41 @@ def test_a_result_for_a_subagent_that_has_ended_is_marked_with_its_path():
     mailbox.accept_post(Post("inbox-i2", "inbox", {"item_id": "i2", "response": "yes"}, 7.0))
     events, _ = mailbox.take_due_messages({"i2": InboxAdded("i2", "mail", "Ask Ann", path="scout")})
     assert texts(events) == ["[Inbox: 1 resolved]\n- [mail] (of subagent 'scout') Request: Ask Ann -> Response: yes"]
+
+
+# -- what a host program adds ------------------------------------------------------------------------------------------
+
+
+def test_events_of_a_host_are_for_the_log_alone():
+    mailbox = Mailbox()
+    added = InboxAdded("i", "job", "wait")
+    assert mailbox.accept_post(build_record_post(added, "p1", 7.0))
+    assert mailbox.accept_post(build_record_post(ValueKept("name", 5), "p2", 7.0))
+    assert not mailbox.has_messages_due
+    assert mailbox.take_log_only_events() == ([added, ValueKept("name", 5)], ["p1", "p2"])
+
+
+@pytest.mark.parametrize(
+    "body", [None, {}, {"kind": "grant_revoked", "grant_id": "g"}, {"kind": "value_kept"}, {"kind": "no_such"}]
+)
+def test_a_post_that_is_no_event_of_a_host_is_left_alone(body):
+    post = Post("p", "record", body)
+    assert not Mailbox().accept_post(post)
+    assert list_posted_events([post, Post("q", "steer", {})]) == []
+    assert list_inbox_items([], [post]) == []
+
+
+def test_a_slot_is_closed_with_an_answer():
+    mailbox = Mailbox()
+    closed = SlotClosed("slot", is_answered=True, answer=None, by="ada")
+    assert mailbox.accept_post(build_slot_closing_post(closed, 7.0))
+    assert mailbox.take_log_only_events()[0] == [closed]
+
+
+def test_an_inbox_item_that_is_still_a_post_is_listed_and_resolved():
+    posts = [
+        build_resolution_post("i", "done", 8.0),
+        build_record_post(InboxAdded("i", "job", "wait", wake=True), "p", 7.0),
+    ]
+    (item,) = list_inbox_items([], posts)
+    assert (item.status, item.response, item.created_at, item.wake) == ("resolved", "done", 7.0, True)

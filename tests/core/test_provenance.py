@@ -250,3 +250,8 @@ async def test_a_wide_answer_from_before_does_not_answer_a_rule_about_labels():
 def test_a_label_in_a_rule_is_text():
     with pytest.raises(ConfigError, match="when=5"):
         deny("send", when=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("origin", ["steering", "follow_up"])
+def test_words_that_a_host_sends_as_the_assistants_are_the_programs(origin):
+    assert list_message_sources(Message("assistant", (Text("Hi."),), origin=origin)) == ("program:host",)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.core.event import QuestionAnswered, QuestionAsked, SlotOpened
+from perdure.core.event import QuestionAnswered, QuestionAsked, SlotClosed, SlotOpened
 from perdure.core.fold import fold_events
 from perdure.core.mailbox import build_slot_closing_post
 from perdure.core.schema import check_value
@@ -24,7 +24,7 @@ def test_what_was_settled_is_left_out():
     state = fold_events([ASKED, SHOWN])
     answer = Post("answer-ask", "answer", {"ask_id": "ask", "answer": "me"})
     other = Post("p", "steer", {"slot_id": "slot", "ask_id": "ask"})
-    assert build_slot_views(state, [answer, build_slot_closing_post("slot", "", 0.0)], 0.0) == []
+    assert build_slot_views(state, [answer, build_slot_closing_post(SlotClosed("slot"), 0.0)], 0.0) == []
     assert len(build_slot_views(state, [other], 0.0)) == 2
     assert [each.slot_id for each in build_slot_views(state, [], 10.0)] == ["slot"]
 

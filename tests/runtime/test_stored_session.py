@@ -1,14 +1,18 @@
 """What is done with kept sessions beside talking: inbox, forks, titles, redaction, search."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from perdure import (
     Agent,
     ConfigError,
+    Extension,
     Hit,
+    Price,
     Request,
+    Role,
     SessionBusy,
     SessionExists,
     SessionNotFound,
@@ -23,6 +27,7 @@ from perdure.core.event import InboxAdded, InboxResolved, MessageAdded
 from perdure.core.event_erasure import NO_SUMMARY
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.toolkits.tasks import StatedTask, Task, task_tools
 from tests.doubles import SECONDS, Held, log_of, of
 from tests.transcript import assert_valid
 
@@ -348,3 +353,195 @@ async def test_an_agent_searches_all_sessions_and_a_session_itself():
     assert (await agent(store=store).search("bread", limit=5))[0].snippet == "«bread»"
     await agent(store=store).session("s").search("bread", role="user")
     assert asked == [("bread", {"limit": 5}), ("bread", {"session_id": "s", "role": "user"})]
+
+
+# -- what a host program adds and reads --------------------------------------------------------------------------------
+
+
+async def test_a_host_keeps_values_that_tools_read():
+    @tool(effect="read")
+    async def who(context: ToolContext[None]) -> str:
+        """Tells the name."""
+        return str(context.kept("user"))
+
+    session = Agent(ScriptedModel(call("who"), "Ada."), tools=[who]).session("s")
+    await session.keep("user", {"name": "Ada"})
+    (made,) = (await session.run("Who?")).tool_calls
+    assert made.result is not None
+    assert made.result.text == "{'name': 'Ada'}"
+    await session.keep("user", None)
+    await session.keep("plan", "free")
+    assert await session.kept_values() == {"user": None, "plan": "free"}
+
+
+async def test_what_a_host_keeps_during_a_run_is_read_at_once_and_stored_by_the_run():
+    held = Held("wait")
+    session = Agent(ScriptedModel(call("wait"), "Done."), tools=[held.tool]).session("s")
+    running = asyncio.ensure_future(session.run("Go."))
+    await held.started.wait()
+    await session.keep("a", 1)
+    await session.keep("a", 2)
+    assert await session.kept("a") == 2
+    held.released.set()
+    await running
+    assert await session.kept("a") == 2
+    assert await session.store.posts("s") == []
+
+
+@pytest.mark.parametrize("name", ["", " ", 5, "perdure:x"])
+async def test_a_value_needs_a_name_of_its_own(name):
+    with pytest.raises(ConfigError, match=r"session\.keep\(name="):
+        await Agent(ScriptedModel()).session("s").keep(name, 1)
+
+
+@pytest.mark.parametrize("during_a_run", [False, True])
+async def test_a_host_adds_an_inbox_item_and_its_result_reaches_the_model(during_a_run):
+    held = Held("wait")
+    model = ScriptedModel(call("wait"), "Done.", "It is here.")
+    session = Agent(model, tools=[held.tool]).session("s")
+    running = None
+    if during_a_run:
+        running = asyncio.ensure_future(session.run("Go."))
+        await held.started.wait()
+    assert await session.add_to_inbox("delivery", "rope", wake=True, item_id="rope-1") == "rope-1"
+    assert await session.add_to_inbox("delivery", "rope", wake=True, item_id="rope-1") == "rope-1"
+    (item,) = await session.inbox()
+    assert (item.tag, item.request, item.status, item.wake) == ("delivery", "rope", "pending", True)
+    assert await session.resolve("rope-1", "40 metres")
+    held.released.set()
+    outcome = await (session.wake() if running is None else running)
+    assert outcome is not None
+    said = [message.text for message in outcome.messages if message.origin == "inbox"]
+    assert said == ["[Inbox: 1 resolved]\n- [delivery] Request: rope -> Response: 40 metres"]
+    (item,) = await session.inbox()
+    assert item.status == "consumed"
+    kinds = [type(each) for each in await log_of(session.store, "s")]
+    assert [kind for kind in kinds if kind in {InboxAdded, InboxResolved}] == [InboxAdded, InboxResolved]
+
+
+async def test_an_item_and_its_result_that_were_posted_to_a_dead_driver_are_taken_in_order():
+    store = MemoryStore()
+    lease = await store.acquire("s")  # another process drives it
+    session = Agent(ScriptedModel("It is here."), store=store).session("s")
+    await session.add_to_inbox("delivery", "rope", item_id="rope-1")
+    assert await session.resolve("rope-1", "40 metres")
+    await store.release(lease)
+    outcome = await session.run("Well?")
+    assert [message.origin for message in outcome.new_messages] == ["", "inbox", ""]
+    assert [item.status for item in await session.inbox()] == ["consumed"]
+
+
+@pytest.mark.parametrize("given", [{"tag": ""}, {"request": 5}, {"item_id": None}])
+async def test_an_inbox_item_needs_a_tag_and_a_request(given):
+    with pytest.raises(ConfigError, match=r"session\.add_to_inbox\("):
+        await Agent(ScriptedModel()).session("s").add_to_inbox(**{"tag": "t", "request": "r", **given})
+
+
+async def test_a_host_sets_and_changes_the_tasks_of_the_agent():
+    session = Agent(ScriptedModel("Done."), tools=task_tools()).session("s")
+    first, second = await session.set_tasks(["Splice", StatedTask("Paint", "Painting")])
+    assert (first.id, second.id, second.active_form) == ("task-1", "task-2", "Painting")
+    changed = await session.update_task("task-2", status="in_progress")
+    assert changed.display_text == "Painting"
+    await session.run("Go.")
+    tasks = await session.set_tasks([changed, "Splice", "Sail"])
+    assert [(task.id, task.status) for task in tasks] == [
+        ("task-2", "in_progress"),
+        ("task-1", "pending"),
+        ("task-3", "pending"),
+    ]
+    assert await session.tasks() == tasks
+    assert await session.set_tasks([]) == await session.tasks() == []
+
+
+@pytest.mark.parametrize("tasks", ["Splice", None, [5], [""], [Task(id="a", content="x", status="lost")], ["x"] * 101])  # type: ignore[arg-type]
+async def test_what_is_no_task_list_is_refused(tasks):
+    session = Agent(ScriptedModel()).session("s")
+    with pytest.raises(ConfigError, match=r"no list of tasks|is no task|are not accepted"):
+        await session.set_tasks(tasks)
+    with pytest.raises(UsageError, match="there is no task 'task-9': there are none"):
+        await session.update_task("task-9", status="completed")
+
+
+async def test_the_instructions_of_a_session_are_what_the_next_run_sends():
+    model = ScriptedModel("Yes.", "Yes.", "Yes.")
+    roles = [Role("pirate", "Talk like a pirate.")]
+    extension = Extension(name="polite", instructions="Be polite.")
+    agent = Agent(model, instructions="Be brief.", roles=roles, extensions=[extension], tools=[order])
+    session = agent.session("s")
+    told = []
+    given: list[Any] = [{}, {"role": "pirate"}, {"instructions": "Be long."}]
+    for options in given:
+        told.append(await session.instructions(**options))
+        await session.run("Go.", **options)
+    assert told == [request.instructions for request in model.requests]
+    assert told[0] == "Be brief.\n\nBe polite."
+    await session.configure(instructions="Be quick.", role="pirate")
+    assert "Be quick." in await session.instructions()
+    assert "pirate" in await agent.session("other", role="pirate").instructions()
+
+
+async def test_the_instructions_during_a_run_are_those_of_the_run():
+    held = Held("wait")
+    session = Agent(ScriptedModel(call("wait"), "Done."), tools=[held.tool], instructions="Be brief.").session("s")
+    running = asyncio.ensure_future(session.run("Go.", instructions="Be long."))
+    await held.started.wait()
+    assert await session.instructions() == "Be long."
+    held.released.set()
+    await running
+    assert await session.instructions() == "Be brief."
+
+
+async def test_after_a_handoff_the_instructions_are_those_of_the_agent_that_answers():
+    other = Agent(ScriptedModel("Aye."), name="mate", instructions="You are the mate.")
+    session = Agent(ScriptedModel(), handoffs=[other], instructions="You are the captain.").session("s")
+    await session.configure(agent="mate")
+    assert (await session.instructions()).startswith("You are the mate.")
+
+
+async def test_usage_of_a_session_covers_all_runs_and_the_one_in_progress():
+    held = Held("wait")
+    price = Price(input_usd=1e6, output_usd=0)
+    session = Agent(ScriptedModel("One.", call("wait"), "Two.", price=price), tools=[held.tool]).session("s")
+    assert (await session.usage()).usage.total_tokens == 0
+    await session.run("1")
+    running = asyncio.ensure_future(session.run("2"))
+    await held.started.wait()
+    used = await session.usage()
+    assert (used.usage.input_tokens, used.turns, used.cost_usd, used.last_input_tokens) == (20, 2, 20.0, 10)
+    held.released.set()
+    await running
+    used = await session.usage()
+    assert (used.usage.input_tokens, used.turns, used.cost_usd) == (30, 3, 30.0)
+
+
+async def test_messages_have_their_times_and_the_numbers_of_their_entries():
+    clock = FakeClock()
+    began = clock.now()
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Looks, which takes two seconds."""
+        await clock.advance(2)
+        return "there"
+
+    session = Agent(ScriptedModel(call("look"), "Done."), tools=[look], clock=clock).session("s")
+    await session.run("Go.")
+    history = await session.history()
+    assert [each.message for each in history] == list(await session.messages())
+    assert [(each.index, each.message.role, each.at - began) for each in history] == [
+        (0, "user", 0),
+        (1, "assistant", 0),
+        (2, "tool", 2),
+        (3, "assistant", 2),
+    ]
+    entries = {entry.seq: entry for entry in await session.store.read("s")}
+    assert all(entries[each.seq].id == each.entry_id for each in history)
+    assert {type(entries[each.seq].event).__name__ for each in history} == {"MessageAdded", "ToolFinished"}
+    assert len({each.run_id for each in history}) == 1
+
+
+async def test_a_host_append_and_a_run_of_one_session_wait_for_each_other():
+    session = Agent(ScriptedModel("Done."), store=MemoryStore()).session("s")
+    await asyncio.gather(session.keep("a", 1), session.run("Go."), session.keep("b", 2))
+    assert await session.kept_values() == {"a": 1, "b": 2}

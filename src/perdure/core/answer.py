@@ -1,5 +1,6 @@
 """Answers to questions: checked when a person gives one, and converted to what is stored."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from .error import ConfigError
@@ -17,7 +18,7 @@ def validate_answer(question: QuestionAsked, answer: Any, by: str = "") -> Any:
     if question.about == "settlement":
         return to_jsonable(answer)
     if question.about == "slot":
-        return _require_fitting_answer(question, to_jsonable(answer))
+        return check_slot_answer(question.text, question.output, answer)
     return validate_verdicts(question, answer, by)
 
 
@@ -32,11 +33,12 @@ def build_refusal_body(question: QuestionAsked, reason: str) -> dict[str, Any]:
     return {"ask_id": question.ask_id, "answer": answer, "rejected": rejected}
 
 
-def _require_fitting_answer(question: QuestionAsked, answer: Any) -> Any:
-    """Return the answer if it fits the question's schema; raise `ConfigError` otherwise."""
+def check_slot_answer(text: str, output: Mapping[str, Any] | None, value: Any) -> Any:
+    """Return an answer as JSON if it fits the schema of the question; raise `ConfigError` otherwise."""
+    answer = to_jsonable(value)
     try:
-        if question.output is not None:
-            check_value(answer, dict(question.output))
+        if output is not None:
+            check_value(answer, dict(output))
     except Invalid as problem:
-        raise ConfigError(f"{short_repr(answer)} does not answer {question.text!r}: {problem}") from None
+        raise ConfigError(f"{short_repr(answer)} does not answer {text!r}: {problem}") from None
     return answer

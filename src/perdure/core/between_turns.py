@@ -22,7 +22,7 @@ async def run_between_turns(run: Run) -> None:
 
 
 async def store_log_only_events(run: Run) -> None:
-    """Store events that the model is not sent: which display slots were closed, and which grants were revoked."""
+    """Store events that the model is not sent: closed slots, revoked grants, and what the host program has added."""
     events, names = run.mailbox.take_log_only_events()
     await run.emit(*[run.stamp_event(each) for each in events], entry_ids=names)
     for event in events:

@@ -95,7 +95,7 @@ class Display:
 
         A call that is repeated, after a crash or with answers, opens the same slots with the same ids again.
         """
-        _require_showable("display.push", shown, Showable)
+        require_showable("display.push", shown, Showable)
         check.require_one_of("display.push", "until", until, ("closed", "call", "run"))
         context = self._context
         context.slot_count += 1
@@ -107,7 +107,7 @@ class Display:
 
     async def update(self, slot_id: str, shown: Showable) -> None:
         """Replace the content of a display slot, for example by the next step of a progress bar."""
-        _require_showable("display.update", shown, Showable)
+        require_showable("display.update", shown, Showable)
         self._require_known_slot("display.update", slot_id)
         await self._record(SlotUpdated(slot_id, self._context.redact(shown.input)))
 
@@ -130,7 +130,7 @@ class Display:
         from .question import ask_slot_question  # imported here: it imports tools, which import this module
 
         asked: Askable[str] | Askable[T] = TextQuestion(question) if isinstance(question, str) else question
-        _require_showable("ask", asked, Askable)
+        require_showable("ask", asked, Askable)
         if timeout_seconds is not None:
             check.require_number("ask", "timeout_seconds", timeout_seconds)
         return asked.read(await ask_slot_question(self._context, asked, timeout_seconds))
@@ -157,7 +157,8 @@ def _slot_id(run_id: str, call_id: str, place: int) -> str:
     return hashlib.sha256(f"{run_id}/{call_id}/{place}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _require_showable(call: str, value: object, kind: type) -> None:
+def require_showable(call: str, value: object, kind: type) -> None:
+    """Raise `ConfigError` unless the value can be shown, or, with the kind `Askable`, asked."""
     if not isinstance(value, kind):
         wanted = "a question in words, or one such as Confirm(…)" if kind is Askable else "something such as Table(…)"
         check.raise_config_error(call, "shown" if kind is Showable else "question", value, f"give {wanted}")

@@ -335,7 +335,7 @@ class QuestionWithdrawn(Event, frozen=True):
 
 
 class SlotOpened(Event, frozen=True):
-    """A tool shows something to people without waiting for an answer. (With waiting, it is a `QuestionAsked`.)"""
+    """A tool or the host program shows something to people. (A tool that waits for an answer asks `QuestionAsked`.)"""
 
     durable = True
     replay = "copied"
@@ -350,6 +350,14 @@ class SlotOpened(Event, frozen=True):
     """The tool call that shows it."""
     until: Literal["closed", "call", "run"] = "closed"
     """Lifetime: until it is closed, or at the latest until the call, or the run, is over."""
+    waits: bool = False
+    """True if the host program waits for an answer, with which the slot is closed. (A tool's is a `QuestionAsked`.)"""
+    text: str = ""
+    """The question as text, if it waits for an answer."""
+    output: Mapping[str, Any] | None = None
+    """JSON Schema of an answer; `None` when any value is accepted."""
+    expires_at: float | None = None
+    """Time after which it cannot be answered any more. `None` for never."""
 
 
 class SlotUpdated(Event, frozen=True):
@@ -372,6 +380,12 @@ class SlotClosed(Event, frozen=True):
 
     slot_id: str
     reason: str = ""
+    is_answered: bool = False
+    """True if it was closed by an answer to its question."""
+    answer: Any = None
+    """The answer, as JSON values."""
+    by: str = ""
+    """Person who answered, if that is known."""
 
 
 class PermissionDecided(Event, frozen=True):

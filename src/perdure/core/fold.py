@@ -45,7 +45,7 @@ from .event import (
     ViewChanged,
 )
 from .lost_entries import mark_lost_entries
-from .message import NO_USAGE, Message, ToolCall, ToolResult, Usage, merge_labels
+from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, merge_labels
 from .provenance import list_message_sources
 from .transcript import Transcript, View
 
@@ -74,6 +74,15 @@ class PastRun(Struct, frozen=True):
     """Index after its last message in the transcript."""
     run_ended_event: RunEnded | None = None
     """The event that ended it; `None` while it has not ended."""
+
+
+class RunTotals(Struct, frozen=True):
+    """Tokens, turns and cost of several runs."""
+
+    usage: Usage = NO_USAGE
+    turns: int = 0
+    cost_usd: float | None = 0.0
+    """Cost in US dollars; `None` if the price of one of them is not known."""
 
 
 class State:
@@ -107,6 +116,7 @@ class State:
         "open_calls",
         "open_children",
         "parent",
+        "past",
         "path",
         "questions_by_id",
         "reached_limit",
@@ -170,6 +180,8 @@ class State:
         """The request of that run whose reply was neither stored nor discarded yet, and that no estimate counts."""
         self.aside_requests: dict[int, ModelRequested] = {}
         """Requests beside the conversation whose reply was neither stored nor discarded yet, by turn."""
+        self.past = RunTotals()
+        """Tokens, turns and cost of all runs before that one, and of summaries between runs."""
         self._usage = NO_USAGE
         self._pending_usage: list[Usage] = []
         self._children_usage = NO_USAGE
@@ -253,6 +265,26 @@ class State:
         return self.own_usage if self._children_usage is NO_USAGE else self.own_usage + self._children_usage
 
     @property
+    def total_usage(self) -> Usage:
+        """Tokens used by all runs of the session, with their subagents, and by summaries between runs."""
+        return self.usage if self.past.usage is NO_USAGE else self.past.usage + self.usage
+
+    @property
+    def total_turns(self) -> int:
+        """Number of turns of all runs of the session."""
+        return self.past.turns + self.turns
+
+    @property
+    def total_usd(self) -> float | None:
+        """Cost of all runs of the session that have ended; `None` if the price of one is not known."""
+        ended, past_usd = self.run_ended_event, self.past.cost_usd
+        if ended is None or past_usd is None:
+            return past_usd
+        if ended.cost_usd is None:
+            return None if ended.usage.total_tokens else past_usd
+        return past_usd + ended.cost_usd
+
+    @property
     def unanswered_usage(self) -> Usage:
         """Estimated input tokens of the requests without a reply, of this run and of its subagents in progress."""
         below = [child.unanswered_usage for child in self.open_children.values()] if self.open_children else []
@@ -270,7 +302,7 @@ class State:
         """The last reply of the run that has no tool calls; `None` if another message followed it."""
         messages = self.transcript.messages
         last = messages[-1] if len(messages) > self.first_message_index else None
-        return last if last is not None and last.role == "assistant" else None
+        return last if last is not None and last.role == "assistant" and last.origin not in SENT_ORIGINS else None
 
     @property
     def last_reply(self) -> Message | None:
@@ -361,7 +393,9 @@ class State:
         return state
 
     def apply_run_started(self, event: RunStarted) -> None:
-        """Reset the per-run fields for a new run."""
+        """Reset the per-run fields for a new run, after adding those of the run before to the totals."""
+        if self.run is not None:
+            self._add_to_totals()
         self.first_run_id = self.first_run_id or event.run_id
         self.run, self.run_ended_event, self.is_waiting, self.reached_limit = event, None, False, ""
         self.first_message_index = len(self.transcript.messages)
@@ -379,6 +413,10 @@ class State:
                 self.parent.child_paths_by_call[event.input_id] = self.path
         self._usage = NO_USAGE
         self._pending_usage.clear()
+
+    def _add_to_totals(self) -> None:
+        """Add the tokens, turns and cost of the last run to those of the runs before it."""
+        self.past = RunTotals(self.total_usage, self.total_turns, self.total_usd)
 
     def apply_run_ended(self, event: RunEnded) -> None:
         """Mark the run as ended, and remove its questions and display slots."""

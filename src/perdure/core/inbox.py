@@ -6,11 +6,12 @@ lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
+import msgspec
 from msgspec import Struct
 
-from .event import Entry, InboxAdded, InboxResolved
+from .event import Entry, InboxAdded, InboxResolved, SlotOpened, SlotUpdated, ValueKept
 from .jsonable import to_text
 from .message import Message, merge_labels, user
 from .store import Post
@@ -19,6 +20,19 @@ InboxStatus: TypeAlias = Literal["pending", "resolved", "consumed"]
 
 INBOX_POST = "inbox"
 """Kind of the post that answers an item."""
+RECORD_POST = "record"
+"""Kind of the post with which a host program adds an event to the log of a session that is being driven."""
+
+HostEvent: TypeAlias = InboxAdded | ValueKept | SlotOpened | SlotUpdated
+"""The events that a host program can add to a session."""
+
+
+def decode_host_event(post: Post) -> HostEvent | None:
+    """Return the event of a host program's post; `None` if it cannot be understood."""
+    try:
+        return cast("HostEvent", msgspec.convert(post.body, HostEvent))
+    except (msgspec.ValidationError, TypeError):
+        return None
 
 
 class InboxItem(Struct, frozen=True):
@@ -68,9 +82,15 @@ def list_inbox_items(entries: Iterable[Entry], posts: Iterable[Post]) -> list[In
             )
         elif isinstance(event, InboxResolved) and event.item_id in added:
             added[event.item_id] = _with_answer(added[event.item_id], "consumed", event.response, event.resolved_at)
-    for post in posts:
-        if post.kind == INBOX_POST and (item := added.get(post.text_field("item_id"))) is not None:
-            added[item.item_id] = _with_answer(item, "resolved", post.body.get("response"), post.at)
+    arrived = list(posts)
+    for post in arrived:
+        if post.kind == RECORD_POST and isinstance(item := decode_host_event(post), InboxAdded):
+            added[item.item_id] = InboxItem(
+                item.item_id, item.tag, item.request, "pending", item.blocking, item.wake, created_at=post.at
+            )
+    for post in arrived:
+        if post.kind == INBOX_POST and (asked := added.get(post.text_field("item_id"))) is not None:
+            added[asked.item_id] = _with_answer(asked, "resolved", post.body.get("response"), post.at)
     return list(added.values())
 
 

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from . import check
 from . import fault_injection as faults
-from .between_turns import run_between_turns
+from .between_turns import run_between_turns, store_log_only_events
 from .call_preparation import build_settling_events, prepare_calls, store_results_without_running
 from .error import EmptyReply, LimitExceeded, ModelError, ReplyCutOff, StoreError, UsageError
 from .event import (
@@ -89,6 +89,9 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
             timer.cancel()
     if run.state.aside_requests:
         outcome = await discard_open_replies(run, outcome)
+    if run.mailbox.log_only_events:
+        with suppress(asyncio.CancelledError):
+            await store_log_only_events(run)
     with suppress(asyncio.CancelledError):  # the events are stored and the run is over: nothing is left to cancel
         await run.emit(
             *run.closing_events,
@@ -175,7 +178,7 @@ async def run_turn(run: Run) -> Message:
     run.has_turn_in_progress = True
     try:
         if run.mailbox.has_messages_due and not run.state.is_steered:
-            await deliver_queued_messages(run, run.mailbox.take_due_messages(run.state.session_inbox, run.path))
+            await deliver_due_messages(run)
         if changed := run.take_tool_changes():
             await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
         if run.spec.between_turns or run.mailbox.log_only_events:
@@ -376,6 +379,13 @@ async def apply_guardrails(run: Run, verdicts: Sequence[tuple[Guardrail, Nudge |
     if nudges:
         await add_messages(run, [user(each.text, origin="guardrail") for _, each in nudges], *tripped)
     return None
+
+
+async def deliver_due_messages(run: Run) -> None:
+    """Add steering messages and inbox results to the conversation, before the next turn."""
+    if run.mailbox.log_only_events:  # an inbox item that the host has added comes before its result
+        await store_log_only_events(run)
+    await deliver_queued_messages(run, run.mailbox.take_due_messages(run.state.session_inbox, run.path))
 
 
 async def deliver_queued_messages(run: Run, delivery: Delivery) -> None:

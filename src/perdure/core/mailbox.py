@@ -7,15 +7,22 @@ their entries must have: storing them is what consumes the posts.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from .clock import new_id
 from .error import ConfigError
-from .event import Event, GrantRevoked, InboxAdded, InboxResolved, MessageAdded, SlotClosed
-from .inbox import INBOX_POST, build_inbox_message
+from .event import (
+    Event,
+    GrantRevoked,
+    InboxAdded,
+    InboxResolved,
+    MessageAdded,
+    SlotClosed,
+)
+from .inbox import INBOX_POST, RECORD_POST, HostEvent, build_inbox_message, decode_host_event
 from .message import Message, check_labels
 from .store import Post
 
@@ -40,9 +47,22 @@ def build_message_post(kind: str, message: Message, post_id: str, at: float) -> 
     return Post(post_id, kind, msgspec.to_builtins(message), at)
 
 
-def build_slot_closing_post(slot_id: str, reason: str, at: float) -> Post:
-    """Build the post that makes a session close a display slot."""
-    return Post(f"{SLOT_POST}-{slot_id}", SLOT_POST, {"slot_id": slot_id, "reason": reason}, at)
+def build_slot_closing_post(closed: SlotClosed, at: float) -> Post:
+    """Build the post that makes a session close a display slot, perhaps with an answer."""
+    body = {"slot_id": closed.slot_id, "reason": closed.reason}
+    answer = {"answer": closed.answer, "by": closed.by} if closed.is_answered else {}
+    return Post(f"{SLOT_POST}-{closed.slot_id}", SLOT_POST, {**body, **answer}, at)
+
+
+def build_record_post(event: HostEvent, post_id: str, at: float) -> Post:
+    """Build the post with which a host program adds an event to the log of a session that is being driven."""
+    return Post(post_id, RECORD_POST, msgspec.to_builtins(event), at)
+
+
+def list_posted_events(posts: Iterable[Post]) -> list[HostEvent]:
+    """Return the events of a host program that are still posts: the next run of the session stores them."""
+    found = [decode_host_event(post) for post in posts if post.kind == RECORD_POST]
+    return [event for event in found if event is not None]
 
 
 def build_revocation_post(grant_id: str, at: float) -> Post:
@@ -133,7 +153,12 @@ class Mailbox:
             resolved = InboxResolved(item_id, response, post.at, check_labels(post.body.get("labels", ())))
             self.inbox_results.append((post.id, resolved))
         elif post.kind == SLOT_POST:
-            self.log_only_events.append((post.id, SlotClosed(str(post.body["slot_id"]), post.text_field("reason"))))
+            self.log_only_events.append((post.id, _read_slot_closing(post)))
+        elif post.kind == RECORD_POST:
+            event = decode_host_event(post)
+            if event is None:
+                return False
+            self.log_only_events.append((post.id, event))
         elif post.kind == REVOKE_POST:
             self.log_only_events.append((post.id, GrantRevoked(str(post.body["grant_id"]))))
         elif post.kind == ANSWER_POST:
@@ -196,6 +221,11 @@ class Mailbox:
         future = self._answer_futures.pop(ask_id, None)
         if future is not None and not future.done():
             future.set_result(None)
+
+
+def _read_slot_closing(post: Post) -> SlotClosed:
+    slot_id, body = str(post.body["slot_id"]), post.body
+    return SlotClosed(slot_id, post.text_field("reason"), "answer" in body, body.get("answer"), post.text_field("by"))
 
 
 def _drain_queue(queue: deque[tuple[str, Message]], mode: DrainMode) -> tuple[list[str], list[Message]]:

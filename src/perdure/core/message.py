@@ -299,6 +299,11 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
 PASSING_ORIGINS = frozenset({"reminder", "budget"})
 """Origins of messages that are added to the end of one request and never stored."""
 
+SENT_ORIGINS = frozenset({"steering", "follow_up"})
+"""Origins of messages that were sent to a session while it ran, or between runs. A host may send words of the
+assistant, too: no model wrote them, and they are no answer.
+"""
+
 Content: TypeAlias = str | Part | Iterable[str | Part]
 """Content accepted by the message constructors: text, a part, or several of either."""
 
@@ -328,7 +333,10 @@ def assistant(content: Content, *, stop: StopReason | None = None, usage: Usage 
 
 def tool_message(results: Sequence[ToolResult]) -> Message:
     """Build the message that answers all the tool calls of the message before it."""
-    return Message("tool", tuple(results))
+    if isinstance(results, (tuple, list)) and all(isinstance(result, ToolResult) for result in results):
+        return Message("tool", tuple(results))
+    message = f"{results!r} cannot be put into a message of results: give a list of ToolResult(…)"
+    raise ConfigError(message)
 
 
 def to_parts(content: Content) -> tuple[Part, ...]:

@@ -1,15 +1,18 @@
 """Outcome of a run: status, messages, output, usage and cost."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from .error import UsageError
-from .event import QuestionAsked
+from .event import Entry, QuestionAsked, RunEnded, RunStarted
 from .jsonable import short_repr
 from .message import Message, Usage
 from .prompt_cache import CacheReport
+
+if TYPE_CHECKING:
+    from .run_record import RunStep, ToolCallRecord
 
 T = TypeVar("T")
 
@@ -53,6 +56,33 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     """The error, when the status is `failed`."""
     questions: tuple[QuestionAsked, ...] = ()
     """Questions to answer first, when the status is `waiting`: with `session.answer`, then `session.resume`."""
+    session_usage: Usage = Usage()
+    """Tokens used by all runs of the session so far, this one included."""
+    entries: Sequence[Entry] = ()
+    """Entries that this run has stored in the log, in order, with their times; those of subagents are not included."""
+
+    @property
+    def steps(self) -> "list[RunStep]":
+        """The turns of the run: each reply of the model with its time, and its tool calls with their results."""
+        from .run_record import list_run_steps  # imported at first use: most callers want the answer
+
+        return list_run_steps(self.entries)
+
+    @property
+    def tool_calls(self) -> "list[ToolCallRecord]":
+        """The tool calls of the run in the order of the calls, each with its arguments, result and times."""
+        return [call for step in self.steps for call in step.tool_calls]
+
+    @property
+    def started_at(self) -> float:
+        """Time at which the run began, in seconds since 1970; 0 if that is not known."""
+        return next((entry.at for entry in self.entries if isinstance(entry.event, RunStarted)), 0.0)
+
+    @property
+    def finished_at(self) -> float:
+        """Time at which the run ended, in seconds since 1970; 0 if it is not over, but waits for an answer."""
+        last = self.entries[-1] if self.entries else None
+        return last.at if last is not None and isinstance(last.event, RunEnded) else 0.0
 
     @property
     def value(self) -> T:

@@ -20,7 +20,7 @@ from .event import (
     SkillLoaded,
     ToolFinished,
 )
-from .message import Message
+from .message import SENT_ORIGINS, Message
 
 IMPORTED_LABEL = "imported"
 """Label of all that came with an imported session."""
@@ -37,6 +37,8 @@ def list_message_sources(message: Message) -> tuple[str, ...]:
 
 def _list_authors(message: Message) -> tuple[str, ...]:
     if message.role == "assistant":
+        if message.origin in SENT_ORIGINS:
+            return ("program:host",)
         return (f"model:{message.model}" if message.model else "model",)
     if message.role == "tool":
         return tuple(dict.fromkeys([f"tool:{result.name}" for result in message.tool_results]))

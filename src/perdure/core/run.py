@@ -29,7 +29,7 @@ from .event import (
 from .fold import State
 from .inbox import build_inbox_reminder
 from .jsonable import error_message, to_jsonable
-from .message import Message, ToolResult, Usage
+from .message import Message, ToolResult, Usage, user
 from .model import CHARACTERS_PER_TOKEN, Model, Request, ToolSpec, estimate_input_tokens, model_info
 from .outcome import Outcome, OutcomeStatus
 from .prompt_cache import prefix_change_cause
@@ -75,6 +75,9 @@ logger = logging.getLogger("perdure")
 CANCEL_GRACE_SECONDS = 5.0
 """Seconds a cancelled run may take to end before it is abandoned."""
 
+CONTINUE_TEXT = "Go on from here."
+"""Sent after words that a host has added as the assistant's own: a request has to end with somebody else's."""
+
 _add_tools_lock = threading.Lock()
 """Serializes `add_tools`: tools on several threads may call it at the same time."""
 
@@ -101,6 +104,7 @@ class Run:
         ),
         *(
             "closing_events",
+            "entries",
             "fanout",
             "simulates_crashes",
             "info",
@@ -157,6 +161,8 @@ class Run:
         """The part of a reply that arrived before it was cut off."""
         self.simulates_crashes = False
         """True if appends raise `SimulatedCrash` wherever a run can be resumed (`PERDURE_ALWAYS_RESUME`, for tests)."""
+        self.entries: list[Entry] = []
+        """The entries that this run has stored, in order."""
         self.closing_events: list[Event] = []
         """Events that are stored together with the end of the run."""
         self.output: Any = None
@@ -304,6 +310,7 @@ class Run:
         self.log.head = log.head
 
     def _apply_and_publish(self, entries: Sequence[Entry]) -> None:
+        self.entries += entries
         for entry in entries:
             self.state.apply(entry.event)
         if self.fanout.is_watched:
@@ -364,6 +371,8 @@ class Run:
 
     def build_request(self, messages: Sequence[Message]) -> Request:
         """Build the request for the next turn: messages, reminders, instructions, tools and settings."""
+        if (sent := self.state.transcript.sent_messages) and sent[-1].role == "assistant":
+            messages = [*messages, user(CONTINUE_TEXT, origin="reminder")]  # a host has spoken for the assistant
         if self.state.inbox and (waiting := build_inbox_reminder(self.state.inbox.values())) is not None:
             messages = [*messages, waiting]
         if self.spec.reminders:
@@ -624,6 +633,8 @@ class Run:
             session_id=self.session_id,
             error=error,
             questions=tuple(self._open_questions()) if status == "waiting" else (),
+            session_usage=self.state.total_usage,
+            entries=self.entries,
         )
 
     def _open_questions(self) -> list[QuestionAsked]:

@@ -170,12 +170,7 @@ class ToolContext(Generic[D]):
 
     async def keep(self, name: str, value: Any) -> None:
         """Store a value in the log under a name, for later calls, runs and user interfaces, replacing an older one."""
-        check.require_text("keep", "name", name, non_empty=True)
-        for prefix in RESERVED_PREFIXES:
-            if name.startswith(prefix):
-                check.raise_config_error(
-                    "keep", "name", name, f"names that begin with {prefix!r} are the runtime's: choose another"
-                )
+        check_value_name("keep", name)
         await self.record(ValueKept(name, to_jsonable(self.redact(value))))
 
     def kept(self, name: str, default: Any = None) -> Any:
@@ -251,3 +246,12 @@ class ToolContext(Generic[D]):
         """
         check.require_one_of("add_tools", "scope", scope, ("process", "run", "session"))
         self._run.add_tools(tools, scope)
+
+
+def check_value_name(call: str, name: str) -> None:
+    """Raise `ConfigError` for a name under which no value can be stored: an empty one, or one of the runtime's own."""
+    check.require_text(call, "name", name, non_empty=True)
+    for prefix in RESERVED_PREFIXES:
+        if name.startswith(prefix):
+            advice = f"names that begin with {prefix!r} are the runtime's: choose another"
+            check.raise_config_error(call, "name", name, advice)

@@ -8,10 +8,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from perdure.core.event import QuestionAsked, SlotOpened
+from perdure.core.event import QuestionAsked, SlotOpened, SlotUpdated
 from perdure.core.fold import State
-from perdure.core.mailbox import ANSWER_POST, CANCEL_POST, SLOT_POST
+from perdure.core.mailbox import ANSWER_POST, CANCEL_POST, SLOT_POST, list_posted_events
 from perdure.core.store import Post
 
 _SCOPE: Final = {"type": "string", "enum": ["once", "session", "session_target", "forever"]}
@@ -70,7 +71,11 @@ def build_slot_views(
         for post in posts
         if post.kind in {SLOT_POST, ANSWER_POST}
     } | set(lost_questions)
-    shown = [_slot_view_of_slot(slot) for slot_id, slot in state.slots.items() if slot_id not in settled]
+    shown = [
+        _slot_view_of_slot(slot)
+        for slot_id, slot in list_open_slots(state, posts).items()
+        if slot_id not in settled and (slot.expires_at is None or slot.expires_at > now)
+    ]
     run_id = state.run.run_id if state.is_waiting and state.run is not None else None
     unwanted = run_id in [post.text_field("run_id") for post in posts if post.kind == CANCEL_POST]
     asked = [
@@ -79,6 +84,17 @@ def build_slot_views(
         if question.ask_id not in settled and (question.expires_at is None or question.expires_at > now)
     ]
     return [*shown, *asked]
+
+
+def list_open_slots(state: State, posts: Collection[Post]) -> dict[str, SlotOpened]:
+    """Return the display slots of a session by id, with those that the host program has posted while it is driven."""
+    slots = dict(state.slots)
+    for event in list_posted_events(posts):
+        if isinstance(event, SlotOpened):
+            slots.setdefault(event.slot_id, event)
+        elif isinstance(event, SlotUpdated) and event.slot_id in slots:
+            slots[event.slot_id] = replace(slots[event.slot_id], input=event.input)
+    return slots
 
 
 def slot_view_of_question(question: QuestionAsked) -> SlotView:
@@ -100,4 +116,14 @@ def slot_view_of_question(question: QuestionAsked) -> SlotView:
 
 
 def _slot_view_of_slot(slot: SlotOpened) -> SlotView:
-    return SlotView(slot.slot_id, slot.renderer, slot.input, call_id=slot.call_id, path=slot.path)
+    return SlotView(
+        slot.slot_id,
+        slot.renderer,
+        slot.input,
+        slot.text,
+        waits=slot.waits,
+        output=slot.output,
+        call_id=slot.call_id,
+        path=slot.path,
+        expires_at=slot.expires_at,
+    )

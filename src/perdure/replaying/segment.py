@@ -250,8 +250,8 @@ def _is_delivered(following: Sequence[Entry]) -> bool:
 
 
 def _add_message(segment: Segment, exchange: RecordedExchange | None, message: Message) -> None:
-    if message.role == "assistant":
-        if exchange is not None:
-            exchange.reply = message
-    elif message.origin in _OUTSIDE and message.origin != _INBOX:
-        (segment.early_messages if exchange is None else exchange.later_messages).append(message)
+    if message.origin in _OUTSIDE:
+        if message.origin != _INBOX:
+            (segment.early_messages if exchange is None else exchange.later_messages).append(message)
+    elif message.role == "assistant" and exchange is not None:
+        exchange.reply = message

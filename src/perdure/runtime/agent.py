@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from perdure.core.clock import new_id
 from perdure.core.error import ConfigError
-from perdure.core.message import Content, Message
 from perdure.core.outcome import Outcome
 from perdure.core.store import Hit, SearchOptions, Store
 from perdure.core.tool import D, Tool
@@ -18,7 +17,7 @@ from perdure.stores import open_store
 
 from .active_agent import check_role
 from .output import Output
-from .overrides import Overrides
+from .overrides import Overrides, Prompt
 from .session import Session
 from .spec import AgentSpec
 from .stored_session import require_search
@@ -46,20 +45,12 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         return Session(self, session_id or new_id(), self.store if store is None else open_store(store), role)
 
     @overload
-    async def run(
-        self, prompt: Content | Message, *, output: Output[T], **overrides: Unpack[Overrides[D]]
-    ) -> Outcome[T]: ...
+    async def run(self, prompt: Prompt, *, output: Output[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
     @overload
-    async def run(
-        self, prompt: Content | Message, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]
-    ) -> Outcome[T]: ...
+    async def run(self, prompt: Prompt, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
     @overload
-    async def run(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
-    ) -> Outcome[Any]: ...
-    async def run(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
-    ) -> Outcome[Any]:
+    async def run(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]: ...
+    async def run(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]:
         """Answer one prompt in a new session, and return the outcome. Without a store, the session is not kept."""
         session = self._new_session()
         try:
@@ -68,38 +59,22 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
             await session.aclose()
 
     @overload
-    def run_sync(
-        self, prompt: Content | Message, *, output: Output[T], **overrides: Unpack[Overrides[D]]
-    ) -> Outcome[T]: ...
+    def run_sync(self, prompt: Prompt, *, output: Output[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
     @overload
-    def run_sync(
-        self, prompt: Content | Message, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]
-    ) -> Outcome[T]: ...
+    def run_sync(self, prompt: Prompt, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
     @overload
-    def run_sync(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
-    ) -> Outcome[Any]: ...
-    def run_sync(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
-    ) -> Outcome[Any]:
+    def run_sync(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]: ...
+    def run_sync(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]:
         """Answer one prompt, and block until the run has ended. Inside an event loop use `await agent.run(…)`."""
         return run_on_background_loop(lambda: self.run(prompt, output=output, **overrides))
 
     @overload
-    def stream(
-        self, prompt: Content | Message, *, output: Output[T], **overrides: Unpack[Overrides[D]]
-    ) -> RunStream[T]: ...
+    def stream(self, prompt: Prompt, *, output: Output[T], **overrides: Unpack[Overrides[D]]) -> RunStream[T]: ...
     @overload
-    def stream(
-        self, prompt: Content | Message, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]
-    ) -> RunStream[T]: ...
+    def stream(self, prompt: Prompt, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]) -> RunStream[T]: ...
     @overload
-    def stream(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
-    ) -> RunStream[Any]: ...
-    def stream(
-        self, prompt: Content | Message, *, output: Any = None, **overrides: Unpack[Overrides[D]]
-    ) -> RunStream[Any]:
+    def stream(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> RunStream[Any]: ...
+    def stream(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> RunStream[Any]:
         """Answer one prompt in a new session, and yield each event as it happens."""
         return self._new_session().stream(prompt, output=output, **overrides)
 

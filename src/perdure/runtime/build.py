@@ -103,12 +103,7 @@ def _build_spec(
         toolbox = _restore_added_tools(agent, toolbox, state, place.run_id)
     if previous_agent is not None:
         toolbox = _add_handback_tool(previous_agent, agent, toolbox)
-    base = overrides.get("instructions", configured.get("instructions", agent.instructions))
-    texts = [each for each in (base, *[extension.instructions for extension in agent.extensions]) if each]
-    plain = OutputPlan(
-        toolbox, "\n\n".join(texts), [*agent.output_validators, *_collect_from_extensions(agent, "output_validators")]
-    )
-    asked = apply_output(overrides.get("output"), model_info(model), plain)
+    asked = _plan_output(agent, toolbox, model, overrides, configured)
     upkeep = _collect_from_extensions(agent, "between_turns")
     return RunSpec(
         options=_build_options(agent, overrides, _drop_tools_of_other_agents(first_agent, toolbox, limits), parent),
@@ -136,6 +131,30 @@ async def _call_tools(run: Run, calls: Sequence[tuple[str, Mapping[str, Any]]]) 
     from perdure.core.direct_calls import call_tools  # at first use, which few runs have
 
     return await call_tools(run, calls)
+
+
+def build_instructions(first_agent: AgentSpec[Any], state: State, overrides: RunOverrides) -> str:
+    """Return the system prompt that the next run of a session sends, without building the run."""
+    agent = active_agent(first_agent, state)
+    configured = get_session_configuration(first_agent, agent, state)
+    role = choose_role(first_agent, agent, overrides, configured)
+    model = choose_model(agent, overrides, role, configured)
+    toolbox = build_toolbox(agent, overrides, agent.all_skills(), state.skills)
+    if agent is not first_agent:
+        before = first_agent.find_reachable(state.settings.get(HANDED_BY_SETTING, ""))
+        toolbox = _add_handback_tool(before, agent, toolbox)
+    plan = _plan_output(agent, toolbox, model, overrides, configured)
+    return _compose_instructions(agent, plan, agent.all_skills(), role[0])
+
+
+def _plan_output(
+    agent: AgentSpec[Any], toolbox: Toolbox, model: Model, overrides: RunOverrides, configured: dict[str, Any]
+) -> OutputPlan:
+    """Return the tools, base instructions and output validators of a run, with what its output type requires."""
+    base = overrides.get("instructions", configured.get("instructions", agent.instructions))
+    texts = [each for each in (base, *[extension.instructions for extension in agent.extensions]) if each]
+    validators = [*agent.output_validators, *_collect_from_extensions(agent, "output_validators")]
+    return apply_output(overrides.get("output"), model_info(model), OutputPlan(toolbox, "\n\n".join(texts), validators))
 
 
 def _build_options(

@@ -7,15 +7,15 @@ watchers to catch up, release the lease. A second command waits until the first 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, cast
 
 import msgspec
 
 from perdure.core import fault_injection as faults
-from perdure.core.error import SessionNotFound, UsageError
+from perdure.core.error import SessionBusy, SessionNotFound, UsageError
 from perdure.core.event import (
     Entry,
     Event,
@@ -182,6 +182,21 @@ class SessionDriver:
             ):  # else it was cancelled already
                 self.run.cancel(mode)
 
+    @asynccontextmanager
+    async def wait_between_runs(self) -> AsyncGenerator[None]:
+        """Keep the commands of this session waiting during the block. Raises `SessionBusy` if one is in progress."""
+        if self.command is not None:
+            raise SessionBusy(f"session {self.session_id!r} has a run in progress: wait until it ends, or cancel() it")
+        self.attach_to_loop()
+        async with self._command_lock:
+            yield
+
+    def publish_between_runs(self, entries: Sequence[Entry]) -> None:
+        """Publish entries that were stored without a run to those who subscribe to the session on this event loop."""
+        if self.loop is asyncio.get_running_loop() and self.fanout.is_watched:
+            for entry in entries:
+                self.fanout.publish(entry)
+
     # -- the four phases -----------------------------------------------------------------------------------------------
 
     async def perform_command(self, command: DriverCommand) -> Outcome[Any]:
@@ -253,7 +268,8 @@ class SessionDriver:
             else None
         )
         if past is not None and past.run_ended_event is not None:
-            return rebuild_outcome(self.session_id, state.messages, past, past.run_ended_event)
+            entries = await self._read_run_entries(past.run_id)
+            return rebuild_outcome(self.session_id, state.messages, past, past.run_ended_event, entries)
         if past is None and isinstance(command, RunCommand) and command.input_id and state.may_have_lost_runs:
             raise build_lost_input_error(self.session_id, command.input_id)
         if isinstance(command, ResumeCommand) and command.is_optional and not is_resumable(state):
@@ -325,6 +341,8 @@ class SessionDriver:
 
     async def _execute_run(self, plan: RunPlan, run: Run, posts: Sequence[Post]) -> Outcome[Any]:
         """Store the opening events of the run, then perform the agent loop."""
+        if plan.is_resumed:
+            run.entries = await self._read_run_entries(plan.run_id)
         for event in plan.opening:
             if not event.durable:
                 run.publish(run.stamp_event(event))
@@ -375,10 +393,15 @@ class SessionDriver:
         started = self._build_run_started(command.overrides, run_id, command.input_id)
         messages = command.messages if command.answer is None else (*command.messages, command.answer)
         events = [msgspec.structs.replace(each, run_id=run_id) for each in command.events]
+        opening = self._build_opening_events(started)
+        if command.history:
+            from .imported_messages import build_transcript_events  # at first use: most prompts are one message
+
+            opening = (*opening[:-1], *build_transcript_events(command.history, self._state), started)
         return RunPlan(
             run_id,
             command.overrides,
-            (*self._build_opening_events(started), *events, *[MessageAdded(each, run_id=run_id) for each in messages]),
+            (*opening, *events, *[MessageAdded(each, run_id=run_id) for each in messages]),
             skills=tuple([each.name for each in command.events if isinstance(each, SkillLoaded)]),
             is_answered=command.answer is not None,
         )
@@ -432,6 +455,11 @@ class SessionDriver:
         for event in events:
             self._state.apply(event)
 
+    async def _read_run_entries(self, run_id: str) -> list[Entry]:
+        """Return the stored entries of one run, without those of its subagents."""
+        entries = await self.store.read(self.session_id)
+        return [each for each in entries if each.event.run_id == run_id and not each.event.path]
+
     def _sort_posts(self, posts: Sequence[Post], plan: RunPlan) -> tuple[Mailbox, list[Post]]:
         """Return this run's mailbox with the posts for it, and separately those too late for an earlier run."""
         mailbox = Mailbox(self.agent.steering_mode, self.agent.follow_up_mode)
@@ -479,7 +507,7 @@ class SessionDriver:
         again = msgspec.structs.replace(plan, is_resumed=True)
         mailbox, _ = self._sort_posts(await self.store.posts(self.session_id), again)
         self.run = rebuilt = self._build(again, run.log.lease, mailbox)
-        rebuilt.abandoned = run.abandoned
+        rebuilt.abandoned, rebuilt.entries = run.abandoned, run.entries
         if run.mailbox.is_closing:  # the rebuilt run must not wait for answers either
             mailbox.stop_waiting()
         rebuilt.cancel_mode = run.cancel_mode

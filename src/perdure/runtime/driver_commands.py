@@ -26,6 +26,8 @@ class RunCommand(Struct, frozen=True):
     """The caller's id for the prompt: a prompt sent twice under the same id is answered once."""
     take_over: bool = False
     """True to take the session from the process that drives it."""
+    history: tuple[Message, ...] = ()
+    """Messages that precede the prompt, brought along by the caller. They are stored before the run begins."""
 
 
 class ResumeCommand(Struct, frozen=True):

@@ -4,15 +4,15 @@ Overrides that are data are stored in `RunStarted`, so that `resume` continues w
 output. Overrides that are code cannot be stored; their names are, and they have to be passed again.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast
 
 import msgspec
 
 from perdure.core.budget import Budget
 from perdure.core.error import ConfigError, UsageError
 from perdure.core.jsonable import to_jsonable
-from perdure.core.message import RESULT_TYPES, Content, Message, ResultPart, Text, sanitize_part, to_parts
+from perdure.core.message import RESULT_TYPES, Content, Message, Part, ResultPart, Text, sanitize_part, to_parts
 from perdure.core.model import Model, Settings
 from perdure.core.run import CancelMode, Engine
 from perdure.core.stop_conditions import Limits
@@ -22,6 +22,9 @@ from .output import Output, OutputRecord, RecordedOutput, to_output
 
 if TYPE_CHECKING:
     from perdure.core.gate import Gate
+
+Prompt: TypeAlias = str | Part | Message | Iterable[str | Part | Message]
+"""A prompt: text, parts, a user's message; or a whole conversation, whose last message is answered."""
 
 
 class Overrides(TypedDict, Generic[D], total=False):
@@ -50,6 +53,13 @@ def add_output(overrides: Overrides[Any], output: Any) -> RunOverrides:
     """Return the overrides of a run with the output type added, if there is one."""
     made = to_output(output)
     return cast("RunOverrides", overrides if made is None else {**overrides, "output": made})
+
+
+def is_conversation(prompt: object) -> bool:
+    """Return True if a prompt is a list of messages, rather than one message or its content."""
+    if isinstance(prompt, str) or not isinstance(prompt, Sequence):
+        return False
+    return any(isinstance(each, Message) for each in cast("Sequence[object]", prompt))
 
 
 def to_user_message(content: Content | Message, origin: str = "") -> Message:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from perdure.core.error import PerdureError
-from perdure.core.event import RunEnded
+from perdure.core.event import Entry, RunEnded
 from perdure.core.fold import PastRun
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome, OutcomeStatus
@@ -15,7 +15,9 @@ def build_error_outcome(session_id: str, error: Exception) -> Outcome[Any]:
     return Outcome(status="failed", reason=type(error).__name__, session_id=session_id, error=error)
 
 
-def rebuild_outcome(session_id: str, messages: Sequence[Message], past: PastRun, ended: RunEnded) -> Outcome[Any]:
+def rebuild_outcome(
+    session_id: str, messages: Sequence[Message], past: PastRun, ended: RunEnded, entries: Sequence[Entry] = ()
+) -> Outcome[Any]:
     """Rebuild the outcome of an earlier run from the log, without its validated output, which is not stored."""
     new = messages[past.first_message_index : past.end_message_index]
     last = next((each for each in reversed(new) if each.role == "assistant"), None)
@@ -32,4 +34,5 @@ def rebuild_outcome(session_id: str, messages: Sequence[Message], past: PastRun,
         run_id=past.run_id,
         session_id=session_id,
         error=PerdureError(ended.error) if ended.status == "failed" else None,
+        entries=entries,
     )

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from perdure.core.clock import random_fraction
 from perdure.core.error import StoreError
+from perdure.core.event import Entry, InboxAdded
 from perdure.core.fold import State
 from perdure.core.inbox import INBOX_POST
-from perdure.core.mailbox import ANSWER_POST, CANCEL_POST, Mailbox
+from perdure.core.mailbox import ANSWER_POST, CANCEL_POST, Mailbox, list_posted_events
 from perdure.core.store import Post, Store, wait_despite_cancel
 
 logger = logging.getLogger("perdure")
@@ -24,8 +25,11 @@ def _choose_interval() -> float:
 
 def sort_posts(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: str, *, is_resumed: bool) -> list[Post]:
     """Put the posts for a run into its mailbox; return those that are too late, as they were for an earlier run."""
+    if not posts:
+        return []
     questions = {each.ask_id for each in state.open_questions} if is_resumed else set[str]()
-    items = state.session_inbox
+    added = [each.item_id for each in list_posted_events(posts) if isinstance(each, InboxAdded)]
+    items = {*state.session_inbox, *added}
     late: list[Post] = []
     for post in posts:
         if (
@@ -73,3 +77,24 @@ class PostPoller:
         if self._task is not None:
             self._task.cancel()
             await wait_despite_cancel((self._task,))
+
+
+async def iterate_with_timeouts(entries: AsyncGenerator[Entry], seconds: float) -> AsyncGenerator[Entry | None]:
+    """Yield the entries, and `None` whenever none has arrived for `seconds`."""
+    coming: asyncio.Future[Entry | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(anext(entries, None))
+            arrived, _ = await asyncio.wait((coming,), timeout=seconds)
+            if not arrived:
+                yield None
+                continue
+            entry, coming = coming.result(), None
+            if entry is None:
+                return  # the session was closed
+            yield entry
+    finally:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.wait((coming,))
+        await entries.aclose()

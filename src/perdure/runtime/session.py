@@ -7,7 +7,7 @@ driver in whichever process it is.
 
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import msgspec
 
@@ -36,11 +36,20 @@ from perdure.models import open_model
 
 from .active_agent import active_agent, build_configuration_events, check_role
 from .build import combine_gates
-from .driver import NOTHING_NEW, is_driven_in_process, notify_driver
+from .driver import NOTHING_NEW, is_driven_in_process
 from .driver_commands import CallCommand, CompactCommand, DriverCommand, ResumeCommand, RunCommand, WakeCommand
 from .handoff import ACTIVE_AGENT
 from .output import Output
-from .overrides import Overrides, RunOverrides, add_output, check_cancel_mode, check_overrides, to_user_message
+from .overrides import (
+    Overrides,
+    Prompt,
+    RunOverrides,
+    add_output,
+    check_cancel_mode,
+    check_overrides,
+    is_conversation,
+    to_user_message,
+)
 from .past_outcome import build_error_outcome
 from .resume_reasons import (
     CUT_OFF_REASON,
@@ -79,7 +88,7 @@ class Session(StoredSession[D]):
     @overload
     async def run(
         self,
-        prompt: Content | Message,
+        prompt: Prompt,
         *,
         output: Output[T],
         input_id: str = "",
@@ -89,7 +98,7 @@ class Session(StoredSession[D]):
     @overload
     async def run(
         self,
-        prompt: Content | Message,
+        prompt: Prompt,
         *,
         output: "TypeForm[T]",
         input_id: str = "",
@@ -99,7 +108,7 @@ class Session(StoredSession[D]):
     @overload
     async def run(
         self,
-        prompt: Content | Message,
+        prompt: Prompt,
         *,
         output: Any = None,
         input_id: str = "",
@@ -108,7 +117,7 @@ class Session(StoredSession[D]):
     ) -> Outcome[Any]: ...
     async def run(
         self,
-        prompt: Content | Message,
+        prompt: Prompt,
         *,
         output: Any = None,
         input_id: str = "",
@@ -116,6 +125,9 @@ class Session(StoredSession[D]):
         **overrides: Unpack[Overrides[D]],
     ) -> Outcome[Any]:
         """Answer a prompt, and return when the run has ended. Cancelling this call cancels the run.
+
+        A list of messages is a conversation that the caller brings along: it is added to that of the session, and its
+        last message, of the user or with results of tools, is answered.
 
         `output` is a type that the model has to return a value of: `outcome.value` is that value, validated.
 
@@ -128,7 +140,7 @@ class Session(StoredSession[D]):
     @overload
     def stream(
         self,
-        prompt: Content | Message,
+        prompt: Prompt,
         *,
         output: Output[T],
         backpressure: bool = False,
@@ -139,7 +151,7 @@ class Session(StoredSession[D]):
     @overload
     def stream(
         self,
-        prompt: Content | Message,
+        prompt: Prompt,
         *,
         output: "TypeForm[T]",
         backpressure: bool = False,
@@ -150,7 +162,7 @@ class Session(StoredSession[D]):
     @overload
     def stream(
         self,
-        prompt: Content | Message,
+        prompt: Prompt,
         *,
         output: Any = None,
         backpressure: bool = False,
@@ -160,7 +172,7 @@ class Session(StoredSession[D]):
     ) -> RunStream[Any]: ...
     def stream(
         self,
-        prompt: Content | Message,
+        prompt: Prompt,
         *,
         output: Any = None,
         backpressure: bool = False,
@@ -296,13 +308,14 @@ class Session(StoredSession[D]):
     async def steer(self, content: Content | Message, *, post_id: str = "") -> bool:
         """Send the model a message that it gets before its next turn; without a run, at the beginning of the next one.
 
+        A message of the assistant, as in `steer(assistant("…"))`, is added to the conversation as its own words.
         `post_id` is your id for the message: sent again under the same id, it is delivered once, and False is returned.
         """
-        return await self._post_message(STEER_POST, to_user_message(content, "steering"), post_id)
+        return await self._post_message(STEER_POST, _to_sent_message(content, "steering"), post_id)
 
     async def follow_up(self, content: Content | Message, *, post_id: str = "") -> bool:
         """Send the model a message that it gets when the run would otherwise end. `post_id` is as for `steer`."""
-        return await self._post_message(FOLLOW_UP_POST, to_user_message(content, "follow_up"), post_id)
+        return await self._post_message(FOLLOW_UP_POST, _to_sent_message(content, "follow_up"), post_id)
 
     async def cancel(self, mode: CancelMode = "now") -> bool:
         """Cancel the current run, here or in another process: now, after the running tool calls, or after the turn.
@@ -348,7 +361,7 @@ class Session(StoredSession[D]):
         question = state.questions_by_id.get(ask_id)
         if question is None:
             if await self._has_had_slot(ask_id):
-                return False
+                return await self.display.answer_slot(ask_id, answer, by=by)
             for session in self._background_sessions(state, done=True).values():
                 if await session._has_asked_anywhere(ask_id):  # noqa: SLF001 - the same class
                     return await session.answer(ask_id, answer, by=by)
@@ -379,6 +392,7 @@ class Session(StoredSession[D]):
             self._store_post,
             self._append_events,
             self._has_had_slot,
+            record=self._append_or_post,
             child_sessions=self._background_sessions,
             post_answer=self._post_answer,
             find_lost_questions=self._find_lost_questions,
@@ -445,8 +459,8 @@ class Session(StoredSession[D]):
         what has to be known of the response, such as `untrusted` for a mail.
         """
         check.require_text("session.resolve", "item_id", item_id, non_empty=True)
-        entries = await self.store.read(self.session_id)
-        if item_id not in {each.item_id for each in list_inbox_items(entries, ())}:
+        entries, posts = await self.store.read(self.session_id), await self.store.posts(self.session_id)
+        if item_id not in {each.item_id for each in list_inbox_items(entries, posts)}:
             for session in self._background_sessions(fold_entries(entries), done=True).values():
                 if item_id in {each.item_id for each in await session.inbox()}:
                     return await session.resolve(item_id, response, labels=labels)
@@ -507,7 +521,7 @@ class Session(StoredSession[D]):
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _build_run_command(
-        self, prompt: Content | Message, options: RunOverrides, input_id: str = "", *, take_over: bool = False
+        self, prompt: Prompt, options: RunOverrides, input_id: str = "", *, take_over: bool = False
     ) -> RunCommand:
         """Check the arguments of a run, and build its command."""
         check_overrides(options)
@@ -516,8 +530,15 @@ class Session(StoredSession[D]):
             check.raise_config_error("session.run", "input_id", input_id, "give text that can be encoded as UTF-8")
         check.require_bool("session.run", "take_over", take_over)
         check_role(self.agent, options.get("role", self.role))
-        message = to_user_message(prompt)
-        return RunCommand(new_id(), self._add_session_role(options), (message,), input_id=input_id, take_over=take_over)
+        history, messages = _split_prompt(prompt)
+        return RunCommand(
+            new_id(),
+            self._add_session_role(options),
+            messages,
+            input_id=input_id,
+            take_over=take_over,
+            history=history,
+        )
 
     async def _perform_prompt(self, command: RunCommand) -> Outcome[Any]:
         """Expand the commands, skills and mentions in the prompt, then run it."""
@@ -551,13 +572,6 @@ class Session(StoredSession[D]):
         check.require_text(f"session.{kind}", "post_id", post_id)
         redacted = self._driver.redaction.redact_value(message)
         return await self._store_post(build_message_post(kind, redacted, post_id or new_id(), self._now()))
-
-    async def _store_post(self, post: Post) -> bool:
-        """Store a post (a message to this session), and pass it at once to a run in this process."""
-        if not await self.store.post(self.session_id, post):
-            return False
-        notify_driver(self._driver.key, post)
-        return True
 
     async def _post_answer(self, ask_id: str, body: dict[str, Any]) -> bool:
         """Store the answer to a question; return False if there is one already, or its run has just ended."""
@@ -620,3 +634,21 @@ class Session(StoredSession[D]):
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r})"
+
+
+def _split_prompt(prompt: Prompt) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Split a prompt into the messages that precede it, if it is a conversation, and the message to answer."""
+    if not is_conversation(prompt):
+        return (), (to_user_message(cast("Content | Message", prompt)),)
+    from .imported_messages import split_transcript  # at first use: most prompts are one message
+
+    return split_transcript(cast("Sequence[Message]", prompt))
+
+
+def _to_sent_message(content: Content | Message, origin: str) -> Message:
+    """Convert what is sent to a session to a message: a user's, or words of the assistant."""
+    if not isinstance(content, Message) or content.role != "assistant":
+        return to_user_message(content, origin)
+    from .imported_messages import to_assistant_message  # at first use: hosts seldom speak for the assistant
+
+    return to_assistant_message(content, origin)

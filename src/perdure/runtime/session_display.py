@@ -4,27 +4,34 @@ A question is answered by a post: the process that drives the session takes it, 
 is only shown is closed directly in the log while no process drives the session, and by a post while one does.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec.structs import replace
 
 from perdure.core import check
-from perdure.core.answer import build_refusal_body
+from perdure.core.answer import build_refusal_body, check_slot_answer
+from perdure.core.clock import new_id
+from perdure.core.display_slot import Askable, Showable, TextQuestion, require_showable
 from perdure.core.error import SessionBusy, UsageError
-from perdure.core.event import Entry, Event, QuestionAsked, SlotClosed
+from perdure.core.event import Entry, Event, QuestionAsked, SlotClosed, SlotOpened, SlotUpdated
 from perdure.core.fold import State, fold_entries
-from perdure.core.mailbox import build_slot_closing_post
+from perdure.core.inbox import HostEvent
+from perdure.core.jsonable import replace_surrogates
+from perdure.core.mailbox import SLOT_POST, build_slot_closing_post
 from perdure.core.store import Post
-from perdure.interaction.slot_view import SlotView, build_slot_views
+from perdure.interaction.slot_view import SlotView, build_slot_views, list_open_slots
 
+from .posts import iterate_with_timeouts
 from .resume_reasons import is_waiting_run_cancelled
 from .stored_session import prefix_path_with_handle
 
 if TYPE_CHECKING:
+    from .display_adapter import DisplayAdapter
     from .session import Session
+
+T = TypeVar("T")
 
 POLL_SECONDS = 1.0
 """Seconds between a subscriber's checks for posts, which are not yet entries of the log."""
@@ -41,18 +48,94 @@ class SessionDisplay:
         append_event: Callable[[Event], Awaitable[None]],
         has_asked: Callable[[str], Awaitable[bool]],
         *,
+        record: Callable[[HostEvent, str], Awaitable[None]],
         child_sessions: "Callable[[State], Mapping[str, Session]]",
         post_answer: Callable[[str, dict[str, Any]], Awaitable[bool]],
         find_lost_questions: Callable[[State], Awaitable[Collection[str]]],
     ) -> None:
-        self._session = session
+        self.session = session
         self._read_state = read_state
         self._post = post
         self._append_event = append_event
         self._has_asked = has_asked
+        self._record = record
         self._child_sessions = child_sessions
         self._post_answer = post_answer
         self._find_lost_questions = find_lost_questions
+
+    # -- what the host program shows and asks --------------------------------------------------------------------------
+
+    async def push(self, shown: Showable, *, slot_id: str = "") -> str:
+        """Show content in a new slot, from the host program or a `/name` command, and return the slot's id.
+
+        It is shown until it is removed, whether the session runs or not. `slot_id` is your id for it: a slot that is
+        open under this id is not opened again.
+        """
+        require_showable("display.push", shown, Showable)
+        check.require_text("display.push", "slot_id", slot_id)
+        slot_id = slot_id or new_id()
+        if slot_id not in await self._list_open_slots():
+            await self._record(SlotOpened(slot_id, shown.shown_as, shown.input), f"show-{slot_id}")
+        return slot_id
+
+    async def update(self, slot_id: str, shown: Showable) -> None:
+        """Replace the content of a slot. Raises `UsageError` if there is no such slot."""
+        require_showable("display.update", shown, Showable)
+        check.require_text("display.update", "slot_id", slot_id, non_empty=True)
+        if slot_id not in await self._list_open_slots():
+            raise UsageError(f"session {self.session.session_id!r} has no open slot {slot_id!r}: push() opens one")
+        await self._record(SlotUpdated(slot_id, shown.input), f"update-{new_id()}")
+
+    @overload
+    async def ask(self, question: str, *, timeout_seconds: float | None = None, slot_id: str = "") -> str: ...
+    @overload
+    async def ask(self, question: Askable[T], *, timeout_seconds: float | None = None, slot_id: str = "") -> T: ...
+    async def ask(
+        self, question: str | Askable[T], *, timeout_seconds: float | None = None, slot_id: str = ""
+    ) -> str | T:
+        """Ask people a question from the host program, and wait for the answer. Raises `NotAnswered` if it is declined.
+
+        The answer is stored. `slot_id` is your id for the question: asked again under the same id, after a crash of the
+        host for example, it is not opened a second time, and an answer that was given meanwhile is returned. Without an
+        answer in `timeout_seconds`, the slot is closed, and `NotAnswered` is raised.
+        """
+        asked: Askable[str] | Askable[T] = TextQuestion(question) if isinstance(question, str) else question
+        require_showable("display.ask", asked, Askable)
+        check.require_text("display.ask", "slot_id", slot_id)
+        if timeout_seconds is not None:
+            check.require_number("display.ask", "timeout_seconds", timeout_seconds)
+        from .slot_answer import ask_people  # at first use: most hosts only show something
+
+        return asked.read(await ask_people(self, asked, slot_id or new_id(), timeout_seconds))
+
+    def connect(self, adapter: "DisplayAdapter") -> AbstractAsyncContextManager[None]:
+        """Pass all slots of the session to an adapter during the block: what is shown, changed, closed and asked."""
+        from .display_adapter import connect_adapter  # at first use: most programs use the methods above
+
+        return connect_adapter(self, adapter)
+
+    async def answer_slot(self, slot_id: str, value: Any, *, by: str = "") -> bool:
+        """Answer a question of the host program; return False if the slot is closed. Raises `ConfigError`."""
+        slot = (await self._list_open_slots()).get(slot_id)
+        if slot is None or not slot.waits or self._is_expired(slot.expires_at):
+            return False
+        answer = check_slot_answer(slot.text, slot.output, value)
+        return await self._close_slot(SlotClosed(slot_id, is_answered=True, answer=answer, by=by))
+
+    async def open_question(self, asked: Askable[Any], slot_id: str, expires_at: float | None) -> None:
+        """Open a slot with a question of the host program."""
+        opened = SlotOpened(
+            slot_id,
+            asked.shown_as,
+            asked.input,
+            waits=True,
+            text=replace_surrogates(asked.text),
+            output=asked.output,
+            expires_at=expires_at,
+        )
+        await self._record(opened, f"show-{slot_id}")
+
+    # -- what a user interface does ------------------------------------------------------------------------------------
 
     async def slots(self) -> list[SlotView]:
         """Return the open display slots, including those of background agents."""
@@ -68,12 +151,14 @@ class SessionDisplay:
         Raises `ConfigError`, with every problem, if the value is not a valid answer.
         """
         check.require_text("display.resolve", "slot_id", slot_id, non_empty=True)
-        if slot_id in (state := await self._read_state()).slots:
-            raise UsageError(f"slot {slot_id!r} waits for no answer: it is only shown; close it with remove()")
+        state = await self._read_state()
+        if (slot := (await self._list_open_slots(state)).get(slot_id)) is not None:
+            _require_waiting(slot)
+            return await self.answer_slot(slot_id, value)
         if (there := await self._find_child_display(state, slot_id)) is not None:
             return await there.resolve(slot_id, value)
         question = await self._find_question(state, slot_id)
-        return question is not None and await self._session.answer(slot_id, value)
+        return question is not None and await self.session.answer(slot_id, value)
 
     async def reject(self, slot_id: str, reason: str = "the question was rejected") -> bool:
         """Decline the question in a slot; the tool that waits gets the reason. Return False if it was settled before.
@@ -83,8 +168,9 @@ class SessionDisplay:
         check.require_text("display.reject", "slot_id", slot_id, non_empty=True)
         check.require_text("display.reject", "reason", reason, non_empty=True)
         state = await self._read_state()
-        if slot_id in state.slots:
-            raise UsageError(f"slot {slot_id!r} waits for no answer: it is only shown; close it with remove()")
+        if (slot := (await self._list_open_slots(state)).get(slot_id)) is not None:
+            _require_waiting(slot)
+            return await self._close_slot(SlotClosed(slot_id, reason))
         if (there := await self._find_child_display(state, slot_id)) is not None:
             return await there.reject(slot_id, reason)
         return await self._post_refusal(state, await self._find_question(state, slot_id), reason)
@@ -94,8 +180,8 @@ class SessionDisplay:
         check.require_text("display.remove", "slot_id", slot_id, non_empty=True)
         check.require_text("display.remove", "reason", reason, non_empty=True)
         state = await self._read_state()
-        if slot_id in state.slots:
-            return await self._close_slot(slot_id, reason)
+        if slot_id in await self._list_open_slots(state):
+            return await self._close_slot(SlotClosed(slot_id, reason))
         if (there := await self._find_child_display(state, slot_id)) is not None:
             return await there.remove(slot_id, reason)
         return await self._post_refusal(state, await self._find_question(state, slot_id), reason)
@@ -111,12 +197,12 @@ class SessionDisplay:
 
         Changes made by runs of this session object are seen at once, all others within a second.
         """
-        entries, posts = await self._session.store.read(self._session.session_id), await self._read_posts()
+        entries, posts = await self.session.store.read(self.session.session_id), await self._read_posts()
         state, after = fold_entries(entries), entries[-1].seq if entries else 0
         below, lost = await self._list_child_slots(state), await self._find_lost_questions(state)
         shown = [*build_slot_views(state, posts, self._now(), lost), *below]
         yield shown
-        async with aclosing(_iterate_with_timeouts(self._session.watch(after=after))) as coming:
+        async with aclosing(self.watch_entries(after)) as coming:
             async for entry in coming:
                 if entry is None:
                     posts, below = await self._read_posts(), await self._list_child_slots(state)
@@ -132,13 +218,17 @@ class SessionDisplay:
                     shown = present
                     yield shown
 
+    def watch_entries(self, after: int) -> AsyncGenerator[Entry | None]:
+        """Yield the entries of the session after number `after`, and `None` when none arrived for `POLL_SECONDS`."""
+        return iterate_with_timeouts(self.session.watch(after=after), POLL_SECONDS)
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _now(self) -> float:
-        return self._session.agent.clock.now()
+        return self.session.agent.clock.now()
 
     async def _read_posts(self) -> list[Post]:
-        return list(await self._session.store.posts(self._session.session_id))
+        return list(await self.session.store.posts(self.session.session_id))
 
     async def _list_child_slots(self, state: State) -> list[SlotView]:
         """Return the slots of background agents, each of which works in a separate session."""
@@ -165,9 +255,7 @@ class SessionDisplay:
         question = state.questions_by_id.get(slot_id)
         if question is None and not await self._has_asked(slot_id):
             known = ", ".join([repr(each) for each in (*state.slots, *[each.ask_id for each in state.open_questions])])
-            raise UsageError(
-                f"session {self._session.session_id!r} has no slot {slot_id!r}: open are {known or 'none'}"
-            )
+            raise UsageError(f"session {self.session.session_id!r} has no slot {slot_id!r}: open are {known or 'none'}")
         return question
 
     async def _post_refusal(self, state: State, question: QuestionAsked | None, reason: str) -> bool:
@@ -180,31 +268,25 @@ class SessionDisplay:
             return False
         return await self._post_answer(question.ask_id, build_refusal_body(question, reason))
 
-    async def _close_slot(self, slot_id: str, reason: str) -> bool:
-        post = build_slot_closing_post(slot_id, reason, self._now())
+    async def _close_slot(self, closed: SlotClosed) -> bool:
         try:
-            await self._append_event(SlotClosed(slot_id, reason))
+            await self._append_event(closed)
         except SessionBusy:  # a process drives the session, and takes the post at its next safe point
-            return await self._post(post)
+            return await self._post(build_slot_closing_post(closed, self._now()))
         return True
 
+    async def _list_open_slots(self, state: State | None = None) -> dict[str, SlotOpened]:
+        """Return the slots of this session that wait for no tool, without those that a post has closed."""
+        posts = await self._read_posts()
+        closed = {post.text_field("slot_id") for post in posts if post.kind == SLOT_POST}
+        slots = list_open_slots(await self._read_state() if state is None else state, posts)
+        return {slot_id: slot for slot_id, slot in slots.items() if slot_id not in closed}
 
-async def _iterate_with_timeouts(entries: AsyncGenerator[Entry]) -> AsyncGenerator[Entry | None]:
-    """Yield the entries, and `None` whenever none has arrived for `POLL_SECONDS`."""
-    coming: asyncio.Future[Entry | None] | None = None
-    try:
-        while True:
-            coming = coming or asyncio.ensure_future(anext(entries, None))
-            arrived, _ = await asyncio.wait((coming,), timeout=POLL_SECONDS)
-            if not arrived:
-                yield None
-                continue
-            entry, coming = coming.result(), None
-            if entry is None:
-                return  # the session was closed
-            yield entry
-    finally:
-        if coming is not None:
-            coming.cancel()
-            await asyncio.wait((coming,))
-        await entries.aclose()
+    def _is_expired(self, expires_at: float | None) -> bool:
+        return expires_at is not None and self._now() >= expires_at
+
+
+def _require_waiting(slot: SlotOpened) -> None:
+    """Raise `UsageError` if a slot waits for no answer."""
+    if not slot.waits:
+        raise UsageError(f"slot {slot.slot_id!r} waits for no answer: it is only shown; close it with remove()")

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 from perdure.core import check
 from perdure.core.binding import KEEPS_GRANTS_OF, session_keys
 from perdure.core.clock import new_id
-from perdure.core.error import SessionNotFound, Unsupported, UsageError
+from perdure.core.error import SessionBusy, SessionNotFound, Unsupported, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SessionConfigured, SlotOpened
 from perdure.core.event_erasure import erase_event_content, find_summaries_of
 from perdure.core.fanout import Subscription
-from perdure.core.fold import State, fold_events
+from perdure.core.fold import State, fold_entries, fold_events
+from perdure.core.jsonable import to_jsonable
 from perdure.core.message import Message
 from perdure.core.secret_redaction import SharedRedaction
 from perdure.core.store import (
@@ -20,6 +21,7 @@ from perdure.core.store import (
     Hit,
     Lease,
     Log,
+    Post,
     SearchableStore,
     SearchOptions,
     SessionInfo,
@@ -30,13 +32,16 @@ from perdure.core.store import (
 from perdure.core.tool import D
 
 from .background_job import list_background_jobs
-from .driver import SessionDriver
+from .driver import SessionDriver, notify_driver
 from .spec import AgentSpec
 
 if TYPE_CHECKING:
-    from perdure.toolkits.tasks import Task
+    from perdure.core.inbox import HostEvent
+    from perdure.toolkits.tasks import StatedTask, Task, TaskStatus
 
     from .agent import Agent
+    from .overrides import Overrides
+    from .session_report import SessionUsage, StampedMessage
 
 
 WATCH_POLL_SECONDS = 1.0
@@ -72,10 +77,19 @@ class StoredSession(Generic[D]):
         return (await self._read_stored_state()).messages
 
     async def kept(self, name: str, default: Any = None) -> Any:
-        """Return the value that a tool has kept in the log under that name, such as tasks or notes."""
+        """Return the value that a tool or `keep` has stored in the log under that name, such as tasks or notes."""
         check.require_text("session.kept", "name", name, non_empty=True)
-        values = (await self.read_state()).kept_values
+        values = await self.kept_values()
         return values[name] if name in values else values.get(self._driver.redaction.redact_value(name), default)
+
+    async def kept_values(self) -> dict[str, Any]:
+        """Return all values that tools and `keep` have stored in the log, by name."""
+        from perdure.core.event import ValueKept
+        from perdure.core.mailbox import list_posted_events
+
+        stored = (await self.read_state()).kept_values
+        posted = list_posted_events(await self.store.posts(self.session_id))
+        return {**stored, **{each.name: each.value for each in posted if isinstance(each, ValueKept)}}
 
     async def tasks(self) -> "list[Task]":
         """Return the task list of the agent, if it has the tools for one (`task_tools`)."""
@@ -124,6 +138,31 @@ class StoredSession(Generic[D]):
         """Return the id of the run that was resumed instead of starting run `run_id`; empty if there is none."""
         return self._driver.resumed_run_ids.get(run_id, "")
 
+    async def history(self) -> "list[StampedMessage]":
+        """Return the messages of the conversation with their times, and the numbers of their entries in the log."""
+        from .session_report import list_stamped_messages  # at first use: most programs read `messages`
+
+        return list_stamped_messages(await self.store.read(self.session_id))
+
+    async def usage(self) -> "SessionUsage":
+        """Return the tokens, turns and cost of all runs of the session so far, with a run in progress."""
+        from .session_report import build_session_usage
+
+        return build_session_usage(await self.read_state(), self._driver.run)
+
+    async def instructions(self, **overrides: "Unpack[Overrides[D]]") -> str:
+        """Return the system prompt that the next run will send; during a run, that of the run.
+
+        It has the texts of extensions, project files, the list of skills, the role and the tools. `overrides` are as
+        for `run`.
+        """
+        from .build import build_instructions  # loaded already
+
+        if (run := self._driver.run) is not None and not overrides:
+            return run.instructions
+        given: Any = {"role": self.role, **overrides} if self.role else overrides
+        return build_instructions(self.agent, await self.read_state(), given)
+
     async def info(self) -> SessionInfo | None:
         """Return the session's entry in the list of sessions; None if nothing is stored in it yet."""
         return await self.store.info(self.session_id)
@@ -132,6 +171,89 @@ class StoredSession(Generic[D]):
         """Search the messages of this session; takes the options of `SearchableStore.search`, without `session_id`."""
         here: SearchOptions = {**narrowed, "session_id": self.session_id}
         return await require_search(self.store).search(query, **here)
+
+    # -- what a host program adds --------------------------------------------------------------------------------------
+
+    async def import_messages(self, messages: Sequence[Message]) -> int:
+        """Add a conversation that took place elsewhere, with its tool calls and results; return the number of messages.
+
+        They are stored in one piece, and the next run continues from there. Each tool call needs exactly one result.
+        Raises `ConfigError`, and stores nothing, if one is missing, and `UsageError` while a run is not over.
+        """
+        from .imported_messages import build_transcript_events, check_transcript  # at first use: for a quick start
+
+        check_transcript(messages)
+        async with self._lease_and_read(begin=True) as (lease, entries):
+            state = fold_entries(entries)
+            if state.is_interrupted:
+                raise UsageError(
+                    f"session {self.session_id!r} has a run that is not over: resume() it first, or cancel() it"
+                )
+            before = len(state.messages)
+            events = build_transcript_events(messages, state)
+            await self._append_to_log(lease, entries, events)
+        for event in events:
+            state.apply(event)
+        return len(state.messages) - before
+
+    async def keep(self, name: str, value: Any) -> None:
+        """Store a value in the log under a name, replacing an older one: metadata of your own, or notes for tools.
+
+        Tools read it with `ToolContext.kept`. While the session is being driven, it is passed to its run.
+        """
+        from perdure.core.event import ValueKept
+        from perdure.core.tool_context import check_value_name
+
+        check_value_name("session.keep", name)
+        await self._append_or_post(ValueKept(name, to_jsonable(value)), f"keep-{new_id()}")
+
+    async def add_to_inbox(
+        self, tag: str, request: str, *, blocking: bool = False, wake: bool = False, item_id: str = ""
+    ) -> str:
+        """Add a result from outside that the agent is to wait for; return the id that `resolve` has to name.
+
+        With `blocking`, the model is reminded that it cannot go on without it. With `wake`, the result starts a run
+        when none is active. `item_id` is your id for it: an item that is there already is not added again.
+        """
+        from perdure.core.event import InboxAdded
+        from perdure.core.inbox import list_inbox_items
+
+        check.require_text("session.add_to_inbox", "tag", tag, non_empty=True)
+        check.require_text("session.add_to_inbox", "request", request)
+        check.require_text("session.add_to_inbox", "item_id", item_id)
+        item_id = item_id or new_id()
+        entries, posts = await self.store.read(self.session_id), await self.store.posts(self.session_id)
+        if item_id not in {each.item_id for each in list_inbox_items(entries, posts)}:
+            await self._append_or_post(InboxAdded(item_id, tag, request, blocking, wake), f"add-{item_id}")
+        return item_id
+
+    async def set_tasks(self, tasks: "Sequence[Task | StatedTask | str]") -> "list[Task]":
+        """Replace the task list of the agent, and return it with the ids of the tasks. `[]` empties it.
+
+        A task whose content is on the list already keeps its id. The agent sees the list if it has `task_tools`.
+        """
+        from perdure.toolkits.tasks import TASKS, name_tasks
+
+        named = name_tasks(tasks, await self.tasks())
+        await self.keep(TASKS, named)
+        return named
+
+    async def update_task(
+        self,
+        task_id: str,
+        *,
+        content: str | None = None,
+        active_form: str | None = None,
+        status: "TaskStatus | None" = None,
+    ) -> "Task":
+        """Change one task of the agent's list, and return it. Raises `UsageError` if there is no such task."""
+        from perdure.toolkits.tasks import TASKS, change_task
+
+        tasks, changed = change_task(
+            await self.tasks(), task_id, {"content": content, "active_form": active_form, "status": status}
+        )
+        await self.keep(TASKS, tasks)
+        return changed
 
     # -- changing what is stored ---------------------------------------------------------------------------------------
 
@@ -228,21 +350,44 @@ class StoredSession(Generic[D]):
 
     async def _has_had_slot(self, slot_id: str) -> bool:
         """Return True if this session ever had a question or a display slot of that id."""
+        from perdure.core.mailbox import list_posted_events
+
         events, _ = await read_events(self.store, self.session_id)
         return any(
             (isinstance(each, QuestionAsked) and each.ask_id == slot_id)
             or (isinstance(each, SlotOpened) and each.slot_id == slot_id)
-            for each in events
+            for each in (*events, *list_posted_events(await self.store.posts(self.session_id)))
         )
 
     async def _append_events(self, *events: Event, begin: bool = False) -> None:
         """Append events to the log between runs. With `begin`, a session that does not exist is created."""
         async with self._lease_and_read(begin=begin) as (lease, entries):
-            _, head = await read_events(self.store, self.session_id, after=entries[-1].seq if entries else 0)
-            log = Log(self.store, lease, head, self.agent.clock)
-            redacted_events = [self._driver.redaction.redact_event(each) for each in events]
-            if await log.append(redacted_events, sync=True, on_stored=lambda _: None):
-                raise asyncio.CancelledError
+            await self._append_to_log(lease, entries, events)
+
+    async def _append_to_log(self, lease: Lease, entries: Sequence[Entry], events: Sequence[Event]) -> None:
+        """Append events to the log between runs, with its lease; `entries` are those that it has."""
+        _, head = await read_events(self.store, self.session_id, after=entries[-1].seq if entries else 0)
+        log = Log(self.store, lease, head, self.agent.clock)
+        redacted_events = [self._driver.redaction.redact_event(each) for each in events]
+        if await log.append(redacted_events, sync=True, on_stored=self._driver.publish_between_runs):
+            raise asyncio.CancelledError
+
+    async def _append_or_post(self, event: "HostEvent", post_id: str) -> None:
+        """Append an event to the log, or post it to the process that drives the session, which stores it soon."""
+        redacted = self._driver.redaction.redact_event(event)
+        try:
+            await self._append_events(redacted, begin=True)
+        except SessionBusy:
+            from perdure.core.mailbox import build_record_post
+
+            await self._store_post(build_record_post(redacted, post_id, self._now()))
+
+    async def _store_post(self, post: Post) -> bool:
+        """Store a post (a message to this session), and pass it at once to a run in this process."""
+        if not await self.store.post(self.session_id, post):
+            return False
+        notify_driver(self._driver.key, post)
+        return True
 
     @asynccontextmanager
     async def _lease_and_read(self, *, begin: bool = False) -> AsyncGenerator[tuple[Lease, list[Entry]]]:
@@ -253,11 +398,12 @@ class StoredSession(Generic[D]):
         """
         if not begin and await self.store.info(self.session_id) is None:
             raise SessionNotFound(f"there is no session {self.session_id!r}: use run() to begin it")
-        lease = await self.store.acquire(self.session_id)
-        try:
-            yield lease, await self.store.read(self.session_id)
-        finally:
-            await finish_before_cancel(lambda: self.store.release(lease))
+        async with self._driver.wait_between_runs():
+            lease = await self.store.acquire(self.session_id)
+            try:
+                yield lease, await self.store.read(self.session_id)
+            finally:
+                await finish_before_cancel(lambda: self.store.release(lease))
 
 
 def prefix_path_with_handle(handle: str, path: str) -> str:

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from perdure.core.error import ConfigError, ToolError
+from perdure.core.error import ConfigError, ToolError, UsageError
 from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
@@ -77,6 +78,42 @@ async def update_tasks(
     named = _assign_ids(tasks, parse_tasks(context.kept(TASKS)))
     await context.keep(TASKS, named)
     return ToolOutput(_format_tasks(named), render=named)
+
+
+def name_tasks(tasks: Any, known: Sequence[Task]) -> list[Task]:
+    """Return tasks that a host program gives, as objects or text, with ids. Raises `ConfigError` for anything else.
+
+    A `Task` keeps its own id; another one whose content is known keeps the id that it has.
+    """
+    if isinstance(tasks, str) or not isinstance(tasks, Sequence):
+        raise ConfigError(f"{short_repr(tasks)} is no list of tasks: give Task(…), StatedTask(…) or text for each")
+    for each in tasks:
+        if not isinstance(each, Task | StatedTask | str):
+            raise ConfigError(f"{short_repr(each)} is no task: give Task(…), StatedTask(…) or text")
+    stated = [_to_stated_task(each) for each in tasks]
+    try:
+        _check_tasks(msgspec.convert(msgspec.to_builtins(stated), list[StatedTask]))
+    except (ToolError, msgspec.ValidationError) as error:
+        raise ConfigError(f"these tasks are not accepted: {error}") from None
+    given = [each for each in tasks if isinstance(each, Task)]
+    taken = {each.id for each in given}
+    named = _assign_ids(stated, [*given, *[each for each in known if each.id not in taken]])
+    return [each if isinstance(each, Task) else other for each, other in zip(tasks, named, strict=True)]
+
+
+def _to_stated_task(task: Task | StatedTask | str) -> StatedTask:
+    return StatedTask(task) if isinstance(task, str) else StatedTask(task.content, task.active_form, task.status)
+
+
+def change_task(tasks: Sequence[Task], task_id: str, changes: dict[str, str | None]) -> tuple[list[Task], Task]:
+    """Return the list with one task changed, and that task. Raises `UsageError` if there is none of that id."""
+    found = next((each for each in tasks if each.id == task_id), None)
+    if found is None:
+        known = ", ".join([repr(each.id) for each in tasks]) or "none"
+        raise UsageError(f"there is no task {task_id!r}: there are {known}")
+    given = {name: value for name, value in changes.items() if value is not None}
+    changed = replace(found, **given)
+    return name_tasks([changed if each is found else each for each in tasks], ()), changed
 
 
 def _check_tasks(tasks: Sequence[StatedTask]) -> None:

@@ -1,0 +1,99 @@
+"""Display adapters: objects of a host program that get every slot of a session, as a screen of its own does."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perdure.core import check
+from perdure.core.error import ConfigError, NotAnswered, UsageError
+from perdure.core.store import wait_despite_cancel
+from perdure.interaction.slot_view import SlotView
+
+if TYPE_CHECKING:
+    from .session_display import SessionDisplay
+
+logger = logging.getLogger("perdure")
+
+
+class DisplayAdapter(Protocol):
+    """Protocol of a display of your own: a window, a chat, a page that a browser shows."""
+
+    async def show(self, slot: SlotView) -> None:
+        """Show a slot that is new, or whose content has changed."""
+
+    async def close(self, slot_id: str) -> None:
+        """Remove a slot that is closed, or whose question has been settled."""
+
+    async def ask(self, slot: SlotView) -> Any:
+        """Return the answer to the question in a slot; raise `NotAnswered` to decline it.
+
+        It is cancelled when the question is settled elsewhere. An adapter that answers in another way, by
+        `display.resolve`, need not return.
+        """
+
+
+@asynccontextmanager
+async def connect_adapter(display: "SessionDisplay", adapter: DisplayAdapter) -> AsyncGenerator[None]:
+    """Pass the slots of a session to an adapter during the block."""
+    for method in ("show", "close", "ask"):
+        if not callable(getattr(adapter, method, None)):
+            advice = f"give an object with show(slot), close(slot_id) and ask(slot): it has no {method}"
+            check.raise_config_error("display.connect", "adapter", adapter, advice)
+    connection = _Connection(display, adapter)
+    task = asyncio.ensure_future(connection.serve())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await wait_despite_cancel((task,))
+
+
+class _Connection:
+    """One adapter that is connected to a display: what it shows, and the questions it asks."""
+
+    def __init__(self, display: "SessionDisplay", adapter: DisplayAdapter) -> None:
+        self._display = display
+        self._adapter = adapter
+        self._shown: dict[str, SlotView] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    async def serve(self) -> None:
+        """Pass every change of the display to the adapter, until it is cancelled."""
+        try:
+            async with aclosing(self._display.subscribe()) as changes:
+                async for slots in changes:
+                    await self._pass_changes({slot.slot_id: slot for slot in slots})
+        finally:
+            tasks = list(self._asking.values())
+            for task in tasks:
+                task.cancel()
+            await wait_despite_cancel(tasks)
+
+    async def _pass_changes(self, slots: dict[str, SlotView]) -> None:
+        before, self._shown = self._shown, slots
+        for slot_id in before.keys() - slots.keys():
+            if (task := self._asking.pop(slot_id, None)) is not None:
+                task.cancel()
+            await self._report_errors(self._adapter.close(slot_id))
+        for slot_id, slot in slots.items():
+            if before.get(slot_id) != slot:
+                await self._report_errors(self._adapter.show(slot))
+            if slot.waits and slot_id not in self._asking:
+                self._asking[slot_id] = asyncio.ensure_future(self._report_errors(self._ask(slot)))
+
+    async def _ask(self, slot: SlotView) -> None:
+        try:
+            await self._display.resolve(slot.slot_id, await self._adapter.ask(slot))
+        except NotAnswered as refusal:
+            await self._display.reject(slot.slot_id, str(refusal) or "the question was declined")
+
+    async def _report_errors(self, work: Awaitable[None]) -> None:
+        """Await a method of the adapter; log its errors: the display goes on, and a question stays open."""
+        try:
+            await work
+        except (ConfigError, UsageError) as error:
+            logger.warning("the answer of the display %r is not accepted: %s", self._adapter, error)
+        except Exception:
+            logger.exception("the display %r failed", self._adapter)

@@ -1,0 +1,76 @@
+"""Reports about a session for host programs: its messages with their times, and its usage so far."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from perdure.core.event import Entry
+from perdure.core.fold import State
+from perdure.core.lost_entries import mark_lost_entries
+from perdure.core.message import Message, Usage
+from perdure.core.run import Run
+
+
+class StampedMessage(Struct, frozen=True):
+    """A message of a conversation, with its time and its place in the log."""
+
+    index: int
+    """Place in `session.messages()`, from 0."""
+    message: Message
+    at: float
+    """Time in seconds since 1970: of a message with results, that of the last result."""
+    seq: int
+    """Number of the entry that stored it; of a message with results, that of the last result."""
+    entry_id: str = ""
+    """Id of that entry."""
+    run_id: str = ""
+    """Run that it belongs to; empty for one that was imported."""
+
+
+class SessionUsage(Struct, frozen=True, kw_only=True):
+    """Tokens, turns and cost of all runs of a session."""
+
+    usage: Usage
+    """Tokens of all runs, with their subagents, and of summaries."""
+    turns: int
+    """Turns of the model."""
+    cost_usd: float | None
+    """Cost of all runs in US dollars; `None` if a price is not known."""
+    last_input_tokens: int = 0
+    """Input tokens of the last reply: about the size of the conversation as the model is sent it."""
+
+
+def list_stamped_messages(entries: Sequence[Entry]) -> list[StampedMessage]:
+    """Return the messages of a log with the times and numbers of their entries."""
+    state, found = State(), list[StampedMessage]()
+    waiting: Entry | None = None
+    events = iter(mark_lost_entries(list(entries)))
+    for entry in entries:
+        for event in events:
+            state.apply(event)
+            if event is entry.event:
+                break
+        if state.unsettled_reply is not None:
+            waiting = waiting or entry
+        for index in range(len(found), len(state.messages)):
+            is_reply = waiting is not None and state.messages[index].role == "assistant"
+            found.append(_stamp_message(index, state.messages[index], waiting if is_reply and waiting else entry))
+        if state.unsettled_reply is None:
+            waiting = None
+    return found
+
+
+def _stamp_message(index: int, message: Message, entry: Entry) -> StampedMessage:
+    return StampedMessage(index, message, entry.at, entry.seq, entry.id, entry.event.run_id)
+
+
+def build_session_usage(state: State, run: Run | None) -> SessionUsage:
+    """Return the tokens, turns and cost of a session, with those of the run in progress, if there is one."""
+    past_usd, running_usd = state.total_usd, 0.0 if run is None else run.cost_usd
+    last = next((each.usage for each in reversed(state.messages) if each.usage is not None), None)
+    return SessionUsage(
+        usage=state.total_usage,
+        turns=state.total_turns,
+        cost_usd=None if past_usd is None or running_usd is None else past_usd + running_usd,
+        last_input_tokens=0 if last is None else last.input_tokens,
+    )
