@@ -89,7 +89,7 @@ SESSION_ROWS = [
     bad(lambda: Agent(MODEL).session("s").skill("x"), "'x'", "Agent(skills=", error=PerdureError),
     bad(lambda: Agent(MODEL, skills=Skills([])).session("s").skill("x"), "'x'", "available"),
     bad(lambda: Agent(MODEL).session("s").compact(), "no compaction", "Compaction()", error=PerdureError),
-    bad(lambda: Agent(MODEL).session("s").configure(model=5), "model=5", "text"),
+    bad(lambda: Agent(MODEL).session("s").configure(model=5), "5 is not a model", "give a name"),
     bad(lambda: Agent(MODEL).session("s").configure(model="nope:x"), "'nope'"),
     bad(lambda: Agent(MODEL).session("s").configure(role="mate"), "'mate'", "no roles"),
     bad(lambda: Agent(MODEL).session("s").kept(""), "name=''", "non-empty text"),

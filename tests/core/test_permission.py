@@ -569,3 +569,22 @@ def test_the_rule_that_is_shown_matches_exactly_what_the_grant_covers(scope, cov
     assert grant.rule.matches(made)
     other = request(action=others[0], target=others[1])
     assert grant.rule.matches(other) == grant.covers_call(other)
+
+
+# -- reasons -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_gate_that_denies_everything_tells_why():
+    gate = Permissions.deny_all("nothing is changed on Fridays")
+    (verdict,) = await gate([request()])
+    assert (verdict.allow, verdict.reason) == (False, "nothing is changed on Fridays")
+    (verdict,) = await Permissions.deny_all()([request()])
+    assert (verdict.allow, verdict.reason) == (False, "denied by the rule deny('*')")
+
+
+def test_the_reason_of_a_denying_rule_is_what_the_model_is_told():
+    gate = Permissions(deny("write", reason="read only"), handler=later)
+    explained = gate.explain(request(tool="write"))
+    assert (explained.verdict, explained.why, explained.rule) == ("deny", "read only", "deny('write')")
+    with pytest.raises(ConfigError, match=r"deny\(reason=5\): give text"):
+        deny(reason=5)  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ from perdure.core.schema import (
     Invalid,
     Problem,
     arguments_hash,
+    check_json_schema,
     convert_value,
     json_schema_for_type,
     parameters_from_function,
@@ -624,3 +625,17 @@ convert_value({"a": "5"}, dict[str, int])
 assert not {"pydantic", "jsonschema_rs", "json", "difflib"} & set(sys.modules), sys.modules.keys()
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+
+
+# -- schemas of any value ----------------------------------------------------------------------------------------------
+
+
+def test_a_schema_of_any_value_is_copied_and_checked():
+    schema = {"type": "array", "items": {"type": "integer"}}
+    copied = check_json_schema(schema)
+    assert copied == schema
+    assert copied is not schema
+    with pytest.raises(ConfigError, match="not a JSON Schema that can be used"):
+        check_json_schema({"type": 5})
+    with pytest.raises(ConfigError, match="a schema that is no JSON object"):
+        check_json_schema({"enum": [object()]})

@@ -15,6 +15,7 @@ from perdure.core.model import OutputMode
 from perdure.core.stop_conditions import Limits
 from perdure.core.validation_problems import Invalid
 from perdure.runtime.output import ANSWER_TOOL
+from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
 from tests.doubles import crashed
 
@@ -319,3 +320,72 @@ def test_an_output_checks_what_it_is_given() -> None:
     with pytest.raises(ConfigError, match="repairs"):
         Output(Plan, repairs=-1)
     assert repr(Output(Plan)) == "Output(Plan)"
+
+
+# -- a raw JSON Schema -------------------------------------------------------------------------------------------------
+
+BOAT = {
+    "title": "Boat",
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "metres": {"type": "number", "minimum": 1}},
+    "required": ["name"],
+}
+
+
+@pytest.mark.parametrize("mode", ["native", "tool", "prompted"])
+async def test_an_output_can_be_a_json_schema(mode):
+    text, given = '{"name": "Ada", "metres": 9}', {"name": "Ada", "metres": 9}
+    reply = call("final_answer", **given) if mode == "tool" else text
+    made = model(reply, mode=mode)
+    outcome = await Agent(made).run("A boat?", output=BOAT)
+    assert outcome.value == given
+    if mode == "native":
+        spec = made.requests[0].output
+        assert spec is not None
+        assert (spec.name, spec.schema) == ("Boat", BOAT)
+
+
+async def test_an_answer_that_does_not_fit_the_schema_is_repaired():
+    made = model('{"metres": 0}', '{"name": "Ada"}', mode="prompted")
+    outcome = await Agent(made).run("A boat?", output=BOAT)
+    assert outcome.value == {"name": "Ada"}
+    told = made.requests[1].messages[-1].text
+    assert "name" in told
+    assert "metres" in told
+
+
+async def test_a_schema_of_a_plain_value_is_put_into_an_object():
+    made = model('{"value": [1, 2]}', mode="native")
+    schema = {"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}
+    outcome = await Agent(made).run("Numbers?", output=Output.from_schema(schema, name="numbers", repairs=0))
+    assert outcome.value == [1, 2]
+    assert made.requests[0].output is not None
+    assert made.requests[0].output.name == "numbers"
+
+
+async def test_a_run_with_a_schema_is_resumed_without_it():
+    store = MemoryStore()
+    record = Output.from_schema(BOAT).record
+    started = RunStarted(options={"output": msgspec.to_builtins(record)}, run_id="r")
+    await crashed(store, "s", started, MessageAdded(user("A boat?"), run_id="r"))
+    outcome = await Agent(model('{"name": "Ada"}', mode="prompted"), store=store).session("s").resume()
+    assert outcome.value == {"name": "Ada"}
+
+
+def test_properties_are_those_of_an_object():
+    assert Output.from_schema({"properties": {"a": {}}}).spec.schema["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"type": "no such type"}, "not a JSON Schema that can be used"),
+        ({"$ref": "https://example.com/boat.json"}, "references are not fetched"),
+        ({"enum": [object()]}, "no JSON object"),
+    ],
+)
+async def test_a_schema_that_cannot_be_used_is_refused(schema, told):
+    with pytest.raises(ConfigError, match=told):
+        await Agent(ScriptedModel("Never.")).run("A boat?", output=schema)
+    with pytest.raises(ConfigError, match=r"Output\.from_schema\(name=5\)"):
+        Output.from_schema(BOAT, name=5)  # type: ignore[arg-type]

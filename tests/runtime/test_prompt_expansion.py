@@ -1,5 +1,7 @@
 """From what a person typed to what the model is told, in a session."""
 
+from typing import Any
+
 import pytest
 
 from perdure import UsageError, tool
@@ -144,3 +146,43 @@ async def test_hooks_skills_and_compaction_are_those_of_whoever_speaks():
     await session.skill("brief")
     assert model.requests[-1].messages[-1].text == "Be brief."
     assert await session.compact()
+
+
+# -- skills with a handler ---------------------------------------------------------------------------------------------
+
+
+async def test_a_skill_with_a_handler_is_used_by_code_by_users_and_by_the_model():
+    asked: list[Any] = []
+
+    def knots(arguments: Any) -> str:
+        asked.append(arguments)
+        return f"Text {len(asked)}."
+
+    skills = Skills([Skill(name="knots", description="Knots.", handler=knots)])
+    load = call("skill", name="knots", arguments="c")
+    model = ScriptedModel("1", "2", load, load, "3")
+    session = Agent(model, skills=skills).session("s")
+    await session.skill("knots", {"a": 1})
+    await session.run("Please use /knots b")
+    outcome = await session.run("Go.")
+    assert asked == [{"a": 1}, "b", "c", "c"]  # the model may ask again: the text may be another one
+    said = [message.text for message in await session.messages() if message.origin == "skill"]
+    assert said == ["Text 1.", "Text 2."]
+    assert "Text 3." in (outcome.tool_calls[0].result.text if outcome.tool_calls[0].result else "")
+
+
+async def test_a_handler_that_fails_sends_nothing():
+    def knots(_arguments: Any) -> str:
+        raise RuntimeError("no rope")
+
+    skills = Skills([Skill(name="knots", description="Knots.", handler=knots)])
+    model = ScriptedModel(call("skill", name="knots"), "Sorry.")
+    session = Agent(model, skills=skills).session("s")
+    with pytest.raises(CommandFailed, match="and the message was not sent: RuntimeError: no rope"):
+        await session.run("/knots")
+    with pytest.raises(RuntimeError, match="no rope"):
+        await session.skill("knots")
+    assert await session.info() is None
+    outcome = await session.run("Go.")
+    assert outcome.tool_calls[0].result is not None
+    assert "no rope" in outcome.tool_calls[0].result.text

@@ -113,6 +113,11 @@ class Permissions:
         self.expires_seconds = expires_seconds
         self.grants = grants if grants is not None else Grants()
 
+    @classmethod
+    def deny_all(cls, reason: str = "") -> "Permissions":
+        """Make a gate that denies every call, even of tools that need no permission, and tells the model the reason."""
+        return cls(deny(reason=reason))
+
     @property
     def rules(self) -> tuple[Rule, ...]:
         """All rules, with those of extensions."""
@@ -143,7 +148,8 @@ class Permissions:
         decided = decide_by_layers(self._layers, request)
         rule, beaten = "" if decided.rule is None else str(decided.rule), tuple(map(str, decided.beaten))
         if decided.policy == "deny":
-            return Explanation("deny", f"denied by the rule {rule}", rule, beaten=beaten)
+            reason = "" if decided.rule is None else decided.rule.reason
+            return Explanation("deny", reason or f"denied by the rule {rule}", rule, beaten=beaten)
         grant = self.grants.find(request, exact=decided.is_uncertain or self._asks_about_labels(request))
         if grant is not None and not grant.allow:
             return Explanation("deny", grant.reason or f"denied before, for {grant.scope}", rule, grant, beaten)

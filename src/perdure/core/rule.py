@@ -39,15 +39,18 @@ class Rule(Struct, frozen=True):
     """A pattern made by `path`, `command` or `url`; text is read as a pattern for the kind of target of the call."""
     when: str = ""
     """A pattern for labels, such as `untrusted`: only calls that follow text with such a label. Empty for all calls."""
+    reason: str = ""
+    """Why the rule denies, for the model; empty for a text that names the rule."""
 
     def __post_init__(self) -> None:
         if self.policy not in _POLICIES:
             message = f"Rule({self.policy!r}): use allow(…), deny(…) or ask(…)"
             raise ConfigError(message)
-        for name in ("tool", "action", "target", "when"):
+        for name in ("tool", "action", "target", "when", "reason"):
             pattern = getattr(self, name)
             if not isinstance(pattern, str) and not (name == "target" and is_pattern(pattern)):
-                message = f"{self.policy}({name}={pattern!r}): give a pattern as text, such as 'shell' or 'git_*'"
+                advice = "give text" if name == "reason" else "give a pattern as text, such as 'shell' or 'git_*'"
+                message = f"{self.policy}({name}={pattern!r}): {advice}"
                 raise ConfigError(message)
 
     @property
@@ -94,9 +97,9 @@ def allow(tool: str = "*", *, action: str = "*", target: str | Pattern = "*", wh
     return Rule("allow", tool, action, target, when)
 
 
-def deny(tool: str = "*", *, action: str = "*", target: str | Pattern = "*", when: str = "") -> Rule:
-    """Make a rule that denies matching calls."""
-    return Rule("deny", tool, action, target, when)
+def deny(tool: str = "*", *, action: str = "*", target: str | Pattern = "*", when: str = "", reason: str = "") -> Rule:
+    """Make a rule that denies matching calls. The model is told the `reason`, if one is given."""
+    return Rule("deny", tool, action, target, when, reason)
 
 
 def ask(tool: str = "*", *, action: str = "*", target: str | Pattern = "*", when: str = "") -> Rule:

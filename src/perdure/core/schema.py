@@ -90,17 +90,29 @@ def parameters_from_json_schema(schema: JsonSchema) -> Parameters:
 
     References to other documents are refused, not fetched, and so is a schema that could take too long to check.
     """
-    try:
-        own: JsonSchema = msgspec.json.decode(msgspec.json.encode(schema), type=dict[str, Any])
-    except Exception as error:
-        message = f"a schema that is no JSON object cannot be sent to a model ({error}): {short_repr(schema)}"
-        raise ConfigError(message) from error
+    own = _copy_schema(schema)
     if own.setdefault("type", "object") != "object":
         message = (
             f'the parameters of a tool are an object, so their schema needs "type": "object": {short_repr(schema)}'
         )
         raise ConfigError(message)
     return _SchemaParameters(own)
+
+
+def check_json_schema(schema: JsonSchema) -> JsonSchema:
+    """Return a copy of a raw JSON Schema for any value. Raises `ConfigError` for one that cannot be used."""
+    own = _copy_schema(schema)
+    _make_checker(own)
+    return own
+
+
+def _copy_schema(schema: JsonSchema) -> JsonSchema:
+    """Return a raw JSON Schema as it is sent. Raises `ConfigError` if it is no JSON object."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(schema), type=dict[str, Any])
+    except Exception as error:
+        message = f"a schema that is no JSON object cannot be sent to a model ({error}): {short_repr(schema)}"
+        raise ConfigError(message) from error
 
 
 def json_schema_for_type(type_: Any) -> JsonSchema:

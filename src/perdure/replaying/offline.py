@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from perdure.core.model import ModelInfo, model_info
+from perdure.core.model import Model, ModelInfo, model_info
 from perdure.core.tool import Tool
 from perdure.runtime.extension import Extension
 from perdure.runtime.spec import AgentSpec
@@ -23,18 +23,22 @@ from .recorded_tools import RecordedTools
 A = TypeVar("A", bound=AgentSpec[Any])
 
 
-def make_offline(agent: A, tape: Playback, calls: RecordedTools) -> A:
-    """Return a copy of the agent, and of the agents it can hand off to, that gets replies and results from the log."""
+def make_offline(agent: A, tape: Playback, calls: RecordedTools, *, compacts: bool = False) -> A:
+    """Return a copy of the agent, and of the agents it can hand off to, that gets replies and results from the log.
+
+    `compacts` is true if the session itself was configured to compact the conversation.
+    """
     stand_ins = Extension(
         name="replay", wrap_tool=calls.wrap_tool, between_turns=[build_note_storing(tape)]
     )  # the last one is outermost
-    return agent.replace(
-        model=RecordedModel(tape, _get_model_info(agent)),
+    model = RecordedModel(tape, _get_model_info(agent))
+    offline = agent.replace(
+        model=model,
         permission=build_recorded_gate(tape, agent.permission),
-        compaction=None if agent.compaction is None else RecordedCompaction(tape),
+        compaction=RecordedCompaction(tape) if agent.compaction is not None or compacts else None,
         extensions=[*[_make_extension_offline(each, tape) for each in agent.extensions], stand_ins],
         roles=[replace(each, model="") for each in agent.roles],
-        handoffs=[make_offline(each, tape, calls) for each in agent.handoffs],
+        handoffs=[make_offline(each, tape, calls, compacts=compacts) for each in agent.handoffs],
         clock=tape.clock,
         budget=None,
         vault=None,  # what is in the record has no secrets
@@ -44,6 +48,18 @@ def make_offline(agent: A, tape: Playback, calls: RecordedTools) -> A:
         follow_up_mode="all",
         answer_timeout_seconds=0.0,
     )
+    return offline.with_additions((), _EveryModel(model))
+
+
+class _EveryModel(dict[str, Model]):
+    """The models that a recorded session was configured with: each of them is the recorded one."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self._model = model
+
+    def get(self, key: str, default: Any = None) -> Any:  # noqa: ARG002 - as of every dict
+        return self._model
 
 
 def _get_model_info(agent: AgentSpec[Any]) -> ModelInfo:

@@ -6,7 +6,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from perdure.core.error import ConfigError
-from perdure.core.event import Entry, GrantRevoked, QuestionAsked
+from perdure.core.event import Entry, GrantRevoked, QuestionAsked, SessionConfigured
 from perdure.core.outcome import Outcome
 from perdure.core.tool import Tool
 from perdure.runtime.agent import Agent
@@ -64,7 +64,8 @@ class Replayer:
         self._code = code
         self._tape = Playback(self.check)
         known = {tool.name: tool for tool in (*list_skill_tools(agent), *added)}
-        self._agent = make_offline(agent, self._tape, RecordedTools(self._tape, known))
+        compacts = any("compaction" in event.changes for event in _list_configurations(recording))
+        self._agent = make_offline(agent, self._tape, RecordedTools(self._tape, known), compacts=compacts)
 
     async def replay_all(self, entries: Sequence[Entry]) -> ReplayedRuns:
         """Replay the runs of the log in order, up to the first difference, and return their outcomes."""
@@ -143,6 +144,10 @@ class Replayer:
         if "budget" in overrides:
             overrides["budget"] = None
         return overrides
+
+
+def _list_configurations(recording: Recording) -> list[SessionConfigured]:
+    return [entry.event for entry in recording.entries if isinstance(entry.event, SessionConfigured)]
 
 
 def _calls_of(question: QuestionAsked) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ own.
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from perdure.core import check
 from perdure.core.event import SessionConfigured
 from perdure.core.fold import FOR_AGENT, State
@@ -18,6 +20,7 @@ from .overrides import RunOverrides
 from .spec import AgentSpec
 
 if TYPE_CHECKING:
+    from perdure.context.compaction import Compaction
     from perdure.context.role import Role
 
 RoleLevel: TypeAlias = Literal["run", "session", "agent"]
@@ -36,7 +39,7 @@ def get_session_configuration(first_agent: AgentSpec[Any], agent: AgentSpec[Any]
 
 
 def build_configuration_events(
-    first_agent: AgentSpec[Any], state: State, changes: dict[str, str]
+    first_agent: AgentSpec[Any], state: State, changes: dict[str, Any]
 ) -> list[SessionConfigured]:
     """Build the events that store a change of a session's settings, such as its model, role or active agent."""
     if ACTIVE_AGENT in changes and changes[ACTIVE_AGENT] not in ["", *[each.name for each in first_agent.reachable]]:
@@ -103,7 +106,11 @@ def check_role(first_agent: AgentSpec[Any], name: str) -> None:
 
 
 def choose_model(
-    agent: AgentSpec[Any], overrides: RunOverrides, role: "tuple[Role | None, RoleLevel]", configured: dict[str, Any]
+    first_agent: AgentSpec[Any],
+    agent: AgentSpec[Any],
+    overrides: RunOverrides,
+    role: "tuple[Role | None, RoleLevel]",
+    configured: dict[str, Any],
 ) -> Model:
     """Return the model for a run: that of the overrides, the session, the role or the agent.
 
@@ -115,4 +122,30 @@ def choose_model(
     chosen, level = role
     of_the_role = "" if chosen is None else chosen.model
     named = (of_the_role if level == "run" else "") or configured.get("model") or of_the_role
-    return open_model(named) if named else agent.model
+    return (first_agent.find_session_model(named) or open_model(named)) if named else agent.model
+
+
+def choose_compaction(agent: AgentSpec[Any], configured: dict[str, Any]) -> "Compaction | None":
+    """Return the compaction of a session: the agent's, with the limits and instructions that the session was given."""
+    given = configured.get("compaction")
+    if not given:
+        return agent.compaction
+    from perdure.context.compaction import Compaction  # at first use: most sessions have that of their agent
+
+    base = Compaction() if agent.compaction is None else agent.compaction
+    if not isinstance(base, Compaction):
+        return base
+    return replace(base, **{name: value for name, value in given.items() if name in Compaction.__struct_fields__})
+
+
+def record_compaction(compaction: object) -> dict[str, Any]:
+    """Return the limits and instructions of a compaction as they are stored. Raises `ConfigError` for anything else."""
+    from perdure.context.compaction import Compaction
+
+    if not isinstance(compaction, Compaction):
+        check.raise_config_error("session.configure", "compaction", compaction, "give a Compaction(…), or ''")
+    if compaction.model is not None or compaction.strategy is not None:
+        advice = "a model and a strategy cannot be stored: give them to the agent, as in Agent(compaction=…)"
+        check.raise_config_error("session.configure", "compaction", compaction, advice)
+    names = [name for name in compaction.__struct_fields__ if name not in {"model", "strategy"}]
+    return {name: getattr(compaction, name) for name in names}

@@ -25,7 +25,7 @@ from perdure.core.stop_conditions import Guardrail, Limits, StopCondition, any_o
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
 
-from .active_agent import active_agent, choose_model, choose_role, get_session_configuration
+from .active_agent import active_agent, choose_compaction, choose_model, choose_role, get_session_configuration
 from .extension import add_extension_rules
 from .handoff import HANDED_BY_SETTING, HANDOFF_TRIAL_KEY, handoff_tool_name, make_handoff_step, make_handoff_tool
 from .output import OutputPlan, apply_output
@@ -89,15 +89,13 @@ def _build_spec(
     """
     configured, parent = get_session_configuration(first_agent, agent, state), place.parent
     role = choose_role(first_agent, agent, overrides, configured)
-    model = choose_model(agent, overrides, role, configured)
+    model = choose_model(first_agent, agent, overrides, role, configured)
     limits = overrides.get("limits", agent.limits)
     if limits.max_cost_usd is not None and model_info(model).price is None:
         raise ConfigError(f"max_cost_usd needs a model whose price is known, and {model_info(model).name!r} has none")
     ledgers = _collect_budgets(agent, overrides, parent)
-    model, compaction = (
-        _wrap_model(agent, model, ledgers, built_runs),
-        _build_compaction(agent, ledgers, place.redaction),
-    )
+    compaction = _add_summary_budgets(choose_compaction(agent, configured), ledgers, place.redaction)
+    model = _wrap_model(agent, model, compaction, ledgers, built_runs)
     toolbox = build_toolbox(agent, overrides, agent.all_skills(), [*state.skills, *skills])
     if ADDED_TOOLS_NAME in state.kept_values:
         toolbox = _restore_added_tools(agent, toolbox, state, place.run_id)
@@ -138,7 +136,7 @@ def build_instructions(first_agent: AgentSpec[Any], state: State, overrides: Run
     agent = active_agent(first_agent, state)
     configured = get_session_configuration(first_agent, agent, state)
     role = choose_role(first_agent, agent, overrides, configured)
-    model = choose_model(agent, overrides, role, configured)
+    model = choose_model(first_agent, agent, overrides, role, configured)
     toolbox = build_toolbox(agent, overrides, agent.all_skills(), state.skills)
     if agent is not first_agent:
         before = first_agent.find_reachable(state.settings.get(HANDED_BY_SETTING, ""))
@@ -192,12 +190,18 @@ def _collect_budgets(agent: AgentSpec[Any], overrides: RunOverrides, parent: Run
     return above if own is None or own in above else [own, *above]
 
 
-def _wrap_model(agent: AgentSpec[Any], model: Model, budgets: Sequence[Budget], built_runs: Sequence[Run]) -> Model:
+def _wrap_model(
+    agent: AgentSpec[Any],
+    model: Model,
+    compaction: "Compaction | None",
+    budgets: Sequence[Budget],
+    built_runs: Sequence[Run],
+) -> Model:
     """Wrap the model with the wrappers of extensions, then compaction on context overflow, then budgets."""
     for extension in agent.extensions:
         if extension.wrap_model is not None:
             model = extension.wrap_model(model)
-    if agent.compaction is not None:
+    if compaction is not None:
         from perdure.core.wrappers import compacted  # at first use, as for a budget
 
         model = compacted(model, _compact_on_overflow(built_runs))
@@ -206,11 +210,11 @@ def _wrap_model(agent: AgentSpec[Any], model: Model, budgets: Sequence[Budget], 
     return model
 
 
-def _build_compaction(
-    agent: AgentSpec[Any], budgets: Sequence[Budget], redaction: SharedRedaction
+def _add_summary_budgets(
+    compaction: "Compaction | None", budgets: Sequence[Budget], redaction: SharedRedaction
 ) -> "Compaction | None":
-    """Return the agent's compaction; a separate summary model gets the same budgets and redaction as the agent's."""
-    compaction, redactor = agent.compaction, redaction.redactor
+    """Return a compaction whose own model, if it has one, gets the same budgets and redaction as the agent's."""
+    redactor = redaction.redactor
     if compaction is None or compaction.model is None or not (budgets or redactor):
         return compaction
     model = compaction.model

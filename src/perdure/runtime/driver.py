@@ -38,6 +38,7 @@ from perdure.core.log_repair import (
 from perdure.core.loop import execute, react
 from perdure.core.lost_entries import build_lost_entries_error, build_lost_input_error
 from perdure.core.mailbox import CANCEL_POST, Mailbox
+from perdure.core.model import Model
 from perdure.core.outcome import Outcome
 from perdure.core.prompt_cache import PrefixComparer
 from perdure.core.run import CancelMode, Run, SimulatedCrash
@@ -65,6 +66,7 @@ from .driver_commands import (
     RunPlan,
     WakeCommand,
 )
+from .extension import Extension
 from .output import with_output_tool
 from .overrides import RunOverrides, record_overrides, restore_overrides
 from .past_outcome import rebuild_outcome
@@ -93,8 +95,22 @@ _NOTHING_TO_OPEN = nullcontext()
 _current_sessions: ContextVar[frozenset[tuple[int, str]]] = ContextVar("perdure_driving", default=frozenset())
 """The sessions whose runs the current task is part of: a tool must not wait for its own session."""
 
+session_additions: "dict[tuple[int, str], SessionAdditions]" = {}
+"""Extensions and model objects that sessions were given in this process, by store and session id."""
+
 _active_drivers: dict[tuple[int, str], "SessionDriver"] = {}
 """The drivers of this process with a run in progress, so that posts reach it at once."""
+
+
+class SessionAdditions(msgspec.Struct):
+    """The extensions and model objects that one session was given in this process."""
+
+    store: Store
+    """Its store, which is kept alive: the additions are found by its identity."""
+    extensions: dict[str, Extension] = {}
+    """By name."""
+    models: dict[str, Model] = {}
+    """By the names that the log has of them."""
 
 
 class SessionDriver:
@@ -213,7 +229,8 @@ class SessionDriver:
                 lease = await self._open_session(command)
                 try:
                     async with self.agent.open_lifespans() if self.agent.has_lifespans else _NOTHING_TO_OPEN:
-                        removers = [self.fanout.add_watcher(watcher) for watcher in self.agent.all_watchers()]
+                        watchers = (*self.agent.all_watchers(), *command.overrides.get("watchers", ()))
+                        removers = [self.fanout.add_watcher(watcher) for watcher in watchers]
                         try:
                             prepared = await self._prepare_run(command, lease)
                             return prepared if isinstance(prepared, Outcome) else await self._run_to_end(*prepared)

@@ -18,7 +18,7 @@ from perdure.core.model import ModelInfo, OutputMode, OutputSpec
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Engine, OutputValidator, Retry, Run
 from perdure.core.run_callbacks import get_engine_name
-from perdure.core.schema import check_value, convert_value, json_schema_for_type
+from perdure.core.schema import check_json_schema, check_value, convert_value, json_schema_for_type
 from perdure.core.schema_definitions import hoist_definitions
 from perdure.core.tool import Tool, tool_from_schema
 from perdure.core.toolbox import Toolbox
@@ -68,6 +68,34 @@ class Output(Generic[T]):
         self.spec = OutputSpec(name, _box_schema(schema) if self._boxed else schema, text)
         """The name, schema and description of the type, as sent to a provider."""
 
+    @classmethod
+    def from_schema(
+        cls,
+        schema: Mapping[str, Any],
+        *,
+        name: str = "",
+        mode: OutputMode | None = None,
+        repairs: int = DEFAULT_REPAIRS,
+    ) -> "Output[Any]":
+        """Describe the value that a run has to return by a JSON Schema: `outcome.value` is JSON that fits it.
+
+        `run(output={"type": "object", …})` is short for `run(output=Output.from_schema({…}))`. `name` is what the
+        provider is told; by default the schema's title. Raises `ConfigError` for a schema that is not valid.
+        """
+        check.require_one_of("Output", "mode", mode, (None, *get_args(OutputMode)))
+        check.require_int("Output", "repairs", repairs)
+        check.require_text("Output.from_schema", "name", name)
+        plain = check_json_schema(dict(schema))
+        if "properties" in plain:
+            plain.setdefault("type", "object")
+        boxed = plain.get("type") != "object"
+        title = name or str(plain.get("title", "")) or "output"
+        return RecordedOutput(
+            OutputRecord(
+                title, _box_schema(plain) if boxed else plain, str(plain.get("description", "")), mode, repairs, boxed
+            )
+        )
+
     @property
     def record(self) -> "OutputRecord":
         """The description that is stored with a run, so that a process without the type can continue the run."""
@@ -112,7 +140,7 @@ class OutputRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedOutput(Output[Any]):
-    """The output of a run that is continued without its Python type: values are JSON that fits the stored schema."""
+    """An output without a Python type, given as a schema or read from the log: values are JSON that fits the schema."""
 
     __slots__ = ()
 
@@ -135,8 +163,12 @@ def to_output(given: Any) -> Output[Any] | None:
         return None
     if isinstance(given, Output):
         return given  # pyright: ignore[reportUnknownVariableType] # its type argument is unknown
+    if isinstance(given, Mapping):
+        return Output.from_schema(cast("Mapping[str, Any]", given))
     if not isinstance(given, type) and not get_args(given):
-        raise ConfigError(f"output={given!r} is not a type: give a class such as a dataclass, or an Output(…)")
+        raise ConfigError(
+            f"output={given!r} is not a type: give a class such as a dataclass, a JSON Schema, or an Output(…)"
+        )
     return Output(cast("type[Any]", given))
 
 

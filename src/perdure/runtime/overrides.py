@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast
 
 import msgspec
 
+from perdure.core import check
 from perdure.core.budget import Budget
 from perdure.core.error import ConfigError, UsageError
+from perdure.core.event import Entry
 from perdure.core.jsonable import to_jsonable
 from perdure.core.message import RESULT_TYPES, Content, Message, Part, ResultPart, Text, sanitize_part, to_parts
 from perdure.core.model import Model, Settings
 from perdure.core.run import CancelMode, Engine
 from perdure.core.stop_conditions import Limits
 from perdure.core.tool import D, Tool
+from perdure.core.watcher_feed import Watcher
 
 from .output import Output, OutputRecord, RecordedOutput, to_output
 
@@ -40,6 +43,7 @@ class Overrides(TypedDict, Generic[D], total=False):
     engine: Engine
     deps: D
     budget: Budget | None
+    watchers: Sequence[Watcher[Entry]]
 
 
 class RunOverrides(Overrides[Any], total=False):
@@ -105,6 +109,8 @@ def check_overrides(overrides: RunOverrides) -> None:
         kind = _OVERRIDE_TYPES.get(name)
         if kind is not None and not isinstance(value, kind):
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a {kind.__name__}")
+        if name == "watchers":
+            check.require_callables("run", name, value)
         if name == "budget" and value is not None and not isinstance(value, Budget):
             raise ConfigError(f"budget={value!r} cannot be used for a run: give a Budget(…)")
         if (name == "engine" or (name == "permission" and value is not None)) and not callable(value):
@@ -115,6 +121,9 @@ _CODE_KEY = "code"
 """The key that lists the names of overrides that are code."""
 _OUTPUT_KEY = "output"
 """The key of the output's description. In older logs there is none, and the output counts as code."""
+
+_NOT_RECORDED = frozenset({"watchers"})
+"""Overrides that do not change what the run does: it can be resumed without them."""
 
 _OVERRIDE_TYPES: Mapping[str, type] = {"instructions": str, "role": str, "limits": Limits, "settings": Settings}
 
@@ -128,7 +137,7 @@ def record_overrides(overrides: RunOverrides) -> dict[str, Any]:
     kept: dict[str, Any] = msgspec.to_builtins(given)
     if (output := overrides.get("output")) is not None:
         kept[_OUTPUT_KEY] = msgspec.to_builtins(output.record)
-    code = sorted(set(overrides) - set(kept))
+    code = sorted(set(overrides) - set(kept) - _NOT_RECORDED)
     return {**kept, _CODE_KEY: code} if code else kept
 
 

@@ -46,14 +46,13 @@ async def expand_prompt(session: "Session[Any]", command: RunCommand, state: Sta
         return command
     agent = active_agent(session.agent, state)
 
-    def skill_text(name: str, arguments: str) -> str | None:
-        skills = agent.all_skills()
-        return None if skills is None or name not in skills else _build_skill_text(agent, name, arguments)
+    skills = agent.all_skills()
 
     done = await apply_directives(
         command.messages[-1],
         commands=agent.all_commands(),
-        skill_text=skill_text,
+        skill_text=lambda name, arguments: _build_skill_text(agent, name, arguments),
+        has_skill=lambda name: skills is not None and name in skills,
         mentions=agent.mentions,
         agents=_list_mentionable_agents(agent),
         controls=session,
@@ -82,21 +81,21 @@ def _list_mentionable_agents(agent: AgentSpec[Any]) -> list[str]:
     return [*agent.toolbox.names, *[each.name for each in agent.handoffs], *more]
 
 
-def build_skill_message(
+async def build_skill_message(
     agent: AgentSpec[Any], name: str, arguments: Any, source: Literal["user", "model", "code"]
 ) -> tuple[Message, SkillLoaded]:
     """Build the message that begins a run with a skill, and the event that records the skill."""
     if agent.all_skills() is None:
         raise UsageError(f"this agent has no skills, so none is called {name!r}: give it some, as in Agent(skills=…)")
-    message = user(_build_skill_text(agent, name, arguments), origin="skill", metadata={"skill": name})
+    message = user(await _build_skill_text(agent, name, arguments), origin="skill", metadata={"skill": name})
     return message, SkillLoaded(name, source, "" if arguments is None else str(arguments))
 
 
-def _build_skill_text(agent: AgentSpec[Any], name: str, arguments: Any) -> str:
+async def _build_skill_text(agent: AgentSpec[Any], name: str, arguments: Any) -> str:
     """Return the prompt of a skill with its arguments. Raises `UsageError` if the agent has no skills."""
-    from perdure.context.skills import build_skill_prompt
+    from perdure.context.skills import compute_skill_prompt
 
     skills = agent.all_skills()
     if skills is None:
         raise UsageError(f"there is no skill {name!r}")
-    return build_skill_prompt(skills.get(name), arguments)
+    return await compute_skill_prompt(skills.get(name), arguments)

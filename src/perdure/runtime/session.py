@@ -28,13 +28,21 @@ from perdure.core.mailbox import (
     build_revocation_post,
 )
 from perdure.core.message import Content, Message, ToolCall, ToolResult, check_labels
+from perdure.core.model import Model
 from perdure.core.outcome import Outcome
 from perdure.core.run import CancelMode
 from perdure.core.store import Post
 from perdure.core.tool import D
 from perdure.models import open_model
 
-from .active_agent import active_agent, build_configuration_events, check_role
+from .active_agent import (
+    active_agent,
+    build_configuration_events,
+    check_role,
+    choose_compaction,
+    get_session_configuration,
+    record_compaction,
+)
 from .build import combine_gates
 from .driver import NOTHING_NEW, is_driven_in_process
 from .driver_commands import CallCommand, CompactCommand, DriverCommand, ResumeCommand, RunCommand, WakeCommand
@@ -64,6 +72,7 @@ from .stream import RunStream
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
+    from perdure.context.compaction import Compaction
     from perdure.core.permission import Explanation, Gate, Grant
 
     from .session_display import SessionDisplay
@@ -262,7 +271,7 @@ class Session(StoredSession[D]):
         """Begin a run with a skill: the model is sent its text, followed by the arguments, as text or as JSON."""
         from .prompt_expansion import build_skill_message
 
-        message, loaded = build_skill_message(
+        message, loaded = await build_skill_message(
             active_agent(self.agent, await self.read_state()), name, arguments, "code"
         )
         command = self._build_run_command(message, add_output(overrides, None))
@@ -273,7 +282,8 @@ class Session(StoredSession[D]):
 
         Needs an agent with a `compaction`. Raises `SessionBusy` while another process drives the session.
         """
-        if active_agent(self.agent, await self.read_state()).compaction is None:
+        agent = active_agent(self.agent, state := await self.read_state())
+        if choose_compaction(agent, get_session_configuration(self.agent, agent, state)) is None:
             raise UsageError("this agent has no compaction: give it one, as in Agent(compaction=Compaction())")
         outcome = await self._driver.perform_command(CompactCommand(new_id(), self._add_session_role({})))
         return bool(outcome.output)
@@ -281,27 +291,43 @@ class Session(StoredSession[D]):
     async def configure(
         self,
         *,
-        model: str | None = None,
+        model: Model | str | None = None,
         instructions: str | None = None,
         role: str | None = None,
         agent: str | None = None,
+        compaction: "Compaction | str | None" = None,
     ) -> None:
         """Change options of this session alone, from its next run on. The change is stored; `""` resets an option.
+
+        Of a model object, the name is stored: in another process, the session has to be given the object again. Of a
+        `compaction`, the limits and instructions are; its model and strategy are those of the agent's.
 
         `agent` makes another agent the active one, of those that the conversation can be handed over to; `""` is the
         first. A model, instructions and a role apply to the agent that is active then, and not to others that take over
         later.
         """
-        changes = {"model": model, "instructions": instructions, "role": role, ACTIVE_AGENT: agent}
-        given = {name: value for name, value in changes.items() if value is not None}
+        changes = {"instructions": instructions, "role": role, ACTIVE_AGENT: agent}
+        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
         for name, value in given.items():
             check.require_text("session.configure", name, value)
-        if model:
-            open_model(model)
+        if compaction is not None:
+            given["compaction"] = compaction if compaction == "" else record_compaction(compaction)
+        if model is not None:
+            given["model"] = self._name_model(model)
         if given:
             await self._append_events(
                 *build_configuration_events(self.agent, await self.read_state(), given), begin=True
             )
+
+    def _name_model(self, model: Model | str) -> str:
+        """Return the name under which a session's model is stored; a model object is kept in this process."""
+        if isinstance(model, str):
+            if model:
+                open_model(model)  # raises if there is none of that name
+            return model
+        from .session_additions import add_model  # at first use: most models have a name
+
+        return add_model(self, open_model(model))
 
     # -- from any process ----------------------------------------------------------------------------------------------
 

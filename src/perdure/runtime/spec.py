@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr
 
 from perdure.core import check
 from perdure.core.budget import Budget
-from perdure.core.error import ConfigError, Unchangeable
+from perdure.core.error import ConfigError, Unchangeable, UsageError
 from perdure.core.event import Entry
 from perdure.core.loop import react
 from perdure.core.model import Model, Settings
@@ -60,6 +60,10 @@ if TYPE_CHECKING:
 else:
     ModelOption = StoreOption = Any  # only type checkers distinguish what is given from what is read
     _DEFAULT_STORE = "memory:"
+
+
+OBJECT_PREFIX: Final = "object:"
+"""Prefix of the name, in the log, of a model object that a session was configured with."""
 
 
 class _ModelOptions(RunOptions[D], Generic[D], kw_only=False, eq=False):
@@ -152,6 +156,34 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
         if "store" not in changes:
             vars(other).update(_is_forgetful=self.has_default_store)
         return other
+
+    def with_additions(self, extensions: "Sequence[Extension]", models: "Mapping[str, Model]") -> Self:
+        """Return a copy for one session that has more extensions, and models that it was configured with.
+
+        It replaces the additions that this copy has: those of the agent itself stay.
+        """
+        agent: Self = self.__dict__.get("_without_additions", self)
+        own = {each.name for each in agent.extensions}
+        other = agent.replace(extensions=[*agent.extensions, *[each for each in extensions if each.name not in own]])
+        vars(other).update(_without_additions=agent, _open=agent.__dict__["_open"], _session_models=models)
+        if agent.vault is not None:
+            vars(other).update(redactor=agent.redactor)
+        return other
+
+    def find_session_model(self, name: str) -> Model | None:
+        """Return the model object that a session was configured with, by its name in the log; `None` for other names.
+
+        Raises `UsageError` for a model object that the session was given in another process.
+        """
+        models: Mapping[str, Model] = self.__dict__.get("_session_models", {})
+        if (model := models.get(name)) is not None:
+            return model
+        if name.startswith(OBJECT_PREFIX):
+            raise UsageError(
+                f"this session was configured with the model object {name.removeprefix(OBJECT_PREFIX)!r}, which a log "
+                "cannot store: session.configure(model=…) it again, or configure(model='') for the agent's own"
+            )
+        return None
 
     @property
     def has_default_store(self) -> bool:

@@ -1,7 +1,7 @@
 """The part of a session that needs no run: read, watch, search, fork, redact and delete its log."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 
@@ -30,9 +30,10 @@ from perdure.core.store import (
     read_events,
 )
 from perdure.core.tool import D
+from perdure.core.watcher_feed import Watcher
 
 from .background_job import list_background_jobs
-from .driver import SessionDriver, notify_driver
+from .driver import SessionDriver, notify_driver, session_additions
 from .spec import AgentSpec
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from perdure.toolkits.tasks import StatedTask, Task, TaskStatus
 
     from .agent import Agent
+    from .extension import Extension
     from .overrides import Overrides
     from .session_report import SessionUsage, StampedMessage
 
@@ -62,6 +64,10 @@ class StoredSession(Generic[D]):
         *,
         may_wait: bool = True,
     ) -> None:
+        if session_additions:  # few sessions are given anything but their agent
+            from .session_additions import apply_additions
+
+            agent = apply_additions(agent, store, session_id)
         self.agent = cast("Agent[D]", agent)  # for callers: a session is opened from an agent
         self.session_id = session_id
         self.store = store
@@ -255,6 +261,37 @@ class StoredSession(Generic[D]):
         await self.keep(TASKS, tasks)
         return changed
 
+    def extend(self, extension: "Extension") -> None:
+        """Add an extension to this session: tools, subagents, `/name` commands, skills, watchers, rules and more.
+
+        It applies from the next run on, to every `Session` object of this session in this process, until it is removed
+        or the process ends. Another process has to add it again.
+        """
+        from .session_additions import add_extension
+
+        add_extension(self, extension)
+
+    def remove_extension(self, name: str) -> bool:
+        """Remove an extension that `extend` has added; return False if there is none of that name."""
+        from .session_additions import remove_extension
+
+        check.require_text("session.remove_extension", "name", name, non_empty=True)
+        return remove_extension(self, name)
+
+    def add_watcher(self, watcher: Watcher[Entry]) -> Callable[[], None]:
+        """Call a function with every event of this session in this process, also of a run in progress.
+
+        Return a function that removes it. It is also removed when the session is closed.
+        """
+        check.require_callable("session.add_watcher", "watcher", watcher)
+        self._driver.attach_to_loop()
+        return self._driver.fanout.add_watcher(watcher)
+
+    def use_agent(self, agent: AgentSpec[D]) -> None:
+        """Use another version of the agent from the next run on, with other extensions or models."""
+        self.agent = cast("Agent[D]", agent)
+        self._driver.agent = agent
+
     # -- changing what is stored ---------------------------------------------------------------------------------------
 
     async def fork(self, session_id: str | None = None, *, at: int | None = None, keep_grants: bool = False) -> Self:
@@ -310,6 +347,7 @@ class StoredSession(Generic[D]):
     async def delete(self) -> None:
         """Delete the session; no byte of it remains, except entries that forks share with it."""
         await self.store.delete(self.session_id)
+        session_additions.pop(self._driver.key, None)
 
     async def aclose(self) -> None:
         """Wait until watchers have handled their events. The stored session is not changed."""

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from perdure import tool
-from perdure.context.skills import Resource, Skill, Skills, build_skill_prompt
+from perdure.context.skills import Resource, Skill, Skills, build_skill_prompt, compute_skill_prompt
 from perdure.context.skills.loading import read_skill
 from perdure.core.error import ConfigError
 
@@ -206,3 +206,45 @@ def test_a_file_whose_name_nobody_can_see_is_no_resource(ground):
     (directory / "references" / "b\x1b[2J.md").touch()
     (directory / "references" / "c\u202e.md").touch()
     assert list(read_skill(os.fspath(directory)).resources) == ["references/a.md"]
+
+
+# -- a function instead of a body --------------------------------------------------------------------------------------
+
+
+def knots(handler):
+    return Skill(name="knots", description="Knots for a load.", handler=handler)
+
+
+async def later_text(arguments):
+    return f"later: {arguments}"
+
+
+@pytest.mark.parametrize(
+    ("handler", "arguments", "text"),
+    [
+        (lambda arguments: f"A bowline for {arguments}.", "80 kg", "A bowline for 80 kg."),
+        (lambda arguments: f"{arguments['load']} kg", {"load": 80}, "80 kg"),
+        (lambda arguments: f"[{arguments}]", None, "[]"),
+        (later_text, "x", "later: x"),
+        (lambda arguments: later_text(arguments.upper()), "y", "later: Y"),
+    ],
+)
+async def test_the_handler_of_a_skill_makes_its_text_from_the_arguments(handler, arguments, text):
+    assert await compute_skill_prompt(knots(handler), arguments) == text
+
+
+async def test_a_skill_without_a_handler_has_its_body():
+    assert await compute_skill_prompt(rope(), "x") == build_skill_prompt(rope(), "x")
+
+
+async def test_a_handler_that_returns_no_text_is_told():
+    with pytest.raises(ConfigError, match=r"function .* returned 5: it has to return the text of the skill"):
+        await compute_skill_prompt(knots(lambda _arguments: 5))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [({"handler": 5}, "handler=5"), ({"handler": print, "body": "x"}, "body='x'")]
+)
+def test_a_skill_has_a_body_or_a_function(given, told):
+    with pytest.raises(ConfigError, match=told):
+        Skill(name="knots", description="Knots.", **given)

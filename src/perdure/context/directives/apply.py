@@ -3,29 +3,27 @@
 Nothing is stored here. The caller stores the messages and events, and asks the model unless a command has answered.
 """
 
-from collections.abc import Callable, Collection, Iterable
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core.event import Event, HookInvoked, SkillLoaded
-from perdure.core.jsonable import replace_surrogates
+from perdure.core.jsonable import error_message, replace_surrogates
 from perdure.core.message import Message, Part, Text, merge_labels, user
 from perdure.core.provenance import FILE_LABEL
 
-from .command import Command, CommandContext, Rewrite, ShortCircuit, index_commands
+from .command import Command, CommandContext, CommandFailed, Rewrite, ShortCircuit, index_commands
 from .mentions import Mentions
 from .syntax import SlashToken, mark_slash_names, parse_mentions
 
 NOT_ATTACHED_KEY = "not_attached"
 """Metadata key of the notes on mentioned files that were not attached."""
 
-SkillTextLookup: TypeAlias = Callable[[str, str], str | None]
-"""Function from the name and arguments of a skill to its text; `None` if there is no such skill.
-
-It is called without arguments first, to check if the skill exists.
-"""
+SkillTextLookup: TypeAlias = Callable[[str, str], "str | Awaitable[str] | None"]
+"""Function from the name and arguments of a skill to its text; `None` if there is no such skill."""
 
 
 class AppliedDirectives(Struct, frozen=True, kw_only=True):
@@ -46,6 +44,7 @@ async def apply_directives(
     *,
     commands: Iterable[Command] = (),
     skill_text: SkillTextLookup | None = None,
+    has_skill: Callable[[str], bool] | None = None,
     mentions: Mentions | None = None,
     agents: Collection[str] = (),
     controls: Any = None,
@@ -56,11 +55,12 @@ async def apply_directives(
         message: The user's message.
         commands: Handlers of `/name`; a command takes precedence over a skill of the same name.
         skill_text: Returns the text of a skill.
+        has_skill: Returns True if there is a skill of this name; without it, `skill_text` is called to find out.
         mentions: Limits for `@path`; without it, mentions are left unchanged.
         agents: Names that `@name` may refer to; they are left for the model to read.
         controls: The session, as commands see it.
 
-    Raises `CommandFailed` if a command fails.
+    Raises `CommandFailed` if a command, or the function of a skill, fails.
     """
     events: list[Event] = []
     parts, answer = await _run_commands(message, index_commands(commands), controls, events)
@@ -69,7 +69,7 @@ async def apply_directives(
     sources: tuple[str, ...] = ()
     if answer is None:
         if skill_text is not None:
-            parts = _load_skills(parts, skill_text, before, events)
+            parts = await _load_skills(parts, skill_text, has_skill, before, events)
         if mentions is not None:
             parts, notes, sources = await _attach_files(parts, mentions, agents)
     said = message
@@ -101,14 +101,21 @@ async def _run_commands(
     return parts, None
 
 
-def _load_skills(
-    parts: tuple[Part, ...], skill_text: SkillTextLookup, before: list[Message], events: list[Event]
+async def _load_skills(
+    parts: tuple[Part, ...],
+    skill_text: SkillTextLookup,
+    has_skill: Callable[[str], bool] | None,
+    before: list[Message],
+    events: list[Event],
 ) -> tuple[Part, ...]:
-    parts, found = _mark_tokens(parts, lambda name: skill_text(name, "") is not None)
+    parts, found = _mark_tokens(parts, has_skill or (lambda name: skill_text(name, "") is not None))
     for name, arguments in found:
-        before.append(
-            user(replace_surrogates(skill_text(name, arguments) or ""), origin="skill", metadata={"skill": name})
-        )
+        try:
+            text = skill_text(name, arguments) or ""
+            text = await text if inspect.isawaitable(text) else text
+        except Exception as error:
+            raise CommandFailed(name, f"{type(error).__name__}: {error_message(error)}") from error
+        before.append(user(replace_surrogates(text), origin="skill", metadata={"skill": name}))
         events.append(SkillLoaded(name, "user", arguments))
     return parts
 

@@ -26,6 +26,8 @@ _NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9]+")
 
 SkillSource: TypeAlias = Literal["code", "user", "project"]
 """Origin of a skill: the program's code, the user's home, or the project, which is untrusted at first."""
+SkillHandler: TypeAlias = Callable[[Any], "str | Awaitable[str]"]
+"""Function that returns the text of a skill for the arguments it is loaded with. Plain functions run on a thread."""
 ResourceLoader: TypeAlias = Callable[[], "str | Awaitable[str]"]
 """Function that returns the text of a resource on demand. Plain functions run on a thread."""
 
@@ -47,14 +49,7 @@ class Resource(Struct, frozen=True):
         """Return the text of the resource."""
         if isinstance(self.load, str):
             return self.load
-        if inspect.iscoroutinefunction(self.load):
-            text = await self.load()
-        else:
-            text = await THREAD_POOL.run(self.load, (), {})
-            if inspect.isawaitable(text):  # as of a lambda around an async function
-                text = await text
-        check.require_return_type("load", self.load, text, str, "the text of the resource")
-        return cast("str", text)
+        return await _call_text_function("load", self.load, (), "the text of the resource")
 
 
 class Skill(Struct, frozen=True, kw_only=True, eq=False):
@@ -64,8 +59,10 @@ class Skill(Struct, frozen=True, kw_only=True, eq=False):
     """a-z, 0-9 and single hyphens; at most 64."""
     description: str
     """What it is for and when to use it: the model chooses by this."""
-    body: str
+    body: str = ""
     """What the model is told when it loads the skill."""
+    handler: SkillHandler | None = None
+    """Returns the text instead of a body, for the arguments that it is loaded with: text, or any value from code."""
     sections: Mapping[str, Resource | str] = msgspec.field(default_factory=dict[str, Resource | str])
     """Further parts of the body by name: the other Markdown files of its directory."""
     resources: Mapping[str, Resource | str] = msgspec.field(default_factory=dict[str, Resource | str])
@@ -125,6 +122,26 @@ def build_skill_prompt(skill: Skill, arguments: Any = None) -> str:
     return f"{skill.body}\n\nArguments:\n{given}"
 
 
+async def compute_skill_prompt(skill: Skill, arguments: Any = None) -> str:
+    """Return the text that a skill adds to the conversation; that of its handler, if it has one."""
+    if skill.handler is None:
+        return build_skill_prompt(skill, arguments)
+    given = "" if arguments is None else arguments
+    return await _call_text_function("handler", skill.handler, (given,), "the text of the skill")
+
+
+async def _call_text_function(role: str, function: Callable[..., Any], arguments: tuple[Any, ...], returns: str) -> str:
+    """Call a function of the skill's author that returns text, a plain one on a thread."""
+    if inspect.iscoroutinefunction(function):
+        text = await function(*arguments)
+    else:
+        text = await THREAD_POOL.run(function, arguments, {})
+        if inspect.isawaitable(text):  # as of a lambda around an async function
+            text = await text
+    check.require_return_type(role, function, text, str, returns)
+    return cast("str", text)
+
+
 def _format_json(arguments: Any) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
@@ -146,6 +163,9 @@ def _validate_skill(skill: Skill) -> None:
     for name in ("body", "license", "compatibility", "allowed_tools", "path", "content_hash"):
         check.require_text("Skill", name, getattr(skill, name))
     check.require_bool("Skill", "hidden", skill.hidden)
+    check.require_callable_or_none("Skill", "handler", skill.handler)
+    if skill.handler is not None and skill.body:
+        check.raise_config_error("Skill", "body", skill.body, "give a body or a handler, which returns the text")
     if not isinstance(skill.priority, int):
         check.raise_config_error("Skill", "priority", skill.priority, "give a whole number; the highest comes first")
     _validate_texts("sections", skill.sections)

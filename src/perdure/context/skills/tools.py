@@ -11,7 +11,7 @@ from perdure.core.message import Message
 from perdure.core.tool import Tool, ToolContext, tool
 
 from .collection import Skills, describe_missing_skill
-from .skill import Resource, Skill, build_skill_prompt
+from .skill import Resource, Skill, build_skill_prompt, compute_skill_prompt
 
 _THIS_TURN: Final = "perdure.skills.this_turn"
 """Key of the run's state for the skills loaded in this turn, which are not part of the conversation yet."""
@@ -33,11 +33,10 @@ def skill_tools(skills: Skills) -> list[Tool[..., Any]]:
         found = _get_visible_skill(skills, name)
         if _is_text_visible(context, found, arguments):
             return f"Skill {found.name!r} is loaded already: its text is further up in this conversation."
+        text = await compute_skill_prompt(found, arguments)
         await context.record(SkillLoaded(found.name, "model", arguments))
         taken = _offer_tools(context, found)
-        return frame_skill_text(
-            found, build_skill_prompt(found, arguments), build_manifest(found), _describe_withheld_tools(taken)
-        )
+        return frame_skill_text(found, text, build_manifest(found), _describe_withheld_tools(taken))
 
     known = [
         each for each in (*skills, *skills.untrusted) if not each.hidden
@@ -119,8 +118,8 @@ def _is_text_visible(context: ToolContext[Any], skill: Skill, arguments: str) ->
     is_being_told = telling.get((skill.name, arguments)) == state.turns
     telling[skill.name, arguments] = state.turns
     loaded = state.skills.get(skill.name)
-    if is_being_told or loaded is None or loaded.arguments != arguments:
-        return is_being_told
+    if is_being_told or loaded is None or loaded.arguments != arguments or skill.handler is not None:
+        return is_being_told  # the text of a handler may be another one each time
     said = build_skill_prompt(skill, arguments)
     return any(_has_text(message, said) for message in state.view)
 

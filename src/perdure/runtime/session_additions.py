@@ -1,0 +1,62 @@
+"""Extensions and model objects that a session is given while it lives, beside those of its agent.
+
+They are code, which a log cannot store. So they are kept in this process, by store and session id: every `Session`
+object of the session has them, until they are removed, the session is deleted, or the process ends.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.core import check
+from perdure.core.error import ConfigError
+from perdure.core.model import Model, model_info
+from perdure.core.store import Store
+
+from .driver import SessionAdditions, session_additions
+from .extension import Extension
+from .spec import OBJECT_PREFIX, AgentSpec
+
+if TYPE_CHECKING:
+    from .stored_session import StoredSession
+
+
+def apply_additions(agent: AgentSpec[Any], store: Store, session_id: str) -> AgentSpec[Any]:
+    """Return the agent with the extensions and models that a session was given in this process."""
+    found = session_additions.get((id(store), session_id))
+    return agent if found is None else agent.with_additions(list(found.extensions.values()), found.models)
+
+
+def add_extension(session: "StoredSession[Any]", extension: object) -> None:
+    """Add an extension to a session. Raises `ConfigError` if it cannot be added, and changes nothing then."""
+    if not isinstance(extension, Extension):
+        check.raise_config_error("session.extend", "extension", extension, "give an Extension(…)")
+    if extension.lifespan is not None:
+        advice = "it opens resources, which belong to an agent: give it to the agent, as in Agent(extensions=[…])"
+        check.raise_config_error("session.extend", "extension", extension.name, advice)
+    if extension.name in {each.name for each in session.agent.extensions}:
+        raise ConfigError(f"this session has an extension {extension.name!r} already: remove_extension() it first")
+    additions = _get_additions(session)
+    session.use_agent(session.agent.with_additions([*additions.extensions.values(), extension], additions.models))
+    additions.extensions[extension.name] = extension
+
+
+def remove_extension(session: "StoredSession[Any]", name: str) -> bool:
+    """Remove an extension that was added to a session; return False if there is none of that name."""
+    additions = _get_additions(session)
+    if additions.extensions.pop(name, None) is None:
+        return False
+    session.use_agent(session.agent.with_additions(list(additions.extensions.values()), additions.models))
+    return True
+
+
+def add_model(session: "StoredSession[Any]", model: Model) -> str:
+    """Keep a model object for a session, and return the name that the log has of it."""
+    additions = _get_additions(session)
+    name = f"{OBJECT_PREFIX}{model_info(model).name}"
+    additions.models[name] = model
+    session.use_agent(session.agent.with_additions(list(additions.extensions.values()), additions.models))
+    return name
+
+
+def _get_additions(session: "StoredSession[Any]") -> SessionAdditions:
+    key = (id(session.store), session.session_id)
+    return session_additions.setdefault(key, SessionAdditions(session.store))
