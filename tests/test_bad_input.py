@@ -606,6 +606,7 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
             "Fenced",
             "InvalidOutput",
             "QuotaSpent",
+            "MiddlewareFailed",
             "ModelError",
             "NotStarted",
             "LimitExceeded",

@@ -32,6 +32,7 @@ from .core.error import EmptyReply as EmptyReply
 from .core.error import Fenced as Fenced
 from .core.error import InvalidOutput as InvalidOutput
 from .core.error import LimitExceeded as LimitExceeded
+from .core.error import MiddlewareFailed as MiddlewareFailed
 from .core.error import ModelError as ModelError
 from .core.error import NotAnswered as NotAnswered
 from .core.error import NotStarted as NotStarted
@@ -142,6 +143,7 @@ from .runtime.agent import Agent as Agent
 from .runtime.class_agent import agent_of as agent_of
 from .runtime.class_agent import tools_of as tools_of
 from .runtime.extension import Extension as Extension
+from .runtime.middleware import Middleware as Middleware
 from .runtime.output import Output as Output
 from .runtime.session import Session as Session
 from .runtime.stream import RunStream as RunStream

@@ -11,6 +11,7 @@ from .runtime.extension import Extension
 from .toolkits.scratchpad import scratchpad_tools
 from .toolkits.tasks import task_tools
 from .toolkits.todo import todo_tools
+from .toolkits.value_store import Values
 
 __all__ = ["history", "large_results", "notebook", "short_results"]
 
@@ -39,11 +40,14 @@ def history() -> Extension:
     return Extension(name="history", tools=history_tools())
 
 
-def notebook(*, tasks: bool = True, todos: bool = False, scratchpad: bool = True) -> Extension:
-    """Give the model a task list, a to-do list with retries and a page of notes, stored in the log and displayed."""
+def notebook(*, tasks: bool = True, todos: bool = False, scratchpad: bool = True, values: Values = None) -> Extension:
+    """Give the model a task list, a to-do list with retries and a page of notes, stored in the log and displayed.
+
+    `values` is where they are stored, as for `task_tools`: with `"session"` all agents of the session share them.
+    """
     tools = [
-        *(task_tools() if tasks else ()),
-        *(todo_tools() if todos else ()),
-        *(scratchpad_tools() if scratchpad else ()),
+        *(task_tools(values) if tasks else ()),
+        *(todo_tools(values) if todos else ()),
+        *(scratchpad_tools(values) if scratchpad else ()),
     ]
     return Extension(name="notebook", tools=tools)

@@ -81,3 +81,5 @@ def test_errors_can_be_copied_and_sent_to_another_process(again):
     failed = again(AllModelsFailed((("a", ProviderDown("gone")),)))
     assert str(failed) == "all 1 models failed: a: ProviderDown: gone"
     assert [(name, str(reason)) for name, reason in failed.attempts] == [("a", "gone")]
+    layer = again(error.MiddlewareFailed("audit", "around a run: OSError: gone"))
+    assert (str(layer), layer.name) == ("the middleware 'audit' failed around a run: OSError: gone", "audit")

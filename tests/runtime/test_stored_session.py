@@ -16,19 +16,23 @@ from perdure import (
     SessionBusy,
     SessionExists,
     SessionNotFound,
+    ToolCall,
     ToolContext,
+    ToolResult,
     Unsupported,
     UsageError,
+    assistant,
     tool,
+    user,
 )
 from perdure.context.compaction import Compaction
 from perdure.core.codec import encode_event
-from perdure.core.event import InboxAdded, InboxResolved, MessageAdded
+from perdure.core.event import InboxAdded, InboxResolved, MessageAdded, RunStarted, ToolFinished
 from perdure.core.event_erasure import NO_SUMMARY
 from perdure.stores.memory import MemoryStore
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.testing import FakeClock, ScriptedModel, call, calls
 from perdure.toolkits.tasks import StatedTask, Task, task_tools
-from tests.doubles import SECONDS, Held, log_of, of
+from tests.doubles import SECONDS, Held, crashed, log_of, of
 from tests.transcript import assert_valid
 
 
@@ -545,3 +549,39 @@ async def test_a_host_append_and_a_run_of_one_session_wait_for_each_other():
     session = Agent(ScriptedModel("Done."), store=MemoryStore()).session("s")
     await asyncio.gather(session.keep("a", 1), session.run("Go."), session.keep("b", 2))
     assert await session.kept_values() == {"a": 1, "b": 2}
+
+
+async def test_a_search_hit_is_found_in_the_conversation(tmp_path):
+    @tool(effect="read")
+    async def look(at: str) -> str:
+        """Looks."""
+        return f"a {at} lighthouse"
+
+    model = ScriptedModel(calls(call("look", at="red"), call("look", at="blue")), "One harbour.")
+    async with Agent(model, tools=[look], store=f"sqlite:{tmp_path / 's.db'}") as agent:
+        session = agent.session("s")
+        await session.run("Where is it?")
+        messages = await session.messages()
+        for query, index in (("Where", 0), ("red", 2), ("blue", 2), ("harbour", 3)):
+            (hit,) = await agent.search(query)
+            found = await session.find_message(hit)
+            assert found is not None
+            assert (found.index, found.message) == (index, messages[index])
+        assert await session.find_message(1) is None  # the start of the run
+        assert await session.find_message(99) is None
+        with pytest.raises(UsageError, match="this hit is in session 's', not in 'other'"):
+            await agent.session("other").find_message(hit)
+        with pytest.raises(ConfigError, match=r"session\.find_message\(found='x'\)"):
+            await session.find_message("x")  # type: ignore[arg-type]
+        counts = await session.count_messages()
+        assert (counts.total, counts.user, counts.assistant, counts.tool) == (4, 1, 2, 1)
+
+
+async def test_an_entry_of_a_call_without_all_results_is_no_message_yet():
+    result = ToolResult("c", "look")
+    reply = assistant([ToolCall("c", "look"), ToolCall("d", "look")])
+    events = [RunStarted(run_id="r"), MessageAdded(reply, run_id="r"), ToolFinished("c", "look", result, run_id="r")]
+    store = MemoryStore()
+    await crashed(store, "s", *events, MessageAdded(user("x"), run_id="r", path="child"))
+    session = Agent(ScriptedModel(), store=store).session("s")
+    assert [await session.find_message(seq) for seq in (2, 3, 4)] == [None, None, None]

@@ -19,6 +19,7 @@ PerdureError
 │ ├ InvalidOutput          the answer does not match the requested type
 │ ├ OutOfBudget            a shared budget does not allow another request
 │ └ AllModelsFailed        every model of a failover failed
+├ MiddlewareFailed       a middleware raised an error of its own
 ├ ToolError              raised by a tool; its text goes back to the model
 │ ├ NotStarted             raised by a tool that is sure that nothing has happened yet
 │ └ NotAnswered            a question of a tool was not answered
@@ -171,6 +172,21 @@ def is_transient(error: Exception) -> bool:
     Models of other authors raise errors of the standard library for a broken connection.
     """
     return error.retryable if isinstance(error, PerdureError) else isinstance(error, (ConnectionError, TimeoutError))
+
+
+class MiddlewareFailed(PerdureError):
+    """A middleware raised an error of its own. Its cause is that error."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"the middleware {name!r} failed {problem}")
+        self.name = name
+        """Name of the middleware."""
+        self.problem = problem
+        """Where it failed, and the error as text."""
+
+    def __reduce__(self) -> tuple[type["MiddlewareFailed"], tuple[str, str]]:
+        """Rebuild the error from its parts when it is copied or pickled."""
+        return type(self), (self.name, self.problem)
 
 
 class ToolError(PerdureError):

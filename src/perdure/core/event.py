@@ -42,7 +42,7 @@ class RunStarted(Event, frozen=True):
     durable = True
     critical = True
     replay = "skipped"
-    structural = frozenset({"agent", "input_id", "engine"})
+    structural = frozenset({"agent", "input_id", "engine", "middleware"})
 
     agent: str = ""
     """The agent's name."""
@@ -52,6 +52,8 @@ class RunStarted(Event, frozen=True):
     """The caller's id for this input."""
     engine: str = "react"
     """Name of the engine: the function that carries out the run."""
+    middleware: tuple[str, ...] = ()
+    """Names of the middleware around the run, its turns and its tool calls; the first is outermost."""
 
 
 class RunResumed(Event, frozen=True):

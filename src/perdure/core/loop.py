@@ -170,8 +170,16 @@ async def react(run: Run) -> Outcome[Any]:
 async def run_turn(run: Run) -> Message:
     """Request the next reply of the conversation from the model, publish it while it streams, and store it.
 
-    Queued messages are delivered first. Raises `LimitExceeded` if a limit of the run forbids the request.
+    Queued messages are delivered first. Raises `LimitExceeded` if a limit of the run forbids the request. The middleware
+    around turns is called around all of this.
     """
+    if run.spec.around_turn is not None:
+        return await run.spec.around_turn(run, lambda: run_turn_inside(run))
+    return await run_turn_inside(run)
+
+
+async def run_turn_inside(run: Run) -> Message:
+    """Run a turn without middleware: check the limits, deliver queued messages, request the reply and store it."""
     if limit := run.find_reached_limit():
         raise LimitExceeded(limit)
     check_turn_may_begin(run)

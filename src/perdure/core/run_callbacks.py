@@ -65,6 +65,9 @@ class CompactFunction(Protocol):
 ToolCaller: TypeAlias = Callable[["Run", Sequence[tuple[str, Mapping[str, Any]]]], Awaitable[list[ToolResult]]]
 """Carries out tool calls of an engine, each given by name and arguments; returns their results in the same order."""
 
+TurnWrapper: TypeAlias = Callable[["Run", Callable[[], Awaitable[Message]]], Awaitable[Message]]
+"""Called around each turn with the run and a function that requests the reply; returns the reply that was stored."""
+
 Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
 """Drives a run to its outcome. `react` is the engine in core; others wrap it."""
 

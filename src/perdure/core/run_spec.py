@@ -12,7 +12,15 @@ from .fanout import Fanout
 from .mailbox import DrainMode, Mailbox
 from .model import Model, OutputSpec, Settings
 from .prompt_cache import PrefixComparer
-from .run_callbacks import BetweenTurns, CompactFunction, HistoryProcessor, OutputValidator, Reminder, ToolCaller
+from .run_callbacks import (
+    BetweenTurns,
+    CompactFunction,
+    HistoryProcessor,
+    OutputValidator,
+    Reminder,
+    ToolCaller,
+    TurnWrapper,
+)
 from .secret_redaction import SharedRedaction
 from .stop_conditions import Guardrail, Limits, StopCondition
 from .store import Log
@@ -71,6 +79,8 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
     between_turns: Sequence[BetweenTurns] = ()
     reminders: Sequence[Reminder] = ()
     compaction: CompactFunction | None = None
+    around_turn: TurnWrapper | None = None
+    """Middleware around each turn of the model."""
     wrap_tool: Callable[[Tool[..., Any]], Tool[..., Any]] | None = None
     """Wraps tools that are added while the run goes on."""
     budgets: Sequence[Budget] = ()

@@ -16,9 +16,10 @@ from perdure.core.event import ADDED_TOOLS_NAME
 from perdure.core.fold import State
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.loop import process_history
-from perdure.core.message import ToolResult
+from perdure.core.message import Message, ToolResult
 from perdure.core.model import Model, Request, ShortenRequest, model_info
 from perdure.core.run import Run
+from perdure.core.run_callbacks import HistoryProcessor, TurnWrapper
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.secret_redaction import SharedRedaction
 from perdure.core.stop_conditions import Guardrail, Limits, StopCondition, any_of, rebuild_steps
@@ -121,6 +122,7 @@ def _build_spec(
         budgets=ledgers,
         spare_tools=agent.spare_toolbox if agent.spare_tools else _NO_TOOLS,
         tool_caller=_call_tools,
+        around_turn=_build_turn_wrapper(agent),
     )
 
 
@@ -155,6 +157,28 @@ def _plan_output(
     return apply_output(overrides.get("output"), model_info(model), OutputPlan(toolbox, "\n\n".join(texts), validators))
 
 
+def _build_turn_wrapper(agent: AgentSpec[Any]) -> TurnWrapper | None:
+    """Return the middleware of an agent around its turns, as one function; None if there is none."""
+    if not (layers := agent.middleware_layers):
+        return None
+    from .middleware import build_turn_wrapper  # at first use: most agents have none
+
+    return build_turn_wrapper(layers)
+
+
+def _combine_history_processors(agent: AgentSpec[Any]) -> HistoryProcessor:
+    """Return the history processors of the agent and its extensions, each applied to the result of the one before."""
+    listed = [agent.history_processor, *[each.history_processor for each in agent.extensions]]
+    processors = [each for each in listed if each is not None]
+
+    async def process_in_order(messages: Sequence[Message]) -> Sequence[Message]:
+        for processor in processors:
+            messages = await process_history(processor, messages)
+        return messages
+
+    return process_in_order
+
+
 def _build_options(
     agent: AgentSpec[Any], overrides: RunOverrides, limits: Limits, parent: Run | None
 ) -> RunOptions[Any]:
@@ -168,6 +192,8 @@ def _build_options(
         changes["deps"] = own | changes["deps"]
     if limits is not agent.limits:
         changes["limits"] = limits
+    if any(each.history_processor is not None for each in agent.extensions):
+        changes["history_processor"] = _combine_history_processors(agent)
     if parent is not None:
         changes["interactive"] = agent.interactive and parent.options.interactive
         changes["answer_timeout_seconds"] = max(agent.answer_timeout_seconds, parent.options.answer_timeout_seconds)

@@ -374,6 +374,10 @@ class SessionDriver:
         engine = _end_with_given_answer if plan.is_answered else plan.overrides.get("engine", self.agent.engine)
         if faults.always_resume and engine is react:
             engine = _react_forgetting_appends
+        if (layers := self.agent.middleware_layers) and not isinstance(self.command, CallCommand):
+            from .middleware import wrap_engine  # at first use: most agents have none
+
+            engine = wrap_engine(engine, layers)
         if (output := plan.overrides.get("output")) is not None:
             engine = with_output_tool(engine, output)
         while True:
@@ -439,6 +443,8 @@ class SessionDriver:
 
     def _build_opening_events(self, started: RunStarted) -> tuple[Event, ...]:
         """Return the event that starts a run, preceded by events that repair an unfinished earlier run."""
+        if layers := self.agent.middleware_layers:
+            started = msgspec.structs.replace(started, middleware=tuple([each.name for each in layers]))
         return *build_repairs(
             self._state, ENDING_UNANSWERED if self._state.is_waiting else ENDING_PROCESS_DIED
         ), started

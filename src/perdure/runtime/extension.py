@@ -16,7 +16,7 @@ from perdure.core.error import ConfigError
 from perdure.core.event import Entry
 from perdure.core.fold import State
 from perdure.core.model import Model
-from perdure.core.run import BetweenTurns, OutputValidator, Reminder, Run
+from perdure.core.run import BetweenTurns, Engine, HistoryProcessor, OutputValidator, Reminder, Run
 from perdure.core.stop_conditions import Guardrail, StopCondition
 from perdure.core.store import Post, Store
 from perdure.core.tool import Tool
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from perdure.context.skills import Skill
     from perdure.core.gate import Gate
     from perdure.core.rule import Rule
+
+    from .middleware import Middleware
 
 
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
@@ -68,6 +70,12 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False):
     """Wraps the agent's model, such as `lambda model: observed(model, watch)`."""
     wrap_tool: "Callable[[Tool[..., Any]], Tool[..., Any]] | None" = None
     """Wraps each tool, such as `lambda tool: timed(tool, 30)`; also tools that are added later."""
+    middleware: "Sequence[Middleware]" = ()
+    """Functions around runs, turns and tool calls; the first is outermost."""
+    engine: Engine | None = None
+    """The engine, for an agent that has none of its own. Only one extension can have one."""
+    history_processor: HistoryProcessor | None = None
+    """Transforms the messages that the model is sent, after that of the agent."""
     rules: "Sequence[Rule]" = ()
     """Permission rules: `allow(…)`, `deny(…)`, `ask(…)`.
 
@@ -87,7 +95,7 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False):
     def __post_init__(self) -> None:
         check.require_text("Extension", "name", self.name, non_empty=True)
         check.require_text("Extension", "instructions", self.instructions)
-        for field in ("wrap_model", "wrap_tool", "lifespan"):
+        for field in ("wrap_model", "wrap_tool", "lifespan", "engine", "history_processor"):
             check.require_callable_or_none("Extension", field, getattr(self, field))
         for field in ("reminders", "between_turns", "output_validators", "guardrails", "stop", "watchers"):
             check.require_callables("Extension", field, getattr(self, field))
@@ -106,6 +114,7 @@ _ITEM_CLASSES = {
     "roles": "Role",
     "agents": "str",
     "rules": "Rule",
+    "middleware": "Middleware",
 }
 
 
@@ -125,6 +134,11 @@ def check_extensions(extensions: Sequence[Extension]) -> None:
     of an extension.
     """
     _check_distinct_names("extensions", [each.name for each in extensions])
+    with_engine = [repr(each.name) for each in extensions if each.engine is not None]
+    if len(with_engine) > 1:
+        raise ConfigError(
+            f"the extensions {', '.join(with_engine)} each have an engine, and an agent has one: leave one"
+        )
     _check_distinct_names("roles of extensions", [role.name for each in extensions for role in each.roles])
 
 

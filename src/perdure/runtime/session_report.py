@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from perdure.core.event import Entry
+from perdure.core.event import Entry, ToolFinished
 from perdure.core.fold import State
 from perdure.core.lost_entries import mark_lost_entries
 from perdure.core.message import Message, Usage
@@ -38,6 +38,37 @@ class SessionUsage(Struct, frozen=True, kw_only=True):
     """Cost of all runs in US dollars; `None` if a price is not known."""
     last_input_tokens: int = 0
     """Input tokens of the last reply: about the size of the conversation as the model is sent it."""
+
+
+class MessageCounts(Struct, frozen=True, kw_only=True):
+    """Numbers of the messages of a session, by role."""
+
+    total: int
+    user: int
+    """Messages of users, also those that were sent on their behalf, such as steering."""
+    assistant: int
+    tool: int
+    """Messages with results of tools: one for each reply with calls."""
+
+
+def count_messages_by_role(messages: Sequence[Message]) -> MessageCounts:
+    """Count the messages of a conversation by role."""
+    roles = [message.role for message in messages]
+    counts = {role: roles.count(role) for role in ("user", "assistant", "tool")}
+    return MessageCounts(total=len(roles), **counts)
+
+
+def find_stamped_message(entries: Sequence[Entry], seq: int) -> StampedMessage | None:
+    """Return the message that an entry of a log is part of; `None` if it is part of none."""
+    stamped = list_stamped_messages(entries)
+    entry = next((each for each in entries if each.seq == seq), None)
+    if entry is None or entry.event.path:
+        return None
+    if isinstance(entry.event, ToolFinished):
+        call_id = entry.event.call_id
+        results = [each for each in stamped if call_id in [part.call_id for part in each.message.tool_results]]
+        return results[0] if results else None
+    return next((each for each in stamped if each.seq == seq), None)
 
 
 def list_stamped_messages(entries: Sequence[Entry]) -> list[StampedMessage]:

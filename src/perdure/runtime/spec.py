@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from perdure.credentials import Redactor, Vault
 
     from .extension import Extension
+    from .middleware import Middleware
 
     class ModelOption:
         """Descriptor type: accepts a model or its name when set, and returns the model."""
@@ -127,7 +128,9 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
     # -- how it works --------------------------------------------------------------------------------------------------
 
     engine: Engine = react
-    """The engine: how turns and tool calls follow each other."""
+    """The engine: how turns and tool calls follow each other. Once the agent is built, perhaps that of an extension."""
+    middleware: "Sequence[Middleware]" = ()
+    """Functions around runs, turns and tool calls; the first is outermost."""
     handoffs: "Sequence[AgentSpec[Any]]" = ()
     """Other agents that the conversation can be handed over to."""
     narrow_handoffs: bool = True
@@ -138,10 +141,13 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
     def __post_init__(self) -> None:
         """Open the model and the store, and raise `ConfigError` for options that cannot work."""
         is_forgetful = isinstance(self.store, str) and self.store == "memory:"
-        vars(self).update(_own_tools=self.tools, _open=[], _is_forgetful=is_forgetful)
+        vars(self).update(_own_tools=self.tools, _own_engine=self.engine, _open=[], _is_forgetful=is_forgetful)
         force_setattr(self, "model", open_model(self.model))
         force_setattr(self, "store", open_store(self.store))
         self._check_options()
+        if self.engine is react and self.extensions:
+            engines = [each.engine for each in self.extensions if each.engine is not None]
+            force_setattr(self, "engine", engines[0] if engines else react)
         force_setattr(self, "tools", tuple(self.toolbox))
         if self.spare_tools:
             force_setattr(self, "spare_tools", tuple(self.spare_toolbox))
@@ -151,7 +157,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
     def replace(self, **changes: Any) -> Self:
         """Return a copy of the agent with these options changed."""
         options: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
-        options["tools"] = self.__dict__["_own_tools"]
+        options["tools"], options["engine"] = self.__dict__["_own_tools"], self.__dict__["_own_engine"]
         other = type(self)(**{**options, **changes})
         if "store" not in changes:
             vars(other).update(_is_forgetful=self.has_default_store)
@@ -196,7 +202,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
     def toolbox(self) -> Toolbox:
         """The agent's own tools, and those of its extensions, skills and handoffs."""
         tools: Sequence[Tool[..., Any]] = self.__dict__["_own_tools"]
-        if not (self.extensions or self.skills or self.handoffs or self.vault):
+        if not (self.extensions or self.skills or self.handoffs or self.vault or self.middleware):
             return Toolbox(tools)
         tools = [*tools, *[tool for each in self.extensions for tool in each.tools]]
         if (skills := self.all_skills()) is not None:
@@ -258,6 +264,11 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
             found += [watcher for watcher in listed if each is self or watcher not in found]
         return found
 
+    @cached_property
+    def middleware_layers(self) -> "Sequence[Middleware]":
+        """The middleware of the agent and its extensions, the outermost first."""
+        return (*self.middleware, *[layer for each in self.extensions for layer in each.middleware])
+
     @property
     def reachable(self) -> "Sequence[AgentSpec[Any]]":
         """This agent, and those that the conversation can be handed over to, directly or through others."""
@@ -283,8 +294,9 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
 
     @property
     def has_tool_wrappers(self) -> bool:
-        """True if a vault or an extension wraps the agent's tools."""
-        return self.vault is not None or any(each.wrap_tool is not None for each in self.extensions)
+        """True if a vault, a middleware or an extension wraps the agent's tools."""
+        wrapped = any(each.wrap_tool is not None for each in self.extensions)
+        return self.vault is not None or bool(self.middleware_layers) or wrapped
 
     def wrap_tool(self, tool: Tool[..., Any]) -> Tool[..., Any]:
         """Wrap a tool with the agent's vault and extensions. The vault is innermost: no other wrapper sees a secret."""
@@ -292,6 +304,10 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
             from perdure.credentials import credentialed
 
             tool = credentialed(tool, self.vault, redactor=self.redactor)
+        if layers := self.middleware_layers:
+            from .middleware import wrap_tool  # at first use: most agents have none
+
+            tool = wrap_tool(tool, layers)
         for extension in self.extensions:
             if extension.wrap_tool is not None:
                 tool = extension.wrap_tool(tool)
@@ -398,7 +414,13 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
                 )
 
 
-_ITEM_CLASSES = {"extensions": "Extension", "roles": "Role", "commands": "Command", "handoffs": "AgentSpec"}
+_ITEM_CLASSES = {
+    "middleware": "Middleware",
+    "extensions": "Extension",
+    "roles": "Role",
+    "commands": "Command",
+    "handoffs": "AgentSpec",
+}
 _OPTION_TYPES: Mapping[str, type] = {"limits": Limits, "settings": Settings, "budget": Budget}
 _OPTION_METHODS: Mapping[str, tuple[str, str]] = {
     "clock": ("monotonic", "a clock, such as perdure.testing.FakeClock()"),

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .extension import Extension
     from .overrides import Overrides
-    from .session_report import SessionUsage, StampedMessage
+    from .session_report import MessageCounts, SessionUsage, StampedMessage
 
 
 WATCH_POLL_SECONDS = 1.0
@@ -149,6 +149,26 @@ class StoredSession(Generic[D]):
         from .session_report import list_stamped_messages  # at first use: most programs read `messages`
 
         return list_stamped_messages(await self.store.read(self.session_id))
+
+    async def find_message(self, found: "Hit | int") -> "StampedMessage | None":
+        """Return the message of a search hit, or of an entry number, with its index in `messages()` and its time.
+
+        Return `None` if the entry is part of no message of this conversation, such as one of a subagent. Raises
+        `UsageError` for a hit in another session.
+        """
+        from .session_report import find_stamped_message
+
+        if isinstance(found, Hit) and found.session_id != self.session_id:
+            raise UsageError(f"this hit is in session {found.session_id!r}, not in {self.session_id!r}: open that one")
+        seq = found.seq if isinstance(found, Hit) else found
+        check.require_int("session.find_message", "found", seq)
+        return find_stamped_message(await self.store.read(self.session_id), seq)
+
+    async def count_messages(self) -> "MessageCounts":
+        """Return the numbers of messages of the conversation by role. Reads the log, unlike `info`."""
+        from .session_report import count_messages_by_role
+
+        return count_messages_by_role(await self.messages())
 
     async def usage(self) -> "SessionUsage":
         """Return the tokens, turns and cost of all runs of the session so far, with a run in progress."""

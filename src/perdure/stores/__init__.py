@@ -4,6 +4,7 @@
 - `open_store("file:~/.perdure/sessions")`: a folder with one file per session, which several processes may share.
 - `open_store("sqlite:~/.perdure/sessions.db")`: one file for all, which several processes may share.
 - `open_store("postgresql://user:password@host/database")`: a database, which several machines may share.
+- `DocumentStore(documents)`: three functions of your own, which load, save and delete a document for each session.
 - `open_store(MyStore())`: any object that fulfils the contract, which `perdure.testing.store_contract.check_store`
   tests.
 
@@ -19,13 +20,19 @@ from perdure.core.error import ConfigError
 from perdure.core.store import Store
 
 if TYPE_CHECKING:
+    from .documents import DocumentStore as DocumentStore
     from .listener import listened as listened
     from .namespace import derive_session as derive_session
     from .namespace import namespaced as namespaced
 
-__all__ = ["derive_session", "listened", "namespaced", "open_store"]
+__all__ = ["DocumentStore", "derive_session", "listened", "namespaced", "open_store"]
 
-_HOMES = {"derive_session": ".namespace", "listened": ".listener", "namespaced": ".namespace"}
+_HOMES = {
+    "DocumentStore": ".documents",
+    "derive_session": ".namespace",
+    "listened": ".listener",
+    "namespaced": ".namespace",
+}
 _KNOWN = "'memory:', 'file:DIR', 'sqlite:PATH' and 'postgresql://…'"
 
 

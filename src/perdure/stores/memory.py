@@ -16,6 +16,20 @@ from .argument_checks import check_count, check_fork, check_page, check_post, ch
 from .entry_text import find_given_title, find_message_title
 
 
+class StoredSessionState:
+    """What a store that is built on this one saves of a session: its entries and posts, and what identifies it."""
+
+    __slots__ = ("at", "created_at", "entries", "fence", "parent", "posts")
+
+    def __init__(self, entries: list[Entry], posts: dict[str, Post], fence: int, created_at: float) -> None:
+        self.entries = entries
+        self.posts = posts
+        self.fence = fence
+        self.created_at = created_at
+        self.parent = ""
+        self.at = 0
+
+
 class _Session:
     __slots__ = (
         "_beginning",
@@ -44,6 +58,20 @@ class _Session:
         self.seen_for_run = 0
         """The number of entries that were searched for the progress of the last run, when it was asked for."""
         self._last_run = NO_RUN
+        self.reset_title()
+
+    def copy_state(self) -> StoredSessionState:
+        """Return a copy of what is stored of the session."""
+        state = StoredSessionState(list(self.entries), dict(self.posts), self.fence, self.created_at)
+        state.parent, state.at = self.parent, self.at
+        return state
+
+    def restore_state(self, state: StoredSessionState) -> None:
+        """Replace what is stored of the session; a lease that it has stays."""
+        self.entries, self.posts = list(state.entries), dict(state.posts)
+        self.fence, self.created_at = state.fence, state.created_at
+        self.parent, self.at = state.parent, state.at
+        self.seen_for_run, self._last_run = state.at, NO_RUN  # a run that a fork was cut from is the parent's
         self.reset_title()
 
     def drop_taken_posts(self) -> list[Post]:

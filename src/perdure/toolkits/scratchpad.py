@@ -9,20 +9,26 @@ from typing import Annotated, Any, Final
 from perdure.core.error import ToolError
 from perdure.core.tool import Tool, ToolContext, tool
 
+from .value_store import Values, bind_tools, read_value, write_value
+
 SCRATCHPAD: Final = "scratchpad"
 """The name under which the page is stored."""
 MOST_CHARACTERS: Final = 20_000
 
 
-def scratchpad_tools() -> list[Tool[..., Any]]:
-    """Return the tools `read_scratchpad` and `write_scratchpad`, with which an agent keeps a page of notes."""
-    return [read_scratchpad, write_scratchpad]
+def scratchpad_tools(values: Values = None) -> list[Tool[..., Any]]:
+    """Return the tools `read_scratchpad` and `write_scratchpad`, with which an agent keeps a page of notes.
+
+    `values` is where it is stored: by default in the log of the agent, with `"session"` in that of the session, for all
+    its agents, or in a `ValueStore` of your own.
+    """
+    return bind_tools([read_scratchpad, write_scratchpad], values)
 
 
 @tool(effect="read", parallel=False, credentials=False)
 async def read_scratchpad(context: ToolContext[Any]) -> str:
     """Read your page of notes."""
-    return str(context.kept(SCRATCHPAD, "")) or "(empty)"
+    return str(await read_value(context, SCRATCHPAD, "")) or "(empty)"
 
 
 @tool(effect="idempotent", parallel=False, credentials=False)
@@ -33,5 +39,5 @@ async def write_scratchpad(
     size = len(content)
     if size > MOST_CHARACTERS:
         raise ToolError(f"{size:,} characters are too many, {MOST_CHARACTERS:,} are the most: keep what matters")
-    await context.keep(SCRATCHPAD, content)
+    await write_value(context, SCRATCHPAD, content)
     return f"The page has {size:,} characters now." if content else "The page is empty now."

@@ -14,6 +14,8 @@ from perdure.core.error import ConfigError, ToolError, UsageError
 from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
+from .value_store import Values, bind_tools, read_value, write_value
+
 TASKS: Final = "tasks"
 """The name under which the list is stored."""
 MOST_TASKS: Final = 100
@@ -59,9 +61,13 @@ def parse_tasks(kept: Any) -> list[Task]:
         ) from error
 
 
-def task_tools() -> list[Tool[..., Any]]:
-    """Return the tool `update_tasks`, with which an agent keeps its task list."""
-    return [update_tasks]
+def task_tools(values: Values = None) -> list[Tool[..., Any]]:
+    """Return the tool `update_tasks`, with which an agent keeps its task list.
+
+    `values` is where it is stored: by default in the log of the agent, with `"session"` in that of the session, for all
+    its agents, or in a `ValueStore` of your own.
+    """
+    return bind_tools([update_tasks], values)
 
 
 @tool(effect="idempotent", parallel=False, credentials=False)
@@ -75,8 +81,8 @@ async def update_tasks(
     soon as it is done.
     """
     _check_tasks(tasks)
-    named = _assign_ids(tasks, parse_tasks(context.kept(TASKS)))
-    await context.keep(TASKS, named)
+    named = _assign_ids(tasks, parse_tasks(await read_value(context, TASKS)))
+    await write_value(context, TASKS, named)
     return ToolOutput(_format_tasks(named), render=named)
 
 

@@ -14,6 +14,8 @@ from perdure.core.error import ConfigError, ToolError
 from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool, ToolContext, tool
 
+from .value_store import Values, bind_tools, read_value, write_value
+
 TODOS: Final = "todos"
 """The name under which the list is stored."""
 MOST_TODOS: Final = 200
@@ -50,9 +52,13 @@ def parse_todos(kept: Any) -> list[Todo]:
         ) from error
 
 
-def todo_tools() -> list[Tool[..., Any]]:
-    """Return the tools `todo_append`, `todo_list` and `todo_update`, with which an agent keeps a todo list."""
-    return [todo_append, todo_list, todo_update]
+def todo_tools(values: Values = None) -> list[Tool[..., Any]]:
+    """Return the tools `todo_append`, `todo_list` and `todo_update`, with which an agent keeps a todo list.
+
+    `values` is where it is stored: by default in the log of the agent, with `"session"` in that of the session, for all
+    its agents, or in a `ValueStore` of your own.
+    """
+    return bind_tools([todo_append, todo_list, todo_update], values)
 
 
 @tool(effect="idempotent", parallel=False, credentials=False)
@@ -63,7 +69,7 @@ async def todo_append(
     status: TodoStatus = "pending",
 ) -> str:
     """Add something to the list of things to do."""
-    todos = parse_todos(context.kept(TODOS))
+    todos = parse_todos(await read_value(context, TODOS))
     added = Todo(id=_check_id(id), content=_check_content(content), status=status)
     if added in todos:
         return f"{added.id!r} is on the list already, just like that."
@@ -71,7 +77,7 @@ async def todo_append(
         raise ToolError(f"there is a todo {added.id!r} already: use todo_update to change it, or another id")
     if len(todos) >= MOST_TODOS:
         raise ToolError(f"there are {len(todos)} todos, and {MOST_TODOS} are the most: finish some of them")
-    await context.keep(TODOS, [*todos, added])
+    await write_value(context, TODOS, [*todos, added])
     return f"Added {added.id!r}. {_format_counts([*todos, added])}"
 
 
@@ -81,7 +87,7 @@ async def todo_list(
     include_completed: Annotated[bool, "Whether to show those that are done or cancelled, too."] = False,  # noqa: FBT002 - a model gives it by name
 ) -> str:
     """Show the list of things to do."""
-    todos = parse_todos(context.kept(TODOS))
+    todos = parse_todos(await read_value(context, TODOS))
     shown = [each for each in todos if include_completed or each.status not in _OVER]
     return "\n".join([_format_counts(todos), *[_format_todo(each) for each in shown]])
 
@@ -94,7 +100,7 @@ async def todo_update(
     status: TodoStatus | None = None,
 ) -> str:
     """Change a todo or its status. After it has failed, in_progress or pending means to do it again."""
-    todos = parse_todos(context.kept(TODOS))
+    todos = parse_todos(await read_value(context, TODOS))
     place = next((place for place, each in enumerate(todos) if each.id == id), None)
     if place is None:
         known = ", ".join([repr(each.id) for each in todos]) or "none"
@@ -104,7 +110,7 @@ async def todo_update(
     changed = _update_todo(todos[place], content, status)
     if changed != todos[place]:
         todos[place] = changed
-        await context.keep(TODOS, todos)
+        await write_value(context, TODOS, todos)
     return f"{_format_todo(changed)}\n{_format_counts(todos)}"
 
 

@@ -208,6 +208,10 @@ def _build_prompt(parent: Run, prompt: str) -> Message:
 def _choose_engine(task: SubagentTask) -> Engine:
     """Return the engine of the subagent, extended to produce the requested output type."""
     engine = task.agent.engine
+    if layers := task.agent.middleware_layers:
+        from perdure.runtime.middleware import wrap_engine  # at first use: most agents have none
+
+        engine = wrap_engine(engine, layers)
     return engine if task.output is None else with_output_tool(engine, task.output)
 
 

@@ -1,0 +1,107 @@
+"""The place where task lists, todos and notes are stored: the log of the agent, that of its session, or your own store.
+
+By default each agent has its own list, in its part of the log. With `values="session"` the list is that of the session,
+which its subagents share if they have the same tools. A `ValueStore` of your own can be shared by any agents.
+"""
+
+import inspect
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any, Literal, Protocol, TypeAlias
+
+from perdure.core import check
+from perdure.core.error import ConfigError
+from perdure.core.event import ValueKept
+from perdure.core.jsonable import to_jsonable
+from perdure.core.run import Run
+from perdure.core.tool import Tool, ToolContext
+from perdure.core.wrappers import around
+
+
+class ValueStore(Protocol):
+    """Protocol of a place for named values. The methods may be plain functions or async ones."""
+
+    def load(self, name: str) -> Any:
+        """Return the value of that name, as JSON values; `None` if there is none."""
+        ...
+
+    def save(self, name: str, value: Any) -> Any:
+        """Store a value under a name, in place of the old one."""
+        ...
+
+
+Values: TypeAlias = ValueStore | Literal["session"] | None
+"""Where values are stored: your own store, the session for all its agents, or (`None`) the agent that stores them."""
+
+_values: ContextVar[Values] = ContextVar("perdure_tool_values", default=None)
+"""The place for the values of the tool that is being called."""
+
+
+def bind_tools(tools: Sequence[Tool[..., Any]], values: Values) -> list[Tool[..., Any]]:
+    """Return the tools with another place for their values. Raises `ConfigError` if it cannot be one."""
+    if values is None:
+        return list(tools)
+    is_store = callable(getattr(values, "load", None)) and callable(getattr(values, "save", None))
+    if values != "session" and (isinstance(values, type) or not is_store):
+        check.raise_config_error("tools", "values", values, "give 'session', or an object with load and save")
+
+    async def use_values(call_next: Any, _arguments: Any, _context: Any) -> Any:
+        token = _values.set(values)
+        try:
+            return await call_next()
+        finally:
+            _values.reset(token)
+
+    return [around(each, use_values) for each in tools]
+
+
+async def read_value(context: ToolContext[Any], name: str, default: Any = None) -> Any:
+    """Return the value that the current tool has stored under a name."""
+    values = _values.get()
+    if values is None:
+        return context.kept(name, default)
+    if isinstance(values, str):
+        return _find_top_run(context.run).state.kept_values.get(name, default)
+    found = values.load(name)
+    found = await found if inspect.isawaitable(found) else found
+    return default if found is None else found
+
+
+async def write_value(context: ToolContext[Any], name: str, value: Any) -> None:
+    """Store a value of the current tool under a name."""
+    values = _values.get()
+    if values is None:
+        await context.keep(name, value)
+        return
+    plain = to_jsonable(context.redact(value))
+    if isinstance(values, str):
+        top = _find_top_run(context.run)
+        await top.emit(top.stamp_event(ValueKept(name, plain)))
+        return
+    saved = values.save(name, plain)
+    if inspect.isawaitable(saved):
+        await saved
+
+
+def _find_top_run(run: Run) -> Run:
+    """Return the run of the session's own agent, for which this one works, directly or not."""
+    while run.parent is not None:
+        run = run.parent
+    return run
+
+
+class MemoryValues:
+    """A `ValueStore` in memory, for agents of one process that share a list."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    def load(self, name: str) -> Any:
+        """Return the value of that name; `None` if there is none."""
+        return self._values.get(name)
+
+    def save(self, name: str, value: Any) -> None:
+        """Store a value under a name. Raises `ConfigError` if the name is no text."""
+        if not isinstance(name, str):
+            raise ConfigError(f"MemoryValues.save(name={name!r}): give text")
+        self._values[name] = value
