@@ -1,5 +1,7 @@
 """The record of a run: each turn and each tool call, with its times."""
 
+from typing import Any
+
 import pytest
 
 from perdure import Agent, Permissions, ToolContext, deny, later, tool
@@ -12,8 +14,10 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
+from perdure.core.loop import run_turn
 from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, user
 from perdure.core.outcome import Outcome
+from perdure.core.run import Run
 from perdure.core.run_record import list_run_steps
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
@@ -119,6 +123,19 @@ def test_a_turn_whose_request_is_repeated_is_listed_once_and_other_words_are_no_
     (made,) = first.tool_calls
     assert (made.started_at, made.finished_at, made.duration_seconds, made.result) == (7.0, 9.0, 3.0, result)
     assert (second.turn, second.reply, second.replied_at) == (2, None, 0.0)
+
+
+async def test_a_request_beside_the_conversation_is_a_step_with_its_reply():
+    async def engine(run: Run) -> Outcome[Any]:
+        await run.ask_model(run.build_request([user("A plan?")]))
+        await run_turn(run)
+        return run.outcome("done")
+
+    outcome = await Agent(ScriptedModel("Look.", "Done."), engine=engine).run("Go.")
+    assert [(step.turn, step.reply.text if step.reply else "") for step in outcome.steps] == [
+        (1, "Look."),
+        (2, "Done."),
+    ]
 
 
 async def test_calls_of_one_reply_are_listed_in_their_order(clock):

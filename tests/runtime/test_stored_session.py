@@ -1,7 +1,7 @@
 """What is done with kept sessions beside talking: inbox, forks, titles, redaction, search."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -562,6 +562,7 @@ async def test_a_search_hit_is_found_in_the_conversation(tmp_path):
         session = agent.session("s")
         await session.run("Where is it?")
         messages = await session.messages()
+        hit: Hit | None = None
         for query, index in (("Where", 0), ("red", 2), ("blue", 2), ("harbour", 3)):
             (hit,) = await agent.search(query)
             found = await session.find_message(hit)
@@ -570,7 +571,7 @@ async def test_a_search_hit_is_found_in_the_conversation(tmp_path):
         assert await session.find_message(1) is None  # the start of the run
         assert await session.find_message(99) is None
         with pytest.raises(UsageError, match="this hit is in session 's', not in 'other'"):
-            await agent.session("other").find_message(hit)
+            await agent.session("other").find_message(cast("Hit", hit))
         with pytest.raises(ConfigError, match=r"session\.find_message\(found='x'\)"):
             await session.find_message("x")  # type: ignore[arg-type]
         counts = await session.count_messages()

@@ -170,7 +170,7 @@ async def react(run: Run) -> Outcome[Any]:
 async def run_turn(run: Run) -> Message:
     """Request the next reply of the conversation from the model, publish it while it streams, and store it.
 
-    Queued messages are delivered first. Raises `LimitExceeded` if a limit of the run forbids the request. The middleware
+    Queued messages are delivered first. Raises `LimitExceeded` if a limit of the run forbids the request. Middleware
     around turns is called around all of this.
     """
     if run.spec.around_turn is not None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .event import Entry, MessageAdded, ModelRequested, ToolFinished, ToolStarted
+from .event import Entry, MessageAdded, ModelReplied, ModelRequested, ToolFinished, ToolStarted
 from .message import SENT_ORIGINS, Message, ToolCall, ToolResult
 
 
@@ -56,6 +56,8 @@ def list_run_steps(entries: Iterable[Entry]) -> list[RunStep]:
         elif isinstance(event, MessageAdded):
             if steps and steps[-1].reply is None and _is_reply(event.message):
                 steps[-1] = replace(steps[-1], reply=event.message, replied_at=entry.at)
+        elif isinstance(event, ModelReplied):
+            steps = [_add_aside_reply(step, event, entry.at) for step in steps]
         elif isinstance(event, ToolStarted):
             starts.setdefault(event.call_id, entry.at)
         elif isinstance(event, ToolFinished):
@@ -66,6 +68,11 @@ def list_run_steps(entries: Iterable[Entry]) -> list[RunStep]:
 def _is_reply(message: Message) -> bool:
     """Return True for words of the model: not those that a host has sent in the assistant's name."""
     return message.role == "assistant" and message.origin not in SENT_ORIGINS
+
+
+def _add_aside_reply(step: RunStep, replied: ModelReplied, at: float) -> RunStep:
+    """Return a step with the reply to a request beside the conversation, if it is that of its turn."""
+    return replace(step, reply=replied.message, replied_at=at) if step.turn == replied.turn else step
 
 
 def _add_calls(step: RunStep, starts: dict[str, float], ends: dict[str, tuple[float, ToolFinished]]) -> RunStep:
