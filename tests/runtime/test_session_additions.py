@@ -23,6 +23,7 @@ from perdure import (
 )
 from perdure.context.strategies import keep_recent
 from perdure.core.event import RunEnded, SessionConfigured, TextDelta
+from perdure.models import register
 from perdure.runtime.driver import session_additions
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call
@@ -221,11 +222,15 @@ async def test_a_process_that_lacks_the_model_object_says_what_to_do():
 
 
 async def test_a_replay_asks_no_model_that_the_session_was_configured_with():
-    store = MemoryStore()
-    session = Agent(ScriptedModel("One."), store=store).session("s")
-    await session.configure(model="demo")
+    counted = ScriptedModel("From the counted one.", "Asked again.", name="counted")
+    register("counted", lambda _name: counted)
+    session = session_of("Never.")
+    await session.configure(model="counted:x")
     outcome = await session.run("Hello?")
-    assert (await replay(session.agent, "s")).outcomes[0].text == outcome.text
+    replayed = await replay(session.agent, "s")
+    assert replayed.agrees
+    assert replayed.outcomes[0].text == outcome.text == "From the counted one."
+    assert len(counted.requests) == 1
 
 
 # -- compaction --------------------------------------------------------------------------------------------------------

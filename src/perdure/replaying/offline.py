@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from perdure.core.model import Model, ModelInfo, model_info
+from perdure.core.model import ModelInfo, model_info
 from perdure.core.tool import Tool
 from perdure.runtime.extension import Extension
 from perdure.runtime.spec import AgentSpec
@@ -31,9 +31,8 @@ def make_offline(agent: A, tape: Playback, calls: RecordedTools, *, compacts: bo
     stand_ins = Extension(
         name="replay", wrap_tool=calls.wrap_tool, between_turns=[build_note_storing(tape)]
     )  # the last one is outermost
-    model = RecordedModel(tape, _get_model_info(agent))
-    offline = agent.replace(
-        model=model,
+    return agent.replace(
+        model=RecordedModel(tape, _get_model_info(agent)),
         permission=build_recorded_gate(tape, agent.permission),
         compaction=RecordedCompaction(tape) if agent.compaction is not None or compacts else None,
         extensions=[*[_make_extension_offline(each, tape) for each in agent.extensions], stand_ins],
@@ -48,18 +47,6 @@ def make_offline(agent: A, tape: Playback, calls: RecordedTools, *, compacts: bo
         follow_up_mode="all",
         answer_timeout_seconds=0.0,
     )
-    return offline.with_additions((), _EveryModel(model))
-
-
-class _EveryModel(dict[str, Model]):
-    """The models that a recorded session was configured with: each of them is the recorded one."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self._model = model
-
-    def get(self, key: str, default: Any = None) -> Any:  # noqa: ARG002 - as of every dict
-        return self._model
 
 
 def _get_model_info(agent: AgentSpec[Any]) -> ModelInfo:
