@@ -355,11 +355,10 @@ class SlotOpened(Event, frozen=True):
     waits: bool = False
     """True if the host program waits for an answer, with which the slot is closed. (A tool's is a `QuestionAsked`.)"""
     text: str = ""
-    """The question as text, if it waits for an answer."""
+    """The question as text."""
     output: Mapping[str, Any] | None = None
-    """JSON Schema of an answer; `None` when any value is accepted."""
     expires_at: float | None = None
-    """Time after which it cannot be answered any more. `None` for never."""
+    """JSON Schema of an answer, `None` for any value; time after which there can be none, `None` for never."""
 
 
 class SlotUpdated(Event, frozen=True):
@@ -383,9 +382,8 @@ class SlotClosed(Event, frozen=True):
     slot_id: str
     reason: str = ""
     is_answered: bool = False
-    """True if it was closed by an answer to its question."""
     answer: Any = None
-    """The answer, as JSON values."""
+    """The answer to its question, as JSON values, if `is_answered`."""
     by: str = ""
     """Person who answered, if that is known."""
 

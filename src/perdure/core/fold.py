@@ -182,9 +182,8 @@ class State:
         """Requests beside the conversation whose reply was neither stored nor discarded yet, by turn."""
         self.past = RunTotals()
         """Tokens, turns and cost of all runs before that one, and of summaries between runs."""
-        self._usage = NO_USAGE
+        self._usage = self._children_usage = NO_USAGE
         self._pending_usage: list[Usage] = []
-        self._children_usage = NO_USAGE
         self.children_usd = 0.0
         """Cost of the finished children of that run."""
         self.unsettled_reply: Message | None = None
