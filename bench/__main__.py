@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from . import building, deltas, long_run, parts, startup, storage, table, turns
+from . import building, deltas, long_run, parts, runs, startup, storage, table, turns
 from .http import race
 from .measure import QUICK, THOROUGH, Effort, Figure
 
@@ -20,6 +20,7 @@ GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "import": startup.figures,
     "build": building.figures,
     "turn": turns.figures,
+    "run": runs.figures,
     "deltas": deltas.figures,
     "long": long_run.figures,
     "parts": parts.figures,

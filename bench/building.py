@@ -20,7 +20,7 @@ def figures(effort: Effort) -> Iterator[Figure]:
         built,
         "us",
         "`Agent(model, tools=[add])`, with a tool that was decorated before; CPU, the best of many readings",
-        budget=15,
+        budget=10,
         ratio=built / turn,
     )
     made = best_us(lambda: tool(add), effort._replace(calls=max(1, effort.calls // 20)))

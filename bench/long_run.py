@@ -46,7 +46,7 @@ def figures(effort: Effort) -> Iterator[Figure]:
         "us",
         f"CPU for each of {turns:,} sequential tool turns of one run",
         budget=30,
-        at_most=50,
+        at_most=45,
         ratio=ours / by_hand,
         detail=f"{steps - 1:,} of {turns:,} done",
     )

@@ -128,7 +128,7 @@ def figures(effort: Effort) -> Iterator[Figure]:
         "us",
         "the model calls a tool, the tool runs, and every event is logged in memory; median of all turns of all runs",
         budget=30,
-        at_most=50,
+        at_most=45,
         ratio=ours.median / by_hand.median,
         detail=str(ours),
     )
@@ -138,7 +138,7 @@ def figures(effort: Effort) -> Iterator[Figure]:
         "us",
         f"CPU of the best whole run over its {TURNS} turns: beginning, end and garbage collection included",
         budget=30,
-        at_most=50,
+        at_most=45,
         ratio=memory.cpu_us() / hand.cpu_us(),
     )
     yield Figure(
