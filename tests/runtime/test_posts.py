@@ -1,6 +1,9 @@
 """Posts of other processes are looked for while a run goes on, and no longer."""
 
 import asyncio
+import gc
+import weakref
+from typing import Any
 
 import pytest
 
@@ -44,10 +47,60 @@ async def test_sessions_that_began_together_look_at_different_times_and_within_t
     store, loop = MemoryStore(), asyncio.get_running_loop()
     began = loop.time()
     pollers = [PostPoller(store, f"s{number}", lambda _: None) for number in range(100)]
-    due = [poller._timer.when() for poller in pollers]
+    schedule = posts._schedules[loop]
+    due = list(schedule.due_times.values())
     ended = loop.time()
     for poller in pollers:
         await poller.close()
-    assert max(due) <= ended + posts.POLL_SECONDS
+    assert not schedule.due_times
+    assert len(due) == len(pollers)
+    assert max(due) <= ended + posts.POLL_SECONDS * (1 - posts.TICK)
     assert min(due) > began
     assert max(due) - min(due) > posts.POLL_SECONDS / 5
+
+
+class CountsLooks(MemoryStore):
+    """A store that counts how often it is asked for posts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[str] = []
+        self.both = asyncio.Event()
+
+    async def posts(self, session_id: str) -> list[Post]:
+        self.looks.append(session_id)
+        if len(set(self.looks)) == 2:
+            self.both.set()
+        return []
+
+
+async def test_one_timer_starts_the_pollers_of_all_runs_that_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posts, "POLL_SECONDS", 0.01)
+    store, loop = CountsLooks(), asyncio.get_running_loop()
+    timers: list[float] = []
+    call_later = loop.call_later
+
+    def count_timer(delay: float, *rest: Any) -> asyncio.TimerHandle:
+        timers.append(delay)
+        return call_later(delay, *rest)
+
+    monkeypatch.setattr(loop, "call_later", count_timer)
+    ended = PostPoller(store, "ended", lambda _: None)
+    pollers = [PostPoller(store, name, lambda _: None) for name in ("a", "b")]
+    assert len(timers) == 1
+    await ended.close()
+    async with asyncio.timeout(SECONDS):
+        await store.both.wait()
+        for poller in pollers:
+            await poller.close()
+    assert set(store.looks) == {"a", "b"}
+
+
+def test_an_event_loop_is_not_kept_alive_by_the_pollers_that_it_had() -> None:
+    async def poll_shortly() -> "weakref.ref[asyncio.AbstractEventLoop]":
+        await PostPoller(MemoryStore(), "s", lambda _: None).close()
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(poll_shortly())
+    gc.collect()
+    assert loop() is None

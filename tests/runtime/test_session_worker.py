@@ -271,8 +271,8 @@ async def test_the_tasks_of_background_agents_are_taken_up_by_the_session_that_g
 
     agent = boss(ScriptedModel(call("delegate", agent="scout", task="Go.", background=True), "Given."))
     await agent.session("s").run("Go")
-    (child,) = [each.session_id for each in await store.list(prefix="s/")] or [""]
     await until(lambda: done)
+    (child,) = [each.session_id for each in await store.list(prefix="s/")]
     log = await store.read(child)
     other = MemoryStore()
     for session_id, entries in (("s", await store.read("s")), (child, log[:3])):

@@ -518,11 +518,15 @@ async def run_to_completion_repeatedly(work: Callable[[], Awaitable[T]]) -> tupl
 
 
 async def finish_before_cancel(work: Callable[[], Awaitable[T]]) -> T:
-    """Await repeatable work to its end even if the caller is cancelled, and raise the cancel only afterwards."""
-    result, cancelled = await run_to_completion_repeatedly(work)
-    if cancelled:
-        raise asyncio.CancelledError
-    return result
+    """Await repeatable work to its end even if the caller is cancelled, and raise the cancel only afterwards.
+
+    If a cancel interrupts it, the work is started again, in a separate task. Most callers never need one.
+    """
+    try:
+        return await work()
+    except asyncio.CancelledError:
+        await run_to_completion_repeatedly(work)
+        raise
 
 
 async def run_to_completion(work: Awaitable[T]) -> tuple[T, bool]:

@@ -73,9 +73,9 @@ from .past_outcome import rebuild_outcome
 from .posts import PostPoller, promote_follow_ups, sort_posts
 from .redaction import add_agent_redactors, check_session_id, redact_input_id
 from .resume_reasons import CALL_OPTION, is_resumable
+from .run_task import begin_task, retrieve_exception
 from .spec import AgentSpec
 from .stream import build_lag_marker, build_watcher_dropped, merge_deltas
-from .stuck_run import end_stuck_run, retrieve_exception
 
 logger = logging.getLogger("perdure")
 
@@ -327,18 +327,20 @@ class SessionDriver:
         poller = PostPoller(self.store, self.session_id, self.deliver_post)
         is_cancelled = False
         try:
-            task = asyncio.ensure_future(self._execute_run(plan, run, posts))
+            task = begin_task(self._execute_run(plan, run, posts))
             while not task.done() and not run.abandoned.done():
                 try:
                     await asyncio.wait((task, run.abandoned), return_when=asyncio.FIRST_COMPLETED)
                 except asyncio.CancelledError:
                     is_cancelled = True
                     (self.run or run).cancel("now")
-            task.add_done_callback(retrieve_exception)  # also if it is abandoned and ends later
             run = self.run or run
             if task.done():
                 outcome = task.result()
             else:
+                from .stuck_run import end_stuck_run  # at first use: few runs ignore their cancel
+
+                task.add_done_callback(retrieve_exception)  # it is abandoned, and may end later
                 outcome, is_cancelled_again = await run_to_completion(end_stuck_run(run))
                 is_cancelled = is_cancelled or is_cancelled_again
             self._head = run.log.head

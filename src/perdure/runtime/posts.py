@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
+from weakref import WeakKeyDictionary
 
 from perdure.core.clock import random_fraction
 from perdure.core.error import StoreError
@@ -16,6 +17,10 @@ logger = logging.getLogger("perdure")
 
 POLL_SECONDS = 1.0
 """The longest interval at which a run looks for posts of other processes. Posts of this process arrive at once."""
+TICK = 0.1
+"""The part of that interval after which it is found that a poller is due."""
+_GOLDEN_RATIO = 0.618
+"""Multiples of it, without their whole parts, are spread evenly, however many there are."""
 
 
 def _choose_interval() -> float:
@@ -57,9 +62,11 @@ class PostPoller:
         self._session_id = session_id
         self._deliver = deliver
         self._task: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(_choose_interval(), self._begin_polling)
+        self._schedule = _get_schedule(asyncio.get_running_loop())
+        self._schedule.add(self)
 
-    def _begin_polling(self) -> None:
+    def begin_polling(self) -> None:
+        """Look for posts now, and again and again."""
         self._task = asyncio.ensure_future(self._poll_store())
 
     async def _poll_store(self) -> None:
@@ -73,7 +80,7 @@ class PostPoller:
 
     async def close(self) -> None:
         """Stop polling."""
-        self._timer.cancel()
+        self._schedule.due_times.pop(self, None)
         if self._task is not None:
             self._task.cancel()
             await wait_despite_cancel((self._task,))
@@ -98,3 +105,50 @@ async def iterate_with_timeouts(entries: AsyncGenerator[Entry], seconds: float) 
             coming.cancel()
             await asyncio.wait((coming,))
         await entries.aclose()
+
+
+class _PollSchedule:
+    """Starts the pollers of an event loop when they are due, with one timer for all: most runs end before that."""
+
+    __slots__ = ("_is_ticking", "_spread", "due_times")
+
+    def __init__(self) -> None:
+        self.due_times: dict[PostPoller, float] = {}
+        """The pollers that have not begun, and when they will, by the clock of the event loop."""
+        self._spread = random_fraction()
+        # A flag, not the timer: that would refer to its loop, and a loop must not be kept alive by its schedule.
+        self._is_ticking = False
+
+    def add(self, poller: PostPoller) -> None:
+        """Start a poller within the interval. Those that are added together are spread over a part of it."""
+        loop = asyncio.get_running_loop()
+        self._spread = (self._spread + _GOLDEN_RATIO) % 1.0
+        self.due_times[poller] = loop.time() + POLL_SECONDS * (0.6 + 0.4 * self._spread - TICK)
+        if not self._is_ticking:
+            self._start_timer(loop)
+
+    def _start_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_ticking = True
+        loop.call_later(POLL_SECONDS * TICK, self._begin_due)
+
+    def _begin_due(self) -> None:
+        """Start the pollers that are due."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for poller in [each for each, due_at in self.due_times.items() if due_at <= now]:
+            del self.due_times[poller]
+            poller.begin_polling()
+        self._is_ticking = False
+        if self.due_times:
+            self._start_timer(loop)
+
+
+_schedules: "WeakKeyDictionary[asyncio.AbstractEventLoop, _PollSchedule]" = WeakKeyDictionary()
+
+
+def _get_schedule(loop: asyncio.AbstractEventLoop) -> _PollSchedule:
+    """Return the schedule of the pollers of an event loop, made at first use."""
+    schedule = _schedules.get(loop)
+    if schedule is None:
+        schedule = _schedules[loop] = _PollSchedule()
+    return schedule

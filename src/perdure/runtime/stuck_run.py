@@ -1,6 +1,5 @@
 """The end of a run whose task ignores its cancel: the task is abandoned, and the end is stored in the log."""
 
-import asyncio
 from typing import Any
 
 from perdure.core.call_preparation import build_tool_finished
@@ -13,12 +12,6 @@ from perdure.core.run import Run
 from perdure.core.unsuccessful_results import build_not_started_result, build_uncertain_result
 
 from .resume_reasons import CALL_OPTION
-
-
-def retrieve_exception(task: "asyncio.Future[Any]") -> None:
-    """Mark a finished task's exception as retrieved, so that asyncio does not warn about it."""
-    if not task.cancelled():
-        task.exception()
 
 
 async def end_stuck_run(run: Run) -> Outcome[Any]:

@@ -744,6 +744,7 @@ async def test_a_task_whose_session_was_taken_over_is_no_failure_and_goes_on_whe
         in_background(), "Given.", "Told.", agents=[scout], store=store, clock=clock, permission=gate
     ).session("s")
     await session.run("Go")
+    await rounds()
     (child,) = [info.session_id for info in await store.list(prefix="s/")]
     there = scout.session(child, store=store)
     async with asyncio.timeout(SECONDS):

@@ -32,6 +32,7 @@ from perdure.runtime.output import Output, with_output_tool
 from perdure.runtime.overrides import RunOverrides
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.redaction import add_agent_redactors
+from perdure.runtime.run_task import begin_task, retrieve_exception
 from perdure.runtime.spec import AgentSpec
 
 from .result import build_subagent_result
@@ -220,7 +221,7 @@ async def _drive_child_to_end(child: Run, engine: Engine) -> Outcome[Any]:
 
     A cancel of the parent cancels the child first, and is raised once the child has ended.
     """
-    task = asyncio.ensure_future(execute(child, engine))
+    task = begin_task(execute(child, engine))
     cancelled = False
     while not task.done() and not child.abandoned.done():
         try:
@@ -229,9 +230,7 @@ async def _drive_child_to_end(child: Run, engine: Engine) -> Outcome[Any]:
             cancelled = True
             child.interrupt("cancelled")
     if not task.done():
-        task.add_done_callback(
-            lambda late: late.cancelled() or late.exception()
-        )  # retrieved, so that asyncio does not log it
+        task.add_done_callback(retrieve_exception)  # it may end later
         raise ToolError("the subagent was cancelled and did not end; it may still be running")
     if cancelled:
         await wait_despite_cancel((task,))
