@@ -6,6 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import Agent, Limits, ToolContext, tool
@@ -200,6 +201,17 @@ async def test_the_prefix_of_a_request_is_hashed_anew_only_when_it_changes():
     instructions, _, tools = first.partition("-")
     assert second.startswith(instructions)
     assert not second.endswith(tools)
+
+
+async def test_a_request_that_an_engine_made_itself_is_hashed_by_what_it_has():
+    async def body(run: Run) -> list[str]:
+        usual = run.build_request(run.messages)
+        copied = msgspec.structs.replace(usual, tools=list(usual.tools))
+        fewer = msgspec.structs.replace(usual, tools=())
+        return [run.build_request_events(each)[-1].prefix for each in (usual, copied, fewer)]
+
+    usual, copied, fewer = await inside(body, "Hello.", tools=[look])
+    assert usual == copied != fewer
 
 
 async def test_instructions_with_lone_surrogates_can_be_sent():

@@ -286,7 +286,7 @@ def tally(report):
     total = sum(played.values())
     report.append(f"cancellation: {total} runs of {len(played)} scenarios, each cancelled somewhere else")
     if len(played) == len(SCENARIOS) + len(KEPT_SCENARIOS):
-        assert total >= 3000
+        assert total >= 2500  # a run that waits for little has few suspensions; each of them is struck
 
 
 @pytest.mark.faults

@@ -29,6 +29,8 @@ def build_repairs(state: State, ending: tuple[str, str, str] = ENDING_PROCESS_DI
     If entries of the run were lost to damage, every open call may have been started, and is *unknown*. Applying the
     repairs twice adds nothing the second time.
     """
+    if not (state.is_interrupted or state.open_calls or state.started_calls or has_open_children(state)):
+        return []  # nearly always, before a run
     events = build_child_repairs(state, ending)
     run_id = state.run.run_id if state.run else ""
     begun = state.begun_call_ids
@@ -56,9 +58,16 @@ def build_direct_call_repairs(state: State) -> list[Event]:
 
 def build_child_repairs(state: State, ending: tuple[str, str, str]) -> list[Event]:
     """Build the events that end the interrupted runs of subagents that carried out tool calls of this run."""
+    if not has_open_children(state):
+        return []
     events: list[Event] = [event for child in state.open_children.values() for event in build_repairs(child, ending)]
     own = [each for each in state.subagents.values() if each.child.rpartition("/")[0] == state.path]  # in this log
     return events + [_build_task_given_up(each, ending) for each in own]
+
+
+def has_open_children(state: State) -> bool:
+    """Return True if subagents have runs or tasks that are not over."""
+    return bool(state.open_children or state.subagents)
 
 
 def _build_task_given_up(task: SubagentStarted, ending: tuple[str, str, str]) -> SubagentFinished:

@@ -6,13 +6,37 @@ segments from its cache, at a tenth of the price, up to the first one that chang
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
+import msgspec
 from msgspec import Struct
 
 from .event import ModelRequested
 from .message import PASSING_ORIGINS, Message, Usage
 from .model import ModelInfo, Request
 from .transcript import View
+
+
+class PartHash(Struct, frozen=True):
+    """The hash of one part of a request, its instructions or its tools, as the log stores it."""
+
+    digest: str
+    length: int
+    """Number of bytes of its JSON."""
+
+
+def hash_part(part: object) -> PartHash:
+    """Return the hash of one part of a request."""
+    import hashlib  # imported at first use: it loads OpenSSL
+
+    encoded = msgspec.json.encode(part)
+    return PartHash(hashlib.sha256(encoded).hexdigest()[:16], len(encoded))
+
+
+@lru_cache(maxsize=32)
+def hash_instructions(instructions: str) -> PartHash:
+    """Return the hash of the instructions of a request; known for those that were hashed a while ago."""
+    return hash_part(instructions)
 
 
 class PrefixChange(Struct, frozen=True):

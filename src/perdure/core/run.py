@@ -32,7 +32,7 @@ from .jsonable import error_message, to_jsonable
 from .message import Message, ToolResult, Usage, user
 from .model import CHARACTERS_PER_TOKEN, Model, Request, ToolSpec, estimate_input_tokens, model_info
 from .outcome import Outcome, OutcomeStatus
-from .prompt_cache import prefix_change_cause
+from .prompt_cache import hash_instructions, hash_part, prefix_change_cause
 from .reminders import build_reminder_messages
 from .run_callbacks import (
     Accepted,
@@ -433,12 +433,10 @@ class Run:
         instructions, tools, known = self._prefix
         if instructions is request.instructions and tools is request.tools and known:
             return known
-        import hashlib  # imported at first use: it loads OpenSSL
-
-        halves = (request.instructions, request.tools)
-        encoded = [msgspec.json.encode(each) for each in halves]
-        known = "-".join([hashlib.sha256(each).hexdigest()[:16] for each in encoded])
-        self.prefix_tokens = sum(map(len, encoded)) // CHARACTERS_PER_TOKEN
+        text = hash_instructions(request.instructions)
+        offered = self.toolbox.specs_hash if request.tools is self.toolbox.specs else hash_part(request.tools)
+        known = f"{text.digest}-{offered.digest}"
+        self.prefix_tokens = (text.length + offered.length) // CHARACTERS_PER_TOKEN
         self._prefix = (request.instructions, request.tools, known)
         return known
 

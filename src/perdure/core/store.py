@@ -11,7 +11,8 @@ Every other process posts. A post is kept until the driver writes an entry with 
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, runtime_checkable
+from functools import cache
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, runtime_checkable
 
 from msgspec import Struct
 
@@ -307,12 +308,28 @@ class ForkListingStore(Protocol):
         ...
 
 
+class StoreShortcuts(NamedTuple):
+    """The faster ways in which a store of some class can do what every store can."""
+
+    appends_now: bool
+    appends_in_groups: bool
+    reads_events: bool
+
+
+@cache
+def find_shortcuts(kind: type) -> StoreShortcuts:
+    """Return the faster ways of a class of stores; found once for each class, as checks of protocols are slow."""
+    return StoreShortcuts(
+        issubclass(kind, ImmediateStore), issubclass(kind, GroupCommitStore), issubclass(kind, EventStore)
+    )
+
+
 async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
     """Return the events of a log after entry number `after`, and the number of the last entry.
 
     The number is read, not counted: a damaged log may have gaps. In their place is an `EntriesLost`.
     """
-    if issubclass(type(store), EventStore):
+    if find_shortcuts(type(store)).reads_events:
         return await cast("EventStore", store).events(session_id, after=after)
     entries = await store.read(session_id, after=after)
     return mark_lost_entries(entries, after), entries[-1].seq if entries else after
@@ -343,14 +360,9 @@ class Log:
         self.head = head
         """Number of the last entry."""
         self._clock = clock
-        # By the class, for which Python remembers the answer: to find that an object lacks a method is slow.
-        kind = type(store)
-        self._append_immediately = (
-            cast("ImmediateStore", store).append_now if issubclass(kind, ImmediateStore) else None
-        )
-        self._append_grouped = (
-            cast("GroupCommitStore", store).append_soon if issubclass(kind, GroupCommitStore) else None
-        )
+        shortcuts = find_shortcuts(type(store))
+        self._append_immediately = cast("ImmediateStore", store).append_now if shortcuts.appends_now else None
+        self._append_grouped = cast("GroupCommitStore", store).append_soon if shortcuts.appends_in_groups else None
         self._writer = new_id()[-16:]
         self._entries_made = 0
         self._queued_appends = 0

@@ -5,17 +5,19 @@ from typing import Any
 
 from .error import ConfigError
 from .model import ToolSpec
+from .prompt_cache import PartHash, hash_part
 from .tool import Tool
 
 
 class Toolbox:
     """Tools by unique name, in the order of listing."""
 
-    __slots__ = ("_specs", "_tools")
+    __slots__ = ("_specs", "_specs_hash", "_tools")
 
     def __init__(self, tools: Iterable[Tool[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool[..., Any]] = {}
         self._specs: tuple[ToolSpec, ...] | None = None
+        self._specs_hash: PartHash | None = None
         if isinstance(tools, str) or not isinstance(tools, Iterable):
             message = f"tools={tools!r}: give a list of tools"
             raise ConfigError(message)
@@ -36,6 +38,13 @@ class Toolbox:
         if self._specs is None:
             self._specs = tuple([each.spec for each in self._tools.values()])
         return self._specs
+
+    @property
+    def specs_hash(self) -> PartHash:
+        """The hash of those descriptions."""
+        if self._specs_hash is None:
+            self._specs_hash = hash_part(self.specs)
+        return self._specs_hash
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def choose_role(
         "agent": agent.role,
     }
     for level, name in asked.items():
-        if has_role(agent, name):
+        if name and has_role(agent, name):
             return agent.find_role(name), level
         check_role(first_agent, name)
     return None, "agent"
@@ -101,7 +101,7 @@ def has_role(agent: AgentSpec[Any], name: str) -> bool:
 
 def check_role(first_agent: AgentSpec[Any], name: str) -> None:
     """Raise `ConfigError` unless this agent, or one it can hand the conversation over to, has the role."""
-    if not any(has_role(each, name) for each in first_agent.reachable):
+    if name and not any(has_role(each, name) for each in first_agent.reachable):
         first_agent.find_role(name)
 
 

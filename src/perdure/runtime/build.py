@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 
 _NO_TOOLS = Toolbox()
+_SHARED_SPEC = "_shared_run_spec"
+"""Where an agent keeps the settings that its runs share."""
+_OVERRIDES_OF_OPTIONS = frozenset({"deps", "engine", "settings"})
+"""Overrides that change nothing but the options of a run, or nothing that is built here."""
 
 
 def build_run(
@@ -50,6 +54,8 @@ def build_run(
 
     `skills` are the names of the skills that are loaded as the run begins.
     """
+    if _is_usual(first_agent, place, state, overrides):
+        return Run(_build_usual_spec(first_agent, place, state, overrides), place, state)
     made: list[Run] = []
 
     def build_spec(current: Run | None = None, handed_to: str = "") -> RunSpec:
@@ -70,6 +76,29 @@ def build_run(
     if first_agent.handoffs:
         run.scratch[HANDOFF_TRIAL_KEY] = build_spec
     return run
+
+
+def _is_usual(agent: AgentSpec[Any], place: RunPlace, state: State, overrides: RunOverrides) -> bool:
+    """Return True if nothing but the agent decides how a run is built, except for the options of the run."""
+    return (
+        agent.has_fixed_runs
+        and not (state.settings or state.skills or ADDED_TOOLS_NAME in state.kept_values)
+        and place.parent is None
+        and (not overrides or overrides.keys() <= _OVERRIDES_OF_OPTIONS)
+    )
+
+
+def _build_usual_spec(agent: AgentSpec[Any], place: RunPlace, state: State, overrides: RunOverrides) -> RunSpec:
+    """Build the settings of a run from those that all runs of its agent share, which are built once."""
+    shared: RunSpec | None = vars(agent).get(_SHARED_SPEC)
+    if shared is None:
+        shared = _build_spec(
+            agent, place, State(), {}, skills=(), first_agent=agent, previous_agent=None, built_runs=()
+        )
+        vars(agent)[_SHARED_SPEC] = shared
+    sync_grants(shared.gate, place.session_id, state)
+    options = _build_options(agent, overrides, agent.limits, None) if overrides else shared.options
+    return replace(shared, options=options, guardrails=_start_guardrails(agent, place, state))
 
 
 def _build_spec(

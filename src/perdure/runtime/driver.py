@@ -261,7 +261,7 @@ class SessionDriver:
 
     async def _open_session(self, command: DriverCommand) -> Lease:
         """Acquire the lease of the session: the exclusive right to run it."""
-        take_over = isinstance(command, RunCommand | ResumeCommand) and command.take_over
+        take_over = isinstance(command, (RunCommand, ResumeCommand)) and command.take_over
         lease = await self.store.acquire(self.session_id, take_over=take_over)
         if lease.fence != self._fence + 1:  # another process had the lease, and may have redacted the log
             self._state, self._head = State(), 0
@@ -313,16 +313,15 @@ class SessionDriver:
             return await self._compact_session(run)
         if plan.is_resumed and state.is_waiting:  # nothing is running in it: a cancel ends it at once
             self._cancelled_run_ids |= {post.text_field("run_id") for post in posts if post.kind == CANCEL_POST}
-        taken = tuple([PostTaken(post.kind, run_id=run.run_id) for post in late])
-        opening = msgspec.structs.replace(plan, opening=(*taken, *plan.opening), taken=[post.id for post in late])
-        return opening, run, posts
+        return _add_late_posts(plan, late) if late else plan, run, posts
 
     async def _run_to_end(self, plan: RunPlan, run: Run, posts: Sequence[Post]) -> Outcome[Any]:
         """Perform the run in a task that can be cancelled, and abandoned if it ignores that.
 
         Cancelling the caller cancels the run, which is ended and logged properly first.
         """
-        logger.info("run %s of session %s begins", run.run_id, self.session_id, extra=run.log_fields)
+        if logger.isEnabledFor(logging.INFO):
+            logger.info("run %s of session %s begins", run.run_id, self.session_id, extra=run.log_fields)
         _active_drivers[self.key] = self
         poller = PostPoller(self.store, self.session_id, self.deliver_post)
         is_cancelled = False
@@ -352,8 +351,9 @@ class SessionDriver:
             if _active_drivers.get(self.key) is self:  # not a driver that has taken the session over
                 del _active_drivers[self.key]
             await poller.close()
-        ending = (outcome.status, outcome.reason)
-        logger.info("run %s of session %s: %s %s", run.run_id, self.session_id, *ending, extra=run.log_fields)
+        if logger.isEnabledFor(logging.INFO):
+            ending = (outcome.status, outcome.reason)
+            logger.info("run %s of session %s: %s %s", run.run_id, self.session_id, *ending, extra=run.log_fields)
         if is_cancelled:
             raise asyncio.CancelledError
         return outcome
@@ -488,6 +488,8 @@ class SessionDriver:
     def _sort_posts(self, posts: Sequence[Post], plan: RunPlan) -> tuple[Mailbox, list[Post]]:
         """Return this run's mailbox with the posts for it, and separately those too late for an earlier run."""
         mailbox = Mailbox(self.agent.steering_mode, self.agent.follow_up_mode)
+        if not posts:
+            return mailbox, []
         return mailbox, sort_posts(mailbox, posts, self._state, plan.run_id, is_resumed=plan.is_resumed)
 
     def _build(self, plan: RunPlan, lease: Lease, mailbox: Mailbox) -> Run:
@@ -538,6 +540,12 @@ class SessionDriver:
         rebuilt.cancel_mode = run.cancel_mode
         rebuilt.interrupt_reason = run.interrupt_reason or ("cancelled" if run.cancel_mode == "after_tools" else "")
         return rebuilt
+
+
+def _add_late_posts(plan: RunPlan, late: Sequence[Post]) -> RunPlan:
+    """Return the plan of a run that first takes the posts which were too late for the run before it."""
+    taken = tuple([PostTaken(post.kind, run_id=plan.run_id) for post in late])
+    return msgspec.structs.replace(plan, opening=(*taken, *plan.opening), taken=[post.id for post in late])
 
 
 async def _react_forgetting_appends(run: Run) -> Outcome[Any]:

@@ -13,7 +13,7 @@ from perdure.core import check
 from perdure.core.budget import Budget
 from perdure.core.error import ConfigError, UsageError
 from perdure.core.event import Entry
-from perdure.core.jsonable import to_jsonable
+from perdure.core.jsonable import replace_surrogates, to_jsonable
 from perdure.core.message import RESULT_TYPES, Content, Message, Part, ResultPart, Text, sanitize_part, to_parts
 from perdure.core.model import Model, Settings
 from perdure.core.run import CancelMode, Engine
@@ -68,6 +68,8 @@ def is_conversation(prompt: object) -> bool:
 
 def to_user_message(content: Content | Message, origin: str = "") -> Message:
     """Convert a prompt to a user message that can be stored and sent. Raises `ConfigError` if it cannot be."""
+    if type(content) is str and content and not content.isspace():  # nearly always
+        return Message("user", (Text(replace_surrogates(content)),), origin)
     given = content if isinstance(content, Message) else Message("user", to_parts(content))
     if given.role != "user":
         message = f"a message with role {given.role!r} cannot be sent to an agent: only 'user' messages can"
@@ -130,6 +132,8 @@ _OVERRIDE_TYPES: Mapping[str, type] = {"instructions": str, "role": str, "limits
 
 def record_overrides(overrides: RunOverrides) -> dict[str, Any]:
     """Convert the overrides to JSON data for the log, with only the names of those that are code."""
+    if not overrides:
+        return {}
     names = ("instructions", "role", "limits", "settings", "model")
     given = {name: value for name, value in overrides.items() if name in names}
     if not isinstance(given.get("model"), str):

@@ -27,7 +27,7 @@ async def add_agent_redactors(agent: AgentSpec[Any], state: State, redaction: Sh
     Each new redactor looks up the secrets that were given out before, perhaps by another process: the log shows which
     names were requested.
     """
-    with_redactor = [each for each in agent.reachable if each.redactor is not None]
+    with_redactor = [each for each in agent.reachable if each.vault is not None]
     if not with_redactor:
         return
     from perdure.credentials import SharedRedactor  # at first use: most agents have no vault

@@ -552,7 +552,7 @@ class Session(StoredSession[D]):
         """Check the arguments of a run, and build its command."""
         check_overrides(options)
         check.require_text("session.run", "input_id", input_id)
-        if replace_surrogates(input_id) != input_id:
+        if input_id and replace_surrogates(input_id) != input_id:
             check.raise_config_error("session.run", "input_id", input_id, "give text that can be encoded as UTF-8")
         check.require_bool("session.run", "take_over", take_over)
         check_role(self.agent, options.get("role", self.role))
@@ -568,21 +568,11 @@ class Session(StoredSession[D]):
 
     async def _perform_prompt(self, command: RunCommand) -> Outcome[Any]:
         """Expand the commands, skills and mentions in the prompt, then run it."""
-        if not self._can_expand_prompts():
+        if not self.agent.can_expand_prompts:
             return await self._driver.perform_command(command)
         from .prompt_expansion import expand_and_perform  # at first use: most prompts are plain text
 
         return await expand_and_perform(self, command, self._driver)
-
-    def _can_expand_prompts(self) -> bool:
-        """Return True if the agent has commands, skills or files that `/name` or `@file` in a prompt can refer to."""
-        return any(
-            agent.commands
-            or agent.skills
-            or agent.mentions
-            or any(each.commands or each.skills for each in agent.extensions)
-            for agent in self.agent.reachable
-        )
 
     def _add_session_role(self, options: RunOverrides) -> RunOverrides:
         """Add the session's role, unless the run asks for another; a resumed run keeps its own."""

@@ -258,6 +258,8 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
 
     def all_watchers(self) -> list[Watcher[Entry]]:
         """Return the watchers of this agent, its extensions, and the agents it may hand over to, without duplicates."""
+        if not (self.extensions or self.handoffs):
+            return list(self.watchers)
         found: list[Watcher[Entry]] = []
         for each in self.reachable:
             listed = [*each.watchers, *[watcher for extension in each.extensions for watcher in extension.watchers]]
@@ -268,6 +270,28 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
     def middleware_layers(self) -> "Sequence[Middleware]":
         """The middleware of the agent and its extensions, the outermost first."""
         return (*self.middleware, *[layer for each in self.extensions for layer in each.middleware])
+
+    @cached_property
+    def can_expand_prompts(self) -> bool:
+        """True if `/name` or `@file` in a prompt can refer to commands, skills or files, of any reachable agent."""
+        return any(
+            each.commands
+            or each.skills
+            or each.mentions
+            or any(more.commands or more.skills for more in each.extensions)
+            for each in self.reachable
+        )
+
+    @cached_property
+    def has_fixed_runs(self) -> bool:
+        """True if all runs of this agent are built alike, unless an override or the session's settings change one.
+
+        A project, skills, summaries, handoffs, middleware, and the models and gates of extensions may differ from run
+        to run.
+        """
+        own = self.project is None and self.skills is None and self.compaction is None and not self.handoffs
+        own = own and not self.middleware_layers
+        return own and not any(each.wrap_model or each.skills or each.rules for each in self.extensions)
 
     @property
     def reachable(self) -> "Sequence[AgentSpec[Any]]":
@@ -338,7 +362,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
                         await stack.enter_async_context(extension.lifespan(each))
             yield
 
-    @property
+    @cached_property
     def has_lifespans(self) -> bool:
         """True if an extension of this agent, or of one it may hand over to, has resources to open."""
         return any(extension.lifespan is not None for each in self.reachable for extension in each.extensions)
