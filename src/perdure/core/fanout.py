@@ -301,7 +301,7 @@ def _disable_after_error(merge: Callable[[T, U], T | None]) -> Callable[[T, U], 
     """Wrap a merge function so that, once it has raised, it merges nothing more instead of raising again."""
     broken = False
 
-    def merge_safely(first: T, second: U) -> T | None:
+    def merge_safely(first: T, second: U) -> "T | None":  # quoted: it is defined for each session
         nonlocal broken
         if broken:
             return None

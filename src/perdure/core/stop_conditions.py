@@ -181,7 +181,8 @@ class Halt(Struct, frozen=True):
         check.require_int("Halt", "count", self.count)
 
 
-Guardrail: TypeAlias = Callable[[Step], Nudge | Halt | None]
+GuardrailVerdict: TypeAlias = Nudge | Halt | None
+Guardrail: TypeAlias = Callable[[Step], GuardrailVerdict]
 """A function that watches one run for going in circles; called after each turn that called tools, so it may keep a
 count.
 """
@@ -195,7 +196,7 @@ def repeated_calls(*, nudge_at: int = 3, halt_at: int = 5) -> Callable[[], Guard
         previous: tuple[str, str] | None = None
         streak = 0
 
-        def repeat(step: Step) -> Nudge | Halt | None:
+        def repeat(step: Step) -> GuardrailVerdict:
             nonlocal previous, streak
             calls = step.calls
             key = (calls[0].name, "".join(calls[0].arguments.split())) if len(calls) == 1 else None
@@ -215,7 +216,7 @@ def mistakes(*, nudge_at: int = 3, halt_at: int = 6) -> Callable[[], Guardrail]:
     def start() -> Guardrail:
         streak = 0
 
-        def mistakes(step: Step) -> Nudge | Halt | None:
+        def mistakes(step: Step) -> GuardrailVerdict:
             nonlocal streak
             for result in step.results:
                 if result.status is Status.OK:
@@ -238,7 +239,7 @@ _MISTAKES = (
 )
 
 
-def _nudge_or_halt(streak: int, nudge_at: int, halt_at: int, text: str) -> Nudge | Halt | None:
+def _nudge_or_halt(streak: int, nudge_at: int, halt_at: int, text: str) -> GuardrailVerdict:
     if streak >= halt_at:
         return Halt(streak)
     return Nudge(text.format(count=streak), streak) if streak == nudge_at else None

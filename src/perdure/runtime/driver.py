@@ -263,7 +263,7 @@ class SessionDriver:
         """Acquire the lease of the session: the exclusive right to run it."""
         take_over = isinstance(command, (RunCommand, ResumeCommand)) and command.take_over
         lease = await self.store.acquire(self.session_id, take_over=take_over)
-        if lease.fence != self._fence + 1:  # another process had the lease, and may have redacted the log
+        if self._head and lease.fence != self._fence + 1:  # another process had it, and may have redacted the log
             self._state, self._head = State(), 0
         self._fence = lease.fence
         return lease
