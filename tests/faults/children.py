@@ -124,7 +124,9 @@ class Driver:
             store=store,
             permission=Permissions(handler=self._judge),
         )
-        self._session: Session = agent.replace(watchers=[self._watch]).session(session_id)
+        # Without watchers, appends are joined; a driver that takes over has to be told when it has the session.
+        is_watched = order.take_over or zlib.crc32(f"{order.seed} {session_id}".encode()) % 2
+        self._session: Session = agent.replace(watchers=[self._watch] if is_watched else []).session(session_id)
         self._steered = False
         self._takes_over = order.take_over
         """Until it has the session."""

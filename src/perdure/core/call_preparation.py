@@ -73,6 +73,8 @@ async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
     tool = _get_provider_tool(call) if call.run_by_provider else run.toolbox.get(call.name)
     if tool is None:
         return build_error_result(call, f"there is no tool {call.name!r}; {run.toolbox.suggest_names(call.name)}")
+    if tool.prepare:
+        await run.store_held_events()
     try:
         final = (
             await run_prepare_hooks(tool, call)

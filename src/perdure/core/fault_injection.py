@@ -39,6 +39,7 @@ POINTS: Mapping[str, str] = {
     "loop.intent_stored": "intents are stored, and no effect has begun",
     "loop.effect_done": "an effect is done, and its result is not stored",
     "loop.result_stored": "a result is stored, and has not been used",
+    "run.held": "a reply or a result is known, and is stored with what follows it",
     "store.append.before_commit": "entries are written inside a transaction that is not committed",
     "store.append.after_commit": "entries are committed, and the caller does not know it",
 }

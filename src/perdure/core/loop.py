@@ -10,9 +10,10 @@
         - `settle_call`: execute one call (`tool_execution.py`), store its one result
 
 What must last is stored by `run.emit` before the loop goes on: a reply before any of its calls, an intent before its
-effect, a result before the next request. So a crash anywhere leaves a log from which the same loop can resume: `react`
-begins with the calls that the log left open. Everything else (permissions, limits, retries, compaction, tracing) is
-behind functions of the run, and the loop does not know about it.
+effect, a result before the next request. (With `run.hold` a reply or a result waits for the append that comes next.) So
+a crash anywhere leaves a log from which the same loop can resume: `react` begins with the calls that the log left open.
+Everything else (permissions, limits, retries, compaction, tracing) is behind functions of the run, and the loop does
+not know about it.
 """
 
 import asyncio
@@ -72,6 +73,7 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     """Perform a run with this engine, store how it ended, and return its outcome, also after an error or a cancel."""
     run.task = asyncio.current_task()
     run.engine = engine
+    run.joins_appends = engine is react and not run.calls_code_between_turns
     timer = run.start_timer()
     try:
         outcome = await (end_cancelled_run(run) if run.is_interrupted else engine(run))
@@ -203,8 +205,10 @@ async def run_turn_inside(run: Run) -> Message:
             reply = await explain_empty_reply(run, request, reply)
         run.partial_reply = None
         faults.fault_point("loop.replied")
-        await run.emit(MessageAdded(reply, run_id=run.run_id, path=run.path))
-        faults.fault_point("loop.reply_stored")
+        added = MessageAdded(reply, run_id=run.run_id, path=run.path)
+        if not run.hold(added):  # else it is stored with the intents of its calls, or with the end of the run
+            await run.emit(added)
+            faults.fault_point("loop.reply_stored")
         return reply
     finally:
         run.has_turn_in_progress = False
@@ -429,6 +433,7 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
             if run.spec.gate is not None or [job for job in jobs if job.needs_permission()]:
                 from .call_permission import filter_permitted  # at first use: many agents need no permission
 
+                await run.store_held_events()  # a person may be asked
                 jobs = await filter_permitted(run, jobs)
             await carry_out_calls(run, jobs)
     except asyncio.CancelledError:
@@ -459,7 +464,7 @@ async def carry_out_calls(run: Run, jobs: Sequence[PreparedCall]) -> None:
     """
     if len(jobs) == 1:  # a separate task would only cost time
         await store_intents(run, jobs)
-        await settle_call(run, jobs[0])
+        await settle_call(run, jobs[0], is_alone=jobs[0].call.call_id in run.state.open_calls)  # not beside others
         if jobs[0].is_suspended:
             raise Suspended
         return
@@ -516,10 +521,12 @@ async def store_intents(run: Run, wave: Sequence[PreparedCall]) -> None:
     ]  # the others store their intent themselves
     if intents:
         await run.emit(*intents, sync=bool([None for intent in intents if intent.effect != "read"]))
+    else:
+        await run.store_held_events()
     faults.fault_point("loop.intent_stored")
 
 
-async def settle_call(run: Run, job: PreparedCall) -> None:
+async def settle_call(run: Run, job: PreparedCall, *, is_alone: bool = False) -> None:
     """Execute one prepared call and store its result, even while the run is being cancelled."""
     began = run.clock.monotonic()
     try:
@@ -533,9 +540,11 @@ async def settle_call(run: Run, job: PreparedCall) -> None:
         result = await run_finish_hooks(run, job, result)
     if job.tool.labels:
         result = add_tool_labels(job, result)
-    await run.emit(*build_settling_events(run, result, run.clock.monotonic() - began))
+    settled = build_settling_events(run, result, run.clock.monotonic() - began)
+    if not (is_alone and run.hold(*settled)):  # else it is stored with the next request, or with the end of the run
+        await run.emit(*settled)
+        faults.fault_point("loop.result_stored")
     run.entered_calls.discard(job.call.call_id)
-    faults.fault_point("loop.result_stored")
     if job.is_interrupted or run.interrupt_reason:
         raise asyncio.CancelledError
 

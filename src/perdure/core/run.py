@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from . import fault_injection as faults
 from .clock import Timer
-from .error import ContextOverflow, Fenced, LimitExceeded, OutOfBudget, PerdureError, UsageError
+from .error import ContextOverflow, Fenced, LimitExceeded, OutOfBudget, PerdureError, StoreError, UsageError
 from .event import (
     CancelRequested,
     Entry,
@@ -47,7 +48,7 @@ from .run_callbacks import (
     get_engine_name,
 )
 from .run_spec import RunPlace, RunSpec
-from .stop_conditions import Limits
+from .stop_conditions import Limits, repeated_calls
 from .tool import Tool
 from .transcript import View
 
@@ -78,6 +79,8 @@ CANCEL_GRACE_SECONDS = 5.0
 CONTINUE_TEXT = "Go on from here."
 """Sent after words that a host has added as the assistant's own: a request has to end with somebody else's."""
 
+_OWN_GUARDRAILS = repeated_calls.__module__
+
 _add_tools_lock = threading.Lock()
 """Serializes `add_tools`: tools on several threads may call it at the same time."""
 
@@ -91,6 +94,7 @@ class Run:
 
     __slots__ = (
         *(
+            "_held_events",
             "_redacted_model",
             "_loop",
             "_prefix",
@@ -111,6 +115,7 @@ class Run:
             "instructions",
             "interrupt_reason",
             "is_abandoned",
+            "joins_appends",
             "abandoned",
             "log",
         ),
@@ -157,6 +162,10 @@ class Run:
         """Ids of the calls whose tools this process has called, and whose results are not stored."""
         self.scratch: dict[str, Any] = {}
         """Values that functions of this run share; never stored."""
+        self.joins_appends = False
+        """True if a reply may be stored with the intents of its calls, and a result with the next request."""
+        self._held_events: list[Event] = []
+        """Events that are applied, and are stored with the next append."""
         self.partial_reply: Message | None = None
         """The part of a reply that arrived before it was cut off."""
         self.simulates_crashes = False
@@ -279,15 +288,78 @@ class Run:
             )
         if (redactor := self.redaction.redactor) is not None:
             events = tuple(map(redactor.event, events))
-        entries = self.log.append_now(events, sync=sync, entry_ids=entry_ids)
-        if entries is not None:
-            self._apply_and_publish(entries)
-        elif await self.log.append(events, sync=sync, on_stored=self._apply_and_publish, entry_ids=entry_ids):
-            raise asyncio.CancelledError
+        if self._held_events:
+            await self._emit_after_held(events, sync=sync, entry_ids=entry_ids)
+        else:
+            entries = self.log.append_now(events, sync=sync, entry_ids=entry_ids)
+            if entries is not None:
+                self._apply_and_publish(entries)
+            elif await self.log.append(events, sync=sync, on_stored=self._apply_and_publish, entry_ids=entry_ids):
+                raise asyncio.CancelledError
         if self.fanout.is_watched and self.fanout.is_congested:
             await self.fanout.wait_for_room()
         if self.simulates_crashes and not self.is_interrupted and self._is_resumable_from_log():
             raise SimulatedCrash
+
+    def hold(self, *events: Event) -> bool:
+        """Apply events now, and store them with the next append; return False, with nothing done, if they cannot wait.
+
+        Between this and that append nothing may be awaited that can suspend the run, and no code of the program called.
+        """
+        if not self.joins_appends or self.fanout.is_watched or self.is_abandoned:
+            return False
+        if (redactor := self.redaction.redactor) is not None:
+            events = tuple(map(redactor.event, events))
+        for event in events:
+            self.state.apply(event)
+        self._held_events += events
+        faults.fault_point("run.held")
+        return True
+
+    async def store_held_events(self) -> None:
+        """Store the events that were to wait for the next append."""
+        if self._held_events:
+            await self.emit()
+
+    async def _emit_after_held(self, events: Sequence[Event], *, sync: bool, entry_ids: Sequence[str]) -> None:
+        """Store the held events, which are applied already, and these after them, in one append."""
+        if entry_ids:  # which are for the first entries: the held events are stored before
+            await self.emit()
+            await self.emit(*events, sync=sync, entry_ids=entry_ids)
+            return
+        held, self._held_events = self._held_events, []
+        count, joined, is_cancelled = len(held), (*held, *events), False
+        try:
+            entries = self.log.append_now(joined, sync=sync)
+            if entries is not None:
+                self._apply_and_publish(entries[count:])
+            else:
+                is_cancelled = await self.log.append(
+                    joined, sync=sync, on_stored=lambda stored: self._apply_and_publish(stored[count:])
+                )
+        except StoreError:
+            raise
+        except (Exception, asyncio.CancelledError) as error:  # the state is ahead of the log: nothing can go on from it
+            raise StoreError(f"the log cannot store what has happened: {error_message(error)}") from error
+        if is_cancelled:
+            raise asyncio.CancelledError
+
+    @property
+    def calls_code_between_turns(self) -> bool:
+        """True if functions of the program are called after replies or results, before what follows them is stored.
+
+        The gate and the hooks of a tool are not among them: what is held is stored before they are called.
+        """
+        spec = self.spec
+        return bool(
+            spec.between_turns
+            or spec.reminders
+            or spec.output_validators
+            or spec.stop is not None
+            or spec.around_turn is not None
+            or self.options.history_processor is not None
+            or [each for each in spec.guardrails if getattr(each, "__module__", "") != _OWN_GUARDRAILS]
+        )
 
     def _is_resumable_from_log(self) -> bool:
         """Return True if a run in progress could be resumed from the log now: no effect or request is open."""

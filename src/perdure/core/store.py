@@ -506,9 +506,9 @@ class Log:
         # An id is never used for two entries, even after a failed append: it may have been stored after all.
         at, made = self._clock.now(), self._entries_made
         self._entries_made = made + len(events)
-        if len(events) == 1 and not entry_ids:
-            return [Entry(self.head + 1, at, events[0], f"{self._writer}-{made + 1}")]
         head, writer = self.head, self._writer
+        if not entry_ids:
+            return [Entry(head + place, at, event, f"{writer}-{made + place}") for place, event in enumerate(events, 1)]
         called = [*entry_ids, *[f"{writer}-{made + place}" for place in range(len(entry_ids) + 1, len(events) + 1)]]
         return [Entry(head + place, at, event, called[place - 1]) for place, event in enumerate(events, 1)]
 
