@@ -33,16 +33,17 @@ class Symbol(NamedTuple):
     module: str
     name: str
     sort: str
-    """`class`, `function` or `type`."""
-    node: ast.ClassDef | Function | ast.AnnAssign
+    """`class`, `function`, `type` or `value`."""
+    node: ast.ClassDef | Function | ast.AnnAssign | ast.Assign
     doc: str
 
     def text(self) -> list[str]:
         """What the page says of it."""
         if isinstance(self.node, ast.ClassDef):
             return class_text(source_of(self.module), self.node)
-        if isinstance(self.node, ast.AnnAssign):
-            return [code(f"{self.name} = {hint(self.node.value)}"), self.doc]
+        if isinstance(self.node, ast.AnnAssign | ast.Assign):
+            given = hint(self.node.value) if self.sort == "type" else plain(self.node.value or ast.Constant(...))
+            return [code(f"{self.name} = {given}"), *([self.doc] if self.doc else [])]
         return function_text(source_of(self.module), self.node)
 
 
@@ -66,21 +67,22 @@ class Source:
         """A name of this module."""
         place = self._places[name]
         node = self.body[place]
-        if isinstance(node, ast.AnnAssign):
-            return Symbol(self.name, name, "type", node, docstring_below(self.body, place))
+        if isinstance(node, ast.AnnAssign | ast.Assign):
+            sort = "type" if is_type(node) else "value"
+            return Symbol(self.name, name, sort, node, docstring_below(self.body, place))
         if not isinstance(node, ast.ClassDef | Function):
             raise TypeError(f"{self.name}.{name} is neither a class, nor a function, nor a type")
         return Symbol(self.name, name, "class" if isinstance(node, ast.ClassDef) else "function", node, docstring(node))
 
     def aliases(self) -> list[Symbol]:
-        """The type aliases that say what they are for."""
+        """The public type aliases that say what they are for."""
         named = [
             node.target.id
             for node in self.body
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
             if plain(node.annotation) == "TypeAlias"
         ]
-        return [symbol for symbol in map(self.symbol, named) if symbol.doc]
+        return [symbol for symbol in map(self.symbol, named) if symbol.doc and not symbol.name.startswith("_")]
 
     def class_named(self, name: str) -> ast.ClassDef | None:
         """A class of this module; `None` when it is from elsewhere."""
@@ -90,7 +92,10 @@ class Source:
     def shown_default(self, node: ast.expr) -> str:
         """A default; a private name is shown as what it stands for."""
         text = plain(node)
-        return f"{type(self.values[text]).__name__}()" if text.startswith("_") and text in self.values else text
+        if not text.startswith("_") or text not in self.values:
+            return text
+        value = self.values[text]
+        return repr(value).replace("'", '"') if isinstance(value, str | int | None) else f"{type(value).__name__}()"
 
 
 source_of = functools.cache(Source)
@@ -101,7 +106,15 @@ def defined_by(node: ast.stmt) -> str:
     """What a statement defines."""
     if isinstance(node, ast.ClassDef | Function):
         return node.name
-    return node.target.id if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else ""
+    target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def is_type(node: ast.AnnAssign | ast.Assign) -> bool:
+    """Whether an assignment names a type: an alias, or a `Literal`."""
+    if isinstance(node, ast.AnnAssign):
+        return plain(node.annotation) == "TypeAlias"
+    return isinstance(node.value, ast.Subscript) and plain(node.value.value) in {"Literal", "Callable"}
 
 
 # -- functions and methods ---------------------------------------------------------------------------------------------
@@ -168,7 +181,7 @@ def class_text(source: Source, node: ast.ClassDef) -> list[str]:
     if listed:
         parts.append("\n".join([field_line(field) for field in listed]))
     for method in methods(node):
-        parts += [f"**`{shown_method(source, method)}`**", *described(docstring(method))]
+        parts += [f"### {node.name}.{method.name}", code(shown_method(source, method)), *described(docstring(method))]
     return [part for part in parts if part]
 
 
@@ -234,7 +247,7 @@ def shown_method(source: Source, method: Function) -> str:
     marks = {plain(each) for each in method.decorator_list}
     if "property" in marks:
         return f"{method.name}: {hint(method.returns)}" if method.returns else method.name
-    return " ".join(signature(source, method).split()).replace("( ", "(").replace(", )", ")")
+    return signature(source, method)
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -265,7 +278,11 @@ class _Unquoted(ast.NodeTransformer):
     """References to later names, which have to be quoted in the source."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        return node if ast.unparse(node.value) == "Literal" else self.generic_visit(node)
+        name = ast.unparse(node.value)
+        if name == "Annotated" and isinstance(node.slice, ast.Tuple):
+            node.slice.elts[0] = self.visit(node.slice.elts[0])  # what follows is said in text, not in types
+            return node
+        return node if name == "Literal" else self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return ast.parse(node.value, mode="eval").body if isinstance(node.value, str) else node

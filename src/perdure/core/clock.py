@@ -52,6 +52,7 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+"""The clock of the operating system, which agents use unless they are given another."""
 
 
 def new_id() -> str:

@@ -23,6 +23,7 @@ MOST_CHARACTERS: Final = 500
 """The longest content of a task, in characters."""
 
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
+"""The status of a task."""
 _SIGNS: Final[dict[str, str]] = dict(zip(get_args(TaskStatus), (" ", "~", "x"), strict=True))
 
 

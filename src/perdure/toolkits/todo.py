@@ -26,6 +26,7 @@ RETRY_LIMIT: Final = 3
 """From this many retries on, the model is asked to stop, and to escalate."""
 
 TodoStatus: TypeAlias = Literal["pending", "in_progress", "done", "cancelled", "failed"]
+"""The status of a todo; `in_progress` after `failed` counts as a retry."""
 _STATUSES: Final[tuple[TodoStatus, ...]] = get_args(TodoStatus)
 _OVER: Final = frozenset({"done", "cancelled"})
 
