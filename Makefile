@@ -72,9 +72,18 @@ bench: env rivals ## measure, and print the tables of docs/performance.md
 	@$(BIN)/python -m bench
 
 .PHONY: docs
-docs: env ## run every example of the documentation and check its links
-	@echo "docs: the examples and links of the documentation"
+docs: env site-env ## run every example of the documentation, check its links, and build the site into build/site
+	@echo "docs: the examples and links of the documentation, and its site"
 	@$(BIN)/python -m pytest -q tests/docs
+	@$(BIN)/python -m scripts.site.build
+
+.PHONY: site-env
+site-env: env
+	@[ -x .venv-docs/bin/python ] || $(BIN)/python -m venv .venv-docs
+	@cmp -s scripts/site/requirements.txt .venv-docs/done || { echo "docs: installing what builds the site (half a minute)"; \
+	  .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/site/requirements.txt 2>/dev/null \
+	  && cp scripts/site/requirements.txt .venv-docs/done \
+	  || { rm -rf .venv-docs; echo "docs: Sphinx cannot be installed here; is the package index reachable?" >&2; exit 1; }; }
 
 .PHONY: lock
 lock: env ## resolve the dependencies anew and write constraints.txt
@@ -83,5 +92,5 @@ lock: env ## resolve the dependencies anew and write constraints.txt
 .PHONY: clean
 clean: ## remove the environments and what the tools left behind
 	@echo "clean: environments, caches and reports"
-	@rm -rf .venv .venv-3.* .venv-bench .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-3.* .venv-bench .venv-docs .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

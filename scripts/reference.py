@@ -21,7 +21,7 @@ import perdure.testing
 from perdure.core.event import EVENTS
 from scripts.docstrings import Field, Symbol, field_line, fields, source_of
 from scripts.reference_for_authors import AUTHOR_PAGES
-from scripts.reference_page import AUDIENCES, OPTION_GROUPS, Page
+from scripts.reference_page import AUDIENCES, OPTION_GROUPS, Audience, Page
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -353,7 +353,7 @@ def pages() -> dict[str, str]:
     written = {page.file: render(page, symbols[page.file], public) for page in PAGES}
     if unused := sorted(set(examples()) - {symbol.name for several in symbols.values() for symbol in several}):
         raise Unplaced(f"{EXAMPLES.name} has an example of {', '.join(unused)}, which no page documents")
-    return {**written, "index.md": index(symbols, public)}
+    return {**written, "index.md": index(symbols, public), "extending/index.md": authors_index()}
 
 
 def symbols_of(page: Page, public: dict[str, list[str]]) -> list[Symbol]:
@@ -460,9 +460,7 @@ def index(symbols: dict[str, list[Symbol]], public: dict[str, list[str]]) -> str
     """Every public name, and where it is documented."""
     parts = ["# Reference", NOTE]
     for audience, (title, about) in AUDIENCES.items():
-        chosen = [page for page in PAGES if page.audience == audience]
-        contents = [f"- [{page.title}]({page.file}): {page.about.partition('. ')[0].rstrip('.')}." for page in chosen]
-        parts += [f"## {title}", about, "\n".join(contents)]
+        parts += [f"## {title}", about, contents(audience)]
     for title, package in (("perdure", perdure), ("perdure.testing", perdure.testing)):
         places = [
             (symbol.name, f"[{symbol.name}]({file}#{symbol.sort}-{symbol.name.lower()})")
@@ -475,6 +473,22 @@ def index(symbols: dict[str, list[Symbol]], public: dict[str, list[str]]) -> str
         parts += [f"## Names of {title}", " ·\n".join(links)]
     parts.append("`perdure.__version__` is the version as a string.")
     return "\n\n".join(parts) + "\n"
+
+
+def authors_index() -> str:
+    """The pages for authors of extensions."""
+    title, about = AUDIENCES["authors"]
+    heading = f"# Reference {title[0].lower()}{title[1:]}"
+    others = "What users of agents need is in [the other half of the reference](../index.md)."
+    return "\n\n".join([heading, NOTE, about, others, contents("authors").replace("(extending/", "(")]) + "\n"
+
+
+def contents(audience: Audience) -> str:
+    """The pages for one audience as a list, each with the first sentence of what it is about."""
+    chosen = [page for page in PAGES if page.audience == audience]
+    return "\n".join(
+        [f"- [{page.title}]({page.file}): {page.about.partition('. ')[0].rstrip('.')}." for page in chosen]
+    )
 
 
 def stale() -> dict[str, str | None]:
