@@ -4,6 +4,7 @@ import functools
 import html
 import os
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -97,6 +98,31 @@ def test_without_its_environment_the_command_says_how_to_get_it(monkeypatch, tmp
     monkeypatch.setattr(build, "PYTHON", tmp_path / "python")
     assert build.main() == 1
     assert "make docs" in capsys.readouterr().err
+
+
+def test_an_earlier_site_is_removed_with_the_pages_that_are_gone(tmp_path):
+    for name in ("searchindex.js", "gone.html"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+    build.clear_earlier_site(tmp_path)
+    assert not tmp_path.exists()
+    build.clear_earlier_site(tmp_path)
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path, monkeypatch, capsys):
+    (tmp_path / "letters.txt").write_text("Dear Ingrid", encoding="utf-8")
+    monkeypatch.setattr(build, "PYTHON", Path(sys.executable))
+    assert build.main(str(tmp_path)) == 1
+    assert "name another folder" in capsys.readouterr().err
+    assert (tmp_path / "letters.txt").exists()
+
+
+def test_a_warning_of_sphinx_fails_the_build_and_is_shown(tmp_path, monkeypatch, capsys):
+    sphinx = tmp_path / "python"
+    sphinx.write_text("#!/bin/sh\necho 'tour.md:7: WARNING: target not found' >&2\nexit 1\n", encoding="utf-8")
+    sphinx.chmod(0o755)
+    monkeypatch.setattr(build, "PYTHON", sphinx)
+    assert build.main(str(tmp_path / "site")) == 1
+    assert "tour.md:7: WARNING" in capsys.readouterr().err
 
 
 def test_every_package_of_the_environment_is_pinned():
