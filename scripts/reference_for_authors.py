@@ -187,6 +187,7 @@ AUTHOR_PAGES = (
             "perdure.core.buffer.BufferStats",
             "perdure.core.buffer.OverflowPolicy",
             "perdure.core.buffer.PushResult",
+            "perdure.core.buffer.PushReport",
             "perdure.core.fanout.Fanout",
             "perdure.core.fanout.Subscription",
             "perdure.core.fanout.WatcherStats",
