@@ -332,10 +332,10 @@ class Run:
         try:
             entries = self.log.append_now(joined, sync=sync)
             if entries is not None:
-                self._apply_and_publish(entries[count:])
+                self._apply_and_publish(entries, applied=count)
             else:
                 is_cancelled = await self.log.append(
-                    joined, sync=sync, on_stored=lambda stored: self._apply_and_publish(stored[count:])
+                    joined, sync=sync, on_stored=lambda stored: self._apply_and_publish(stored, applied=count)
                 )
         except StoreError:
             raise
@@ -381,12 +381,14 @@ class Run:
         await log.append(build_events(), sync=True, on_stored=self._apply_and_publish)
         self.log.head = log.head
 
-    def _apply_and_publish(self, entries: Sequence[Entry]) -> None:
+    def _apply_and_publish(self, entries: Sequence[Entry], applied: int = 0) -> None:
+        """Take note of stored entries. The first `applied` of them were held: the state has them already."""
         self.entries += entries
-        for entry in entries:
+        new = entries[applied:] if applied else entries
+        for entry in new:
             self.state.apply(entry.event)
         if self.fanout.is_watched:
-            for entry in entries:
+            for entry in new:
                 self.fanout.publish(entry)
 
     def publish(self, event: Event) -> None:
