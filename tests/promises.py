@@ -441,6 +441,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _OVER_HTTP + "every_recording_comes_through_the_network_as_it_is",
         _RESPONSES + "test_golden.py::test_a_stream_says_the_same_in_whatever_pieces_it_comes",
         "tests/net/test_sse.py::test_events_do_not_depend_on_where_the_bytes_are_cut",
+        "tests/models/ollama/test_ollama.py::test_a_recorded_answer_is_understood_however_it_is_cut_into_pieces",
     ),
     "wire:cut-off": (
         _CHAT + _RECORDED + "a_stream_that_is_cut_off_is_never_taken_for_a_whole_one",
@@ -451,6 +452,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _OVER_HTTP + "an_answer_that_is_cut_off_is_never_taken_for_a_whole_one",
         _ENDPOINT + "an_answer_that_is_cut_is_never_taken_for_a_whole_one",
         _GEMINI + "test_decode.py::test_half_a_call_is_never_told",
+        "tests/models/ollama/test_ollama.py::test_a_stream_that_is_cut_off_is_never_finished",
     ),
     "wire:next-request": (
         _CHAT + _RECORDED + "the_next_request_is_the_one_that_was_recorded",
@@ -458,6 +460,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _ANTHROPIC + _RECORDED + "the_next_request_of_a_recorded_conversation_is_the_one_we_would_send",
         _GEMINI + _RECORDED + "the_next_request_of_a_conversation_is_the_one_that_was_recorded",
         _BEDROCK + _RECORDED + "the_next_request_of_a_recorded_conversation_is_the_one_we_would_send",
+        "tests/models/ollama/test_ollama.py::test_the_next_request_of_a_recorded_conversation_is_the_one_we_would_send",
     ),
     "wire:rules": (
         _CHAT + "test_encode.py::test_what_would_be_refused_is_not_sent",
@@ -470,6 +473,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _ANTHROPIC + _RECORDED + "a_recorded_request_that_was_accepted_breaks_no_rule",
         _GEMINI + _RECORDED + "a_request_that_was_accepted_breaks_no_rule",
         _BEDROCK + _RECORDED + "a_recorded_request_that_was_accepted_breaks_no_rule",
+        "tests/models/ollama/test_ollama.py::test_a_conversation_in_the_wrong_order_is_not_sent",
     ),
     "wire:any-two": ("tests/models/test_any_two_wires.py::test_a_session_moves_to_another_wire_and_back",),
     "wire:thinking": (
@@ -489,6 +493,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _ANTHROPIC + "test_encode.py::test_what_the_model_cannot_take_is_told_in_a_note",
         _GEMINI + "test_media.py::test_a_model_that_takes_nothing_is_told",
         _BEDROCK + "test_encode.py::test_what_the_model_cannot_take_is_told_in_a_note",
+        "tests/models/ollama/test_ollama.py::test_media_that_cannot_be_sent_become_a_note",
     ),
     "wire:usage": (
         _CHAT + "test_decode.py::test_nothing_is_made_up_when_no_usage_is_told",
@@ -497,6 +502,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _ANTHROPIC + "test_decode.py::test_usage_is_exact_only_when_all_of_it_was_told",
         _GEMINI + "test_decode.py::test_usage_that_was_not_told_completely_is_never_called_exact",
         _BEDROCK + "test_decode.py::test_an_answer_without_a_word_about_usage_says_nothing_about_it",
+        "tests/core/test_outcome.py::test_the_cost_that_the_provider_reports_wins_and_is_marked",
     ),
     "wire:errors": (
         _REFUSAL + "any_answer_becomes_an_error_of_ours_of_bounded_length",

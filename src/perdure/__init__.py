@@ -79,6 +79,7 @@ _NAMES_BY_MODULE = {
     ".core.loop": ("react",),
     ".core.message": (
         "Audio",
+        "Citation",
         "Document",
         "Image",
         "Message",

@@ -57,6 +57,7 @@ from .core.event import QuestionAsked as QuestionAsked
 from .core.inbox import InboxItem as InboxItem
 from .core.loop import react as react
 from .core.message import Audio as Audio
+from .core.message import Citation as Citation
 from .core.message import Document as Document
 from .core.message import Image as Image
 from .core.message import Message as Message

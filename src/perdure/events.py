@@ -8,6 +8,7 @@ Their order is described in `docs/concepts/events.md`.
 from .core.event import (
     AutoContinued,
     CancelRequested,
+    CitationAdded,
     Compacted,
     CompactionStarted,
     Custom,
@@ -67,6 +68,7 @@ from .core.event import (
 __all__ = (
     "AutoContinued",
     "CancelRequested",
+    "CitationAdded",
     "Compacted",
     "CompactionStarted",
     "Custom",

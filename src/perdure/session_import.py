@@ -191,7 +191,7 @@ def _check_usage(usage: Usage | None) -> Usage | None:
     """Return token counts if they can be true; a negative one would give a later run more than its budget."""
     if usage is None:
         return None
-    numbers = [value for value in structs.astuple(usage) if isinstance(value, int)]
+    numbers = [value for value in structs.astuple(usage) if isinstance(value, (int, float))]
     return usage if all(0 <= number <= MAX_NUMBER for number in numbers) else None
 
 

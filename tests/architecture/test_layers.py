@@ -169,6 +169,7 @@ OWN_FILES = {
     "credentials.file_vault": "the vault",
     "interaction.grant_file": "the record of grants",
     "models.codex.login": "the login of another program",
+    "models.google_project": "the credentials of another program",
     "models.local.weights": "the weights that the user names",
     "models.price": "the cached list of prices",
     "models.profile_files": "the profiles of endpoints",

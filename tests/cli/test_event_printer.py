@@ -22,7 +22,7 @@ from perdure.core.event import (
     TurnStarted,
     ValueKept,
 )
-from perdure.core.message import Status, Text, ToolCall, ToolResult, assistant, user
+from perdure.core.message import Citation, Status, Text, ToolCall, ToolResult, assistant, user
 
 
 @pytest.fixture
@@ -125,3 +125,10 @@ def test_what_tools_show_is_told_beside_the_answer_whichever_agent_shows_it(show
     out, err = shown(opened, updated)
     assert out == ""
     assert err == "> copying: 1 of 2 (50%)\n> copying␛[2J: 2 of 2 (100%)\n"
+
+
+def test_each_source_of_an_answer_is_told_once_after_it(shown):
+    cited = [Citation("https://a", "A", start=0, end=2), Citation("https://a", "A", start=3, end=5), Citation("b.pdf")]
+    out, err = shown(TextDelta("It rains."), MessageAdded(assistant(["It rains.", *cited])))
+    assert out == "It rains.\n"
+    assert [line.strip() for line in err.splitlines()] == ["[source: A https://a]", "[source: b.pdf]"]

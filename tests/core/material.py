@@ -11,6 +11,7 @@ from perdure.core.binding import Binding
 from perdure.core.event import EVENTS, Event, Unknown
 from perdure.core.message import (
     Audio,
+    Citation,
     Document,
     Image,
     Message,
@@ -39,7 +40,8 @@ jsons = st.recursive(
 json_objects = st.dictionaries(texts, jsons, max_size=3)
 
 tokens = st.integers(0, 2**53)
-usages = st.builds(Usage, tokens, tokens, tokens, tokens, tokens, st.sampled_from(["exact", "estimated", "partial"]))
+_precisions = st.sampled_from(["exact", "estimated", "partial"])
+usages = st.builds(Usage, tokens, tokens, tokens, tokens, tokens, _precisions, st.none() | st.floats(0, 1e6))
 
 
 def _media(kind: Any, **more: Any) -> st.SearchStrategy[Any]:
@@ -49,6 +51,7 @@ def _media(kind: Any, **more: Any) -> st.SearchStrategy[Any]:
 said = st.builds(Text, texts, texts)
 media = _media(Image, detail=texts) | _media(Audio) | _media(Video) | _media(Document)
 thoughts = st.builds(Thinking, texts, texts, texts, texts, texts, json_objects)
+citations = st.builds(Citation, texts, texts, texts, st.none() | tokens, st.none() | tokens, json_objects)
 calls = st.builds(ToolCall, texts, texts, texts, texts, texts)
 results = st.builds(
     ToolResult,
@@ -60,7 +63,7 @@ results = st.builds(
     texts,
     st.booleans(),
 )
-parts = said | thoughts | media | calls | results
+parts = said | thoughts | media | citations | calls | results
 messages = st.builds(
     Message,
     st.sampled_from(["system", "user", "assistant", "tool"]),
@@ -78,6 +81,7 @@ _OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     Any: jsons,
     Binding: st.builds(Binding, texts, texts, texts, texts, texts),
     bool: st.booleans(),
+    Citation: citations,
     float: st.floats(0, 1e6),
     int: tokens,
     Message: messages,

@@ -73,6 +73,7 @@ PASSING = {
     "text_delta",
     "thinking_delta",
     "tool_call_delta",
+    "citation_added",
     "usage_reported",
     "reply_finished",
     "retry_scheduled",

@@ -1,5 +1,7 @@
 """Messages and their parts: values that JSON keeps unchanged."""
 
+import math
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from perdure.core.message import (
     PART_TYPES,
     UNCERTAIN_STATUSES,
     Audio,
+    Citation,
     Document,
     Image,
     Message,
@@ -54,7 +57,7 @@ def test_every_part_says_its_kind_in_json(part):
 
 def test_the_kinds_of_parts_have_names_of_their_own():
     names = [kind.__struct_config__.tag for kind in PART_TYPES]
-    expected = ["text", "thinking", "image", "audio", "video", "document", "tool_call", "tool_result"]
+    expected = ["text", "thinking", "image", "audio", "video", "document", "citation", "tool_call", "tool_result"]
     assert names == expected
 
 
@@ -221,11 +224,59 @@ def test_each_count_of_a_usage_is_brought_into_range_alone(field, reported, kept
 # -- empty replies -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parts", [[], [""], [" \n\t"], [Thinking("Hm")], [Thinking("Hm"), " "]], ids=repr)
-def test_a_reply_of_nothing_but_thoughts_and_blanks_is_empty(parts):
+@pytest.mark.parametrize(
+    "parts", [[], [""], [" \n\t"], [Thinking("Hm")], [Thinking("Hm"), " "], [" ", Citation("a")]], ids=repr
+)
+def test_a_reply_of_nothing_but_thoughts_citations_and_blanks_is_empty(parts):
     assert is_empty(assistant(parts))
 
 
 @pytest.mark.parametrize("part", ["a", ToolCall("c", "t"), Image(data=b"x")], ids=["text", "call", "image"])
 def test_a_reply_with_words_calls_or_media_is_not_empty(part):
     assert not is_empty(assistant([Thinking("Hm"), " ", part]))
+
+
+# -- citations and reported costs --------------------------------------------------------------------------------------
+
+
+def test_the_citations_of_a_message_locate_their_passages_in_its_text():
+    cited = Citation("https://a", "A", start=6, end=10)
+    message = Message("assistant", (Text("Rain, "), Text("snow."), cited, CALL))
+    assert message.citations == (cited,)
+    assert message.text[cited.start : cited.end] == "snow"
+
+
+@pytest.mark.parametrize(
+    ("citation", "line"),
+    [(Citation("https://a", "A"), "[source: A https://a]"), (Citation("https://a"), "[source: https://a]")],
+)
+def test_a_citation_is_a_note_in_plain_text(citation, line):
+    assert parts_to_text([Text("Rain."), citation]) == f"Rain.\n{line}"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (Usage(1, reported_usd=0.25), Usage(2, reported_usd=0.5), 0.75),
+        (Usage(1, reported_usd=0.25), Usage(2), None),
+        (Usage(1), Usage(2, reported_usd=0.25), None),
+        (Usage(), Usage(2, reported_usd=0.25), 0.25),
+        (Usage(2, reported_usd=0.25), Usage(), 0.25),
+        (Usage(1), Usage(2), None),
+    ],
+)
+def test_a_sum_has_a_reported_cost_only_if_all_of_it_was_reported(one, other, both):
+    assert (one + other).reported_usd == both
+
+
+@pytest.mark.parametrize(
+    ("reported", "kept"), [(0.5, 0.5), (1, 1), (-1.0, None), (math.nan, None), (math.inf, None), ("1", None)]
+)
+def test_a_reported_cost_that_cannot_be_one_is_left_out(reported, kept):
+    assert clamp_usage(Usage(1, 2, reported_usd=reported)) == Usage(1, 2, reported_usd=kept)
+    assert clamp_usage(Usage(-1, 2, reported_usd=reported)) == Usage(0, 2, reported_usd=kept)
+
+
+def test_a_part_can_be_taken_from_token_counts():
+    whole, part = Usage(9, 8, 7, 6, 5, "partial", 0.5), Usage(1, 2, 3, 4, 5, reported_usd=0.25)
+    assert whole.minus(part) == Usage(8, 6, 4, 2, 0, "partial")

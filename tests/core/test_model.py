@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.core.error import ConfigError, ModelError
 from perdure.core.event import (
+    CitationAdded,
     ErrorRaised,
     ModelEvent,
     ReplyFinished,
@@ -20,6 +22,7 @@ from perdure.core.event import (
     UsageReported,
 )
 from perdure.core.message import (
+    Citation,
     Image,
     Message,
     StopReason,
@@ -290,7 +293,7 @@ def test_cached_tokens_have_their_own_price():
 def test_without_a_price_of_their_own_cached_tokens_cost_as_much_as_others(usage):
     price = Price(input_usd=3, output_usd=15)
     expected = (3 * usage.input_tokens + 15 * usage.output_tokens) / 1_000_000
-    assert price.cost_usd(usage) == pytest.approx(expected)
+    assert price.cost_usd(msgspec.structs.replace(usage, reported_usd=None)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, "3"])
@@ -366,3 +369,56 @@ def test_a_reply_without_text_that_just_stopped_has_met_a_stop_sequence_if_there
         StopReason.ERROR: None,
     }
     assert find_empty_reply_reason(stop, request) is expected.get(stop, stop)
+
+
+def test_a_cost_that_the_provider_reports_wins_over_the_price():
+    price = Price(input_usd=3, output_usd=15)
+    assert price.cost_usd(Usage(1_000_000, 0, reported_usd=0.25)) == 0.25
+    assert price.cost_usd(Usage(1_000_000, 0, reported_usd=0.0)) == 0.0
+
+
+# -- citations and metadata --------------------------------------------------------------------------------------------
+
+
+def test_citations_follow_the_text_that_they_belong_to_and_do_not_divide_it():
+    one, two, three = Citation("a", start=0, end=3), Citation("b"), Citation("c")
+    events: list[ModelEvent] = [
+        TextDelta("One "),
+        CitationAdded(one),
+        TextDelta("two."),
+        CitationAdded(two),
+        ToolCallDelta("call_1", "look", "{}"),
+        TextDelta("Three."),
+        CitationAdded(three),
+    ]
+    call = ToolCall("call_1", "look")
+    assert assemble_reply(events, FINISHED).parts == (Text("One two."), one, two, call, Text("Three."), three)
+    assert assemble_reply([CitationAdded(one)], FINISHED).parts == (one,)
+    assert assemble_reply([CitationAdded(one), ThinkingDelta("a")], FINISHED).parts[0] == one
+
+
+def test_what_the_provider_says_about_a_reply_is_metadata_of_the_message():
+    told = ReplyFinished(metadata={"service_tier": "flex"})
+    assert assemble_reply([TextDelta("a")], told).metadata == {"service_tier": "flex"}
+    own = Message("assistant", (Text("a"),), metadata={"service_tier": "own", "n": 1})
+    whole = ReplyFinished(message=own, metadata={"service_tier": "flex", "served_by": "x"})
+    assert assemble_reply([], whole).metadata == {"service_tier": "own", "n": 1, "served_by": "x"}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (Citation("a\ud800", "b\ud800", "c\ud800"), Citation("a\ufffd", "b\ufffd", "c\ufffd")),
+        (Citation("a", start=-1, end=3), Citation("a")),
+        (Citation("a", start=4, end=3), Citation("a")),
+        (Citation("a", start=1), Citation("a")),
+        (Citation("a", end=True, start=0), Citation("a")),
+        (Citation(cast("str", 7)), Citation()),
+        (Citation("a", details=cast("dict[str, Any]", [1])), Citation("a")),
+        (Citation("a", details={"b": "\ud800"}), Citation("a", details={"b": "\ufffd"})),
+        (Citation("a", "b", "c", 0, 3, {"d": [1]}), Citation("a", "b", "c", 0, 3, {"d": [1]})),
+    ],
+    ids=repr,
+)
+def test_a_citation_is_stored_in_a_form_that_can_be_read_back(given, kept):
+    assert sanitize_reply(assistant(["Text", given]), set()).parts == (Text("Text"), kept)

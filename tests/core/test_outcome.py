@@ -2,11 +2,12 @@
 
 import pytest
 
-from perdure import Agent
+from perdure import Agent, Budget, Price, tool
 from perdure.core.event import QuestionAsked
 from perdure.core.message import Usage, assistant, user
 from perdure.core.outcome import SHOWN, Outcome
-from perdure.testing import ScriptedModel
+from perdure.stores.memory import MemoryStore
+from perdure.testing import Reply, ScriptedModel, call
 
 
 def outcome(**fields):
@@ -71,3 +72,48 @@ def test_an_outcome_without_an_answer_or_a_session_shows_neither():
     shown = repr(Outcome(status="cancelled"))
     assert "text=" not in shown
     assert "session_id=" not in shown
+
+
+# -- reported costs ----------------------------------------------------------------------------------------------------
+
+
+@tool
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+PRICE = Price(input_usd=1.0, output_usd=10.0)
+REPORTED = Usage(1_000_000, reported_usd=0.25)
+COUNTED = Usage(1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("price", "usages", "cost", "reported"),
+    [
+        (PRICE, [REPORTED, REPORTED], 0.5, True),
+        (PRICE, [REPORTED, COUNTED], 1.25, False),
+        (PRICE, [COUNTED, COUNTED], 2.0, False),
+        (None, [REPORTED, REPORTED], 0.5, True),
+        (None, [REPORTED, COUNTED], None, False),
+        (None, [COUNTED, COUNTED], None, False),
+    ],
+)
+async def test_the_cost_that_the_provider_reports_wins_and_is_marked(price, usages, cost, reported):
+    replies = [Reply(calls=[call("look")], usage=usages[0]), Reply("Seen.", usage=usages[1])]
+    model = ScriptedModel(*replies, price=price)
+    budget = Budget(token_budget=10**9)
+    outcome = await Agent(model, tools=[look], budget=budget).run("Look.")
+    assert outcome.cost_usd == cost
+    assert outcome.is_cost_reported is reported
+    assert [each.usage for each in outcome.messages if each.role == "assistant"] == usages
+    expected = cost if cost is not None else sum(each.reported_usd or 0.0 for each in usages)
+    assert budget.spent_usd == pytest.approx(expected)
+
+
+async def test_a_stored_run_still_says_that_its_cost_was_reported():
+    store = MemoryStore()
+    session = Agent(ScriptedModel(Reply("Seen.", usage=REPORTED)), store=store).session("s")
+    outcome = await session.run("Look.", input_id="one")
+    again = await session.run("Look.", input_id="one")
+    assert (again.cost_usd, again.is_cost_reported) == (outcome.cost_usd, True) == (0.25, True)

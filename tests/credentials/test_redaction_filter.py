@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perdure import ToolOutput
-from perdure.core.event import MessageAdded, ToolFinished, ToolProgress
-from perdure.core.message import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
+from perdure.core.event import CitationAdded, MessageAdded, ToolFinished, ToolProgress
+from perdure.core.message import Citation, Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
 from perdure.credentials import RedactingStream, RedactionFilter
 from perdure.credentials.secret_forms import list_secret_forms
 from tests.credentials.shapes import SECRETS, forms, hits
@@ -228,3 +228,13 @@ def test_in_pieces_or_whole_the_same_is_taken_out(data, values):
     assert streamed(scrubber, text) == whole
     left = re.split(r"\{\{k[012]\}\}", whole)
     assert not [value for value in values if any(value in each for each in left)]
+
+
+def test_a_citation_and_the_metadata_of_a_reply_are_cleaned_everywhere():
+    cited = Citation(f"https://a?k={KEY}", f"T {KEY}", f"Q {KEY}", 0, 3, {"url": KEY})
+    message = Message("assistant", (Text("See"), cited), metadata={"logprobs": [{"token": KEY}]})
+    scrubbed = SCRUBBER.redact_value(MessageAdded(message)).message
+    assert scrubbed.citations[0] == Citation("https://a?k={{key}}", "T {{key}}", "Q {{key}}", 0, 3, {"url": "{{key}}"})
+    assert scrubbed.metadata == {"logprobs": [{"token": "{{key}}"}]}
+    told = SCRUBBER.redact_value(CitationAdded(cited))
+    assert told.citation == scrubbed.citations[0]

@@ -17,9 +17,11 @@ from perdure.core.model import assemble_reply
 from perdure.models.anthropic import WIRE as ANTHROPIC
 from perdure.models.bedrock import WIRE as BEDROCK
 from perdure.models.gemini import WIRE as GEMINI
+from perdure.models.ollama import WIRE as OLLAMA
 from perdure.models.openai_chat import WIRE as CHAT
 from perdure.models.openai_responses import WIRE as RESPONSES
 from perdure.models.profile import Profile
+from perdure.models.vertex import WIRE as VERTEX
 from perdure.models.wire import Wire
 
 Json: TypeAlias = dict[str, Any]
@@ -212,6 +214,19 @@ def _bedrock_body(reply: Reply) -> Json:
     return {"output": {"message": {"role": "assistant", "content": content}}, "stopReason": stop, "usage": usage}
 
 
+def _ollama_body(reply: Reply) -> Json:
+    message: Json = {"role": "assistant", "content": reply.text}
+    if reply.thoughts:
+        message["thinking"] = reply.all_thoughts
+    if reply.calls:
+        message["tool_calls"] = [
+            {"id": call_id, "function": {"name": name, "arguments": _object(arguments)}}
+            for call_id, name, arguments in reply.calls
+        ]
+    reason = "length" if reply.is_cut else "stop"
+    return {"message": message, "done": True, "done_reason": reason, "prompt_eval_count": 10, "eval_count": 5}
+
+
 # -- who writes --------------------------------------------------------------------------------------------------------
 
 
@@ -244,8 +259,12 @@ AUTHORS: tuple[Author, ...] = (
     _author("gemini_blind", GEMINI, _gemini_body, model="gemma-3", schema="gemini", tools="none", **_SEES_NOTHING),
     _author("bedrock", BEDROCK, _bedrock_body, model="anthropic.claude-sonnet-4-5", schema="bedrock", cache="marked"),
     _author("bedrock_nova", BEDROCK, _bedrock_body, model="amazon.nova-pro", schema="bedrock", video=True),
+    _author("ollama", OLLAMA, _ollama_body, schema="llamacpp"),
+    _author("ollama_blind", OLLAMA, _ollama_body, tools="none", output="none", **_SEES_NOTHING),
+    _author("vertex", VERTEX, _gemini_body, model="gemini-2.5-pro", schema="gemini", dialect="vertex", **_SEES_ALL),
+    _author("vertex_claude", VERTEX, _anthropic_body, model="claude-sonnet-4-5", schema="anthropic", cache="marked"),
     _author("bedrock_blind", BEDROCK, _bedrock_body, model="meta.llama", schema="bedrock", **_SEES_NOTHING),
 )
 """Two of a provider and a model on different wires are the same author, to whom its thoughts may go back."""
 
-WIRES: tuple[Wire, ...] = (CHAT, RESPONSES, ANTHROPIC, GEMINI, BEDROCK)
+WIRES: tuple[Wire, ...] = (CHAT, RESPONSES, ANTHROPIC, GEMINI, BEDROCK, OLLAMA, VERTEX)

@@ -18,7 +18,15 @@ from perdure.models.provider_catalog import PROVIDERS, find_provider
 def _bare_environment(monkeypatch):
     for variable in {name for each in PROVIDERS for name in each.url_variables}:
         monkeypatch.delenv(variable, raising=False)
-    for variable in ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION", "AWS_REGION", "AWS_DEFAULT_REGION"):
+    monkeypatch.setenv("CLOUDSDK_CONFIG", "/nowhere")
+    google = ("GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_APPLICATION_CREDENTIALS")
+    for variable in (
+        "AZURE_OPENAI_API_VERSION",
+        "OPENAI_API_VERSION",
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        *google,
+    ):
         monkeypatch.delenv(variable, raising=False)
 
 
@@ -56,6 +64,34 @@ def test_a_key_may_be_good_at_one_place_only():
 def test_ollama_is_found_by_what_its_server_listens_to(monkeypatch, host, url):
     monkeypatch.setenv("OLLAMA_HOST", host)
     assert address("ollama") == url
+    assert address("ollama-native") == url.removesuffix("/v1")
+
+
+@pytest.mark.parametrize(
+    ("location", "host"),
+    [
+        ("", "https://aiplatform.googleapis.com/v1/projects/p/locations/global"),
+        ("global", "https://aiplatform.googleapis.com/v1/projects/p/locations/global"),
+        ("us-east5", "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5"),
+        ("eu", "https://aiplatform.eu.rep.googleapis.com/v1/projects/p/locations/eu"),
+    ],
+)
+def test_vertex_is_found_by_project_and_location(monkeypatch, location, host):
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", location)
+    assert address("vertex") == host
+
+
+def test_a_project_may_be_named_by_the_credentials_or_by_the_address(monkeypatch, tmp_path):
+    file = tmp_path / "key.json"
+    file.write_text('{"type": "service_account", "project_id": "of-the-file"}')
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    assert address("vertex").endswith("/projects/of-the-file/locations/global")
+    given = "https://gateway.example/v1/projects/q/locations/eu"
+    assert address("vertex", given=given) == given
+    file.write_text("no JSON")
+    with pytest.raises(ConfigError, match="set GOOGLE_CLOUD_PROJECT"):
+        address("vertex")
 
 
 def test_azure_is_asked_without_a_version_or_by_the_one_that_is_set(monkeypatch):

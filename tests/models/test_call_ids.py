@@ -23,6 +23,7 @@ WIRES: dict[Any, Profile] = {
     "openai_responses": KIMI,
     "anthropic": KIMI,
     "gemini": KIMI,
+    "ollama": KIMI,
     "bedrock": Profile(provider="groq", model="moonshotai.kimi-k2"),
 }
 

@@ -35,6 +35,11 @@ def converse(stop: str, *blocks: Any) -> dict[str, Any]:
     return {"output": {"message": {"role": "assistant", "content": list(blocks)}}, "stopReason": stop, "usage": usage}
 
 
+def ollama(done_reason: str, **message: Any) -> dict[str, Any]:
+    counts = {"prompt_eval_count": 9, "eval_count": 4}
+    return {"message": {"role": "assistant", **message}, "done": True, "done_reason": done_reason, **counts}
+
+
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Here I am."}]}
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "sig"}
@@ -46,6 +51,7 @@ ANSWERS = {
     "anthropic": messages("end_turn", {"type": "text", "text": "Here I am."}),
     "gemini": gemini("STOP", {"text": "Here I am."}),
     "bedrock": converse("end_turn", {"text": "Here I am."}),
+    "ollama": ollama("stop", content="Here I am."),
 }
 CASES = [
     ("openai_chat", "length", chat("length", reasoning_content="Hm.")),
@@ -62,6 +68,8 @@ CASES = [
     ("bedrock", "length", converse("max_tokens", BEDROCK_THOUGHT)),
     ("bedrock", "content_filter", converse("guardrail_intervened")),
     ("bedrock", "stop_sequence", converse("stop_sequence")),
+    ("ollama", "length", ollama("length", content="", thinking="Hm.")),
+    ("ollama", "stop_sequence", ollama("stop", content="")),
 ]
 
 

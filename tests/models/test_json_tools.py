@@ -8,8 +8,18 @@ from msgspec.structs import replace
 
 from perdure import Agent, tool
 from perdure.core.error import ConfigError, ReplyCutOff
-from perdure.core.event import ReplyFinished, RetryScheduled, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from perdure.core.event import (
+    CitationAdded,
+    ModelEvent,
+    ReplyFinished,
+    RetryScheduled,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    UsageReported,
+)
 from perdure.core.message import (
+    Citation,
     Image,
     Message,
     Status,
@@ -346,3 +356,11 @@ def test_it_says_what_the_model_inside_says_about_itself():
 def test_anything_but_a_model_is_refused(given):
     with pytest.raises(ConfigError, match="give a model object"):
         json_tools(given)
+
+
+async def test_citations_stay_without_the_places_that_they_had_in_the_json():
+    cited = Citation("a", start=5, end=9)
+    told: list[ModelEvent] = [TextDelta('{"answer": "Yes."}'), CitationAdded(cited), ReplyFinished()]
+    assert (await reply_of(ScriptedModel(told))).citations == (Citation("a"),)
+    whole = Message("assistant", (Text('{"answer": "Yes."}'), cited))
+    assert (await reply_of(ScriptedModel([ReplyFinished(message=whole)]))).citations == (Citation("a"),)

@@ -5,12 +5,13 @@ set.
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from perdure.core.error import ConfigError
+from perdure.core.error import BadRequest, ConfigError
 from perdure.core.event import TextDelta
-from perdure.core.message import user
+from perdure.core.message import Document, user
 from perdure.core.model import Price, Request, model_info
 from perdure.models import open_model, openai_compatible
 from perdure.models.http_model import HttpModel
@@ -20,6 +21,7 @@ from perdure.models.provider_catalog import PROVIDERS
 from perdure.models.throttle import Throttle
 from perdure.net.http import HttpTransport
 from perdure.net.tap import tapped
+from tests.models.canned import CannedResponse, CannedTransport
 from tests.wire.server import Playback, Reply, json_reply, sse
 
 
@@ -72,6 +74,7 @@ GEMINI, AWS = "https://generativelanguage.googleapis.com/v1beta", "https://bedro
         ("google/gemini-2.5-pro", ("gemini", "gemini-2.5-pro"), "gemini", GEMINI),
         ("openrouter/openai/gpt-5", ("openrouter", "openai/gpt-5"), "openai_chat", OPENROUTER),
         ("ollama:qwen3:4b", ("ollama", "qwen3:4b"), "openai_chat", "http://localhost:11434/v1"),
+        ("ollama-native:qwen3:4b", ("ollama-native", "qwen3:4b"), "ollama", "http://localhost:11434"),
         ("bedrock:amazon.nova-lite-v1:0", ("bedrock", "amazon.nova-lite-v1:0"), "bedrock", AWS),
     ],
 )
@@ -86,6 +89,7 @@ def test_a_name_says_who_is_asked_for_what_how_and_where(endpoint, spec, author,
 )
 def test_every_provider_of_the_catalogue_can_be_opened(provider, monkeypatch):
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://resource.openai.azure.com")
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
     name = provider.default_model or provider.example_model
     info = model_info(open_model(f"{provider.name}:{name}", api_key="" if provider.wire == "demo" else "k"))
     assert (info.provider, info.name) == (provider.name, name)
@@ -345,3 +349,68 @@ def test_opening_a_model_writes_nothing_but_the_file_of_prices(tmp_path, monkeyp
     open_model("openai:a-model-of-tomorrow", api_key="k")
     written = [str(path.relative_to(tmp_path)) for path in Path(tmp_path).rglob("*") if path.is_file()]
     assert written == ["cache/perdure/prices.json"]
+
+
+# -- documents ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "reads"),
+    [
+        ("xai:grok-4.5", True),
+        ("xai:grok-build-0.1", True),
+        ("xai:grok-3", False),
+        ("xai-chat:grok-4.5", False),
+        ("mistral:mistral-medium-latest", True),
+        ("mistral:ministral-8b-latest", True),
+        ("mistral:codestral-latest", False),
+        ("openrouter:deepseek/deepseek-v4", True),
+        ("deepseek:deepseek-v4-flash", False),
+        ("groq:openai/gpt-oss-120b", False),
+    ],
+)
+def test_a_document_is_sent_where_the_provider_reads_it(endpoint, spec, reads):
+    assert endpoint(spec, api_key="k")[1].documents is reads
+
+
+async def test_documents_reach_xai_and_mistral_in_the_form_that_was_recorded():
+    pdf = Document(data=b"%PDF-1.4", media_type="application/pdf", name="a.pdf")
+    posted = []
+    for name in ("xai:grok-4.5", "mistral:mistral-medium-latest"):
+        transport = CannedTransport(CannedResponse(b"{}", "application/json", 400))
+        model = open_model(name, api_key="k", transport=transport)
+        with pytest.raises(BadRequest):
+            [event async for event in model.stream(Request(messages=[user(["What is it?", pdf])]))]
+        posted.append(transport.bodies[0])
+    of_xai, of_mistral = posted
+    assert of_xai["input"][0]["content"][1] == {
+        "type": "input_file",
+        "filename": "a.pdf",
+        "file_data": "JVBERi0xLjQ=",
+        "mime_type": "application/pdf",
+    }
+    assert of_mistral["messages"][0]["content"][1] == {
+        "type": "document_url",
+        "document_url": "data:application/pdf;base64,JVBERi0xLjQ=",
+        "document_name": "a.pdf",
+    }
+
+
+# -- keys that are functions -------------------------------------------------------------------------------------------
+
+
+async def test_a_key_may_be_a_function_that_is_called_for_each_request():
+    keys = iter(["k1", "k2"])
+    answer = CannedResponse(b'{"choices":[{"message":{"content":"Yes."},"finish_reason":"stop"}]}', "application/json")
+    transport = CannedTransport(CannedResponse(b"{}", "application/json", 401), answer)
+    model = open_model("groq:llama", api_key=lambda: next(keys), transport=transport)
+    events = [event async for event in model.stream(Request(messages=[user("?")]))]
+    assert any(isinstance(event, TextDelta) for event in events)
+    assert [headers["authorization"] for _, headers, _ in transport.posted] == ["Bearer k1", "Bearer k2"]
+
+
+def test_bedrock_takes_no_function_and_a_number_is_no_key():
+    with pytest.raises(ConfigError, match="renewed by themselves"):
+        open_model("bedrock:nova", api_key=lambda: "k")
+    with pytest.raises(ConfigError, match="api_key"):
+        open_model("groq:llama", api_key=cast("str", 7))

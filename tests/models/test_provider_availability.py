@@ -52,6 +52,26 @@ def test_a_key_moves_the_address_to_where_it_is_good(monkeypatch):
     assert offer("glm").base_url == "https://open.bigmodel.cn/api/paas/v4"
 
 
+def test_vertex_needs_a_project_and_credentials(monkeypatch, tmp_path):
+    monkeypatch.delenv("CLOUDSDK_CONFIG", raising=False)
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+    assert "set GOOGLE_CLOUD_PROJECT" in offer("vertex").why
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+    assert not offer("vertex").available
+    assert "gcloud auth application-default login" in offer("vertex").why
+    monkeypatch.setenv("VERTEX_ACCESS_TOKEN", "t")
+    assert offer("vertex").why == "VERTEX_ACCESS_TOKEN is set"
+    monkeypatch.delenv("VERTEX_ACCESS_TOKEN")
+    folder = tmp_path / ".config" / "gcloud"
+    folder.mkdir(parents=True)
+    (folder / "application_default_credentials.json").touch()
+    assert (offer("vertex").available, offer("vertex").why) == (True, "gcloud has application default credentials")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "key.json")
+    assert offer("vertex").why == "GOOGLE_APPLICATION_CREDENTIALS is set"
+    monkeypatch.setattr(availability, "find_spec", lambda _: None)
+    assert offer("vertex").why == "pip install 'perdure[vertex]'"
+
+
 def test_codex_is_there_when_its_command_line_is_logged_in(tmp_path):
     assert offer("codex").why == "log in with `codex login`"
     (tmp_path / ".codex").mkdir()

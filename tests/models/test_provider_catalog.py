@@ -20,6 +20,8 @@ ASKED_FOR = [
     "glm",
     "mimo",
     "ollama",
+    "ollama-native",
+    "vertex",
     "lmstudio",
     "bedrock",
     "nvidia",
@@ -105,7 +107,7 @@ def test_an_unknown_provider_is_answered_with_the_likely_one_or_a_few(name, hint
     [
         ("gpt-4o", "'openai:gpt-4o', 'openai-chat:gpt-4o' or 'codex:gpt-4o'"),
         ("claude-opus-4", "'anthropic:claude-opus-4'"),
-        ("qwen3", "'ollama:qwen3'"),
+        ("qwen3", "'ollama:qwen3' or 'ollama-native:qwen3'"),
     ],
 )
 def test_a_model_without_its_provider_is_answered_with_the_few_that_serve_it(model, likely):

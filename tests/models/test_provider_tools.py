@@ -45,6 +45,7 @@ RESPONSES = {
 MESSAGES = {"role": "assistant", "content": [{"type": "text", "text": "Yes."}], "stop_reason": "end_turn", "usage": {}}
 GEMINI = {"candidates": [{"content": {"parts": [{"text": "Yes."}]}, "finishReason": "STOP"}]}
 CONVERSE = {"output": {"message": {"content": [{"text": "Yes."}]}}, "stopReason": "end_turn", "usage": {}}
+OLLAMA = {"message": {"role": "assistant", "content": "Yes."}, "done": True, "done_reason": "stop"}
 
 SEARCH: dict[str, Any] = {
     "openai_chat": {"type": "web_search"},
@@ -52,9 +53,11 @@ SEARCH: dict[str, Any] = {
     "anthropic": {"type": "web_search_20250305", "name": "web_search"},
     "gemini": {"googleSearch": {}},
     "bedrock": {"systemTool": {"name": "nova_grounding"}},
+    "ollama": {"type": "function", "function": {"name": "web_search", "parameters": {"type": "object"}}},
 }
 ANSWERS = {
     "openai_chat": CHAT, "openai_responses": RESPONSES, "anthropic": MESSAGES, "gemini": GEMINI, "bedrock": CONVERSE,
+    "ollama": OLLAMA,
 }  # fmt: skip
 
 

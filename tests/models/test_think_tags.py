@@ -3,8 +3,16 @@
 import pytest
 
 from perdure import Agent, Settings
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from perdure.core.message import Message, Text, Thinking, ToolCall, Usage
+from perdure.core.event import (
+    CitationAdded,
+    ModelEvent,
+    ReplyFinished,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    UsageReported,
+)
+from perdure.core.message import Citation, Message, Text, Thinking, ToolCall, Usage
 from perdure.core.model import Request, assemble_reply
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.model_builder import load_wire
@@ -67,7 +75,7 @@ def test_tags_that_are_not_ours_stay() -> None:
     assert remove_think_tags(question) is question
 
 
-@pytest.mark.parametrize("wire", ["anthropic", "bedrock", "gemini", "openai_chat", "openai_responses"])
+@pytest.mark.parametrize("wire", ["anthropic", "bedrock", "gemini", "ollama", "openai_chat", "openai_responses"])
 def test_no_model_gets_its_thinking_back_as_something_that_it_said(wire: WireName) -> None:
     reply = add_think_tags(Message("assistant", (Thinking("Hm."), Text("Yes."))))
     request = Request(messages=[Message("user", (Text("Well?"),)), reply, Message("user", (Text("Sure?"),))])
@@ -80,3 +88,15 @@ async def test_whoever_asks_for_it_is_shown_the_thinking_in_the_text() -> None:
     aloud = await Agent(model, settings=Settings(reasoning_in_text=True)).run("Well?")
     assert aloud.text == "<think>Hm.</think>\n\nYes."
     assert (await Agent(model).run("Well?")).text == "No."
+
+
+def test_citations_move_with_the_text_and_back() -> None:
+    cited = Citation("a", start=0, end=3)
+    message = shown(ThinkingDelta("Hm."), TextDelta("Yes."), CitationAdded(cited), ReplyFinished())
+    (moved,) = message.citations
+    assert message.text[moved.start : moved.end] == "Yes"
+    assert remove_think_tags(message).citations == (cited,)
+    silent = Message("assistant", (Thinking("Hm."), Text("Yes."), cited, Citation("b")))
+    told = add_think_tags(silent)
+    assert told.text[told.citations[0].start : told.citations[0].end] == "Yes"
+    assert remove_think_tags(told) == silent

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from perdure.models.untrusted_json import as_count, as_dict, as_dicts, as_text, parse_json
+from perdure.models.untrusted_json import as_count, as_dict, as_dicts, as_list, as_text, parse_json
 
 
 def test_what_is_as_it_should_be_is_taken() -> None:
@@ -29,3 +29,8 @@ def test_json_that_only_browsers_take_is_read_with_text_that_can_be_encoded() ->
 def test_what_is_no_json_says_so_in_one_way(told: bytes | str) -> None:
     with pytest.raises(msgspec.DecodeError):
         parse_json(told)
+
+
+def test_a_list_is_itself_and_anything_else_is_empty():
+    assert list(as_list([1, "a"])) == [1, "a"]
+    assert [*map(list, map(as_list, (None, "ab", {"a": 1}, 7)))] == [[], [], [], []]

@@ -46,6 +46,7 @@ LAST: dict[str, Any] = {
     "anthropic": {"content": [{"type": "text", "text": "Done."}], "stop_reason": "end_turn"},
     "gemini": {"candidates": [{"content": {"parts": [{"text": "Done."}]}, "finishReason": "STOP"}]},
     "bedrock": {"output": {"message": {"content": [{"text": "Done."}]}}, "stopReason": "end_turn"},
+    "ollama": {"message": {"role": "assistant", "content": "Done."}, "done": True, "done_reason": "stop"},
 }
 """What every provider answers to the results of calls."""
 RESULTS = (b'"role":"tool"', b'"tool_result"', b"tool_call_output", b"function_call_output", b"Response", b"toolResult")

@@ -28,6 +28,7 @@ WIRES = {
     "anthropic-messages": "anthropic",
     "gemini": "gemini",
     "bedrock-converse": "bedrock",
+    "ollama-chat": "ollama",
 }
 REQUEST = Request(messages=[user("hello")])
 APIS = pytest.mark.parametrize("api", WIRES)

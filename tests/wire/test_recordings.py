@@ -14,7 +14,6 @@ LEFT_OUT = {
     "openai-responses-compact": "the provider compacts a conversation that it keeps; ours is kept by us",
     "bedrock-invoke": "InvokeModel speaks another wire for each maker; Converse is spoken instead",
     "cohere-chat": "there is no wire for it: Cohere is spoken to through its compatible endpoint",
-    "ollama-chat": "there is no wire for it yet: Ollama is spoken to through its compatible endpoint",
 }
 
 

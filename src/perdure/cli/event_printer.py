@@ -23,7 +23,7 @@ from perdure.core.event import (
     ToolStarted,
     ValueKept,
 )
-from perdure.core.message import Message, ToolResult
+from perdure.core.message import Message, ToolResult, parts_to_text
 
 from .screen import Screen, line_width, to_ascii_json, to_one_line
 from .slot_text import render_slot
@@ -76,6 +76,8 @@ class TextEventPrinter:
         if not self._streamed:  # a model may send its whole reply at the end
             self._screen.write(message.text)
         self._end_reply()
+        for source in dict.fromkeys([parts_to_text((each,)) for each in message.citations]):
+            self._print_line(source)
         self._arguments = {call.call_id: call.arguments for call in message.tool_calls}
 
     def _print_slot(self, event: SlotOpened | SlotUpdated) -> None:

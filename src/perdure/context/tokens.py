@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from perdure.core.message import Image, Message, Part, Text, Thinking, ToolCall, ToolResult, tool_message
+from perdure.core.message import Citation, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, tool_message
 from perdure.core.model import ToolSpec
 from perdure.core.run import Run
 from perdure.core.transcript import View, message_as_sent
@@ -67,6 +67,8 @@ def _estimate_part_tokens(part: Part) -> int:
             return MESSAGE_TOKENS + sum([_estimate_part_tokens(each) for each in content])
         case Thinking(text=text, data=data):
             return estimate_text_tokens(text) + estimate_text_tokens(data)
+        case Citation(quote=quote):
+            return estimate_text_tokens(quote)
         case Image():
             return MEDIA_TOKENS
         case _:

@@ -153,7 +153,8 @@ def _settle_reservation(
     """Replace a reservation by the actual cost. With no reported usage, a begun answer costs the full reservation."""
     price = model_info(model).price
     if usage is not None:
-        budget.settle(reservation, usage.total_tokens, 0.0 if price is None else price.cost_usd(usage))
+        cost_usd = usage.reported_usd if price is None else price.cost_usd(usage)
+        budget.settle(reservation, usage.total_tokens, cost_usd or 0.0)
     elif began:
         budget.settle(reservation, reservation.tokens, reservation.cost_usd)
     else:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from .binding import Binding
 from .event_class import Event as Event  # noqa: PLC0414 - everybody imports it from here
 from .event_class import list_kinds
-from .message import NO_USAGE, Message, StopReason, ToolResult, Usage
+from .message import NO_USAGE, Citation, Message, StopReason, ToolResult, Usage
 
 Scope: TypeAlias = Literal["once", "run", "session", "session_target", "forever"]
 """Duration of a permission verdict: this call, this run, this session, or all sessions. `session_target` is the older
@@ -193,6 +193,12 @@ class ToolCallDelta(Event, frozen=True):
     """Number of the call in the reply."""
 
 
+class CitationAdded(Event, frozen=True):
+    """A source of the reply's text so far."""
+
+    citation: Citation
+
+
 class UsageReported(Event, frozen=True):
     """Tokens used so far by the current request."""
 
@@ -212,6 +218,8 @@ class ReplyFinished(Event, frozen=True):
     provider: str = ""
     message: Message | None = None
     """The complete reply, when the deltas alone do not contain everything; otherwise the deltas are assembled."""
+    metadata: Mapping[str, Any] = {}
+    """What the provider says about the reply, such as its log probabilities; becomes `Message.metadata`."""
 
 
 class RetryScheduled(Event, frozen=True):
@@ -775,6 +783,7 @@ ModelEvent: TypeAlias = (
     TextDelta
     | ThinkingDelta
     | ToolCallDelta
+    | CitationAdded
     | UsageReported
     | RetryScheduled
     | FailedOver

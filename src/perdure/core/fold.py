@@ -5,7 +5,7 @@ cannot differ. It depends on nothing but the events: no clock, no randomness, no
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,6 +49,9 @@ from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usag
 from .provenance import list_message_sources
 from .transcript import Transcript, View
 
+if TYPE_CHECKING:
+    from .model import Price
+
 _MAX_SOURCES = 20
 """Number of sources that are remembered for each label."""
 FOR_AGENT = "for"
@@ -91,6 +94,7 @@ class State:
     __slots__ = (
         "_children_usage",
         "_pending_usage",
+        "_reported_usage",
         "_usage",
         "answers_by_question",
         "aside_requests",
@@ -183,6 +187,8 @@ class State:
         self.past = RunTotals()
         """Tokens, turns and cost of all runs before that one, and of summaries between runs."""
         self._usage = self._children_usage = NO_USAGE
+        self._reported_usage = NO_USAGE
+        """The part of it whose cost the provider has reported."""
         self._pending_usage: list[Usage] = []
         self.children_usd = 0.0
         """Cost of the finished children of that run."""
@@ -255,8 +261,24 @@ class State:
         """Tokens used by this run, without those of subagents."""
         for each in self._pending_usage:
             self._usage += each
+            if each.reported_usd is not None:
+                self._reported_usage += each
         self._pending_usage.clear()
         return self._usage
+
+    def own_cost_usd(self, price: "Price | None") -> float | None:
+        """Return the cost of this run without subagents: as reported, and by the price where nothing was reported.
+
+        `None` if there is no price for what was not reported.
+        """
+        own, reported = self.own_usage, self._reported_usage
+        if own.reported_usd is not None:
+            return own.reported_usd
+        if price is None:
+            return None
+        if reported.reported_usd is None:
+            return price.cost_usd(own)
+        return reported.reported_usd + price.cost_usd(own.minus(reported))
 
     @property
     def usage(self) -> Usage:
@@ -410,7 +432,7 @@ class State:
             self.parent.open_children[self.path] = self
             if event.input_id:
                 self.parent.child_paths_by_call[event.input_id] = self.path
-        self._usage = NO_USAGE
+        self._usage = self._reported_usage = NO_USAGE
         self._pending_usage.clear()
 
     def _add_to_totals(self) -> None:

@@ -1,10 +1,10 @@
-"""Messages and their parts: text, thinking, media, tool calls and results; token usage.
+"""Messages and their parts: text, thinking, media, citations, tool calls and results; token usage.
 
 Pure values that survive a round trip through JSON unchanged; ids and order belong to the log.
 
-A transcript is a list of messages. A `user` message contains text and media, an `assistant` message text, thinking and
-tool calls, and each assistant message with calls is followed by one `tool` message that contains exactly one result for
-each call, in the order of the calls.
+A transcript is a list of messages. A `user` message contains text and media, an `assistant` message text, citations,
+thinking and tool calls, and each assistant message with calls is followed by one `tool` message that contains exactly
+one result for each call, in the order of the calls.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from .error import ConfigError
-from .jsonable import replace_surrogates
+from .jsonable import replace_surrogates, to_jsonable
 
 
 # `gc=False`, here and for events: none of these can be part of a cycle, so the garbage collector can skip them, and a
@@ -78,6 +78,23 @@ class Video(Media, frozen=True, tag="video"):
 
 class Document(Media, frozen=True, tag="document"):
     """A file in a message: PDF, text, any format that a provider accepts."""
+
+
+class Citation(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="citation"):
+    """A reference from a reply to one of its sources. It follows the text that it belongs to."""
+
+    source: str = ""
+    """URL, id or name of the source."""
+    title: str = ""
+    """Title of the source, for display."""
+    quote: str = ""
+    """Passage of the source that is cited, when the provider quotes it."""
+    start: int | None = None
+    """Start of the citing passage in `Message.text`; `None` when the provider does not locate it."""
+    end: int | None = None
+    """End of that passage: it is `message.text[start:end]`."""
+    details: dict[str, Any] = {}
+    """The citation as the provider sent it; sent back to that provider only."""
 
 
 class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool_call"):
@@ -149,7 +166,7 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t
         return parts_to_text(content)
 
 
-Part: TypeAlias = Text | Thinking | Image | Audio | Video | Document | ToolCall | ToolResult
+Part: TypeAlias = Text | Thinking | Image | Audio | Video | Document | Citation | ToolCall | ToolResult
 ResultPart: TypeAlias = Text | Image | Audio | Video | Document
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -185,6 +202,8 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Output tokens spent on thinking."""
     precision: Precision = "exact"
     """`partial` when a stream was cut off before its final counts, `estimated` when the counts are our own."""
+    reported_usd: float | None = None
+    """Cost in US dollars as the provider reports it; `None` when it does not, for any of these tokens."""
 
     @property
     def total_tokens(self) -> int:
@@ -199,6 +218,18 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
             _coarser_precision(self.precision, other.precision),
+            _add_reported_costs(self, other),
+        )
+
+    def minus(self, part: "Usage") -> "Usage":
+        """Return the token counts without those of a part of them, and without a reported cost."""
+        return Usage(
+            self.input_tokens - part.input_tokens,
+            self.output_tokens - part.output_tokens,
+            self.cache_read_tokens - part.cache_read_tokens,
+            self.cache_write_tokens - part.cache_write_tokens,
+            self.reasoning_tokens - part.reasoning_tokens,
+            self.precision,
         )
 
 
@@ -219,16 +250,32 @@ def clamp_usage(usage: Usage) -> Usage:
         and type(four) is int
         and type(five) is int
         and 0 <= one | two | three | four | five <= MAX_TOKENS  # negative if any is, and at least the largest
+        and (usage.reported_usd is None or is_cost(usage.reported_usd))
     ):
         return usage  # nearly always
     one, two, three, four, five = map(_clamp_count, (one, two, three, four, five))
-    return Usage(one, two, three, four, five, usage.precision if is_known else "estimated")
+    cost = usage.reported_usd if is_cost(usage.reported_usd) else None
+    return Usage(one, two, three, four, five, usage.precision if is_known else "estimated", cost)
+
+
+def is_cost(value: object) -> bool:
+    """Return True if a value can be a cost in dollars: a number from 0 to `MAX_TOKENS`."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
 
 
 def _clamp_count(count: object) -> int:
     if not isinstance(count, (int, float)) or count != count:  # noqa: PLR0124 - NaN
         return 0
     return int(min(max(count, 0), MAX_TOKENS))
+
+
+def _add_reported_costs(one: Usage, other: Usage) -> float | None:
+    """Return the sum of two reported costs; `None` if one of them is not reported. No tokens cost nothing."""
+    if one.reported_usd is None:
+        return None if one.total_tokens else other.reported_usd
+    if other.reported_usd is None:
+        return None if other.total_tokens else one.reported_usd
+    return one.reported_usd + other.reported_usd
 
 
 _COARSENESS: dict[Precision, int] = {"exact": 0, "estimated": 1, "partial": 2}
@@ -261,7 +308,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     original_text: str = ""
     """Text as the user typed it, when a directive rewrote it."""
     metadata: dict[str, Any] = {}
-    """Any data that a caller keeps with the message. Never sent to a model."""
+    """Any data that a caller, or a provider, keeps with the message. Never sent to a model."""
     author: str = ""
     """Person who wrote it, as the program knows them; empty if it does not, or if no person did. Never sent."""
     labels: tuple[str, ...] = ()
@@ -281,6 +328,11 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
     def thinking(self) -> str:
         """Readable part of the thinking."""
         return "".join(part.text for part in self.parts if type(part) is Thinking)
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """Citations in the message, in order."""
+        return tuple([part for part in self.parts if type(part) is Citation])
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -374,7 +426,7 @@ def merge_labels(*groups: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([label for group in groups for label in group]))
 
 
-PART_TYPES = (Text, Thinking, Image, Audio, Video, Document, ToolCall, ToolResult)
+PART_TYPES = (Text, Thinking, Image, Audio, Video, Document, Citation, ToolCall, ToolResult)
 RESULT_TYPES = (Text, Image, Audio, Video, Document)
 
 
@@ -390,14 +442,33 @@ def sanitize_part(part: ResultPart) -> ResultPart | None:
 
 
 def is_empty(reply: Message) -> bool:
-    """Return True if a reply contains nothing but thinking and whitespace."""
+    """Return True if a reply contains nothing but thinking, citations and whitespace."""
     for part in reply.parts:
         if type(part) is Text:
             if part.text.strip():
                 return False
-        elif type(part) is not Thinking:
+        elif type(part) is not Thinking and type(part) is not Citation:
             return False
     return True
+
+
+def sanitize_citation(citation: Citation) -> Citation:
+    """Return a citation that can be stored: encodable text, JSON values, and a span of whole numbers."""
+    texts = {name: _clean_text(getattr(citation, name)) for name in ("source", "title", "quote")}
+    start, end = citation.start, citation.end
+    has_span = type(start) is int and type(end) is int and 0 <= start <= end
+    details: Any = citation.details
+    clean = Citation(
+        **texts,
+        start=start if has_span else None,
+        end=end if has_span else None,
+        details=to_jsonable(details) if isinstance(details, dict) else {},
+    )
+    return citation if clean == citation else clean
+
+
+def _clean_text(text: object) -> str:
+    return replace_surrogates(text) if isinstance(text, str) else ""
 
 
 def parts_to_text(parts: Iterable[Part]) -> str:
@@ -411,6 +482,8 @@ def _part_to_text(part: Part) -> str:
             return text
         case Thinking():
             return ""
+        case Citation(source=source, title=title):
+            return f"[source: {' '.join(filter(None, (title, source)))}]"
         case ToolCall(name=name, arguments=arguments):
             return f"[call {name} {arguments}]"
         case ToolResult():

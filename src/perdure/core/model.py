@@ -16,9 +16,10 @@ from msgspec import Struct
 
 from . import check
 from .error import ConfigError, ContextOverflow, ModelError
-from .event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
+from .event import CitationAdded, ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from .jsonable import replace_surrogates, short_repr, to_jsonable
 from .message import (
+    Citation,
     Message,
     Part,
     ResultPart,
@@ -29,6 +30,7 @@ from .message import (
     ToolResult,
     Usage,
     clamp_usage,
+    sanitize_citation,
     sanitize_part,
 )
 
@@ -69,6 +71,8 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Show the thinking in front of the text as well, between `<think>` and `</think>`."""
     echo_reasoning: bool | None = None
     """True to send the model its own thinking back in later requests. `None`: as its provider requires."""
+    citations: bool | None = None
+    """True to ask for citations of the documents in the request, where a provider needs to be asked for them."""
     cache: CacheLife | None = None
     """The lifetime of the cached prompt, where a provider needs to be asked for it. `None`: five minutes."""
     tool_choice: str | None = None
@@ -113,6 +117,7 @@ _SETTING_CHECKS: Mapping[str, Callable[[str, str, object], None]] = {
     "chat_template_kwargs": _check_body,
     "reasoning_in_text": check.require_bool,
     "echo_reasoning": check.require_bool,
+    "citations": check.require_bool,
     "cache": lambda call, name, value: check.require_one_of(call, name, value, get_args(CacheLife)),
     "tool_choice": _check_choice,
     "parallel_tool_calls": check.require_bool,
@@ -186,7 +191,9 @@ class Price(Struct, frozen=True, kw_only=True):
         return self.input_usd if self.cache_write_usd is None else self.cache_write_usd
 
     def cost_usd(self, usage: Usage) -> float:
-        """Return the cost of these token counts, in dollars."""
+        """Return the cost of these token counts, in dollars: the one that the provider reports, if it reports one."""
+        if usage.reported_usd is not None:
+            return usage.reported_usd
         fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
         return (
             fresh * self.input_usd
@@ -282,7 +289,8 @@ def assemble_reply(events: Sequence[ModelEvent], finished: ReplyFinished | None 
         return _complete_message(finished.message, finished, usage)
     parts = _join_deltas(events, finished)
     stop = finished.stop or _infer_stop_reason(parts)
-    return Message("assistant", parts, "", finished.provider, finished.model, stop, usage)
+    told = dict(finished.metadata)
+    return Message("assistant", parts, "", finished.provider, finished.model, stop, usage, "", told)
 
 
 def _partial_usage(events: Sequence[ModelEvent]) -> Usage | None:
@@ -309,6 +317,7 @@ def _complete_message(message: Message, finished: ReplyFinished, usage: Usage | 
         model=message.model or finished.model,
         stop=message.stop or finished.stop or _infer_stop_reason(message.parts),
         usage=usage if message.usage is None else _check_usage(message.usage),
+        metadata={**finished.metadata, **message.metadata} if finished.metadata else message.metadata,
     )
 
 
@@ -317,27 +326,35 @@ def _infer_stop_reason(parts: Sequence[Part]) -> StopReason:
 
 
 def _join_deltas(events: Sequence[ModelEvent], finished: ReplyFinished) -> tuple[Part, ...]:
-    """Join the pieces of a stream into message parts. Pieces of several tool calls may be interleaved."""
+    """Join the pieces of a stream into message parts. Pieces of several tool calls may be interleaved.
+
+    Citations do not divide a text: they follow it.
+    """
     if len(events) == 1:
         return _parts_of_single_event(events[0], finished)
     blocks: list[list[Any]] = []
     calls: dict[int, list[Any]] = {}
     last: tuple[type, int] | None = None
+    cited: list[list[Any]] = []
     for event in events:
         if type(event) is ToolCallDelta:
             last = None
             block = calls.get(event.index)
             if block is None or not _is_same_call(block[0], event):
                 block = calls[event.index] = []
-                blocks.append(block)
+                blocks += [*cited, block]
+                cited = []
             block.append(event)
         elif type(event) is TextDelta or type(event) is ThinkingDelta:
             key = (type(event), event.index if type(event) is ThinkingDelta else 0)
             if key != last:
-                blocks.append([])
+                blocks += [*cited, []]
+                cited = []
                 last = key
             blocks[-1].append(event)
-    return tuple([_build_part(block, finished) for block in blocks])
+        elif type(event) is CitationAdded:
+            cited.append([event])
+    return tuple([_build_part(block, finished) for block in [*blocks, *cited]])
 
 
 def _is_same_call(first: ToolCallDelta, delta: ToolCallDelta) -> bool:
@@ -348,7 +365,7 @@ def _is_same_call(first: ToolCallDelta, delta: ToolCallDelta) -> bool:
 def _parts_of_single_event(event: ModelEvent, finished: ReplyFinished) -> tuple[Part, ...]:
     if type(event) is ToolCallDelta:
         return (ToolCall(event.call_id, event.name, event.arguments, event.signature),)
-    if type(event) is TextDelta or type(event) is ThinkingDelta:
+    if type(event) is TextDelta or type(event) is ThinkingDelta or type(event) is CitationAdded:
         return (_build_part([event], finished),)
     return ()
 
@@ -357,6 +374,8 @@ def _build_part(block: list[Any], finished: ReplyFinished) -> Part:
     match block[0]:
         case TextDelta():
             return Text("".join([delta.text for delta in block]))
+        case CitationAdded(citation=citation):
+            return citation
         case ToolCallDelta():
             return ToolCall(
                 _first_value(block, "call_id"),
@@ -442,6 +461,8 @@ def _is_storable(part: Part, taken: AbstractSet[str], seen: set[str]) -> bool:
         return _is_encodable(part.text, part.signature, part.data, part.provider, part.model) and (
             not part.details or to_jsonable(part.details) == part.details
         )
+    if isinstance(part, Citation):
+        return sanitize_citation(part) is part
     return isinstance(part, (ToolCall, Thinking, ToolResult)) or sanitize_part(part) == part
 
 
@@ -457,6 +478,8 @@ def _sanitize_part(part: Part, taken: AbstractSet[str], seen: set[str]) -> Part:
             replace_surrogates(part.model),
             to_jsonable(part.details),
         )
+    if isinstance(part, Citation):
+        return sanitize_citation(part)
     if not isinstance(part, ToolCall):
         return _sanitize_media(part)
     call_id, provider_call_id = part.call_id, part.provider_call_id

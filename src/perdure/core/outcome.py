@@ -45,7 +45,7 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     usage: Usage = Usage()
     """Tokens used by this run."""
     cost_usd: float | None = None
-    """Cost of these tokens; `None` when the model's price is not known."""
+    """Cost of these tokens, as the provider reports it or else by its price; `None` when neither is known."""
     cache: CacheReport = CacheReport()
     """Use of the provider's prompt cache, and what prevented it."""
     turns: int = 0
@@ -83,6 +83,11 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
         """Time at which the run ended, in seconds since 1970; 0 if it is not over, but waits for an answer."""
         last = self.entries[-1] if self.entries else None
         return last.at if last is not None and isinstance(last.event, RunEnded) else 0.0
+
+    @property
+    def is_cost_reported(self) -> bool:
+        """True if `cost_usd` is what the provider reports, not what its prices suggest."""
+        return self.cost_usd is not None and self.usage.reported_usd is not None
 
     @property
     def value(self) -> T:

@@ -267,13 +267,12 @@ class Run:
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost of the run and its subagents in US dollars; `None` if a price is not known."""
-        price = self.info.price
+        """The cost of the run and its subagents in US dollars; `None` if a price is neither reported nor known."""
+        own = self.state.own_cost_usd(self.info.price)
         # Children that have ended are counted in `state.children_usd`.
         below = [child.cost_usd for child in self.children if child.state.run_ended_event is None]
-        if price is None or None in below:
+        if own is None or None in below:
             return None
-        own = price.cost_usd(self.state.own_usage)
         return own + self.state.children_usd + sum([each or 0.0 for each in below])
 
     async def emit(self, *events: Event, sync: bool = False, entry_ids: Sequence[str] = ()) -> None:
@@ -608,11 +607,11 @@ class Run:
         Subagents in progress count their own part when they are resumed.
         """
         if self.spec.budgets:
-            state, price = self.state, self.info.price
+            state = self.state
             tokens = state.usage.total_tokens - sum(
                 [child.usage.total_tokens for child in state.open_children.values()]
             )
-            cost_usd = state.children_usd + (0.0 if price is None else price.cost_usd(state.own_usage))
+            cost_usd = state.children_usd + (state.own_cost_usd(self.info.price) or 0.0)
             for budget in self.spec.budgets:
                 budget.count_past(self.run_id, tokens, cost_usd)
 

@@ -13,6 +13,7 @@ from perdure.core.model import Model, Price, model_info
 if TYPE_CHECKING:
     from perdure.net.transport import Transport
 
+    from .auth import TokenSource
     from .provider_availability import ProviderStatus
     from .provider_catalog import WireName
     from .throttle import Throttle
@@ -37,7 +38,7 @@ _SEPARATORS = ":/"
 def open_model(
     spec: str | Model,
     *,
-    api_key: str = "",
+    api_key: "str | TokenSource" = "",
     base_url: str = "",
     attempts: int | None = None,
     profile: Mapping[str, Any] | None = None,
@@ -49,9 +50,10 @@ def open_model(
 
     A name is `provider:model` or `provider/model`; a provider alone means its default model, and
     `https://host/v1#model` any URL that serves chat completions. `api_key` and `base_url` override the environment
-    variables. `attempts` is how often a request is made in total when it fails with a retryable error. `profile`
-    overrides fields of the catalogue's `Profile`. `throttle` replaces the rate limits that all models with one key
-    share, and `transport` the shared HTTP client: to set other timeouts, or to record what is sent.
+    variables; the key may be a function that returns a token, which is called for each request. `attempts` is how often
+    a request is made in total when it fails with a retryable error. `profile` overrides fields of the catalogue's
+    `Profile`. `throttle` replaces the rate limits that all models with one key share, and `transport` the shared HTTP
+    client: to set other timeouts, or to record what is sent.
     """
     options = _drop_unset(
         api_key=api_key,
@@ -86,15 +88,15 @@ def openai_compatible(
 ) -> Model:
     """Open a model at any base URL; `wire` names the API format to use there.
 
-    `wire` is `openai_chat`, `openai_responses`, `anthropic` or `gemini`. Without it, the format is the one that the
-    catalogue or a saved profile has for this URL, and chat completions for any other. `provider` is the provider name
-    recorded with its messages, the host by default. The other options are those of `open_model`. A profile that
-    `perdure probe` has saved for this URL is used.
+    `wire` is `openai_chat`, `openai_responses`, `anthropic`, `gemini` or `ollama`. Without it, the format is the one
+    that the catalogue or a saved profile has for this URL, and chat completions for any other. `provider` is the
+    provider name recorded with its messages, the host by default. The other options are those of `open_model`. A
+    profile that `perdure probe` has saved for this URL is used.
     """
     from .model_builder import ModelOptions, open_url_model
 
-    if wire not in {None, "openai_chat", "openai_responses", "anthropic", "gemini"}:
-        advice = "use 'openai_chat', 'openai_responses', 'anthropic' or 'gemini'"
+    if wire not in {None, "openai_chat", "openai_responses", "anthropic", "gemini", "ollama"}:
+        advice = "use 'openai_chat', 'openai_responses', 'anthropic', 'gemini' or 'ollama'"
         raise ConfigError(f"openai_compatible(wire={wire!r}): {advice}")
     return open_url_model(base_url, model, wire, ModelOptions(**_drop_unset(**options)), provider)
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from perdure.core.error import AuthFailed
 
+from .auth import TokenSource, read_token
+
 _HEADERS: Mapping[str, str] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 
 
@@ -18,9 +20,14 @@ def key_header_for(wire: str) -> str:
 
 
 class ApiKey:
-    """API key of one provider, given or in an environment variable, sent in the provider's header."""
+    """API key of one provider, given or in an environment variable, sent in the provider's header.
 
-    def __init__(self, variables: tuple[str, ...] = (), *, header: str = "authorization", given: str = "") -> None:
+    A given key may be a function, which is called for each request: for tokens that expire.
+    """
+
+    def __init__(
+        self, variables: tuple[str, ...] = (), *, header: str = "authorization", given: str | TokenSource = ""
+    ) -> None:
         self._variables = variables
         self._header = header
         self._given = given
@@ -31,11 +38,13 @@ class ApiKey:
         return "" if self._given else next((each for each in self._variables if os.environ.get(each)), "")
 
     def __bool__(self) -> bool:
-        return bool(self._read_key())
+        return callable(self._given) or bool(self._read_key())
 
     @property
     def identity(self) -> str:
         """Hash of the key, to name it without revealing it."""
+        if callable(self._given):
+            return f"function {id(self._given)}"
         key = self._read_key()
         if not key:
             return ""
@@ -45,7 +54,7 @@ class ApiKey:
 
     async def headers(self, url: str, body: bytes) -> Mapping[str, str]:  # noqa: ARG002 - part of the protocol
         """Return the header with the key; empty if there is no key, for servers that need none."""
-        key = self._read_key()
+        key = await read_token(self._given) if callable(self._given) else self._read_key()
         if not key:
             return {}
         if not key.isascii() or not key.isprintable():
@@ -53,11 +62,12 @@ class ApiKey:
         return {self._header: f"Bearer {key}" if self._header == "authorization" else key}
 
     async def renew(self) -> bool:
-        """Return False: an API key cannot be renewed."""
-        return False
+        """Return True if the key is a function, which may return another one now. A fixed key cannot be renewed."""
+        return callable(self._given)
 
     def _read_key(self) -> str:
-        return (self._given or os.environ.get(self.variable_name, "")).strip()
+        given = self._given if isinstance(self._given, str) else ""
+        return (given or os.environ.get(self.variable_name, "")).strip()
 
     def __repr__(self) -> str:
         where = "given" if self._given else self.variable_name or "none"

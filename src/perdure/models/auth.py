@@ -3,8 +3,23 @@
 Keys are read when they are needed, and never stored in a session, a log or a message.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
+from typing import Protocol, TypeAlias
+
+from perdure.core.error import AuthFailed
+
+TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
+"""Function that returns a key or an access token that is valid now, or an awaitable of one. Called for each request."""
+
+
+async def read_token(source: TokenSource) -> str:
+    """Call a token source. Raises `AuthFailed` unless it returns a token."""
+    told = source()
+    token: object = await told if isawaitable(told) else told
+    if not isinstance(token, str) or not token.strip():
+        raise AuthFailed("the function that was given as api_key returned no token: it has to return a str")
+    return token.strip()
 
 
 class Auth(Protocol):

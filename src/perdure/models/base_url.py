@@ -44,8 +44,8 @@ def is_loopback(url: str) -> bool:
 
 
 def get_wire_base_url(url: str, wire: str) -> str:
-    """Return the base URL as this API format needs it: without `/v1` for Anthropic, whose paths include the version."""
-    return url.removesuffix("/v1") if wire == "anthropic" else url
+    """Return the base URL as this API format needs it: without `/v1` for those whose paths begin elsewhere."""
+    return url.removesuffix("/v1") if wire in {"anthropic", "ollama"} else url
 
 
 def get_host(url: str) -> str:
@@ -92,14 +92,41 @@ def _adapt_ollama_url(url: str, _model: str, _default: bool) -> str:  # noqa: FB
     return f"{scheme or 'http'}://{host}/{path.rstrip('/') or 'v1'}"
 
 
+def _adapt_native_ollama_url(url: str, model: str, default: bool) -> str:  # noqa: FBT001 - as above
+    """Return the address of the server, without the path of its chat completions."""
+    return _adapt_ollama_url(url, model, default).removesuffix("/v1")
+
+
 def _adapt_bedrock_url(url: str, _model: str, default: bool) -> str:  # noqa: FBT001 - as above
     """Replace the region in the default URL by the configured one."""
     region = get_first_env_value(_REGIONS)
     return url.replace("us-east-1", region) if default and region else url
 
 
+def _adapt_vertex_url(url: str, model: str, _default: bool) -> str:  # noqa: FBT001 - as above
+    """Complete the URL of Vertex AI with the project and the location, unless it names them."""
+    if "/projects/" in url:
+        return url
+    from .google_project import find_location, find_project
+
+    project, location = find_project(), find_location()
+    if not project:
+        raise ConfigError(f"vertex:{model}: the project is not set: set GOOGLE_CLOUD_PROJECT, or pass base_url=…")
+    host = url.replace("https://aiplatform.", _get_vertex_host(location), 1)
+    return f"{host}/projects/{project}/locations/{location}"
+
+
+def _get_vertex_host(location: str) -> str:
+    """Return the beginning of the URL of a location: a region, one of the two large regions, or all of the world."""
+    if location == "global":
+        return "https://aiplatform."
+    return f"https://aiplatform.{location}.rep." if location in {"us", "eu"} else f"https://{location}-aiplatform."
+
+
 _URL_ADAPTERS: Mapping[str, Callable[[str, str, bool], str]] = {
     "azure": _adapt_azure_url,
     "ollama": _adapt_ollama_url,
+    "ollama-native": _adapt_native_ollama_url,
     "bedrock": _adapt_bedrock_url,
+    "vertex": _adapt_vertex_url,
 }

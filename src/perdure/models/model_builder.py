@@ -41,8 +41,8 @@ _OPENAI_WIRES = frozenset({"openai_chat", "openai_responses"})
 class ModelOptions(Struct, frozen=True, kw_only=True):
     """Options of `open_model` besides the name of the model."""
 
-    api_key: str = ""
-    """API key, overriding the environment."""
+    api_key: Any = ""
+    """API key, or a function that returns one, overriding the environment."""
     base_url: str = ""
     """Base URL, overriding the provider's own."""
     attempts: int = DEFAULT_ATTEMPTS
@@ -55,8 +55,9 @@ class ModelOptions(Struct, frozen=True, kw_only=True):
     """`Transport` instead of the shared one: `HttpTransport(Deadlines(…))`, or `tapped(HttpTransport(), …)`."""
 
     def __post_init__(self) -> None:
-        for name in ("api_key", "base_url"):
-            check.require_text("open_model", name, getattr(self, name))
+        if not callable(self.api_key):
+            check.require_text("open_model", "api_key", self.api_key)
+        check.require_text("open_model", "base_url", self.base_url)
         check.require_int("open_model", "attempts", self.attempts, 1)
         if unknown := sorted(set(self.profile) - set(Profile.__struct_fields__)):
             fields = ", ".join(Profile.__struct_fields__)
@@ -71,7 +72,8 @@ def open_catalog_model(provider: Provider, model: str, options: ModelOptions, wi
     if provider.wire in {"demo", "local"}:
         return _open_in_process(provider, model, options)
     url, auth = resolve_url_and_auth(provider, name, options)
-    return build_model(_adapt_to_url(provider, url), name, url, auth, options, asked=wire)
+    adapted = _adapt_to_model(_adapt_to_url(provider, url), name)
+    return build_model(adapted, name, url, auth, options, asked=wire)
 
 
 def _open_in_process(provider: Provider, model: str, options: ModelOptions) -> Model:
@@ -175,6 +177,8 @@ def _build_profile(provider: Provider, model: str, url: str, overrides: Mapping[
     }
     if provider.cache_marked_models and re.search(provider.cache_marked_models, model.lower()):
         fields["cache"] = "marked"
+    if provider.document_models and re.search(provider.document_models, model.lower()):
+        fields["documents"] = True
     if provider.window_set_by_server:
         fields |= {"context_tokens": None, "max_output_tokens": None}
     try:
@@ -190,6 +194,16 @@ def _adapt_to_url(provider: Provider, url: str) -> Provider:
     """Return the provider; OpenAI at a custom URL is switched to plain chat completions."""
     if provider.name in {"openai", "openai-chat"} and not is_provider_url(provider, url):
         return replace(provider, wire="openai_chat", dialect="", profile={}, window_set_by_server=True)
+    return provider
+
+
+def _adapt_to_model(provider: Provider, model: str) -> Provider:
+    """Return the provider; Vertex AI is switched to the schema dialect and the prompt cache of Claude for Claude."""
+    if provider.wire == "vertex":
+        from .vertex import is_claude
+
+        if is_claude(model):
+            return replace(provider, profile={"schema": "anthropic"}, cache_marked_models=".", dialect="")
     return provider
 
 
@@ -209,7 +223,13 @@ def resolve_url_and_auth(provider: Provider, model: str, options: ModelOptions) 
     if provider.wire == "bedrock":
         from .bedrock import BedrockAuth
 
+        if callable(options.api_key):
+            raise ConfigError(f"{provider.name}: api_key has to be a text; AWS credentials are renewed by themselves")
         return resolve_base_url(provider, model, options.base_url), BedrockAuth(token=options.api_key)
+    if provider.wire == "vertex":
+        from .vertex import GoogleAuth
+
+        return resolve_base_url(provider, model, options.base_url), GoogleAuth(token=options.api_key)
     key = ApiKey(provider.key_variables, header=provider.key_header, given=options.api_key)
     url = resolve_base_url(provider, model, options.base_url, key.variable_name)
     if provider.needs_key and not key and (is_provider_url(provider, url) or provider.same_at_any_url):
@@ -230,7 +250,7 @@ async def list_provider_models(name: str) -> "list[ListedModel] | None":
     provider = find_provider(name)
     if provider is None:
         raise_unknown_provider(name, name, [])
-    if provider.wire in {"bedrock", "codex", "local", "demo"}:
+    if provider.wire in {"bedrock", "codex", "vertex", "local", "demo"}:
         return None
     url, auth = resolve_url_and_auth(provider, provider.default_model or provider.example_model, ModelOptions())
     return await fetch_model_list(url, auth, get_shared_transport())

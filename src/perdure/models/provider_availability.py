@@ -108,4 +108,25 @@ def _check_nothing(_provider: Provider, _key: ApiKey) -> tuple[bool, str]:
     return True, "always available"
 
 
-_CHECKS = {"bedrock": _check_aws, "local": _check_local_weights, "codex": _check_codex_login, "demo": _check_nothing}
+def _check_google(provider: Provider, key: ApiKey) -> tuple[bool, str]:
+    from .google_project import TOKEN_VARIABLE, get_adc_path
+
+    if key.variable_name == TOKEN_VARIABLE:
+        return True, f"{TOKEN_VARIABLE} is set"
+    if find_spec("google") is None or find_spec("google.auth") is None:
+        return False, "pip install 'perdure[vertex]'"
+    if key:
+        return True, f"{key.variable_name} is set"
+    if os.path.isfile(get_adc_path()):
+        return True, "gcloud has application default credentials"
+    # The service account of a machine would also do, but finding out needs the network.
+    return False, f"set {' or '.join(provider.key_variables)}, or run `gcloud auth application-default login`"
+
+
+_CHECKS = {
+    "bedrock": _check_aws,
+    "vertex": _check_google,
+    "local": _check_local_weights,
+    "codex": _check_codex_login,
+    "demo": _check_nothing,
+}

@@ -6,60 +6,12 @@ in the wire's own table, under the name given here as `dialect`.
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, Literal, NoReturn, TypeAlias
-
-from msgspec import Struct
+from typing import NoReturn
 
 from perdure.core.error import ConfigError
 
-WireName: TypeAlias = Literal[
-    "openai_chat", "openai_responses", "anthropic", "gemini", "bedrock", "codex", "local", "demo"
-]
-"""API format of a provider. The last two run in this process, without a network."""
-
-
-class Provider(Struct, frozen=True, kw_only=True):
-    """Built-in provider: its URL, key variables, API format (wire) and defaults."""
-
-    name: str
-    title: str
-    """Display name."""
-    wire: WireName
-    aliases: tuple[str, ...] = ()
-    """Other names that open it."""
-    base_url: str = ""
-    """Default base URL."""
-    url_variables: tuple[str, ...] = ()
-    """Environment variables that override the base URL, in order."""
-    key_variables: tuple[str, ...] = ()
-    """Environment variables that may contain its key, in order."""
-    key_header: str = "authorization"
-    """Header that the key is sent in."""
-    needs_key: bool = True
-    """True if it rejects requests without a key."""
-    key_urls: Mapping[str, str] = {}
-    """Base URL for the key of an environment variable, if it differs from `base_url`."""
-    default_model: str = ""
-    """Model to open if none is named. Empty: a model has to be named."""
-    example_model: str = ""
-    """Example of a model name, for error messages, if there is no default."""
-    dialect: str = ""
-    """Name of its variant of the wire."""
-    cache_marked_models: str = ""
-    """Pattern of models whose prompts it caches only up to marked places."""
-    profile: Mapping[str, Any] = {}
-    """Fields of a `Profile` that differ from what its models suggest."""
-    same_at_any_url: bool = False
-    """True if it has the same prices at any URL."""
-    window_set_by_server: bool = False
-    """True if the operator of the server configures the context window."""
-    price_id: str = ""
-    """Name of the provider in `genai-prices`. Empty: its prices are unknown."""
-    is_free: bool = False
-    """True if its tokens cost nothing, because it runs on the user's own machine."""
-    key_help_url: str = ""
-    """Web page where to get a key, or the program."""
-
+from .provider import Provider as Provider  # noqa: PLC0414 - other modules import both from here
+from .provider import WireName as WireName  # noqa: PLC0414
 
 PROVIDERS: tuple[Provider, ...] = (
     # OpenAI itself is used through Responses: only there does a model get its encrypted reasoning back. Any other
@@ -132,6 +84,22 @@ PROVIDERS: tuple[Provider, ...] = (
         key_help_url="https://aistudio.google.com/apikey",
     ),
     Provider(
+        name="vertex",
+        title="Google Vertex AI",
+        wire="vertex",
+        aliases=("google-vertex", "vertexai", "vertex-ai", "vertex_ai"),
+        base_url="https://aiplatform.googleapis.com/v1",
+        url_variables=("VERTEX_BASE_URL", "GOOGLE_VERTEX_BASE_URL"),
+        key_variables=("VERTEX_ACCESS_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"),
+        needs_key=False,  # a login of gcloud, or the service account of the machine, needs neither
+        default_model="gemini-3.8-flash",
+        dialect="vertex",
+        profile={"schema": "gemini"},
+        same_at_any_url=True,
+        price_id="google",
+        key_help_url="https://cloud.google.com/docs/authentication/provide-credentials-adc",
+    ),
+    Provider(
         name="openrouter",
         title="OpenRouter",
         wire="openai_chat",
@@ -141,6 +109,7 @@ PROVIDERS: tuple[Provider, ...] = (
         default_model="anthropic/claude-sonnet-5.5",
         dialect="openrouter",
         cache_marked_models="claude",
+        document_models=".",
         price_id="openrouter",
         key_help_url="https://openrouter.ai/settings/keys",
     ),
@@ -221,15 +190,31 @@ PROVIDERS: tuple[Provider, ...] = (
         key_variables=("MISTRAL_API_KEY",),
         default_model="mistral-medium-latest",
         dialect="mistral",
+        document_models="(mi|ma|mini)stral|pixtral",
         profile={"schema": "mistral"},
         price_id="mistral",
         key_help_url="https://console.mistral.ai/api-keys",
     ),
+    # xAI reads documents, and returns encrypted reasoning, only through Responses; `xai-chat` uses chat completions.
     Provider(
         name="xai",
         title="xAI",
-        wire="openai_chat",
+        wire="openai_responses",
         aliases=("grok", "x-ai"),
+        base_url="https://api.x.ai/v1",
+        url_variables=("XAI_BASE_URL",),
+        key_variables=("XAI_API_KEY", "GROK_API_KEY"),
+        default_model="grok-4.7",
+        dialect="xai",
+        document_models="grok-([4-9]|build|code)",
+        price_id="x-ai",
+        key_help_url="https://console.x.ai",
+    ),
+    Provider(
+        name="xai-chat",
+        title="xAI, chat completions",
+        wire="openai_chat",
+        aliases=("xai_chat",),
         base_url="https://api.x.ai/v1",
         url_variables=("XAI_BASE_URL",),
         key_variables=("XAI_API_KEY", "GROK_API_KEY"),
@@ -363,6 +348,22 @@ PROVIDERS: tuple[Provider, ...] = (
         needs_key=False,
         example_model="qwen3:4b",
         dialect="ollama",
+        profile={"schema": "llamacpp"},
+        same_at_any_url=True,
+        window_set_by_server=True,
+        is_free=True,
+        key_help_url="https://ollama.com/download",
+    ),
+    # Its own API, which takes the size of the context window and refuses a prompt that is too long.
+    Provider(
+        name="ollama-native",
+        title="Ollama, native API",
+        wire="ollama",
+        base_url="http://localhost:11434",
+        url_variables=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
+        key_variables=("OLLAMA_API_KEY",),
+        needs_key=False,
+        example_model="qwen3:4b",
         profile={"schema": "llamacpp"},
         same_at_any_url=True,
         window_set_by_server=True,

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.core.message import Message, Part, Text, Thinking
+from perdure.core.event import CitationAdded, ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.core.message import Citation, Message, Part, Text, Thinking
 from perdure.core.model import Model, Request
 from perdure.core.wrappers import WrappedModel, open_stream
 
@@ -23,6 +23,8 @@ class ThinkTagWriter:
         self._thought: list[str] = []
         self._block = 0
         """Index of the block of thinking that they belong to."""
+        self._added = 0
+        """Characters added to the text so far, by which citations are moved."""
 
     def convert_event(self, event: ModelEvent) -> Sequence[ModelEvent]:
         """Return the events to emit in place of one event of the model."""
@@ -31,6 +33,8 @@ class ThinkTagWriter:
             self._block = event.index
             self._thought.append(event.text)
             return (*shown, event)
+        if isinstance(event, CitationAdded):
+            return (CitationAdded(move_citation(event.citation, self._added)),)
         if isinstance(event, ReplyFinished) and event.message is not None:
             event = replace(event, message=add_think_tags(event.message))
         if self._thought and isinstance(event, (TextDelta, ToolCallDelta, ReplyFinished)):
@@ -40,7 +44,11 @@ class ThinkTagWriter:
     def _flush_thinking(self) -> Sequence[ModelEvent]:
         thought = "".join(self._thought)
         self._thought.clear()
-        return (TextDelta(f"{_OPEN}{thought}{_CLOSE}"),) if thought else ()
+        if not thought:
+            return ()
+        shown = f"{_OPEN}{thought}{_CLOSE}"
+        self._added += len(shown)
+        return (TextDelta(shown),)
 
 
 def with_think_tags(model: Model) -> Model:
@@ -62,11 +70,21 @@ def with_think_tags(model: Model) -> Model:
 def add_think_tags(message: Message) -> Message:
     """Return a complete reply with its thinking repeated as `<think>` text."""
     parts: list[Part] = []
+    added = 0
     for part in message.parts:
-        parts.append(part)
+        parts.append(move_citation(part, added) if isinstance(part, Citation) else part)
         if isinstance(part, Thinking) and part.text:
-            parts.append(Text(f"{_OPEN}{part.text}{_CLOSE}"))
+            shown = f"{_OPEN}{part.text}{_CLOSE}"
+            added += len(shown)
+            parts.append(Text(shown))
     return replace(message, parts=tuple(parts))
+
+
+def move_citation(citation: Citation, by: int) -> Citation:
+    """Return a citation for a text that has become longer by this many characters before the passage."""
+    if citation.start is None or citation.end is None or not by:
+        return citation
+    return replace(citation, start=max(citation.start + by, 0), end=max(citation.end + by, 0))
 
 
 def remove_think_tags(message: Message) -> Message:
@@ -74,11 +92,16 @@ def remove_think_tags(message: Message) -> Message:
     if message.role != "assistant" or not any(type(part) is Text and _OPEN in part.text for part in message.parts):
         return message
     thoughts = [f"{_OPEN}{part.text}{_CLOSE}" for part in message.parts if isinstance(part, Thinking)]
-    parts = [
-        replace(part, text=_remove_thoughts(part.text, thoughts)) if type(part) is Text else part
-        for part in message.parts
-    ]
-    return replace(message, parts=tuple([part for part in parts if not (type(part) is Text and not part.text)]))
+    parts: list[Part] = []
+    removed = 0
+    for part in message.parts:
+        if type(part) is Text:
+            text = _remove_thoughts(part.text, thoughts)
+            removed += len(part.text) - len(text)
+            parts += [replace(part, text=text)] if text else []
+        else:
+            parts.append(move_citation(part, -removed) if isinstance(part, Citation) else part)
+    return replace(message, parts=tuple(parts))
 
 
 def _remove_thoughts(text: str, thoughts: Iterable[str]) -> str:

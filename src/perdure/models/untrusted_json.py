@@ -1,7 +1,7 @@
 """Read JSON from providers defensively: a value of the wrong type counts as absent."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
@@ -32,10 +32,14 @@ def as_dict(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
+def as_list(value: Any) -> Sequence[Any]:
+    """Return the value if it is a list, else an empty sequence."""
+    return cast("Sequence[Any]", value) if isinstance(value, list) else ()
+
+
 def as_dicts(value: Any) -> list[dict[str, Any]]:
     """Return the elements of a list that are dicts; an empty list if the value is not a list."""
-    elements = cast("Iterable[Any]", value) if isinstance(value, list) else ()
-    return [each for each in elements if isinstance(each, dict)]
+    return [each for each in as_list(value) if isinstance(each, dict)]
 
 
 def as_text(value: Any) -> str:

@@ -10,6 +10,7 @@ from perdure.core import error as errors
 from perdure.core.clock import Timer
 from perdure.core.error import AllModelsFailed, ModelError
 from perdure.core.event import (
+    CitationAdded,
     Entry,
     FailedOver,
     ModelEvent,
@@ -21,7 +22,7 @@ from perdure.core.event import (
     ToolCallDelta,
     UsageReported,
 )
-from perdure.core.message import Message, Text, Thinking, ToolCall
+from perdure.core.message import Citation, Message, Text, Thinking, ToolCall
 from perdure.core.store import Lease
 from perdure.stores.memory import MemoryStore
 
@@ -108,6 +109,8 @@ def build_reply_deltas(reply: Message) -> list[ModelEvent]:
                 told.append(ThinkingDelta(part.text, part.signature, part.data, part.details, place))
             case ToolCall():
                 told.append(ToolCallDelta(part.call_id, part.name, part.arguments, part.signature, place))
+            case Citation():
+                told.append(CitationAdded(part))
             case _:
                 continue
     if reply.usage is not None:

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.error import ConfigError
-from perdure.core.event import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.core.message import Message, Part, StopReason, Text, Thinking, ToolCall, Usage
+from perdure.core.event import CitationAdded, ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.core.message import Citation, Message, Part, StopReason, Text, Thinking, ToolCall, Usage
 
 USAGE = Usage(input_tokens=10, output_tokens=5)
 """Default token usage of a scripted reply."""
@@ -128,6 +128,8 @@ def build_deltas(parts: Sequence[Part], chunk: int | None) -> list[ModelEvent]:
             case ToolCall():
                 events += _call_deltas(part, asked, chunk)
                 asked += 1
+            case Citation():
+                events.append(CitationAdded(part))
             case _:
                 pass  # media have no deltas: the message at the end of the stream has them
     return events

@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.core.event import ModelEvent, ReplyFinished
 from perdure.core.message import (
+    Citation,
     Document,
     Image,
     Message,
@@ -241,6 +242,8 @@ def shapes(parts: Sequence[Part]) -> list[tuple[Any, ...]]:
                 result.append(("redacted", data))
             case Thinking():
                 result.append(("thinking", part.text, part.signature))
+            case Citation():
+                pass  # test_citations.py
             case _:
                 result.append((part,))
     return result

@@ -216,11 +216,6 @@ def test_what_a_tool_of_the_provider_was_given_is_kept_even_when_it_is_no_json()
     assert part.details["input"] == {"_raw": "{oh"}
 
 
-def test_citations_are_passed_over() -> None:
-    cited = delta(0, "citations_delta", citation={"type": "char_location", "cited_text": "x"})
-    assert decoded([stream(HELLO[0], cited, *HELLO[1:], DONE)]).parts == (Text("Hello"),)
-
-
 def test_an_event_with_something_strange_in_it_is_read_for_the_rest() -> None:
     strange = b'{"type":"content_block_delta","index":null,"delta":{"type":7,"text":"Hello","signature":null}}'
     assert decoded([stream(start(0, type="text"), strange, {"type": "new"}, 5, DONE)]).text == "Hello"

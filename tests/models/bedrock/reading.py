@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.core.event import ModelEvent, ReplyFinished
 from perdure.core.message import (
+    Citation,
     Document,
     Image,
     Message,
@@ -263,6 +264,8 @@ def shapes(parts: Sequence[Part]) -> list[tuple[Any, ...]]:
                 result.append(("other", details))
             case Thinking():
                 result.append(("thinking", part.text, part.signature, part.data))
+            case Citation():
+                pass  # test_citations.py
             case _:
                 result.append((part,))
     return result

@@ -181,7 +181,7 @@ def test_what_is_strange_is_passed_over() -> None:
         frame("contentBlockStart", {}),
         frame("contentBlockDelta", {"contentBlockIndex": None, "delta": {"text": 7}}),
         frame("contentBlockDelta", {"delta": {"toolUse": {"input": "{}"}}}),
-        frame("contentBlockDelta", {"delta": {"citation": {"title": "x"}}}),
+        frame("contentBlockDelta", {"delta": {"citation": "x"}}),
         frame("contentBlockDelta", b""),
         frame("metadata", {}),
     ]

@@ -61,6 +61,7 @@ def test_the_golden_turn_is_understood_in_pieces_of_any_size(size):
         "gemini-3-flash",
         StopReason.TOOL_USE,
         Usage(120, 42, 64, 0, 12),
+        metadata={"served_model": "gemini-3-flash-001"},
     )
     assert [type(event).__name__ for event in events if not isinstance(event, UsageReported)] == [
         *["ThinkingDelta"] * 2,

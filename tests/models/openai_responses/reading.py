@@ -126,13 +126,20 @@ class Oracle:
     @property
     def usage(self) -> Usage:
         usage = self.answer["usage"]
+        ticks = usage.get("cost_in_usd_ticks")
         return Usage(
             usage["input_tokens"],
             usage["output_tokens"],
             usage["input_tokens_details"]["cached_tokens"],
             usage["input_tokens_details"].get("cache_write_tokens", 0),
             usage["output_tokens_details"]["reasoning_tokens"],
+            reported_usd=ticks / 1e10 if ticks else usage.get("cost"),
         )
+
+    @property
+    def annotations(self) -> list[Mapping[str, Any]]:
+        parts = [part for item in self.items if item["type"] == "message" for part in item["content"]]
+        return [each for part in parts for each in part.get("annotations") or []]
 
 
 def readable(item: Mapping[str, Any]) -> str:

@@ -4,7 +4,18 @@ import json
 import random
 
 from perdure.core.event import ReplyFinished
-from perdure.core.message import Status, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, tool_message, user
+from perdure.core.message import (
+    Citation,
+    Status,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    tool_message,
+    user,
+)
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.openai_responses import WIRE
 from tests.models.openai_responses.speaking import GOLDEN, PROFILE, WEATHER, body, heard, reply
@@ -41,12 +52,15 @@ def test_line_ends_of_another_kind_make_no_difference() -> None:
 
 def test_an_answer_that_came_whole_is_read_as_the_same_items() -> None:
     message = reply(SEARCH_TURN)
-    thought, search, words = message.parts
+    thought, search, words, cited = message.parts
     assert isinstance(thought, Thinking)
     assert isinstance(search, Thinking)
     assert search.text == ""
     assert search.details == json.loads(SEARCH_TURN)["output"][1]
     assert words == Text("Rain in Oslo, sun in Rome.", '{"id":"msg_2","phase":"final_answer"}')
+    assert cited == Citation(
+        "https://example.com", "Weather", "", 0, 4, json.loads(SEARCH_TURN)["output"][2]["content"][0]["annotations"][0]
+    )
     assert (message.stop, message.usage) == (StopReason.STOP, Usage(300, 30, 256, 0, 12))
 
 

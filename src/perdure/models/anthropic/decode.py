@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from perdure.core.error import ModelError, ReplyCutOff
 from perdure.core.event import (
+    CitationAdded,
     ModelEvent,
     ReplyFinished,
     TextDelta,
@@ -21,9 +22,10 @@ from perdure.core.event import (
     UsageReported,
 )
 from perdure.core.jsonable import short_repr
-from perdure.core.message import StopReason
+from perdure.core.message import Citation, StopReason
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
+from perdure.models.reply_metadata import build_metadata, get_served_model
 from perdure.models.untrusted_json import as_dict, as_dicts, as_text, parse_json
 from perdure.net.sse import SseParser
 
@@ -50,6 +52,7 @@ class _Delta(Struct, gc=False):
     thinking: str = ""
     signature: str = ""
     partial_json: str = ""
+    citation: dict[str, Any] | None = None
     stop_reason: str | None = None
 
 
@@ -95,6 +98,12 @@ class AnthropicDecoder:
         """Blocks that have started and not stopped, by index."""
         self._number = -1
         """Position of the last block that started."""
+        self._text_length = 0
+        self._text_start = 0
+        """Where the text block that is being received starts in the reply's text."""
+        self._cited: list[dict[str, Any]] = []
+        """Citations of that block, which are emitted at its end: only then is their passage known."""
+        self._served_model = ""
         self._count = UsageAccumulator()
         self._stop: str | None = None
         self._is_over = False
@@ -131,11 +140,16 @@ class AnthropicDecoder:
             )
         for index in list(self._blocks):
             self._finish_block(index, events)
+        self._emit_citations(events)
         profile = self._profile
-        stop = STOP_REASONS.get(self._stop or "")
-        usage = self._count.usage
-        events.append(ReplyFinished(stop=stop, usage=usage, model=profile.model, provider=profile.provider))
-        return events
+        finished = ReplyFinished(
+            stop=STOP_REASONS.get(self._stop or ""),
+            usage=self._count.usage,
+            model=profile.model,
+            provider=profile.provider,
+            metadata=build_metadata(served_model=self._served_model, service_tier=self._count.service_tier),
+        )
+        return [*events, finished]
 
     def _detect_format(self, data: bytes) -> None:
         """Detect by the first byte if the response is streamed; content types are not reliable."""
@@ -188,6 +202,7 @@ class AnthropicDecoder:
 
     def _start_message(self, message: dict[str, Any], events: list[ModelEvent]) -> None:
         self._count.add(message.get("usage"), last=False)
+        self._served_model = get_served_model(message.get("model"), self._profile.model)
         self._report_usage(events)
         self._decode_content(message.get("content"), events)
 
@@ -212,8 +227,9 @@ class AnthropicDecoder:
         number = self._number
         match block.get("type"):
             case "text":
-                if words := as_text(block.get("text")):
-                    events.append(TextDelta(text=words))
+                self._text_start = self._text_length
+                self._cited += as_dicts(block.get("citations"))
+                self._add_text(as_text(block.get("text")), events)
             case "thinking":
                 self._blocks[index] = _OpenBlock(block, number)
                 thought, signature = as_text(block.get("thinking")), as_text(block.get("signature"))
@@ -231,8 +247,9 @@ class AnthropicDecoder:
     def _extend_block(self, index: int, delta: _Delta, told: bytes, events: list[ModelEvent]) -> None:
         block = self._blocks.get(index)
         if block is None:
-            if delta.text:
-                events.append(TextDelta(text=delta.text))
+            self._add_text(delta.text, events)
+            if delta.citation:
+                self._cited.append(delta.citation)
         elif block.is_call:
             if delta.partial_json:
                 block.pieces.append("")
@@ -246,9 +263,23 @@ class AnthropicDecoder:
         else:
             _extend_unknown_block(block.block, as_dict(parse_json(told).get("delta")))
 
+    def _add_text(self, text: str, events: list[ModelEvent]) -> None:
+        if text:
+            self._text_length += len(text)
+            events.append(TextDelta(text=text))
+
+    def _emit_citations(self, events: list[ModelEvent]) -> None:
+        """Emit the citations of the text block that has ended."""
+        start, end = self._text_start, self._text_length
+        events.extend([CitationAdded(build_citation(told, start, end)) for told in self._cited])
+        self._cited.clear()
+
     def _finish_block(self, index: int, events: list[ModelEvent]) -> None:
         block = self._blocks.pop(index, None)
-        if block is None or block.block.get("type") == "thinking":
+        if block is None:
+            self._emit_citations(events)
+            return
+        if block.block.get("type") == "thinking":
             return
         if block.is_call:
             if not block.pieces:  # no input is streamed for a tool without parameters
@@ -277,9 +308,19 @@ class AnthropicDecoder:
         if not isinstance(told.get("content"), list):
             raise self._classify_error(body)
         self._count.add(told.get("usage"), last=True)
+        self._served_model = get_served_model(told.get("model"), self._profile.model)
         self._decode_content(told["content"], events)
         self._stop = as_text(told.get("stop_reason"))
         self._is_over = True
+
+
+def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
+    """Build the citation of a text block, which is the passage from `start` to `end` of the reply's text."""
+    title = as_text(told.get("title")) or as_text(told.get("document_title"))
+    place = as_text(told.get("url")) or as_text(told.get("source")) or as_text(told.get("file_id")) or title
+    if not place and type(told.get("document_index")) is int:
+        place = f"document {told['document_index'] + 1}"
+    return Citation(place, title, as_text(told.get("cited_text")), start, end, told)
 
 
 def _is_json(told: bytes) -> bool:

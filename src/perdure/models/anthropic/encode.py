@@ -79,10 +79,10 @@ def _encode_messages(
     dialect: AnthropicModelFeatures,
     mark: Mapping[str, str] | None,
 ) -> bytes:
-    echo = request.settings.echo_reasoning is not False
-    name = (request.session_id, echo) if request.session_id else None
+    echo, citations = request.settings.echo_reasoning is not False, bool(request.settings.citations)
+    name = (request.session_id, echo, citations) if request.session_id else None
     begun = bool(request.messages) and request.messages[0].role == "assistant"
-    items = build_message_encoder(request.messages, profile, echo=echo, signed=dialect.signed)
+    items = build_message_encoder(request.messages, profile, echo=echo, signed=dialect.signed, citations=citations)
     rules = get_message_rules(signed=dialect.signed, is_continuation=begun)
     pieces = memo.encode_messages(name, request.messages, items, rules)
     if begun:
@@ -149,6 +149,8 @@ def _encode_output_config(request: Request, profile: Profile, thinking: Thinking
     if thinking.effort:
         config["effort"] = thinking.effort
     if request.output is not None and profile.output == "schema":
+        if request.settings.citations:
+            raise ConfigError("Settings(citations=True): this provider refuses it together with an output schema")
         config["format"] = {"type": "json_schema", "schema": compile_schema(request.output.schema, OUTPUT_SCHEMA_RULES)}
     return {"output_config": config} if config else {}
 

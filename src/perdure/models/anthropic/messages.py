@@ -4,13 +4,14 @@ Every message becomes one item that depends on nothing else: the provider joins 
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
 from perdure.core.message import (
     Audio,
+    Citation,
     Document,
     Image,
     Media,
@@ -24,6 +25,7 @@ from perdure.core.message import (
 )
 from perdure.models import attachment
 from perdure.models.call_ids import CallIdEncoder
+from perdure.models.cited_text import CitedPassage, divide_cited_text
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 
@@ -43,12 +45,13 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def build_message_encoder(
-    messages: Sequence[Message], profile: Profile, *, echo: bool, signed: bool
+    messages: Sequence[Message], profile: Profile, *, echo: bool, signed: bool, citations: bool = False
 ) -> Callable[[Message], Sequence[Item]]:
     """Return a function that encodes messages for this model. Unless `echo`, its earlier thinking is left out.
 
     With it, all thinking is sent back, on turns without calls too: the provider needs the blocks as it wrote them, uses
-    what it needs, and would miss its prompt cache if they were left out later.
+    what it needs, and would miss its prompt cache if they were left out later. With `citations`, the model is asked to
+    cite documents.
     """
     ids = CallIdEncoder(messages, profile, is_valid=is_call_id if signed else bool)
 
@@ -56,9 +59,12 @@ def build_message_encoder(
         ids.enter(message)
         if message.role == "assistant":
             own = profile.is_author(message.provider, message.model)
-            content = _encode_assistant_parts(message.parts, ids, own=own, echo=echo, signed=signed)
+            parts = divide_cited_text(message.parts) if message.provider == profile.provider else message.parts
+            content = _encode_assistant_parts(parts, ids, own=own, echo=echo, signed=signed)
             return [{"role": "assistant", "content": content}] if content else []
-        content = [block for part in message.parts for block in _encode_user_part(part, profile, ids)]
+        content = [
+            block for part in message.parts for block in _encode_user_part(part, profile, ids, citations=citations)
+        ]
         return [{"role": "user", "content": content or [_build_text_block(EMPTY_MESSAGE_TEXT)]}]
 
     return encode_message
@@ -86,11 +92,13 @@ def _build_text_block(text: str) -> Block:
 
 
 def _encode_assistant_parts(
-    parts: Sequence[Part], ids: CallIdEncoder, *, own: bool, echo: bool, signed: bool
+    parts: Iterable[Part | CitedPassage], ids: CallIdEncoder, *, own: bool, echo: bool, signed: bool
 ) -> list[Block]:
     content: list[Block] = []
     for part in parts:
         match part:
+            case CitedPassage(text=text, citations=cited):
+                content.append({**_build_text_block(text), "citations": [_encode_citation(each) for each in cited]})
             case Text(text=text):
                 if text.strip():  # blank ones are refused
                     content.append(_build_text_block(text))
@@ -107,11 +115,16 @@ def _encode_assistant_parts(
                         attachment.describe_unsupported_media(part, "made by the model, and not shown to it again")
                     )
                 )
-            case ToolResult():  # never in an assistant message
+            case ToolResult() | Citation():  # never in an assistant message; of another provider
                 pass
     while content and content[-1].get("type") in _THINKING_TYPES:  # refused there; so ends a reply that got too long
         content.pop()
     return content
+
+
+def _encode_citation(citation: Citation) -> Block:
+    """Encode a citation as the provider sent it. It sends a null `file_id`, and refuses it."""
+    return {name: value for name, value in citation.details.items() if (name, value) != ("file_id", None)}
 
 
 def _encode_thinking(part: Thinking, *, echo: bool, signed: bool) -> Block | None:
@@ -129,23 +142,23 @@ def _encode_thinking(part: Thinking, *, echo: bool, signed: bool) -> Block | Non
 # -- user messages and results -----------------------------------------------------------------------------------------
 
 
-def _encode_user_part(part: Part, profile: Profile, ids: CallIdEncoder) -> Sequence[Block]:
+def _encode_user_part(part: Part, profile: Profile, ids: CallIdEncoder, *, citations: bool) -> Sequence[Block]:
     match part:
         case Text(text=text):
             return [_build_text_block(text)] if text.strip() else []
         case Image() | Document():
-            return [_encode_media(part, profile)]
+            return [_encode_media(part, profile, citations=citations)]
         case Audio() | Video():
             return [_build_text_block(attachment.describe_unsupported_media(part))]
         case ToolResult():
-            return [_encode_result(part, profile, ids)]
+            return [_encode_result(part, profile, ids, citations=citations)]
         case _:  # thinking and calls are never in a user message
             return []
 
 
-def _encode_result(result: ToolResult, profile: Profile, ids: CallIdEncoder) -> Block:
+def _encode_result(result: ToolResult, profile: Profile, ids: CallIdEncoder, *, citations: bool) -> Block:
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.encode_id(result.call_id)}
-    content = [block for part in result.content for block in _encode_user_part(part, profile, ids)]
+    content = [block for part in result.content for block in _encode_user_part(part, profile, ids, citations=citations)]
     if result.is_error:
         block["is_error"] = True
         content = content or [_build_text_block(f"({result.status})")]  # an empty error is refused
@@ -154,7 +167,7 @@ def _encode_result(result: ToolResult, profile: Profile, ids: CallIdEncoder) -> 
     return block
 
 
-def _encode_media(media: Image | Document, profile: Profile) -> Block:
+def _encode_media(media: Image | Document, profile: Profile, *, citations: bool) -> Block:
     seen = attachment.normalize_media(media)
     if attachment.is_image(seen):
         source = _build_image_source(seen) if profile.images else None
@@ -164,7 +177,8 @@ def _encode_media(media: Image | Document, profile: Profile) -> Block:
     source = _build_document_source(seen) if profile.documents else None
     if source is not None:
         titled = {"title": seen.name} if seen.name else {}
-        return {"type": "document", "source": source, **titled}
+        asked = {"citations": {"enabled": True}} if citations else {}
+        return {"type": "document", "source": source, **titled, **asked}
     text = attachment.decode_text_document(seen)
     if text is not None and text.strip():
         return _build_text_block(f"[document {seen.name}]\n{text}" if seen.name else text)

@@ -7,7 +7,7 @@ start of a stream has a first estimate; later numbers replace it.
 from typing import Any
 
 from perdure.core.message import Precision, Usage
-from perdure.models.untrusted_json import as_count, as_dict, as_dicts
+from perdure.models.untrusted_json import as_count, as_dict, as_dicts, as_text
 
 _FRESH = "input_tokens"
 _WRITTEN = "cache_creation_input_tokens"
@@ -30,6 +30,11 @@ class UsageAccumulator:
         told = as_dict(usage)
         self._told |= {name: value for name, value in told.items() if value is not None}
         self.is_complete = self.is_complete or (last and _OUTPUT in told)
+
+    @property
+    def service_tier(self) -> str:
+        """Tier of service that was used; empty if the provider does not tell."""
+        return as_text(self._told.get("service_tier"))
 
     @property
     def usage(self) -> Usage | None:

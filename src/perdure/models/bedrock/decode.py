@@ -12,10 +12,19 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.error import ReplyCutOff
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from perdure.core.message import StopReason, Usage
+from perdure.core.event import (
+    CitationAdded,
+    ModelEvent,
+    ReplyFinished,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    UsageReported,
+)
+from perdure.core.message import Citation, StopReason, Usage
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
+from perdure.models.reply_metadata import build_metadata, get_served_model
 from perdure.models.untrusted_json import as_count, as_dict, as_dicts, as_text, parse_json
 
 from .eventstream import EventStreamMessage, EventStreamParser
@@ -70,6 +79,12 @@ class BedrockDecoder:
         self._whole: list[bytes] | None = None
         """The pieces of a response that is not streamed."""
         self._blocks: dict[int, _OpenBlock] = {}
+        self._text_length = 0
+        self._text_start = 0
+        """Where the text block that is being received starts in the reply's text."""
+        self._cited: list[dict[str, Any]] = []
+        """Citations of that block, which are emitted at its end: only then is their passage known."""
+        self._metadata: dict[str, Any] = {}
         self._usage: Usage | None = None
         self._stop = ""
         self._is_over = False
@@ -105,9 +120,9 @@ class BedrockDecoder:
             )
         for index in list(self._blocks):
             self._finish_block(index, events)
-        profile, stop = self._profile, STOP_REASONS.get(self._stop)
-        events.append(ReplyFinished(stop=stop, usage=self._usage, model=profile.model, provider=profile.provider))
-        return events
+        self._finish_text(events)
+        profile, stop, told = self._profile, STOP_REASONS.get(self._stop), self._metadata
+        return [*events, ReplyFinished(stop, self._usage, profile.model, profile.provider, metadata=told)]
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -123,7 +138,7 @@ class BedrockDecoder:
                 pass
             else:
                 if told.delta.text:
-                    events.append(TextDelta(text=told.delta.text))
+                    self._add_text(told.delta.text, events)
                     return
         self._decode_untyped_event(frame, events)
 
@@ -145,6 +160,7 @@ class BedrockDecoder:
                 self._is_over = True
             case "metadata":
                 self._record_usage(told.get("usage"))
+                self._record_metadata(told)
                 if self._usage is not None:
                     events.append(UsageReported(usage=self._usage))
             case _:
@@ -158,6 +174,16 @@ class BedrockDecoder:
         if taken or output:
             is_complete = taken and "outputTokens" in told
             self._usage = Usage(taken, output, read, written, precision="exact" if is_complete else "partial")
+
+    def _record_metadata(self, told: dict[str, Any]) -> None:
+        """Record what guardrails found, the tier of service, and the model that a router chose."""
+        trace = as_dict(told.get("trace"))
+        invoked = as_text(as_dict(trace.get("promptRouter")).get("invokedModelId"))
+        self._metadata |= build_metadata(
+            guardrail_trace=as_dict(trace.get("guardrail")),
+            service_tier=as_text(as_dict(told.get("serviceTier")).get("type")),
+            served_model=get_served_model(invoked, self._profile.model),
+        )
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -175,7 +201,9 @@ class BedrockDecoder:
         if "reasoningContent" in delta:
             _append_thinking_delta(as_dict(delta["reasoningContent"]), index, events)
         elif said := as_text(delta.get("text")):
-            events.append(TextDelta(text=said))
+            self._add_text(said, events)
+        elif cited := as_dict(delta.get("citation")):
+            self._cited.append(cited)
         block = self._blocks.get(index)
         if block is None:
             return
@@ -188,9 +216,21 @@ class BedrockDecoder:
             result = block.block["toolResult"]
             result["content"] = [*result.get("content", []), *as_dicts(delta["toolResult"])]
 
+    def _add_text(self, text: str, events: list[ModelEvent]) -> None:
+        self._text_length += len(text)
+        events.append(TextDelta(text=text))
+
+    def _finish_text(self, events: list[ModelEvent]) -> None:
+        """Emit the citations of the text block that has ended."""
+        start, end = self._text_start, self._text_length
+        events.extend([CitationAdded(build_citation(told, start, end)) for told in self._cited if end > start])
+        self._cited.clear()
+        self._text_start = end
+
     def _finish_block(self, index: int, events: list[ModelEvent]) -> None:
         block = self._blocks.pop(index, None)
         if block is None:
+            self._finish_text(events)
             return
         if block.is_call:
             if not block.pieces:  # no input is streamed for a tool without parameters
@@ -214,24 +254,39 @@ class BedrockDecoder:
         for index, block in enumerate(as_dicts(message["content"])):
             self._decode_block(index, block, events)
         self._record_usage(told.get("usage"))
+        self._record_metadata(told)
         self._stop = as_text(told.get("stopReason"))
         self._is_over = True
 
     def _decode_block(self, index: int, block: dict[str, Any], events: list[ModelEvent]) -> None:
         if "text" in block:
-            _append_text_deltas([block], events)
+            self._add_blocks([block], events)
         elif "reasoningContent" in block:
             thought = as_dict(block["reasoningContent"])
             _append_thinking_delta(as_dict(thought.get("reasoningText")) or thought, index, events)
         elif "citationsContent" in block:
-            _append_text_deltas(as_dicts(as_dict(block["citationsContent"]).get("content")), events)
+            cited = as_dict(block["citationsContent"])
+            self._cited += as_dicts(cited.get("citations"))
+            self._add_blocks(as_dicts(cited.get("content")), events)
         else:
             self._start_block(index, block, events)
             self._finish_block(index, events)
 
+    def _add_blocks(self, blocks: list[dict[str, Any]], events: list[ModelEvent]) -> None:
+        """Add blocks of text that were received complete."""
+        for block in blocks:
+            if said := as_text(block.get("text")):
+                self._add_text(said, events)
+        self._finish_text(events)
 
-def _append_text_deltas(blocks: list[dict[str, Any]], events: list[ModelEvent]) -> None:
-    events.extend([TextDelta(text=said) for block in blocks if (said := as_text(block.get("text")))])
+
+def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
+    """Build the citation of a text block, which is the passage from `start` to `end` of the reply's text."""
+    title = as_text(told.get("title"))
+    web = as_dict(as_dict(told.get("location")).get("web"))
+    source = as_text(web.get("url")) or as_text(told.get("source")) or title
+    quote = "".join([as_text(each.get("text")) for each in as_dicts(told.get("sourceContent"))])
+    return Citation(source, title, quote, start, end, told)
 
 
 def _append_thinking_delta(told: dict[str, Any], index: int, events: list[ModelEvent]) -> None:

@@ -85,9 +85,10 @@ def _encode_messages(
     mark: Mapping[str, Any] | None,
 ) -> bytes:
     echo = request.settings.echo_reasoning is not False
-    name = (request.session_id, echo) if request.session_id else None
+    citations = bool(request.settings.citations) and dialect.citations
+    name = (request.session_id, echo, citations) if request.session_id else None
     begun = bool(request.messages) and request.messages[0].role == "assistant"
-    items = build_message_encoder(request.messages, profile, dialect, echo=echo)
+    items = build_message_encoder(request.messages, profile, dialect, echo=echo, citations=citations)
     pieces = memo.encode_messages(
         name, request.messages, items, MESSAGE_RULES_AFTER_OPENING if begun else MESSAGE_RULES
     )
@@ -172,6 +173,8 @@ def _build_body_fields(
     if more:
         head["additionalModelRequestFields"] = more
     if request.output is not None and profile.output == "schema":
+        if request.settings.citations:
+            raise ConfigError("Settings(citations=True): this provider refuses it together with an output schema")
         head["outputConfig"] = {"textFormat": _encode_response_format(request.output)}
     return head
 

@@ -4,10 +4,11 @@ Every message becomes one item that depends on nothing else; `encode` joins adja
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from perdure.core.message import (
+    Citation,
     Document,
     Media,
     Message,
@@ -21,6 +22,7 @@ from perdure.core.message import (
 from perdure.models import attachment
 from perdure.models.anthropic.messages import EMPTY_MESSAGE_TEXT, encode_arguments, sanitize_tool_name
 from perdure.models.call_ids import CallIdEncoder
+from perdure.models.cited_text import CitedPassage, divide_cited_text
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 
@@ -59,18 +61,29 @@ _MAX_TITLE_LENGTH = 100
 
 
 def build_message_encoder(
-    messages: Sequence[Message], profile: Profile, features: BedrockModelFeatures, *, echo: bool
+    messages: Sequence[Message],
+    profile: Profile,
+    features: BedrockModelFeatures,
+    *,
+    echo: bool,
+    citations: bool = False,
 ) -> Callable[[Message], Sequence[Item]]:
-    """Return a function that encodes messages for this model. Unless `echo`, its earlier thinking is left out."""
+    """Return a function that encodes messages for this model. Unless `echo`, its earlier thinking is left out.
+
+    With `citations`, the model is asked to cite documents.
+    """
     ids = CallIdEncoder(messages, profile, is_valid=is_call_id)
 
     def encode_message(message: Message) -> Sequence[Item]:
         ids.enter(message)
         if message.role == "assistant":
             own = profile.is_author(message.provider, message.model)
-            content = _encode_assistant_parts(message.parts, ids, own=own, echo=echo)
+            parts = divide_cited_text(message.parts) if message.provider == profile.provider else message.parts
+            content = _encode_assistant_parts(parts, ids, own=own, echo=echo)
             return [{"role": "assistant", "content": content}] if content else []
         content = [block for part in message.parts for block in _encode_user_part(part, profile, features, ids)]
+        if citations:
+            content = [_ask_for_citations(block) for block in content]
         return [{"role": "user", "content": _ensure_text(content)}]
 
     return encode_message
@@ -87,10 +100,15 @@ def _ensure_text(content: list[Block]) -> list[Block]:
 # -- assistant messages ------------------------------------------------------------------------------------------------
 
 
-def _encode_assistant_parts(parts: Sequence[Part], ids: CallIdEncoder, *, own: bool, echo: bool) -> list[Block]:
+def _encode_assistant_parts(
+    parts: Iterable[Part | CitedPassage], ids: CallIdEncoder, *, own: bool, echo: bool
+) -> list[Block]:
     content: list[Block] = []
     for part in parts:
         match part:
+            case CitedPassage(text=text, citations=cited):
+                told = [each.details for each in cited]
+                content.append({"citationsContent": {"content": [{"text": text}], "citations": told}})
             case Text(text=text):
                 if text.strip():  # blank ones are refused
                     content.append({"text": text})
@@ -109,7 +127,7 @@ def _encode_assistant_parts(parts: Sequence[Part], ids: CallIdEncoder, *, own: b
                         )
                     }
                 )
-            case ToolResult():  # never in an assistant message
+            case ToolResult() | Citation():  # never in an assistant message; of another provider
                 pass
     while content and "reasoningContent" in content[-1]:  # refused there; so ends a reply that got too long
         content.pop()
@@ -146,6 +164,16 @@ def _encode_user_part(
             return [_encode_result(part, profile, dialect, ids)]
         case _:  # thinking and calls are never in a user message
             return []
+
+
+def _ask_for_citations(block: Block) -> Block:
+    """Return a block with citations turned on for its documents: for all, or the provider refuses the request."""
+    if "document" in block:
+        return {"document": {**block["document"], "citations": {"enabled": True}}}
+    if "toolResult" in block:
+        result = block["toolResult"]
+        return {"toolResult": {**result, "content": [_ask_for_citations(each) for each in result["content"]]}}
+    return block
 
 
 def _encode_result(result: ToolResult, profile: Profile, dialect: BedrockModelFeatures, ids: CallIdEncoder) -> Block:

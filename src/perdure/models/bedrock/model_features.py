@@ -25,10 +25,14 @@ class BedrockModelFeatures(Struct, frozen=True, kw_only=True):
     """True if a cache marker may follow the tools."""
     one_call_at_a_time: bool = False
     """True if parallel tool calls can be disabled."""
+    citations: bool = False
+    """True if it can be asked to cite documents."""
 
 
 DIALECTS: Mapping[str, BedrockModelFeatures] = {
-    "claude": BedrockModelFeatures(thinking="claude", status=True, marks_tools=True, one_call_at_a_time=True),
+    "claude": BedrockModelFeatures(
+        thinking="claude", status=True, marks_tools=True, one_call_at_a_time=True, citations=True
+    ),
     "nova": BedrockModelFeatures(status=True),
     "nova_2": BedrockModelFeatures(thinking="nova", status=True),
     "gpt_oss": BedrockModelFeatures(thinking="effort"),

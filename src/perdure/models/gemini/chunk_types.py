@@ -59,6 +59,9 @@ class Candidate(Struct, rename="camel"):
     grounding_metadata: dict[str, Any] | None = None
     citation_metadata: dict[str, Any] | None = None
     url_context_metadata: dict[str, Any] | None = None
+    avg_logprobs: float | None = None
+    logprobs_result: dict[str, Any] | None = None
+    safety_ratings: list[dict[str, Any]] | None = None
 
 
 class TokenCounts(Struct, rename="camel"):
@@ -70,6 +73,9 @@ class TokenCounts(Struct, rename="camel"):
     cached_content_token_count: int | None = None
     tool_use_prompt_token_count: int | None = None
     total_token_count: int | None = None
+    service_tier: str | None = None
+    traffic_type: str | None = None
+    """Vertex AI's name for the tier of service."""
 
 
 class PromptFeedback(Struct, rename="camel"):
@@ -85,6 +91,7 @@ class GeminiChunk(Struct, rename="camel"):
     candidates: list[Candidate] | None = None
     usage_metadata: TokenCounts | None = None
     prompt_feedback: PromptFeedback | None = None
+    model_version: str | None = None
     error: msgspec.Raw = ABSENT
 
 

@@ -1,18 +1,21 @@
 """Decode the response of a `generateContent` call into events. No I/O.
 
-A stream has no end marker: a response is finished when a chunk had a `finishReason` and the bytes are over. Only the
-first candidate is decoded.
+A stream has no end marker: a response is finished when a chunk had a `finishReason` and the bytes are over. The first
+candidate is the reply; further ones are kept as metadata.
 """
 
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from perdure.core.error import BadRequest, ProviderDown, Refused, ReplyCutOff
-from perdure.core.event import ModelEvent, ReplyFinished, UsageReported
+from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from perdure.core.jsonable import short_repr
 from perdure.core.message import StopReason, Usage
+from perdure.models.further_candidates import CandidateCollector
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
+from perdure.models.reply_metadata import build_metadata, get_served_model, has_finding
+from perdure.models.untrusted_json import as_dict
 
 from .chunk_splitter import ChunkSplitter
 from .chunk_types import (
@@ -26,6 +29,7 @@ from .chunk_types import (
     get_raw_parts,
     parse_chunk,
 )
+from .grounding import list_citations
 from .partial_call import PartialCallBuilder
 from .reply_builder import GeminiReplyBuilder, compact_arguments
 
@@ -65,7 +69,19 @@ _CHUNKS_PER_USAGE_REPORT = 32
 class GeminiDecoder:
     """Decoder of one response, streamed or whole, into model events."""
 
-    __slots__ = ("_candidate", "_chunks", "_counts", "_counts_at_end", "_frames", "_partial", "_profile", "_reply")
+    __slots__ = (
+        "_candidate",
+        "_candidates",
+        "_chunks",
+        "_counts",
+        "_counts_at_end",
+        "_frames",
+        "_metadata",
+        "_partial",
+        "_profile",
+        "_reply",
+        "_served_model",
+    )
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -78,6 +94,10 @@ class GeminiDecoder:
         self._counts_at_end = False
         """True if the token counts were sent with the finish reason, or later."""
         self._chunks = 0
+        self._metadata: dict[str, Any] = {}
+        """Sources, citations and other facts about the reply, for display."""
+        self._candidates: CandidateCollector | None = None
+        self._served_model: str | None = None
 
     done = False
     """Always False: the API has no event that is sure to be the last."""
@@ -101,6 +121,7 @@ class GeminiDecoder:
                 yield UsageReported(usage=usage)
             self._raise_cut_off("before it was finished")
         stop = self._get_stop_reason(events)
+        self._add_citations(events)
         yield from events
         yield ReplyFinished(
             stop=stop,
@@ -108,6 +129,7 @@ class GeminiDecoder:
             model=self._profile.model,
             provider=self._profile.provider,
             message=self._reply.build_message(),
+            metadata=self._build_metadata(),
         )
 
     def _decode_chunk(self, data: bytes, events: list[ModelEvent]) -> None:
@@ -130,6 +152,9 @@ class GeminiDecoder:
             self._check_feedback(chunk.prompt_feedback)
         if chunk.usage_metadata is not None:
             self._report_usage(chunk.usage_metadata, events)
+        self._served_model = chunk.model_version or self._served_model
+        if chunk.candidates is not None and (len(chunk.candidates) > 1 or candidate is None):
+            self._add_further_candidates(chunk.candidates)
 
     def _decode_parts(self, parts: list[ChunkPart], data: bytes, events: list[ModelEvent]) -> None:
         reply = self._reply
@@ -175,13 +200,48 @@ class GeminiDecoder:
         """Record the finish reason and metadata of a candidate."""
         if candidate.finish_reason is not None:
             self._candidate = candidate
-        metadata = self._reply.metadata
+        metadata = self._metadata
         if candidate.grounding_metadata:
             metadata["grounding"] = candidate.grounding_metadata
         if candidate.citation_metadata:
             metadata["citations"] = candidate.citation_metadata
         if candidate.url_context_metadata:
             metadata["url_context"] = candidate.url_context_metadata
+        if candidate.avg_logprobs is not None or candidate.logprobs_result:
+            average = {} if candidate.avg_logprobs is None else {"average": candidate.avg_logprobs}
+            metadata["logprobs"] = {**average, **(candidate.logprobs_result or {})}
+        if candidate.safety_ratings and has_finding(candidate.safety_ratings):
+            metadata["guardrail_trace"] = candidate.safety_ratings
+
+    def _add_further_candidates(self, candidates: list[Candidate]) -> None:
+        """Collect the pieces of all candidates but the first."""
+        self._candidates = self._candidates or CandidateCollector()
+        for candidate in candidates:
+            if not candidate.index:
+                continue
+            events: list[ModelEvent] = []
+            for place, part in enumerate((candidate.content and candidate.content.parts) or ()):
+                if part.text is not None:
+                    events.append(ThinkingDelta(part.text) if part.thought else TextDelta(part.text))
+                elif part.function_call is not None and part.function_call.name:
+                    call = part.function_call
+                    arguments = compact_arguments(call.args)
+                    events.append(ToolCallDelta(call.id or f"{place}", call.name or "", arguments, index=place))
+            self._candidates.add(candidate.index, events, candidate.finish_reason)
+
+    def _add_citations(self, events: list[ModelEvent]) -> None:
+        grounding, recitations = (as_dict(self._metadata.get(name)) for name in ("grounding", "citations"))
+        if grounding or recitations:
+            self._reply.add_citations(list_citations(grounding, recitations, self._reply.text), events)
+
+    def _build_metadata(self) -> dict[str, Any]:
+        counts = self._counts
+        tier = None if counts is None else counts.service_tier or counts.traffic_type
+        return self._metadata | build_metadata(
+            served_model=get_served_model(self._served_model, self._profile.model),
+            service_tier=tier,
+            candidates=self._candidates.build() if self._candidates else None,
+        )
 
     def _check_feedback(self, feedback: PromptFeedback) -> None:
         """Raise `Refused` if the prompt was blocked: there is no reply then, and a retry would not get one."""

@@ -31,7 +31,8 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     name = (request.session_id, echo) if request.session_id else None
     messages = insert_user_turns(request.messages)
     contents = GeminiMessageEncoder(messages, profile, echo=echo)
-    pieces = memo.encode_messages(name, messages, contents.encode_message, GeminiMessageRules(profile.model))
+    encode_message = contents.encode_message if profile.dialect != "vertex" else contents.encode_without_ids
+    pieces = memo.encode_messages(name, messages, encode_message, GeminiMessageRules(profile.model))
     head = encode_json(_merge_extra_body(_build_body_fields(request, profile), request.settings.extra_body))
     comma = b"," if len(head) > len(b"{}") else b""
     return EncodedRequest(_build_path(profile), b'{"contents":[' + b",".join(pieces) + b"]" + comma + head[1:])

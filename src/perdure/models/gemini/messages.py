@@ -72,6 +72,15 @@ class GeminiMessageEncoder:
         self.echo = echo
         self._ids = CallIdEncoder(messages, profile)
 
+    def encode_without_ids(self, message: Message) -> list[Item]:
+        """Encode one message without the ids of calls and results, which Vertex AI refuses: it goes by their order."""
+        items = self.encode_message(message)
+        for part in [part for item in items for part in item["parts"]]:
+            for kind in ("functionCall", "functionResponse"):
+                if kind in part:
+                    part[kind] = {name: value for name, value in part[kind].items() if name != "id"}
+        return items
+
     def encode_message(self, message: Message) -> list[Item]:
         """Encode the next message as a list of contents: none if it is empty, two for tool results with media."""
         self._ids.enter(message)

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from perdure.core.event import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.core.event import CitationAdded, ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.message import Audio, Image, Message, Part, Text, Thinking, ToolCall
+from perdure.core.message import Audio, Citation, Image, Message, Part, Text, Thinking, ToolCall
 from perdure.models.profile import Profile
 
 from .chunk_types import ABSENT, GeminiBlob
@@ -23,7 +23,7 @@ _TextPieces: TypeAlias = list[str]
 class GeminiReplyBuilder:
     """Builder of one reply: appends each part's delta events to `events`, and collects the message."""
 
-    __slots__ = ("_calls", "_open", "_parts", "_profile", "_thoughts", "_whole", "metadata")
+    __slots__ = ("_calls", "_citations", "_open", "_parts", "_profile", "_thoughts", "_whole")
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -35,8 +35,7 @@ class GeminiReplyBuilder:
         self._calls = 0
         self._whole = False
         """True if the deltas do not carry everything."""
-        self.metadata: dict[str, Any] = {}
-        """Sources and citations, for display."""
+        self._citations: list[Citation] = []
 
     @property
     def has_calls(self) -> bool:
@@ -47,6 +46,17 @@ class GeminiReplyBuilder:
     def has_parts(self) -> bool:
         """True if the reply has any part."""
         return bool(self._parts)
+
+    @property
+    def text(self) -> str:
+        """Text of the reply so far."""
+        texts = [part for part in map(self._build_part, self._parts) if isinstance(part, Text)]
+        return "".join([part.text for part in texts])
+
+    def add_citations(self, citations: list[Citation], events: list[ModelEvent]) -> None:
+        """Add the citations of the whole text, and emit them."""
+        self._citations = citations
+        events.extend(map(CitationAdded, citations))
 
     def add_text(self, text: str, signature: str, events: list[ModelEvent]) -> None:
         """Add a piece of the answer's text, and emit its delta."""
@@ -111,10 +121,9 @@ class GeminiReplyBuilder:
 
     def build_message(self) -> Message | None:
         """Return the whole message; None if the emitted deltas already contain all of the reply."""
-        if not self._whole and not self.metadata:
+        if not self._whole:
             return None
-        parts = tuple([self._build_part(part) for part in self._parts])
-        return Message("assistant", parts, metadata=self.metadata)
+        return Message("assistant", (*map(self._build_part, self._parts), *self._citations))
 
     def _append_part(self, part: Part) -> None:
         self._parts.append(part)

@@ -1,13 +1,21 @@
 """Wrap a model for JSON tool mode: send requests without tools, and turn JSON replies into tool calls."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from perdure.core.error import ConfigError
-from perdure.core.event import FailedOver, ModelEvent, ReplyFinished, RetryScheduled, TextDelta, ToolCallDelta
-from perdure.core.message import StopReason, Text
+from perdure.core.event import (
+    CitationAdded,
+    FailedOver,
+    ModelEvent,
+    ReplyFinished,
+    RetryScheduled,
+    TextDelta,
+    ToolCallDelta,
+)
+from perdure.core.message import Citation, Part, StopReason, Text
 from perdure.core.model import Model, Request, assemble_reply, model_info
 from perdure.core.wrappers import WrappedModel, open_stream
 
@@ -41,6 +49,14 @@ def json_tools(model: Model) -> Model:
     return WrappedModel(model, stream)
 
 
+_PartType = TypeVar("_PartType", bound=Part)
+
+
+def _without_span(part: _PartType) -> _PartType:
+    """Return a part; a citation without its passage, which is one of the JSON and not of the text in it."""
+    return replace(part, start=None, end=None) if isinstance(part, Citation) else part
+
+
 class _ReplyTranslator:
     """Translator of the events of one JSON reply into those of a reply with tool calls."""
 
@@ -66,6 +82,8 @@ class _ReplyTranslator:
             return self._record_events(self._reply.feed(event.text))
         if type(event) is ReplyFinished:
             return self._translate_finish(event)
+        if type(event) is CitationAdded:
+            return (CitationAdded(_without_span(event.citation)),)
         if isinstance(event, (RetryScheduled, FailedOver)):  # earlier output is void
             self._start_reply()
         return (event,)
@@ -82,7 +100,7 @@ class _ReplyTranslator:
         untold += self._record_events(self._reply.end())
         if whole is None:
             return [*untold, replace(event, stop=self._get_stop_reason(event.stop))]
-        others = [part for part in whole.parts if not isinstance(part, Text)]
+        others = [_without_span(part) for part in whole.parts if not isinstance(part, Text)]
         parts = (*others, *assemble_reply(self._emitted, ReplyFinished()).parts)
         stop = self._get_stop_reason(whole.stop or event.stop)
         return [*untold, replace(event, stop=stop, message=replace(whole, parts=parts, stop=stop))]

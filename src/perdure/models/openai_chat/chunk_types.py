@@ -58,20 +58,29 @@ class ChatDelta(Struct, gc=False):
     audio: dict[str, Any] | None = None
     extra_content: dict[str, Any] | None = None
     """Gemini's addition, which has the signature of the message."""
+    annotations: list[dict[str, Any]] | None = None
+    provider_metadata: dict[str, Any] | None = None
+    """Vercel's addition, which has the cost and the company that answered."""
     items: tuple[tuple[str, str], ...] = ()
     """Content that was sent as a list: the kind of each item, `text` or `thinking`, and its text. Never part of the
     JSON.
     """
 
 
+ABSENT = msgspec.Raw()
+"""Value of a field that is not in the JSON, and of one that is not decoded at once because it is rarely needed."""
+
+
 class ChatChoice(Struct, gc=False):
-    """Alternative reply in a chunk; all but the first are ignored."""
+    """Alternative reply in a chunk; all but the first become metadata."""
 
     delta: ChatDelta | None = None
     finish_reason: str | None = None
     message: ChatDelta | None = None
     index: int | None = None
     error: Any = None
+    logprobs: Any = None
+    content_filter_results: msgspec.Raw = ABSENT
 
 
 class ChatChunk(Struct, gc=False):
@@ -81,6 +90,7 @@ class ChatChunk(Struct, gc=False):
     usage: dict[str, Any] | None = None
     error: Any = None
     x_groq: dict[str, Any] | None = None
+    prompt_filter_results: msgspec.Raw = ABSENT
 
 
 _decode_typed_chunk = msgspec.json.Decoder(ChatChunk).decode
@@ -107,6 +117,7 @@ def _parse_chunk_leniently(data: bytes) -> ChatChunk | None:
         as_object(said.get("usage")),
         said.get("error") or _find_unwrapped_error(said),
         as_object(said.get("x_groq")),
+        prompt_filter_results=_as_raw(said.get("prompt_filter_results")),
     )
 
 
@@ -135,7 +146,13 @@ def _build_choice(said: Mapping[str, Any]) -> ChatChoice:
         None if message is None else _build_delta(message),
         index if isinstance(index, int) else None,
         said.get("error"),
+        said.get("logprobs"),
+        _as_raw(said.get("content_filter_results")),
     )
+
+
+def _as_raw(value: Any) -> msgspec.Raw:
+    return ABSENT if value is None else msgspec.Raw(encode_json(value))
 
 
 def _build_delta(said: Mapping[str, Any]) -> ChatDelta:
@@ -151,6 +168,8 @@ def _build_delta(said: Mapping[str, Any]) -> ChatDelta:
         function_call=None if call is None else _build_function_piece(call),
         audio=as_object(said.get("audio")),
         extra_content=as_object(said.get("extra_content")),
+        annotations=_as_objects(said.get("annotations")) or None,
+        provider_metadata=as_object(said.get("provider_metadata")),
         items=tuple(_extract_content_items(_as_list(content))),
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure.core.error import ModelError, ProviderDown, ReplyCutOff
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, UsageReported
+from perdure.core.event import CitationAdded, ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, UsageReported
 from perdure.core.jsonable import short_repr
 from perdure.core.message import Message, Part, StopReason, Text, Thinking, Usage
 from perdure.core.model import assemble_reply
@@ -18,7 +18,9 @@ from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.net.sse import SseParser
 
+from .annotations import parse_annotation
 from .chunk_types import (
+    ABSENT,
     ChatChoice,
     ChatChunk,
     ChatDelta,
@@ -29,6 +31,7 @@ from .chunk_types import (
 )
 from .dialect import get_dialect
 from .reasoning_details import REASONING_DETAILS_FIELD, ReasoningDetailsBuilder
+from .reply_facts import ReplyFacts
 from .tool_calls import ToolCallAccumulator
 from .usage import parse_usage
 
@@ -78,6 +81,7 @@ class ChatDecoder:
         self._usage: Usage | None = None
         self._usage_is_last = False
         """True if the usage was reported after everything else."""
+        self._facts = ReplyFacts(profile.model)
         self._failed: ModelError | None = None
 
     @property
@@ -112,6 +116,7 @@ class ChatDecoder:
         self._check_finished()
         if self._spoken:
             events.append(TextDelta(f"[audio: {''.join(self._spoken)}]"))
+        events += map(CitationAdded, self._facts.list_sources(self._said + events))
         self._said += events
         return [*events, self._build_reply_finished()]
 
@@ -154,12 +159,19 @@ class ChatDecoder:
             self._raise_error(chunk.error, data)
         if chunk.usage is not None or chunk.x_groq is not None:
             self._report_usage(chunk, events)
+        if chunk.prompt_filter_results is not ABSENT:
+            self._facts.record_filters(chunk.prompt_filter_results)
+        if self._finish is not None or chunk.usage is not None:
+            self._facts.record_last_chunk(data)
 
     def _decode_choices(self, choices: Sequence[ChatChoice], events: list[ModelEvent]) -> None:
-        """Decode the first choice; the others are ignored."""
+        """Decode the first choice; the others become metadata."""
         for choice in choices:
             if choice.index:
+                self._facts.add_candidate(choice)
                 continue
+            if choice.logprobs is not None or choice.content_filter_results is not ABSENT:
+                self._facts.record_choice(choice)
             delta = choice.delta
             if delta is None:
                 delta = choice.message if not (self._said or events) else None
@@ -187,6 +199,9 @@ class ChatDecoder:
             events += self._calls.add_pieces(delta.tool_calls)
         if delta.items or delta.refusal or delta.function_call or delta.audio or delta.extra_content:
             self._decode_rare_fields(delta, events)
+        if delta.annotations or delta.provider_metadata:
+            events += [CitationAdded(parse_annotation(each)) for each in delta.annotations or ()]
+            self._facts.record_gateway(delta.provider_metadata or {})
 
     def _decode_rare_fields(self, delta: ChatDelta, events: list[ModelEvent]) -> None:
         """Decode the fields of a delta that only few servers send."""
@@ -222,7 +237,10 @@ class ChatDecoder:
                 f"the answer of {self._profile.provider} is not a complete JSON object: {short_repr(data)}"
             )
         for choice in chunk.choices or ():
-            if not choice.index:
+            if choice.index:
+                self._facts.add_candidate(choice)
+            else:
+                self._facts.record_choice(choice)
                 message = choice.message or choice.delta or ChatDelta()
                 blocks, message.reasoning_details = message.reasoning_details, None
                 shown = self._details.add_blocks(blocks or ())
@@ -231,11 +249,13 @@ class ChatDecoder:
                 self._finish = choice.finish_reason
                 if choice.error:
                     self._raise_error(choice.error, encode_json({"error": choice.error}))
-                break
         if chunk.error:
             self._raise_error(chunk.error, data)
         if chunk.usage is not None:
             self._report_usage(chunk, events)
+        if chunk.prompt_filter_results is not ABSENT:
+            self._facts.record_filters(chunk.prompt_filter_results)
+        self._facts.record_last_chunk(data)
         self._done = chunk.choices is not None
         self._usage_is_last = True
 
@@ -264,8 +284,10 @@ class ChatDecoder:
         usage = self._usage
         if usage is not None and not (self._usage_is_last or self._finish is None):
             usage = replace(usage, precision="partial")
-        profile = self._profile
-        finished = ReplyFinished(self._get_stop_reason(), usage, profile.model, profile.provider)
+        if usage is not None and usage.reported_usd is None:
+            usage = replace(usage, reported_usd=self._facts.cost_usd)
+        profile, facts = self._profile, self._facts.build_metadata()
+        finished = ReplyFinished(self._get_stop_reason(), usage, profile.model, profile.provider, metadata=facts)
         blocks = self._details.build_blocks()
         if not blocks and not self._signature:
             return finished

@@ -63,6 +63,8 @@ class ChatDialect(Struct, frozen=True, kw_only=True):
     """True if the body names the model. Otherwise the URL does."""
     usage_unasked: bool = False
     """True if streams always report usage and `stream_options` are refused."""
+    file_annotations: bool = False
+    """True if a reply is sent back with the annotations of the files that it read, so that they are not read again."""
     ends_with_done: bool = False
     """True if only `[DONE]` ends a stream: a finish reason is sent with each call, and more may follow."""
     always: Mapping[str, Any] = {}
@@ -97,7 +99,7 @@ _ROWS: Sequence[ChatDialect] = (
     replace(_OPENAI, name="github-models"),
     replace(_OPENAI, name="github-copilot", max_tokens="max_tokens"),
     # Gateways to many providers: one way to request thinking, and reasoning blocks that are sent back unchanged.
-    ChatDialect(name="openrouter", reasoning="object", echo="reasoning", ends_with_done=True),
+    ChatDialect(name="openrouter", reasoning="object", echo="reasoning", ends_with_done=True, file_annotations=True),
     ChatDialect(name="vercel", reasoning="object", echo="reasoning"),
     # Providers that host their own models.
     ChatDialect(name="anthropic", reasoning="thinking", efforts=(), seed="", echo=""),

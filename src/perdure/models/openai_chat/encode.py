@@ -99,7 +99,7 @@ def _build_body_fields(request: Request, profile: Profile, dialect: ChatDialect)
     if request.output is not None and profile.output != "none":
         head["response_format"] = _encode_response_format(request.output, profile)
     head.update(encode_settings(settings, profile, dialect))
-    return _merge_extra_body(head, settings.extra_body) if settings.extra_body else head
+    return merge_extra_body(head, settings.extra_body) if settings.extra_body else head
 
 
 def _encode_tool_choice(request: Request, profile: Profile, dialect: ChatDialect) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _encode_response_format(output: OutputSpec, profile: Profile) -> dict[str, A
     return {"type": "json_schema", "json_schema": schema}
 
 
-def _merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+def merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Merge `extra_body` into the fields: mappings are merged, tools are appended, other values are replaced."""
     if "messages" in extra:
         message = "extra_body: 'messages' are made from the conversation; take them out, and add to the prompt instead"

@@ -18,6 +18,7 @@ from perdure.models.encoding_memo import encode_json
 from perdure.models.profile import Profile
 from perdure.models.tool_names import sanitize_tool_name
 
+from .annotations import ANNOTATION_FIELD
 from .content import build_text_item, encode_media, encode_part, encode_user_content
 from .dialect import ChatDialect
 from .reasoning_details import REASONING_DETAILS_FIELD
@@ -69,6 +70,8 @@ class ChatMessageEncoder:
         is_own = self._profile.is_author(message.provider, message.model)
         if is_own:
             _add_text_signature(message, item)
+        if self._dialect.file_annotations and (read := _list_file_annotations(message)):
+            item[ANNOTATION_FIELD] = read
         if not calls:
             return [item]
         if is_own and self._echoes:
@@ -177,6 +180,11 @@ def _get_part_text(part: Part) -> str:
     if isinstance(part, Text):
         return part.text
     return describe_unsupported_media(part, "made by the assistant") if isinstance(part, Media) else ""
+
+
+def _list_file_annotations(message: Message) -> list[dict[str, Any]]:
+    """Return the annotations of a reply that have the content of a file, as the provider sent them."""
+    return [citation.details for citation in message.citations if citation.details.get("type") == "file"]
 
 
 def _ensure_json_object(arguments: str) -> str:

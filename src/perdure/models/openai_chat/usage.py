@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from perdure.core.message import Precision, Usage
+from perdure.models.reported_cost import parse_reported_cost
 
 _MAX_PLAUSIBLE_COUNT = 2**53
 """Upper bound of a plausible count."""
@@ -37,7 +38,8 @@ def parse_usage(raw_usage: Mapping[str, Any]) -> Usage | None:
         thought = total - read - written  # Gemini counts its thinking in the total alone
         written += thought
     cached = min(cached, read)  # some providers report more than the input
-    return Usage(read, written, cached, min(stored, read - cached), min(thought, written), precision)
+    cost = parse_reported_cost(raw_usage)
+    return Usage(read, written, cached, min(stored, read - cached), min(thought, written), precision, cost)
 
 
 def _get_first_count(said: Mapping[str, Any], *names: str) -> int | None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.error import ReplyCutOff
-from perdure.core.event import ModelEvent, TextDelta, ToolCallDelta
+from perdure.core.event import CitationAdded, ModelEvent, TextDelta, ToolCallDelta
 from perdure.core.jsonable import short_repr
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
@@ -191,7 +191,14 @@ class ResponsesDecoder:
     def _finish_item(self, event: Mapping[str, Any]) -> None:
         told = as_dict(event.get("item"))
         place = _get_output_index(event, self._find_item_index(told.get("id")))
-        self._events += self._get_or_open_item(place, as_text(told.get("type"))).finish_item(told)
+        self._finish_item_with(self._get_or_open_item(place, as_text(told.get("type"))), told)
+
+    def _finish_item_with(self, item: OutputItemBuilder, told: Mapping[str, Any]) -> None:
+        """Record a complete item, and emit what was not streamed, and its citations."""
+        self._events += item.finish_item(told)
+        if item.kind == "message":
+            offset = sum([each.text_length for place, each in self._items.items() if place < item.index])
+            self._events += map(CitationAdded, item.list_citations(offset))
 
     def _finish_call_input(self, event: Mapping[str, Any]) -> None:
         item = self._get_or_open_item(
@@ -214,7 +221,7 @@ class ResponsesDecoder:
         for place, told in enumerate(as_dicts(answer.get("output"))):
             item = self._get_or_open_item(place, as_text(told.get("type")))
             if item.whole is None:
-                self._events += item.finish_item(told)
+                self._finish_item_with(item, told)
         self._final = answer
 
     def _raise_error(self, event: Mapping[str, Any]) -> None:

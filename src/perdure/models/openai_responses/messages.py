@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.message import Media, Message, Part, Text, Thinking, ToolCall, ToolResult
+from perdure.core.message import Citation, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 from perdure.models import attachment
 from perdure.models.call_ids import CallIdEncoder
 from perdure.models.encoding_memo import Item
@@ -74,10 +74,13 @@ class ResponsesMessageEncoder:
         own = self._profile.is_author(message.provider, message.model)
         echoes = own and self._is_reasoning_sent_back(message)
         items: list[Item] = []
+        is_annotated = message.provider == self._profile.provider
         for part in message.parts:
             match part:
                 case Text(text=text) if text:
                     items.append(_encode_text(text, self._get_item_metadata(part.signature, own=own, echoes=echoes)))
+                case Citation(details=details) if details and is_annotated and items:
+                    _add_annotation(items[-1], details)
                 case Thinking() if echoes:
                     items.append(self._encode_thinking(part))
                 case ToolCall():
@@ -165,6 +168,12 @@ class ResponsesMessageEncoder:
 def _encode_text(text: str, marks: mark.ItemMetadata) -> Item:
     """Encode the model's text as an item, with its phase, which models that set one need back."""
     return {"type": "message", "role": "assistant", "content": [build_output_text(text)], **marks}
+
+
+def _add_annotation(item: Item, annotation: dict[str, Any]) -> None:
+    """Add an annotation to the text that it follows."""
+    if item["type"] == "message":
+        item["content"][-1].setdefault("annotations", []).append(annotation)
 
 
 def _encode_tool_call(call: ToolCall, call_id: str, marks: mark.ItemMetadata) -> Item:

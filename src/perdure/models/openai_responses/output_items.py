@@ -9,8 +9,11 @@ from typing import Any
 
 from perdure.core.error import ReplyCutOff
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.core.message import Message, Part, StopReason, Text, ToolCall, Usage
+from perdure.core.message import Citation, Message, Part, StopReason, Text, ToolCall, Usage
+from perdure.models.openai_chat.annotations import parse_annotation
 from perdure.models.profile import Profile
+from perdure.models.reply_metadata import build_metadata, get_served_model, has_finding
+from perdure.models.reported_cost import parse_reported_cost
 from perdure.models.tool_names import sanitize_tool_name
 from perdure.models.untrusted_json import as_count, as_dict, as_dicts, as_text
 
@@ -87,6 +90,19 @@ class OutputItemBuilder:
         if missing := self._take_unstreamed_text(self.input):
             yield ToolCallDelta(arguments=missing, index=self.index)
 
+    def list_citations(self, offset: int) -> list[Citation]:
+        """Return the citations of a complete message item whose text begins at `offset` in the reply's text."""
+        citations: list[Citation] = []
+        for part in as_dicts((self.whole or {}).get("content")) if self.kind == "message" else ():
+            citations += [parse_annotation(each, offset) for each in as_dicts(part.get("annotations"))]
+            offset += len(as_text(part.get("text")) or as_text(part.get("refusal")))
+        return citations
+
+    @property
+    def text_length(self) -> int:
+        """Number of characters that the item adds to the reply's text."""
+        return sum(map(len, self.pieces)) if self.kind == "message" else 0
+
     def build_part(self, provider: str, model: str) -> Part | None:
         """Build the part of the message for this item; None for an empty text."""
         said = "".join(self.pieces)
@@ -156,13 +172,40 @@ def build_reply_finished(
     stop = _get_stop_reason(items, answer)
     if stop is None and any(item.is_call and item.input is None for item in items):
         raise ReplyCutOff(f"{profile.provider} ended its answer in the middle of a call; ask again")
-    parts = tuple([part for item in items if (part := item.build_part(profile.provider, profile.model)) is not None])
+    parts = _build_parts(items, profile)
     if stop is None:
         stop = StopReason.TOOL_USE if any(type(part) is ToolCall for part in parts) else StopReason.STOP
-    usage = parse_usage(answer.get("usage"))
+    usage, told = parse_usage(answer.get("usage")), _collect_metadata(items, answer, profile)
     if len(items) == 1 and items[0].is_plain_text:  # the deltas have all of the message
-        return ReplyFinished(stop, usage, profile.model, profile.provider)
-    return ReplyFinished(stop, usage, profile.model, profile.provider, Message("assistant", parts))
+        return ReplyFinished(stop, usage, profile.model, profile.provider, metadata=told)
+    return ReplyFinished(stop, usage, profile.model, profile.provider, Message("assistant", parts), told)
+
+
+def _build_parts(items: Sequence[OutputItemBuilder], profile: Profile) -> tuple[Part, ...]:
+    """Build the parts of the message; the citations of a text follow it."""
+    parts: list[Part] = []
+    offset = 0
+    for item in items:
+        part = item.build_part(profile.provider, profile.model)
+        if part is not None:
+            parts += [part, *item.list_citations(offset)]
+        offset += item.text_length
+    return tuple(parts)
+
+
+def _collect_metadata(
+    items: Sequence[OutputItemBuilder], answer: Mapping[str, Any], profile: Profile
+) -> dict[str, Any]:
+    """Return what the response says about itself, under the names of `reply_metadata.py`."""
+    contents = [part for item in items for part in as_dicts((item.whole or {}).get("content"))]
+    tokens = [token for part in contents for token in as_dicts(part.get("logprobs"))]
+    filters = as_dicts(answer.get("content_filters"))
+    return build_metadata(
+        served_model=get_served_model(answer.get("model"), profile.model),
+        service_tier=as_text(answer.get("service_tier")),
+        logprobs={"content": tokens} if tokens else None,
+        guardrail_trace=filters if has_finding(filters) else None,
+    )
 
 
 def _get_stop_reason(items: Sequence[OutputItemBuilder], answer: Mapping[str, Any]) -> StopReason | None:
@@ -188,4 +231,5 @@ def parse_usage(raw_usage: Any) -> Usage | None:
         as_count(of_input.get("cache_write_tokens")),
         as_count(of_output.get("reasoning_tokens")),
         "exact" if isinstance(read, int) and isinstance(written, int) else "partial",
+        parse_reported_cost(counts),
     )

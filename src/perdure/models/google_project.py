@@ -1,0 +1,46 @@
+"""Find the project and the location of Vertex AI in the environment, and the file of Google's default credentials."""
+
+# ruff: noqa: PTH111, PTH118, PTH123 - pathlib would cost every start milliseconds
+import os
+from typing import Final
+
+import msgspec
+
+from .untrusted_json import as_dict, as_text
+
+CREDENTIALS_VARIABLE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
+TOKEN_VARIABLE: Final = "VERTEX_ACCESS_TOKEN"  # noqa: S105 - a name
+DEFAULT_LOCATION: Final = "global"
+
+_PROJECTS = ("GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "VERTEXAI_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
+_LOCATIONS = ("GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION", "VERTEXAI_LOCATION", "CLOUD_ML_REGION")
+
+
+def find_project() -> str:
+    """Return the project: from an environment variable, or else that of the service account; empty if there is none."""
+    return _get_first_value(_PROJECTS) or _read_project(get_adc_path())
+
+
+def find_location() -> str:
+    """Return the location from an environment variable; `global` if none is set."""
+    return _get_first_value(_LOCATIONS) or DEFAULT_LOCATION
+
+
+def get_adc_path() -> str:
+    """Return the path of the file with the application default credentials, which may not exist."""
+    named = os.environ.get(CREDENTIALS_VARIABLE, "").strip()
+    folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.join(os.path.expanduser("~"), ".config", "gcloud")
+    return named or os.path.join(folder, "application_default_credentials.json")
+
+
+def _get_first_value(variables: tuple[str, ...]) -> str:
+    return next((value for each in variables if (value := os.environ.get(each, "").strip())), "")
+
+
+def _read_project(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            told = as_dict(msgspec.json.decode(file.read()))
+    except (OSError, msgspec.DecodeError):
+        return ""
+    return as_text(told.get("project_id")) or as_text(told.get("quota_project_id"))

@@ -1,0 +1,33 @@
+"""Metadata that providers send with a reply, under the same names for all of them. No I/O.
+
+served_by        the company that answered, when a gateway passed the request on
+served_model     the model that answered, when the request named an alias
+service_tier     the tier of service that was used
+logprobs         log probabilities of the tokens, as the provider sent them
+candidates       further candidates, beside the one that is the reply
+guardrail_trace  what filters of the provider have found
+"""
+
+from typing import Any
+
+from .untrusted_json import as_dict, as_list
+
+
+def build_metadata(**fields: Any) -> dict[str, Any]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+def get_served_model(served: Any, requested: str) -> str:
+    """Return the name of the model that answered if it is another than the requested one; else an empty string."""
+    return served if isinstance(served, str) and served.rpartition("/")[2] != requested.rpartition("/")[2] else ""
+
+
+def has_finding(filters: Any) -> bool:
+    """Return True if the results of content filters contain a finding: anything filtered, detected or blocked."""
+    named = as_dict(filters).items()
+    is_found = any((name in _FINDINGS and value is True) or has_finding(value) for name, value in named)
+    return is_found or any(map(has_finding, as_list(filters)))
+
+
+_FINDINGS = frozenset({"filtered", "detected", "blocked"})
