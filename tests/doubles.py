@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
 from perdure.core.event import Entry, Event
@@ -14,6 +14,7 @@ SECONDS = 30
 """No test waits longer than this for anything; on a loaded machine little is quick."""
 
 E = TypeVar("E", bound=Event)
+T = TypeVar("T")
 
 
 class Append(NamedTuple):
@@ -144,6 +145,11 @@ async def until(holds: Callable[[], object], pause: float = 0.0) -> None:
     async with asyncio.timeout(SECONDS):
         while not holds():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(pause)
+
+
+async def elsewhere(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Do something on another event loop, which shares no more with this one than another process does."""
+    return await asyncio.to_thread(lambda: asyncio.run(work()))
 
 
 async def rounds(count: int = 30) -> None:

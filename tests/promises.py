@@ -192,6 +192,9 @@ PROMISES: dict[str, str] = {
     "log:acknowledged-survives": "Every acknowledged entry survives kill -9.",
     "log:barriers": "A barrier is on the disk, with everything before it, before the run continues.",
     "log:all-or-nothing": "An append is stored completely or not at all, and a repeated one adds nothing.",
+    "log:one-queue": (
+        "In one process and event loop, runs of a session wait for their turn, whichever objects it is reached by."
+    ),
     "log:one-driver": "Of several processes, one drives a session; the appends of a replaced one are rejected.",
     "log:takeover": (
         "A session whose process has died can be opened at once; a live driver does not lose its session this way."
@@ -285,6 +288,7 @@ _KILL = "tests/faults/test_kill.py::test_"
 _RESUME = "tests/cli/test_run.py::test_"
 _EVENTS = "tests/docs/test_events.py::test_"
 _DRIVER = "tests/runtime/test_driver.py::test_"
+_CHANNEL = "tests/runtime/test_session_channel.py::test_"
 _KEEPING = "tests/runtime/test_stored_session.py::test_"
 _QUESTION = "tests/core/test_question.py::test_"
 _LEDGER = "tests/core/test_budget.py::test_"
@@ -892,6 +896,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _DISK + "whichever_operation_fails_for_good_a_new_store_goes_on_later",
         _FAULTS + "after_a_sync_that_failed_everything_is_written_and_checked_again",
         _FILE_FAULTS + "a_sync_that_failed_is_never_believed_again",
+    ),
+    "log:one-queue": (
+        _CHANNEL + "runs_of_a_session_wait_for_their_turn_whoever_asks_for_it",
+        _CHANNEL + "a_session_that_is_reached_in_another_way_is_the_same_one",
+        _CHANNEL + "two_sessions_whose_tools_run_each_other_get_an_error_and_no_deadlock",
     ),
     "log:fenced": (
         _LATE + "a_stopped_driver_that_was_taken_over_begins_no_other_effect",

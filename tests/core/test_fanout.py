@@ -517,3 +517,19 @@ async def test_a_reader_may_take_what_waits_without_waiting(backpressure):
     assert (len(subscription), fanout.is_congested) == (0, False)
     subscription.close()
     await fanout.aclose()
+
+
+async def test_the_subscriptions_of_one_owner_are_closed_and_no_others():
+    fanout: Fanout[int] = Fanout()
+    owner, other = object(), object()
+    mine, also_mine, theirs, nobodys = (fanout.subscribe(owner=each) for each in (owner, owner, other, None))
+    fanout.publish(1)
+    fanout.close_subscriptions(owner)
+    fanout.publish(2)
+    assert [[each.get_nowait() for _ in range(len(each))] for each in (mine, also_mine, theirs, nobodys)] == [
+        [1],
+        [1],
+        [1, 2],
+        [1, 2],
+    ]
+    assert [event async for event in mine] == []

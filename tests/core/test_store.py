@@ -13,9 +13,12 @@ from perdure.core.store import (
     CONFIRMED_SECONDS,
     ImmediateStore,
     Lease,
+    LocatingStore,
     Log,
+    SessionPlace,
     Store,
     finish_before_cancel,
+    locate_session,
     read_events,
     run_to_completion,
     run_to_completion_repeatedly,
@@ -530,3 +533,28 @@ async def test_events_are_given_with_the_number_of_the_last_entry_by_any_store()
     log.append_now(notes("a", "b", "c"), sync=False)
     assert await read_events(store, "s", after=1) == (notes("b", "c"), 3)
     assert await read_events(store, "s", after=3) == ([], 3)
+
+
+# -- where a session is ------------------------------------------------------------------------------------------------
+
+
+def test_a_session_of_a_plain_store_is_found_by_the_store_object():
+    class Plain(MemoryStore):
+        """Cannot tell where its sessions are."""
+
+    one, other = Plain(), Plain()
+    assert locate_session(one, "s") == locate_session(one, "s")
+    assert locate_session(one, "s") != locate_session(one, "t")
+    assert locate_session(one, "s") != locate_session(other, "s")
+
+
+def test_a_store_may_say_where_its_sessions_are():
+    class Part(MemoryStore):
+        """A part of another store."""
+
+        def locate_session(self, session_id: str) -> SessionPlace:
+            return "elsewhere", f"part/{session_id}"
+
+    assert locate_session(Part(), "s") == locate_session(Part(), "s") == ("elsewhere", "part/s")
+    assert isinstance(Part(), LocatingStore)
+    assert not isinstance(MemoryStore(), LocatingStore)

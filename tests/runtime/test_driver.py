@@ -45,7 +45,7 @@ from perdure.runtime.overrides import restore_overrides
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls, pause
 from perdure.testing.scripted_model import Scripted
-from tests.doubles import SECONDS, Held, crashed, kind, log_of, of, rounds, until
+from tests.doubles import SECONDS, Held, crashed, elsewhere, kind, log_of, of, rounds, until
 from tests.transcript import assert_valid
 
 pytestmark = pytest.mark.resumed
@@ -263,8 +263,8 @@ async def test_a_session_that_is_driven_elsewhere_can_be_taken_over_and_its_driv
         await held.started.wait()
         second = Agent(ScriptedModel("Mine now."), store=store).session("s")
         with pytest.raises(SessionBusy):
-            await second.run("Mine!")
-        outcome = await second.run("Mine!", take_over=True)
+            await elsewhere(lambda: second.run("Mine!"))
+        outcome = await elsewhere(lambda: second.run("Mine!", take_over=True))
         assert (outcome.status, outcome.text) == ("done", "Mine now.")
         assert_valid(outcome.messages)
         held.released.set()
@@ -573,6 +573,7 @@ async def test_a_run_that_is_driven_elsewhere_can_be_watched(tmp_path, monkeypat
     await driver.session("s").run("1?")
     before = len(await driver.store.read("s"))
     watcher = Agent(ScriptedModel(), store=f"sqlite:{tmp_path / 's.db'}").session("s")
+    assert watcher.store is not driver.store
     seen: list[int] = []
 
     async def watch() -> None:
@@ -581,7 +582,7 @@ async def test_a_run_that_is_driven_elsewhere_can_be_watched(tmp_path, monkeypat
 
     watching = asyncio.ensure_future(watch())
     await until(lambda: len(seen) == before)
-    await driver.session("s").run("2?")
+    await elsewhere(lambda: driver.session("s").run("2?"))
     entries = await driver.store.read("s")
     await until(lambda: len(seen) == len(entries), 0.01)
     assert seen == [entry.seq for entry in entries]

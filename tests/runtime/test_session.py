@@ -56,7 +56,7 @@ from perdure.core.schema import arguments_hash
 from perdure.core.store import Lease
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
-from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, crashed, deaf_tool, log_of, of, rounds
+from tests.doubles import SECONDS, Held, NotedStore, WaitingStore, crashed, deaf_tool, elsewhere, log_of, of, rounds
 from tests.transcript import assert_valid
 
 pytestmark = pytest.mark.resumed
@@ -114,17 +114,17 @@ async def test_two_runs_at_once_go_one_after_the_other():
     assert [message.text for message in outcome.messages] == ["a", "One.", "b", "Two."]
 
 
-async def test_two_session_objects_cannot_drive_the_same_session_at_once():
+async def test_two_event_loops_cannot_drive_the_same_session_at_once():
     held = Held()
     agent = Agent(ScriptedModel(call("held"), "Done.", "Again."), tools=[held.tool])
     task = asyncio.ensure_future(agent.session("s").run("a"))
     async with asyncio.timeout(SECONDS):
         await held.started.wait()
         with pytest.raises(SessionBusy):
-            await agent.session("s").run("b")
+            await elsewhere(lambda: agent.session("s").run("b"))
         held.released.set()
         await task
-    assert (await agent.session("s").run("c")).status == "done"
+    assert (await elsewhere(lambda: agent.session("s").run("c"))).status == "done"
 
 
 async def test_a_tool_that_runs_its_own_session_gets_an_error_and_no_deadlock():
@@ -965,7 +965,7 @@ async def test_a_watcher_that_raises_is_dropped_and_the_run_goes_on():
 
 
 async def test_a_watcher_that_never_returns_does_not_hold_up_the_run(monkeypatch):
-    monkeypatch.setattr("perdure.runtime.driver.DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr("perdure.runtime.session_channel.DRAIN_SECONDS", 0.01)
     handled: list[Entry] = []
 
     async def stuck(entry: Entry) -> None:

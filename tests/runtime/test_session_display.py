@@ -346,7 +346,7 @@ async def test_a_subscription_ends_with_its_session():
     changes = session.display.subscribe()
     assert await anext(changes) == []
     rest = asyncio.ensure_future(anext(changes, None))
-    await until(lambda: session._driver.fanout.is_watched)
+    await until(lambda: session._driver.attach_to_loop().fanout.is_watched)
     await session.aclose()
     assert await asyncio.wait_for(rest, SECONDS) is None
 

@@ -4,9 +4,20 @@ import asyncio
 import gc
 from typing import Any
 
+import msgspec
 import pytest
 
-from perdure import Agent, RunStream, StoreError, UsageError, tool
+from perdure import (
+    Agent,
+    ConfigError,
+    Permissions,
+    ProviderDown,
+    SessionNotFound,
+    StoreError,
+    UsageError,
+    later,
+    tool,
+)
 from perdure.core.event import (
     Entry,
     Event,
@@ -22,6 +33,7 @@ from perdure.core.event import (
 )
 from perdure.core.message import user
 from perdure.runtime.stream import MAX_MERGED_CHARACTERS, build_lag_marker, build_watcher_dropped, merge_deltas
+from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, pause
 from tests.doubles import SECONDS, Held, WaitingStore, kind, log_of, of, rounds
 
@@ -34,7 +46,19 @@ async def look() -> str:
     return "there"
 
 
-async def read(stream: RunStream) -> list[Event]:
+@tool(permission=True)
+async def act() -> str:
+    """Acts."""
+    return "done"
+
+
+class Number(msgspec.Struct):
+    """What a model is to answer with."""
+
+    n: int
+
+
+async def read(stream: Any) -> list[Event]:
     async with asyncio.timeout(SECONDS):
         return [event async for event in stream]
 
@@ -65,6 +89,19 @@ async def test_a_stream_tells_every_event_of_its_run_in_order():
         "run_ended",
     ]
     assert {event.run_id for event in events} == {stream.run_id}
+
+
+async def test_a_stream_can_be_read_with_the_numbers_of_its_entries():
+    agent = Agent(ScriptedModel(call("look"), "Done."), tools=[look], store=MemoryStore())
+    stream = agent.session("s").stream("Go", input_id="mail-1")
+    async with asyncio.timeout(SECONDS):
+        entries = [entry async for entry in stream.entries()]
+        again = [entry async for entry in agent.session("s").stream("Go", input_id="mail-1").entries()]
+    stored = await agent.store.read("s")
+    assert [entry for entry in entries if entry.seq] == stored == again
+    assert all(entry.event.durable == bool(entry.seq) for entry in entries)
+    with pytest.raises(UsageError, match="read already"):
+        aiter(stream)
 
 
 async def test_a_stream_has_the_outcome_too():
@@ -251,6 +288,154 @@ async def test_a_slow_reader_without_backpressure_gets_larger_deltas_and_is_told
     log = await log_of(session.store, "s")
     missed = [event for event in log if event not in events]
     assert missed == log[marker.after : marker.after + len(missed)]
+
+
+# -- the same prompt again, and a run that is resumed ------------------------------------------------------------------
+
+
+STORED = ["run_started", "message_added", "model_requested", "message_added", "tool_started", "tool_finished"]
+"""What is stored of the first turn of a run that calls `look`."""
+
+
+async def test_a_prompt_that_was_answered_before_yields_the_stored_events_of_its_run():
+    model = ScriptedModel(call("look"), "Done.", "Other.")
+    agent = Agent(model, tools=[look], store=MemoryStore())
+    first = agent.session("s").stream("Go", input_id="mail-1")
+    live = await read(first)
+    await agent.session("s").run("Something else")
+    again = agent.session("s").stream("Go", input_id="mail-1")
+    events = await read(again)
+    assert [kind(event) for event in events] == [*STORED, "model_requested", "message_added", "run_ended"]
+    assert events == [event for event in live if event.durable]
+    assert again.run_id == first.run_id
+    assert (await again.outcome()).text == "Done."
+    assert len(model.requests) == 3
+
+
+async def test_a_repeated_prompt_yields_what_its_subagents_did_too():
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    agent = Agent(ScriptedModel(call("scout", task="Look."), "Done."), tools=[scout.as_tool()], store=MemoryStore())
+    live = await read(agent.session("s").stream("Go", input_id="mail-1"))
+    events = await read(agent.session("s").stream("Go", input_id="mail-1"))
+    assert [event for event in events if event.path] == [event for event in live if event.path and event.durable] != []
+
+
+async def test_a_run_that_failed_yields_its_failure_when_it_is_asked_for_again():
+    agent = Agent(ScriptedModel(ProviderDown("gone")), store=MemoryStore())
+    await agent.session("s").run("Go", input_id="mail-1")
+    events = await read(agent.session("s").stream("Go", input_id="mail-1"))
+    assert [event.status for event in of(events, RunEnded)] == ["failed"]
+
+
+async def test_a_prompt_that_is_being_answered_is_shown_from_its_beginning_and_then_live():
+    held = pause()
+    model = ScriptedModel(call("look"), [TextDelta("Do"), held, TextDelta("ne."), ReplyFinished()])
+    agent = Agent(model, tools=[look], store=MemoryStore())
+    first, again = (agent.session("s").stream("Go", input_id="mail-1") for _ in range(2))
+    async with asyncio.timeout(SECONDS):
+        reading = asyncio.ensure_future(read(first))
+        await held.wait_reached()
+        iteration = aiter(again)
+        so_far = [await anext(iteration) for _ in range(len(STORED) + 1)]
+        assert [kind(event) for event in so_far] == [*STORED, "model_requested"]
+        rest = asyncio.ensure_future(read(iteration))
+        await rounds()
+        held.release()
+        live, afterwards = await reading, await rest
+    assert [event.text for event in afterwards if isinstance(event, TextDelta)] == ["ne."]
+    assert [*so_far, *[each for each in afterwards if each.durable]] == [event for event in live if event.durable]
+    assert again.run_id == first.run_id
+    assert (await again.outcome()).text == "Done."
+    assert len(model.requests) == 2
+
+
+async def test_a_prompt_that_waits_for_its_turn_twice_is_answered_once_and_shown_twice():
+    held = pause()
+    model = ScriptedModel([held, TextDelta("One."), ReplyFinished()], "Two.")
+    agent = Agent(model, store=MemoryStore())
+    async with asyncio.timeout(SECONDS):
+        going = asyncio.ensure_future(agent.session("s").run("a"))
+        await held.wait_reached()
+        streams = [agent.session("s").stream("b", input_id="mail-1") for _ in range(2)]
+        reading = [asyncio.ensure_future(read(stream)) for stream in streams]
+        await rounds()
+        held.release()
+        await going
+        live, again = await asyncio.gather(*reading)
+    assert again == [event for event in live if event.durable] != []
+    assert len(model.requests) == 2
+
+
+async def waiting_session(*replies: Any, **options: Any) -> Any:
+    """A session whose run waits for a permission."""
+    model = ScriptedModel(call("act"), *replies)
+    gate = Permissions(handler=later)
+    session = Agent(model, tools=[act], permission=gate, store=MemoryStore(), **options).session("s")
+    outcome = await session.run("Go")
+    assert outcome.status == "waiting"
+    await session.answer(outcome.questions[0].ask_id, True)
+    return session, outcome
+
+
+async def test_a_resumed_run_can_be_streamed():
+    session, before = await waiting_session("Done.")
+    stream = session.resume_stream()
+    events = await read(stream)
+    kinds = [kind(event) for event in events]
+    assert kinds[:2] == ["session_opened", "run_resumed"]
+    assert kinds[-1] == "run_ended"
+    assert "tool_finished" in kinds
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Done."]
+    assert {event.run_id for event in events} == {before.run_id} == {stream.run_id}
+    assert (await stream.outcome()).text == "Done."
+
+
+async def test_a_resumed_run_can_be_streamed_from_another_object_and_cancelled_there():
+    held = pause()
+    session, _ = await waiting_session([TextDelta("Do"), held, ReplyFinished()])
+    stream = session.agent.session("s").resume_stream(backpressure=True)
+    async with asyncio.timeout(SECONDS):
+        reading = asyncio.ensure_future(read(stream))
+        await held.wait_reached()
+        assert await stream.cancel()
+        events = await reading
+    assert [event.status for event in of(events, RunEnded)] == ["cancelled"]
+
+
+async def test_a_resume_that_waits_for_its_turn_can_be_cancelled():
+    held = Held()
+    session = Agent(ScriptedModel(call("held"), "Done."), tools=[held.tool]).session("s")
+    async with asyncio.timeout(SECONDS):
+        going = asyncio.ensure_future(session.run("Go"))
+        await held.started.wait()
+        stream = session.resume_stream()
+        reading = asyncio.ensure_future(read(stream))
+        await rounds()
+        assert await stream.cancel()
+        held.released.set()
+        assert (await going).status == "done"
+        with pytest.raises(UsageError, match="nothing to resume"):
+            await reading
+
+
+async def test_partial_values_of_a_resumed_run_can_be_read():
+    session, _ = await waiting_session('{"n": 5}')
+    assert [each async for each in session.resume_stream(output=Number).partials()][-1] == {"n": 5}
+
+
+async def test_there_must_be_something_to_resume():
+    session = Agent(ScriptedModel("Done.")).session("s")
+    with pytest.raises(SessionNotFound, match="use run"):
+        await read(session.resume_stream())
+    await session.run("Go")
+    with pytest.raises(UsageError, match="nothing to resume"):
+        await session.resume_stream().outcome()
+
+
+@pytest.mark.parametrize("option", ["take_over", "unpark"])
+async def test_options_of_a_streamed_resume_are_checked_at_once(option):
+    with pytest.raises(ConfigError, match=rf"session.resume_stream.*{option}"):
+        Agent(ScriptedModel()).session("s").resume_stream(**{option: "yes"})  # type: ignore[call-overload]
 
 
 # -- merging -----------------------------------------------------------------------------------------------------------

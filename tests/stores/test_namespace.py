@@ -7,10 +7,11 @@ import pytest
 from perdure.core.error import ConfigError, Fenced, SessionBusy, SessionExists, SessionNotFound
 from perdure.core.event import MessageAdded
 from perdure.core.message import user
-from perdure.core.store import Hit, ImmediateStore, MaintainableStore, Post, SearchableStore, StoreSize
-from perdure.stores import derive_session, namespaced
+from perdure.core.store import Hit, ImmediateStore, MaintainableStore, Post, SearchableStore, StoreSize, locate_session
+from perdure.stores import derive_session, listened, namespaced, open_store
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
+from perdure.stores.postgres.store import PostgresStore
 from perdure.testing.store_contract import check_store
 from tests.stores.material import entries
 
@@ -226,3 +227,24 @@ async def test_what_was_said_in_a_part_titles_its_session():
     info = await part.info("s")
     assert info is not None
     assert info.title == "hello"
+
+
+# -- where a session is ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "file"])
+def test_objects_for_the_same_files_and_parts_of_them_have_their_sessions_in_the_same_place(kind, tmp_path):
+    one, other = (open_store(f"{kind}:{tmp_path}/{name}") for name in ("a", "./a"))
+    place = locate_session(one, "acme/support/s")
+    part = namespaced(listened(namespaced(other, "acme"), lambda *_: None), "support")
+    assert locate_session(other, "acme/support/s") == locate_session(part, "s") == place
+    assert locate_session(open_store(f"{kind}:{tmp_path}/b"), "acme/support/s") != place
+    assert locate_session(namespaced(one, "other"), "s") != place
+
+
+def test_databases_are_told_apart_by_all_of_their_address_and_the_tenant():
+    place = locate_session(PostgresStore("postgresql://ann@host/db"), "s")
+    assert locate_session(PostgresStore("postgresql://ann@host/db"), "s") == place
+    for other in ("postgresql://ann@host/other", "postgresql://ann@host:5433/db", "postgresql://ben@host/db"):
+        assert locate_session(PostgresStore(other), "s") != place
+    assert locate_session(PostgresStore("postgresql://ann@host/db", tenant="acme"), "s") != place

@@ -19,6 +19,7 @@ from perdure import (
     Permissions,
     Retry,
     Run,
+    RunStream,
     Session,
     Skip,
     Step,
@@ -188,6 +189,9 @@ async def a_session_goes_on(session: Session) -> None:
     async for event in session.stream("Hi"):
         assert_type(event, Event)
     assert_type(await session.resume(), Outcome[Any])
+    assert_type(session.resume_stream(), RunStream[Any])
+    async for entry in session.resume_stream().entries():
+        assert_type(entry, Entry)
     assert_type(await session.call("weather", {"city": "Oslo"}), ToolResult)
     assert_type(await session.cancel("after_turn"), bool)
     assert_type(await session.messages(), Sequence[Message])
@@ -279,6 +283,8 @@ async def an_output_has_the_type_that_was_asked_for(agent: Agent[None], session:
     assert_type(outcome.output, Plan | None)
     assert_type((await session.run("Plan.", output=Output(Plan, repairs=1))).value.title, str)
     assert_type((await session.resume(output=Plan)).value, Plan)
+    assert_type((await session.resume_stream(output=Plan).outcome()).value, Plan)
+    assert_type((await session.resume_stream(output=Plan | None).outcome()).value, Plan | None)
     assert_type(agent.run_sync("Plan.", output=list[int]).value, list[int])
     assert_type((await agent.run("Plan.", output=Plan | None)).value, Plan | None)
     assert_type(agent.run_sync("Plan.", output=int | str).value, int | str)

@@ -65,7 +65,8 @@ class Fanout(Generic[T]):
         event."""
         self._pushes_lock = threading.Lock()
         self._feeds: dict[Feed[T], None] = {}
-        self._subscriptions: dict[Subscription[T], None] = {}
+        self._subscriptions: dict[Subscription[T], object] = {}
+        """The subscriptions, each with its owner."""
         self._congestion = _Congestion()
         self._closed = False
 
@@ -93,13 +94,16 @@ class Fanout(Generic[T]):
             self._add_receiver(feed.push)
         return remove
 
-    def subscribe(self, *, backpressure: bool = False, capacity: int | None = None) -> "Subscription[T]":
+    def subscribe(
+        self, *, backpressure: bool = False, capacity: int | None = None, owner: object = None
+    ) -> "Subscription[T]":
         """Return an async iterator over the events from now on. Close it when done, above all one with backpressure.
 
         - `backpressure`: the publisher waits (where it calls `wait_for_room`) while `capacity` events are unread. Up to
           the
           fan-out's own capacity more are then buffered for publishers that are past that point.
         - `capacity`: how many events wait; by default the fan-out's own capacity.
+        - `owner`: the object with which the subscription ends; see `close_subscriptions`.
         """
         check_capacity(capacity)
         limit = self._capacity if capacity is None else capacity
@@ -113,9 +117,14 @@ class Fanout(Generic[T]):
         if self._closed:
             subscription.close()
         else:
-            self._subscriptions[subscription] = None
+            self._subscriptions[subscription] = owner
             self._add_receiver(subscription.receive)
         return subscription
+
+    def close_subscriptions(self, owner: object) -> None:
+        """Close the subscriptions of one owner; their buffered events can still be read."""
+        for subscription in [each for each, owned_by in self._subscriptions.items() if owned_by is owner]:
+            subscription.close()
 
     @property
     def is_congested(self) -> bool:
@@ -153,6 +162,8 @@ class Fanout(Generic[T]):
         behind on its thread, which does not keep the process from ending.
         """
         self._closed = True
+        if not (self._feeds or self._subscriptions):
+            return
         self._pushes = ()
         self.is_watched = False
         for subscription in tuple(self._subscriptions):

@@ -10,7 +10,7 @@ Every other process posts. A post is kept until the driver writes an entry with 
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, runtime_checkable
 
@@ -322,6 +322,26 @@ def find_shortcuts(kind: type) -> StoreShortcuts:
     return StoreShortcuts(
         issubclass(kind, ImmediateStore), issubclass(kind, GroupCommitStore), issubclass(kind, EventStore)
     )
+
+
+SessionPlace: TypeAlias = tuple[Hashable, str]
+"""The innermost store of a session, in a form that is equal for all objects by which this process reaches it, and the
+id of the session there. It may contain a password: it is never shown."""
+
+
+@runtime_checkable
+class LocatingStore(Protocol):
+    """Protocol of a store of which a process may have several objects: for the same file, or for a part of another."""
+
+    def locate_session(self, session_id: str) -> SessionPlace:
+        """Return the place of a session: the same one for every store object by which this process reaches it."""
+        ...
+
+
+def locate_session(store: Store, session_id: str) -> SessionPlace:
+    """Return the place of a session; in a store that is no `LocatingStore`, the store object itself and the id."""
+    locate: Callable[[str], SessionPlace] | None = getattr(store, "locate_session", None)
+    return (id(store), session_id) if locate is None else locate(session_id)
 
 
 async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:

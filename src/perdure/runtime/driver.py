@@ -7,15 +7,15 @@ watchers to catch up, release the lease. A second command waits until the first 
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any, cast
 
 import msgspec
 
 from perdure.core import fault_injection as faults
-from perdure.core.error import SessionBusy, SessionNotFound, UsageError
+from perdure.core.error import SessionNotFound, UsageError
 from perdure.core.event import (
     Entry,
     Event,
@@ -26,7 +26,6 @@ from perdure.core.event import (
     SessionOpened,
     SkillLoaded,
 )
-from perdure.core.fanout import Fanout
 from perdure.core.fold import PastRun, State
 from perdure.core.log_repair import (
     ENDING_CRASH_LOOP,
@@ -41,7 +40,7 @@ from perdure.core.mailbox import CANCEL_POST, Mailbox
 from perdure.core.model import Model
 from perdure.core.outcome import Outcome
 from perdure.core.prompt_cache import PrefixComparer
-from perdure.core.run import CancelMode, Run, SimulatedCrash
+from perdure.core.run import CancelMode, Engine, Run, SimulatedCrash
 from perdure.core.run_callbacks import get_engine_name
 from perdure.core.run_spec import RunPlace
 from perdure.core.secret_redaction import SharedRedaction
@@ -49,6 +48,7 @@ from perdure.core.store import (
     Lease,
     Log,
     Post,
+    SessionPlace,
     Store,
     finish_before_cancel,
     read_events,
@@ -74,13 +74,11 @@ from .posts import PostPoller, promote_follow_ups, sort_posts
 from .redaction import add_agent_redactors, check_session_id, redact_input_id
 from .resume_reasons import CALL_OPTION, is_resumable
 from .run_task import begin_task, retrieve_exception
+from .session_channel import ChannelUser, SessionChannel, hold_nothing, release_watchers, wait_for_turn
 from .spec import AgentSpec
-from .stream import build_lag_marker, build_watcher_dropped, merge_deltas
 
 logger = logging.getLogger("perdure")
 
-DRAIN_SECONDS = 1.0
-"""The longest time that the end of a run waits for watchers to catch up."""
 MAX_RECOVERIES = 3
 """The number of resumes without progress after which a run is parked."""
 
@@ -92,14 +90,14 @@ _CANCEL_URGENCY: Mapping[str | None, int] = {"after_turn": 1, "after_tools": 2, 
 
 _NOTHING_TO_OPEN = nullcontext()
 
-_current_sessions: ContextVar[frozenset[tuple[int, str]]] = ContextVar("perdure_driving", default=frozenset())
+_current_sessions: ContextVar[frozenset[SessionPlace]] = ContextVar("perdure_driving", default=frozenset())
 """The sessions whose runs the current task is part of: a tool must not wait for its own session."""
 
-session_additions: "dict[tuple[int, str], SessionAdditions]" = {}
-"""Extensions and model objects that sessions were given in this process, by store and session id."""
+session_additions: "dict[SessionPlace, SessionAdditions]" = {}
+"""Extensions and model objects that sessions were given in this process."""
 
-_active_drivers: dict[tuple[int, str], "SessionDriver"] = {}
-"""The drivers of this process with a run in progress, so that posts reach it at once."""
+_active_drivers: dict[SessionPlace, "tuple[SessionDriver, asyncio.AbstractEventLoop]"] = {}
+"""The drivers of this process with a run in progress, and their event loops, so that posts reach the run at once."""
 
 
 class SessionAdditions(msgspec.Struct):
@@ -113,21 +111,15 @@ class SessionAdditions(msgspec.Struct):
     """By the names that the log has of them."""
 
 
-class SessionDriver:
+class SessionDriver(ChannelUser):
     """Executes the commands of one session (run, resume, wake, …) in this process."""
 
     def __init__(
         self, agent: AgentSpec[Any], session_id: str, store: Store, redaction: SharedRedaction | None = None
     ) -> None:
-        self.agent = agent
-        self.session_id = session_id
-        self.store = store
-        self.may_wait = True
-        """True if its runs may end as `waiting`, because the session can be found again."""
+        super().__init__(agent, session_id, store)
         self.run: Run | None = None
         """The run in progress."""
-        self.command: DriverCommand | None = None
-        """The command in progress."""
         self.run_id = ""
         """The id of the run in progress; that of a resumed run is known once the log was read."""
         self._requested_run_id = ""
@@ -143,39 +135,15 @@ class SessionDriver:
         """The redaction of this session, shared with the sessions that work for it."""
         self._cancelled_run_ids: set[str] = set()
         """The runs that were cancelled before they began."""
-        self.loop: asyncio.AbstractEventLoop | None = None
-        """The event loop that its runs use."""
-        self._command_lock: asyncio.Lock
-        self.fanout: Fanout[Entry]
-
-    @property
-    def key(self) -> tuple[int, str]:
-        """The key that identifies the session in this process: its store and its id."""
-        return id(self.store), self.session_id
 
     # -- control from outside ------------------------------------------------------------------------------------------
 
-    def attach_to_loop(self) -> None:
-        """Bind the driver to the running event loop. A session may be used in several loops, one after another."""
-        loop = asyncio.get_running_loop()
-        if self.loop is not loop:
-            if self.command is not None and self.loop is not None and self.loop.is_running():
-                message = (
-                    f"session {self.session_id!r} has a run on another event loop: "
-                    "use agent.session(…) to get a Session for this one"
-                )
-                raise UsageError(message)
-            self.loop = loop
-            self._command_lock = asyncio.Lock()
-            self.fanout = Fanout(
-                coalesce=merge_deltas, lagged=build_lag_marker, on_dropped=self._report_dropped_watcher
-            )
-
-    async def aclose(self) -> None:
-        """Wait until watchers have finished, then detach from the event loop."""
-        if self.loop is asyncio.get_running_loop():
-            await self.fanout.aclose(DRAIN_SECONDS)
-            self.loop = None
+    def find_run_of_input(self, input_id: str) -> str:
+        """Return the id of the run in progress that answers the prompt with this `input_id`; empty if none does."""
+        driver = self.find_active_driver() if input_id else None
+        if driver is None or not isinstance(driver.command, RunCommand) or driver.command.input_id != input_id:
+            return ""
+        return driver.run_id if driver.run is not None else ""
 
     def cancel_run(self, run_id: str, mode: CancelMode) -> bool:
         """Cancel one run; a run that has not begun yet ends as soon as it begins. Return True."""
@@ -198,62 +166,68 @@ class SessionDriver:
             ):  # else it was cancelled already
                 self.run.cancel(mode)
 
-    @asynccontextmanager
-    async def wait_between_runs(self) -> AsyncGenerator[None]:
-        """Keep the commands of this session waiting during the block. Raises `SessionBusy` if one is in progress."""
-        if self.command is not None:
-            raise SessionBusy(f"session {self.session_id!r} has a run in progress: wait until it ends, or cancel() it")
-        self.attach_to_loop()
-        async with self._command_lock:
-            yield
-
     def publish_between_runs(self, entries: Sequence[Entry]) -> None:
         """Publish entries that were stored without a run to those who subscribe to the session on this event loop."""
-        if self.loop is asyncio.get_running_loop() and self.fanout.is_watched:
+        channel = self.find_channel()
+        if channel is not None and channel.fanout.is_watched:
             for entry in entries:
-                self.fanout.publish(entry)
+                channel.fanout.publish(entry)
 
     # -- the four phases -----------------------------------------------------------------------------------------------
 
     async def perform_command(self, command: DriverCommand) -> Outcome[Any]:
-        """Execute a command: acquire the session's lease, prepare the run, perform it, and release the lease."""
-        if self.key in _current_sessions.get():
+        """Execute a command when all earlier commands of the session are done, whichever object they came from."""
+        inside = _current_sessions.get()
+        if self.place in inside:
             message = f"a tool of session {self.session_id!r} cannot run its own session: it would wait for itself"
             raise UsageError(message)
-        self.attach_to_loop()
-        async with self._command_lock:
-            token = _current_sessions.set(_current_sessions.get() | {self.key})
-            self.command = command
-            self.run_id = self._requested_run_id = command.run_id
-            try:
-                lease = await self._open_session(command)
-                try:
-                    async with self.agent.open_lifespans() if self.agent.has_lifespans else _NOTHING_TO_OPEN:
-                        watchers = (*self.agent.all_watchers(), *command.overrides.get("watchers", ()))
-                        removers = [self.fanout.add_watcher(watcher) for watcher in watchers]
-                        try:
-                            prepared = await self._prepare_run(command, lease)
-                            return prepared if isinstance(prepared, Outcome) else await self._run_to_end(*prepared)
-                        finally:
-                            await self._detach_watchers(removers)
-                except BaseException:
-                    self._state, self._head = State(), 0  # it may differ from the log: read that again
-                    raise
-                finally:
-                    await self._close_session(lease)
-            finally:
-                _current_sessions.reset(token)
-                self.run = self.command = None
-                self._cancelled_run_ids.discard(command.run_id)
-
-    async def _detach_watchers(self, removers: Sequence[Callable[[], None]]) -> None:
-        """Wait until watchers have handled their events, then remove those of the agent."""
+        channel = self.attach_to_loop()
+        channel.queued += 1
         try:
-            if self.fanout.is_watched:
-                await finish_before_cancel(lambda: self.fanout.drain(DRAIN_SECONDS))
+            if channel.queued > 1:
+                async with wait_for_turn(channel, self.place, inside):
+                    return await self._perform_now(command, channel)
+            async with channel.lock:
+                return await self._perform_now(command, channel)
         finally:
-            for remove in removers:
-                remove()
+            channel.queued -= 1
+
+    async def _perform_now(self, command: DriverCommand, channel: SessionChannel) -> Outcome[Any]:
+        """Acquire the session's lease, prepare the run, perform it, and release the lease."""
+        token = _current_sessions.set(_current_sessions.get() | {self.place})
+        self.command = command
+        channel.driver = self
+        self.run_id = self._requested_run_id = command.run_id
+        try:
+            lease = await self._open_session(command)
+            try:
+                async with self.agent.open_lifespans() if self.agent.has_lifespans else _NOTHING_TO_OPEN:
+                    watchers = (*self.agent.all_watchers(), *command.overrides.get("watchers", ()))
+                    release = channel.hold_watchers(watchers)
+                    try:
+                        prepared = await self._prepare_run(command, lease, channel)
+                        if isinstance(prepared, Outcome):
+                            return prepared
+                        return await self._run_to_end(*prepared, channel)
+                    finally:
+                        if channel.fanout.is_watched or release is not hold_nothing:
+                            await release_watchers(channel, release, self._list_background_tasks)
+            except BaseException:
+                self._state, self._head = State(), 0  # it may differ from the log: read that again
+                raise
+            finally:
+                await self._close_session(lease)
+        finally:
+            _current_sessions.reset(token)
+            self.run = self.command = channel.driver = None
+            self._cancelled_run_ids.discard(command.run_id)
+
+    def _list_background_tasks(self) -> "list[asyncio.Task[Any]]":
+        """Return the asyncio tasks in which agents work for this session in the background."""
+        if not (self.agent.extensions or self.agent.handoffs):
+            return []
+        works = [extension.background for agent in self.agent.reachable for extension in agent.extensions]
+        return [task for each in works if each is not None for task in each.list_tasks(self.place)]
 
     async def _close_session(self, lease: Lease) -> None:
         """Release the session's lease, even if the caller is cancelled meanwhile; the cancel is raised afterwards."""
@@ -269,7 +243,7 @@ class SessionDriver:
         return lease
 
     async def _prepare_run(
-        self, command: DriverCommand, lease: Lease
+        self, command: DriverCommand, lease: Lease, channel: SessionChannel
     ) -> "Outcome[Any] | tuple[RunPlan, Run, list[Post]]":
         """Read the log and build the run; return an outcome instead if there is nothing to run."""
         await self._read_new_entries()
@@ -296,7 +270,7 @@ class SessionDriver:
         mailbox, late = self._sort_posts(posts, plan)
         if isinstance(command, WakeCommand) or (plan.is_resumed and len(state.messages) == state.first_message_index):
             promote_follow_ups(mailbox)  # there is no message in this run yet
-        self.run = run = self._build(plan, lease, mailbox)
+        self.run = run = self._build(plan, lease, mailbox, channel)
         run.publish(SessionOpened(self.session_id, self._head, run_id=run.run_id))
         if plan.is_resumed and state.recoveries >= MAX_RECOVERIES and not _is_unpark(command):
             await run.emit(*build_repairs(state, ENDING_CRASH_LOOP), sync=True)
@@ -315,18 +289,20 @@ class SessionDriver:
             self._cancelled_run_ids |= {post.text_field("run_id") for post in posts if post.kind == CANCEL_POST}
         return _add_late_posts(plan, late) if late else plan, run, posts
 
-    async def _run_to_end(self, plan: RunPlan, run: Run, posts: Sequence[Post]) -> Outcome[Any]:
+    async def _run_to_end(
+        self, plan: RunPlan, run: Run, posts: Sequence[Post], channel: SessionChannel
+    ) -> Outcome[Any]:
         """Perform the run in a task that can be cancelled, and abandoned if it ignores that.
 
         Cancelling the caller cancels the run, which is ended and logged properly first.
         """
         if logger.isEnabledFor(logging.INFO):
             logger.info("run %s of session %s begins", run.run_id, self.session_id, extra=run.log_fields)
-        _active_drivers[self.key] = self
+        _active_drivers[self.place] = driving = (self, channel.loop)
         poller = PostPoller(self.store, self.session_id, self.deliver_post)
         is_cancelled = False
         try:
-            task = begin_task(self._execute_run(plan, run, posts))
+            task = begin_task(self._execute_run(plan, run, posts, channel))
             while not task.done() and not run.abandoned.done():
                 try:
                     await asyncio.wait((task, run.abandoned), return_when=asyncio.FIRST_COMPLETED)
@@ -348,8 +324,8 @@ class SessionDriver:
                 raise asyncio.CancelledError from error
             raise
         finally:
-            if _active_drivers.get(self.key) is self:  # not a driver that has taken the session over
-                del _active_drivers[self.key]
+            if _active_drivers.get(self.place) is driving:  # not a driver that has taken the session over
+                del _active_drivers[self.place]
             await poller.close()
         if logger.isEnabledFor(logging.INFO):
             ending = (outcome.status, outcome.reason)
@@ -358,7 +334,9 @@ class SessionDriver:
             raise asyncio.CancelledError
         return outcome
 
-    async def _execute_run(self, plan: RunPlan, run: Run, posts: Sequence[Post]) -> Outcome[Any]:
+    async def _execute_run(
+        self, plan: RunPlan, run: Run, posts: Sequence[Post], channel: SessionChannel
+    ) -> Outcome[Any]:
         """Store the opening events of the run, then perform the agent loop."""
         if plan.is_resumed:
             run.entries = await self._read_run_entries(plan.run_id)
@@ -367,12 +345,23 @@ class SessionDriver:
                 run.publish(run.stamp_event(event))
         await run.emit(*[each for each in plan.opening if each.durable], sync=True, entry_ids=plan.taken)
         run.count_past_usage()
+        if plan.is_resumed:  # they need not wait for the calls that this run has to settle first
+            self._resume_background_work(run)
         faults.fault_point("run.opened")
         if self._cancelled_run_ids & {self._requested_run_id, run.run_id}:
             run.cancel("now")
         for post in posts:
             if post.kind == CANCEL_POST:
                 self.deliver_post(post)
+        engine = self._choose_engine(plan)
+        while True:
+            try:
+                return await execute(run, engine)
+            except SimulatedCrash:
+                run = await self._rebuild_run(plan, run, channel)
+
+    def _choose_engine(self, plan: RunPlan) -> Engine:
+        """Return the engine of a run, with the agent's middleware and the tool for its output around it."""
         engine = _end_with_given_answer if plan.is_answered else plan.overrides.get("engine", self.agent.engine)
         if faults.always_resume and engine is react:
             engine = _react_forgetting_appends
@@ -382,11 +371,7 @@ class SessionDriver:
             engine = wrap_engine(engine, layers)
         if (output := plan.overrides.get("output")) is not None:
             engine = with_output_tool(engine, output)
-        while True:
-            try:
-                return await execute(run, engine)
-            except SimulatedCrash:
-                run = await self._rebuild_run(plan, run)
+        return engine
 
     # -- how a run begins ----------------------------------------------------------------------------------------------
 
@@ -492,13 +477,13 @@ class SessionDriver:
             return mailbox, []
         return mailbox, sort_posts(mailbox, posts, self._state, plan.run_id, is_resumed=plan.is_resumed)
 
-    def _build(self, plan: RunPlan, lease: Lease, mailbox: Mailbox) -> Run:
+    def _build(self, plan: RunPlan, lease: Lease, mailbox: Mailbox, channel: SessionChannel) -> Run:
         """Build the run from the agent, the session's state and the plan."""
         place = RunPlace(
             session_id=self.session_id,
             run_id=plan.run_id,
             log=Log(self.store, lease, self._head, self.agent.clock),
-            fanout=self.fanout,
+            fanout=channel.fanout,
             mailbox=mailbox,
             prefix_comparer=self._prefix_comparer,
             can_wait=self.may_wait and plan.may_wait,
@@ -517,23 +502,19 @@ class SessionDriver:
         return run.outcome("done")
 
     def _resume_background_work(self, run: Run) -> None:
-        """Resume the tasks of background agents when the session itself has nothing to do."""
+        """Resume the tasks of background agents that a crash interrupted."""
         if run.state.inbox:
             for extension in active_agent(self.agent, run.state).extensions:
                 if extension.background is not None:
                     extension.background.resume_tasks(run)
 
-    def _report_dropped_watcher(self, name: str, error: BaseException) -> None:
-        """Publish that a watcher was removed because it raised an error."""
-        self.fanout.publish(Entry(0, self.agent.clock.now(), build_watcher_dropped(name, error)))
-
-    async def _rebuild_run(self, plan: RunPlan, run: Run) -> Run:
+    async def _rebuild_run(self, plan: RunPlan, run: Run, channel: SessionChannel) -> Run:
         """Rebuild a run from the log after its loop was discarded (`PERDURE_ALWAYS_RESUME`, for tests)."""
         self._state, self._head = State(), 0
         await self._read_new_entries()
         again = msgspec.structs.replace(plan, is_resumed=True)
         mailbox, _ = self._sort_posts(await self.store.posts(self.session_id), again)
-        self.run = rebuilt = self._build(again, run.log.lease, mailbox)
+        self.run = rebuilt = self._build(again, run.log.lease, mailbox, channel)
         rebuilt.abandoned, rebuilt.entries = run.abandoned, run.entries
         if run.mailbox.is_closing:  # the rebuilt run must not wait for answers either
             mailbox.stop_waiting()
@@ -567,9 +548,9 @@ def _is_unpark(command: DriverCommand) -> bool:
     return isinstance(command, ResumeCommand) and command.unpark
 
 
-def is_driven_in_process(key: tuple[int, str]) -> bool:
+def is_driven_in_process(place: SessionPlace) -> bool:
     """Return True if a run of the session is in progress in this process."""
-    return key in _active_drivers
+    return place in _active_drivers
 
 
 def is_inside_run() -> bool:
@@ -582,12 +563,13 @@ def detach_from_run() -> None:
     _current_sessions.set(frozenset())
 
 
-def notify_driver(key: tuple[int, str], post: Post) -> None:
+def notify_driver(place: SessionPlace, post: Post) -> None:
     """Pass a stored post (a message to a session) at once to that session's run in this process, if there is one."""
-    driver = _active_drivers.get(key)
-    if driver is None or driver.loop is None:
+    found = _active_drivers.get(place)  # once: the run may end on another thread
+    if found is None:
         return
-    if driver.loop is asyncio.get_running_loop():
+    driver, loop = found
+    if loop is asyncio.get_running_loop():
         driver.deliver_post(post)
     else:
-        driver.loop.call_soon_threadsafe(driver.deliver_post, post)
+        loop.call_soon_threadsafe(driver.deliver_post, post)

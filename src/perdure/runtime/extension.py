@@ -18,11 +18,13 @@ from perdure.core.fold import State
 from perdure.core.model import Model
 from perdure.core.run import BetweenTurns, Engine, HistoryProcessor, OutputValidator, Reminder, Run
 from perdure.core.stop_conditions import Guardrail, StopCondition
-from perdure.core.store import Post, Store
+from perdure.core.store import Post, SessionPlace, Store
 from perdure.core.tool import Tool
 from perdure.core.watcher_feed import Watcher
 
 if TYPE_CHECKING:
+    import asyncio
+
     from perdure.context.directives import Command
     from perdure.context.role import Role
     from perdure.context.skills import Skill
@@ -45,6 +47,10 @@ class BackgroundWork(Protocol):
 
     def resume_tasks(self, run: Run) -> None:
         """Resume the unfinished tasks of a session."""
+        ...
+
+    def list_tasks(self, place: SessionPlace) -> "Sequence[asyncio.Task[Any]]":
+        """Return the asyncio tasks on the running event loop that work for the session at this place."""
         ...
 
 

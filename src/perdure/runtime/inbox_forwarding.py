@@ -13,9 +13,10 @@ from perdure.core.fold import State, fold_events
 from perdure.core.inbox import INBOX_POST, build_inbox_message
 from perdure.core.mailbox import FOLLOW_UP_POST, STEER_POST, build_message_post
 from perdure.core.message import check_labels
-from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, read_events
+from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, locate_session, read_events
 
 from .driver import notify_driver
+from .session_channel import delay_commands, open_channel
 
 GIVEN_BY_SETTING = "given_by"
 """The setting in which the session of a background agent names the session that gave the task."""
@@ -31,11 +32,12 @@ async def forward_inbox_results(store: Store, session_id: str, clock: Clock) -> 
     if not _find_session_above(fold_events(events)):
         return
     try:
-        lease = await store.acquire(session_id)
-        try:
-            await _forward_under_lease(store, lease, clock)
-        finally:
-            await finish_before_cancel(lambda: store.release(lease))
+        async with delay_commands(open_channel(locate_session(store, session_id), store, clock), session_id):
+            lease = await store.acquire(session_id)
+            try:
+                await _forward_under_lease(store, lease, clock)
+            finally:
+                await finish_before_cancel(lambda: store.release(lease))
     except (SessionBusy, Fenced):
         return
 
@@ -52,7 +54,7 @@ async def _forward_under_lease(store: Store, lease: Lease, clock: Clock) -> None
     for post_id, resolved in results.items():
         message = _build_forwarded_post(state, post_id, resolved, lease.session_id, clock.now())
         if await store.post(above, message):
-            notify_driver((id(store), above), message)
+            notify_driver(locate_session(store, above), message)
     if results:
         log = Log(store, lease, head, clock)
         if await log.append([*results.values()], sync=True, on_stored=lambda _: None, entry_ids=[*results]):

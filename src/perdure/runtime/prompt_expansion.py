@@ -34,7 +34,7 @@ async def expand_and_perform(session: "Session[Any]", command: RunCommand, drive
     if not command.input_id:
         state = State() if not session.agent.handoffs else await session.read_state()
         return await driver.perform_command(await expand_prompt(session, command, state))
-    async with _named_lock(*driver.key, command.input_id):
+    async with _named_lock(driver.place, command.input_id):
         return await driver.perform_command(await expand_prompt(session, command, await session.read_state()))
 
 

@@ -1,6 +1,7 @@
 """The `Session` class: one conversation, with its runs, questions, posts and approvals.
 
 Any process that opens a session can read it, answer questions and post to it; only one process at a time drives it.
+All objects for one session in a process share its queue of runs and its watchers.
 Posts (steering, follow-ups, answers, inbox resolutions, cancels) are durable when the call returns, and reach the
 driver in whichever process it is.
 """
@@ -87,7 +88,10 @@ ATTEND_POLL_SECONDS = 1.0
 
 
 class Session(StoredSession[D]):
-    """A conversation with an agent. Cheap to make; the store is not touched before it is used."""
+    """A conversation with an agent. Cheap to make; the store is not touched before it is used.
+
+    Objects for the same session are equivalent, whichever agent made them: a run waits for the runs of all of them.
+    """
 
     _ineffective_reasons: frozenset[str] = frozenset()
     """Reasons that were there at the last wake; one that is found again had no effect then."""
@@ -141,7 +145,8 @@ class Session(StoredSession[D]):
         `output` is a type that the model has to return a value of: `outcome.value` is that value, validated.
 
         `input_id` is your id for this prompt: sent again under the same id, it is answered once, and the first outcome
-        is returned. `take_over` takes the session from the process that drives it, which is stopped at its next step.
+        is returned. `take_over` takes the session from another process that drives it, which is stopped at its next
+        step; for a run of this process it waits, as any run does.
         """
         command = self._build_run_command(prompt, add_output(overrides, output), input_id, take_over=take_over)
         return await self._perform_prompt(command)
@@ -193,16 +198,19 @@ class Session(StoredSession[D]):
 
         Leaving the iteration early does not cancel the run. With `backpressure` a slow reader slows the run; otherwise
         it gets fewer and larger deltas, and if it misses durable events an event reports that.
+
+        A prompt that was sent before under the same `input_id` yields the events of the run that answered it, as far
+        as they are stored: messages, calls, results and the end, but no deltas. While that run is in progress here, the
+        stored ones come first, and then each event as it happens.
         """
         command = self._build_run_command(prompt, add_output(overrides, output), input_id, take_over=take_over)
-        begin, stop = partial(self._perform_prompt, command), partial(self._cancel_run, command.run_id)
-        subscribe = partial(self.subscribe, backpressure=backpressure)
         return RunStream(
             command.run_id,
-            begin,
-            stop,
-            subscribe=subscribe,
-            run_in_place_of=self.find_resumed_run,
+            partial(self._perform_prompt, command),
+            partial(self._cancel_run, command.run_id),
+            self,
+            backpressure=backpressure,
+            input_id=input_id,
             output=command.overrides.get("output"),
         )
 
@@ -238,11 +246,62 @@ class Session(StoredSession[D]):
         run that was parked, if no other run has begun since: it keeps its id, its `input_id` and its usage, and gets
         three more attempts. Calls that were open when it was parked have their results already.
         """
-        options = add_output(overrides, output)
-        check_overrides(options)
-        check.require_bool("session.resume", "take_over", take_over)
-        check.require_bool("session.resume", "unpark", unpark)
-        return await self._driver.perform_command(ResumeCommand(options, take_over, unpark=unpark))
+        command = _build_resume_command("session.resume", add_output(overrides, output), take_over, unpark)
+        return await self._driver.perform_command(command)
+
+    @overload
+    def resume_stream(
+        self,
+        *,
+        output: Output[T],
+        backpressure: bool = False,
+        take_over: bool = False,
+        unpark: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> RunStream[T]: ...
+    @overload
+    def resume_stream(
+        self,
+        *,
+        output: "TypeForm[T]",
+        backpressure: bool = False,
+        take_over: bool = False,
+        unpark: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> RunStream[T]: ...
+    @overload
+    def resume_stream(
+        self,
+        *,
+        output: Any = None,
+        backpressure: bool = False,
+        take_over: bool = False,
+        unpark: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> RunStream[Any]: ...
+    def resume_stream(
+        self,
+        *,
+        output: Any = None,
+        backpressure: bool = False,
+        take_over: bool = False,
+        unpark: bool = False,
+        **overrides: Unpack[Overrides[D]],
+    ) -> RunStream[Any]:
+        """Continue a run like `resume`, and yield each event from now on, as `stream` does.
+
+        Events from before the interruption are in the log: `watch` or `read_run` yields them. The iteration raises what
+        `resume` would raise, as when there is nothing to resume.
+        """
+        command = _build_resume_command("session.resume_stream", add_output(overrides, output), take_over, unpark)
+        return RunStream(
+            command.run_id,
+            partial(self._driver.perform_command, command),
+            partial(self._cancel_run, command.run_id),
+            self,
+            backpressure=backpressure,
+            output=command.overrides.get("output"),
+        )
 
     async def call(self, tool: str, arguments: dict[str, Any], **overrides: Unpack[Overrides[D]]) -> ToolResult:
         """Call a tool without a model, with the permissions and the log of any other call.
@@ -254,7 +313,7 @@ class Session(StoredSession[D]):
         check.require_text("session.call", "tool", tool)
         if not isinstance(arguments, dict):
             check.raise_config_error("session.call", "arguments", arguments, "give a dict")
-        if self._driver.command is None and (await self.read_state()).is_waiting:
+        if self._driver.find_active_driver() is None and (await self.read_state()).is_waiting:
             message = f"session {self.session_id!r} waits for an answer: session.answer() it first, or cancel() its run"
             raise UsageError(message)
         from perdure.core.direct_calls import direct_call_engine  # at first use, which few programs have
@@ -350,8 +409,8 @@ class Session(StoredSession[D]):
         accepts none any more, and ends, in every mode, when it is resumed: by `resume`, `wake` or `attend`.
         """
         check_cancel_mode(mode)
-        if self._driver.command is not None:
-            return self._driver.cancel_run(self._driver.run_id, mode)
+        if (driver := self._driver.find_active_driver()) is not None:
+            return driver.cancel_run(driver.run_id, mode)
         state = await self.read_state()
         if state.run is None or not state.is_interrupted:
             return False
@@ -602,13 +661,14 @@ class Session(StoredSession[D]):
         """Return the ids of the open questions that no answer can reach any more."""
         from .answerable_questions import find_lost_questions  # at first use: for a quick start
 
-        is_driven_here = self._driver.command is not None or is_driven_in_process(self._driver.key)
+        driver = self._driver.find_active_driver()
+        is_driven_here = driver is not None or is_driven_in_process(self._driver.place)
         return await find_lost_questions(self.store, self.session_id, state, is_driven_here=is_driven_here)
 
     async def _wake_for_reasons(self, options: RunOverrides, find_reasons: ReasonFinder) -> Outcome[Any] | None:
         """Continue the session if `find_reasons` finds reasons to, or background tasks were interrupted."""
         check_overrides(options)
-        if self._driver.command is not None:  # the run in progress gets the posts
+        if self._driver.find_active_driver() is not None:  # the run in progress gets the posts
             return None
         state, posts = await self.read_state(), await self.store.posts(self.session_id)
         found = find_reasons(state, posts, self._now())
@@ -668,3 +728,11 @@ def _to_sent_message(content: Content | Message, origin: str) -> Message:
     from .imported_messages import to_assistant_message  # at first use: hosts seldom speak for the assistant
 
     return to_assistant_message(content, origin)
+
+
+def _build_resume_command(where: str, options: RunOverrides, take_over: object, unpark: object) -> ResumeCommand:
+    """Check the arguments of a resume, and build its command."""
+    check_overrides(options)
+    check.require_bool(where, "take_over", take_over)
+    check.require_bool(where, "unpark", unpark)
+    return ResumeCommand(options, bool(take_over), unpark=bool(unpark), run_id=new_id())

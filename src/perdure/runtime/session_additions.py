@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core import check
 from perdure.core.error import ConfigError
 from perdure.core.model import Model, model_info
-from perdure.core.store import Store
+from perdure.core.store import Store, locate_session
 
 from .driver import SessionAdditions, session_additions
 from .extension import Extension
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def apply_additions(agent: AgentSpec[Any], store: Store, session_id: str) -> AgentSpec[Any]:
     """Return the agent with the extensions and models that a session was given in this process."""
-    found = session_additions.get((id(store), session_id))
+    found = session_additions.get(locate_session(store, session_id))
     return agent if found is None else agent.with_additions(list(found.extensions.values()), found.models)
 
 
@@ -58,5 +58,5 @@ def add_model(session: "StoredSession[Any]", model: Model) -> str:
 
 
 def _get_additions(session: "StoredSession[Any]") -> SessionAdditions:
-    key = (id(session.store), session.session_id)
+    key = locate_session(session.store, session.session_id)
     return session_additions.setdefault(key, SessionAdditions(session.store))

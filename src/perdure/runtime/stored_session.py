@@ -34,6 +34,7 @@ from perdure.core.watcher_feed import Watcher
 
 from .background_job import list_background_jobs
 from .driver import SessionDriver, notify_driver, session_additions
+from .session_channel import delay_commands
 from .spec import AgentSpec
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ class StoredSession(Generic[D]):
     async def watch(self, *, after: int = 0) -> AsyncGenerator[Entry]:
         """Yield every entry of the log after number `after`, then every event from now on.
 
-        This works while another process drives the session, too: entries that it stores are seen within a second, its
-        deltas are not.
+        Events of all objects for this session on this event loop are seen as they happen. This works while another
+        process drives the session, too: entries that it stores are seen within a second, its deltas are not.
         """
         subscription = self.subscribe()
         coming: asyncio.Future[Entry | None] | None = None
@@ -136,9 +137,11 @@ class StoredSession(Generic[D]):
                 coming.cancel()
 
     def subscribe(self, *, backpressure: bool = False) -> Subscription[Entry]:
-        """Subscribe to every event of this session in this process from now on. Close the subscription when done."""
-        self._driver.attach_to_loop()
-        return self._driver.fanout.subscribe(backpressure=backpressure)
+        """Subscribe to every event of this session from now on, and close the subscription when done.
+
+        Runs that other `Session` objects of the same id begin on this event loop are seen as well, with their deltas.
+        """
+        return self._driver.subscribe(backpressure=backpressure)
 
     def find_resumed_run(self, run_id: str) -> str:
         """Return the id of the run that was resumed instead of starting run `run_id`; empty if there is none."""
@@ -174,7 +177,7 @@ class StoredSession(Generic[D]):
         """Return the tokens, turns and cost of all runs of the session so far, with a run in progress."""
         from .session_report import build_session_usage
 
-        return build_session_usage(await self.read_state(), self._driver.run)
+        return build_session_usage(await self.read_state(), self._driver.find_active_run())
 
     async def instructions(self, **overrides: "Unpack[Overrides[D]]") -> str:
         """Return the system prompt that the next run will send; during a run, that of the run.
@@ -184,10 +187,20 @@ class StoredSession(Generic[D]):
         """
         from .build import build_instructions  # loaded already
 
-        if (run := self._driver.run) is not None and not overrides:
+        if (run := self._driver.find_active_run()) is not None and not overrides:
             return run.instructions
         given: Any = {"role": self.role, **overrides} if self.role else overrides
         return build_instructions(self.agent, await self.read_state(), given)
+
+    def find_run_of_input(self, input_id: str) -> str:
+        """Return the id of the run in progress that answers the prompt with this `input_id`; empty if none does."""
+        return self._driver.find_run_of_input(input_id)
+
+    async def read_run(self, run_id: str) -> Sequence[Entry]:
+        """Return the stored entries of one run, those of its subagents included."""
+        check.require_text("session.read_run", "run_id", run_id, non_empty=True)
+        entries = await self.store.read(self.session_id)
+        return [each for each in entries if each.event.run_id.partition("/")[0] == run_id]
 
     async def info(self) -> SessionInfo | None:
         """Return the session's entry in the list of sessions; None if nothing is stored in it yet."""
@@ -304,8 +317,7 @@ class StoredSession(Generic[D]):
         Return a function that removes it. It is also removed when the session is closed.
         """
         check.require_callable("session.add_watcher", "watcher", watcher)
-        self._driver.attach_to_loop()
-        return self._driver.fanout.add_watcher(watcher)
+        return self._driver.add_watcher(watcher)
 
     def use_agent(self, agent: AgentSpec[D]) -> None:
         """Use another version of the agent from the next run on, with other extensions or models."""
@@ -367,7 +379,7 @@ class StoredSession(Generic[D]):
     async def delete(self) -> None:
         """Delete the session; no byte of it remains, except entries that forks share with it."""
         await self.store.delete(self.session_id)
-        session_additions.pop(self._driver.key, None)
+        session_additions.pop(self._driver.place, None)
 
     async def aclose(self) -> None:
         """Wait until watchers have handled their events. The stored session is not changed."""
@@ -380,7 +392,7 @@ class StoredSession(Generic[D]):
 
     async def read_state(self) -> State:
         """Return the current state of the session: that of the run in progress, else folded from the stored log."""
-        run = self._driver.run
+        run = self._driver.find_active_run()
         return run.state if run is not None else await self._read_stored_state()
 
     async def _read_stored_state(self) -> State:
@@ -444,7 +456,7 @@ class StoredSession(Generic[D]):
         """Store a post (a message to this session), and pass it at once to a run in this process."""
         if not await self.store.post(self.session_id, post):
             return False
-        notify_driver(self._driver.key, post)
+        notify_driver(self._driver.place, post)
         return True
 
     @asynccontextmanager
@@ -456,7 +468,7 @@ class StoredSession(Generic[D]):
         """
         if not begin and await self.store.info(self.session_id) is None:
             raise SessionNotFound(f"there is no session {self.session_id!r}: use run() to begin it")
-        async with self._driver.wait_between_runs():
+        async with delay_commands(self._driver.attach_to_loop(), self.session_id):
             lease = await self.store.acquire(self.session_id)
             try:
                 yield lease, await self.store.read(self.session_id)

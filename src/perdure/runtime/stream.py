@@ -1,8 +1,8 @@
 """`RunStream`, a run as an async iterator of its events, and the merging of events for slow readers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from perdure.core.error import UsageError
 from perdure.core.event import (
@@ -23,6 +23,28 @@ from perdure.core.run import CancelMode
 
 from .output import ANSWER_TOOL, Output
 from .partial_json import PartialJsonParser
+
+if TYPE_CHECKING:  # a protocol costs time at each start
+
+    class StreamSource(Protocol):
+        """What a stream needs of the session whose run it shows."""
+
+        def subscribe(self, *, backpressure: bool = False) -> Subscription[Entry]:
+            """Subscribe to the events of the session."""
+            ...
+
+        def find_resumed_run(self, run_id: str) -> str:
+            """Return the id of the run that was resumed instead of starting run `run_id`; empty if there is none."""
+            ...
+
+        def find_run_of_input(self, input_id: str) -> str:
+            """Return the id of the run in progress that answers the prompt with this `input_id`; empty if none does."""
+            ...
+
+        async def read_run(self, run_id: str) -> Sequence[Entry]:
+            """Return the stored entries of one run."""
+            ...
+
 
 T = TypeVar("T")
 
@@ -45,26 +67,33 @@ class RunStream(Generic[T]):
         run_id: str,
         begin: Callable[[], Awaitable[Outcome[T]]],
         stop: Callable[[CancelMode], bool],
+        source: "StreamSource",
         *,
-        subscribe: Callable[[], Subscription[Entry]],
-        run_in_place_of: Callable[[str], str],
+        backpressure: bool = False,
+        input_id: str = "",
         output: Output[T] | None = None,
     ) -> None:
+        self._requested_run_id = run_id
         self.run_id = run_id
+        """The id of the run. If an earlier run is continued or shown, its id, once the first event was read."""
         self._begin = begin
         self._stop = stop
-        self._subscribe = subscribe
-        self._run_in_place_of = run_in_place_of
+        self._source = source
+        self._backpressure = backpressure
+        self._input_id = input_id
         self._output = output
         self._task: asyncio.Future[Outcome[T]] | None = None
         self._is_iterated = False
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        if self._is_iterated:
-            message = "this stream was read already: read a stored session's events again with session.watch()"
-            raise UsageError(message)
-        self._is_iterated = True
-        return self._events()
+        return self._iterate(with_numbers=False)
+
+    def entries(self) -> AsyncGenerator[Entry]:
+        """Iterate over the entries of the run: each event with its number in the log, which is 0 if it is not stored.
+
+        `session.watch(after=entry.seq)` continues after an entry, as for a reader who comes back.
+        """
+        return self._iterate(with_numbers=True)
 
     async def partials(self) -> AsyncIterator[Any]:
         """Yield the structured output while it is being written: JSON values, each more complete than the one before.
@@ -108,27 +137,57 @@ class RunStream(Generic[T]):
             self._task.add_done_callback(_running_tasks.discard)
         return self._task
 
-    async def _events(self) -> AsyncIterator[Event]:
-        subscription = self._subscribe()
+    def _iterate(self, *, with_numbers: bool) -> AsyncGenerator[Any]:
+        if self._is_iterated:
+            message = "this stream was read already: read a stored session's events again with session.watch()"
+            raise UsageError(message)
+        self._is_iterated = True
+        return self._follow_run(with_numbers=with_numbers)
+
+    async def _follow_run(self, *, with_numbers: bool) -> AsyncGenerator[Any]:
+        """Begin the run, and yield its entries; without numbers, its events."""
+        subscription = self._source.subscribe(backpressure=self._backpressure)
+        answering = self._source.find_run_of_input(self._input_id) if self._task is None else ""
         task = self._ensure_started()
         task.add_done_callback(lambda _: subscription.close())
+        last_seq, has_begun = 0, bool(answering)
         try:
+            if answering:  # the same prompt is being answered already: its events so far, then those to come
+                self.run_id = answering
+                for entry in await self._source.read_run(answering):
+                    last_seq = entry.seq
+                    yield entry if with_numbers else entry.event
             async for first in subscription:
-                event = first.event
+                entry = first
                 while True:
-                    run_id = event.run_id.partition("/")[0]  # the id of a child run begins with its parent's
-                    if run_id == self.run_id or isinstance(event, (Lagged, WatcherDropped)):
-                        yield event
-                    elif run_id == self._run_in_place_of(self.run_id):
-                        self.run_id = run_id  # this input had begun a run before, which is resumed
-                        yield event
+                    event = entry.event
+                    if event.run_id == self.run_id or self._is_in_run(event):
+                        has_begun = True
+                        if not 0 < entry.seq <= last_seq:
+                            yield entry if with_numbers else event
+                    elif isinstance(event, (Lagged, WatcherDropped)):
+                        yield entry if with_numbers else event
                     if not len(subscription):
                         break
-                    event = subscription.get_nowait().event
+                    entry = subscription.get_nowait()
             if task.done():
-                task.result()  # raises an error that ended the run before it could be stored
+                outcome = task.result()  # raises an error that ended the run before it could be stored
+                if not has_begun and outcome.run_id not in {"", self.run_id}:
+                    self.run_id = outcome.run_id  # this prompt was answered before
+                    for entry in await self._source.read_run(outcome.run_id):
+                        yield entry if with_numbers else entry.event
         finally:
             subscription.close()
+
+    def _is_in_run(self, event: Event) -> bool:
+        """Return True if an event belongs to the run of this stream, or to a subagent of it."""
+        run_id = event.run_id.partition("/")[0]  # the id of a child run begins with its parent's
+        if run_id == self.run_id:
+            return True
+        if not run_id or run_id != self._source.find_resumed_run(self._requested_run_id):
+            return False
+        self.run_id = run_id  # a run that was interrupted is resumed in place of a new one
+        return True
 
 
 def merge_deltas(earlier: Entry, later: Entry) -> Entry | None:

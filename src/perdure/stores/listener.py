@@ -29,8 +29,10 @@ from perdure.core.store import (
     SearchableStore,
     SearchOptions,
     SessionInfo,
+    SessionPlace,
     Store,
     StoreSize,
+    locate_session,
 )
 
 from .wrapper_protocols import choose_wrapper_class
@@ -99,6 +101,10 @@ class ListenedStore:
     def identity(self) -> str:
         """The identity of the store inside, which approvals of tool calls are bound to."""
         return identify_store(self._store)
+
+    def locate_session(self, session_id: str) -> SessionPlace:
+        """Return the place of a session in the store inside, whose objects share its runs and watchers."""
+        return locate_session(self._store, session_id)
 
     def __repr__(self) -> str:
         return f"listened({self._store!r})"

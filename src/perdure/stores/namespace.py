@@ -30,8 +30,10 @@ from perdure.core.store import (
     SearchableStore,
     SearchOptions,
     SessionInfo,
+    SessionPlace,
     Store,
     StoreSize,
+    locate_session,
 )
 
 from .argument_checks import check_page, check_session_id
@@ -87,6 +89,10 @@ class NamespacedStore:
     def identity(self) -> str:
         """The identity of the store and the part of it, which approvals of tool calls are bound to."""
         return f"{identify_store(self._store)}/{self._prefix}"
+
+    def locate_session(self, session_id: str) -> SessionPlace:
+        """Return the place of a session in the underlying store, whose objects share its runs and watchers."""
+        return locate_session(self._store, self._prefix + session_id)
 
     def __repr__(self) -> str:
         return f"namespaced({self._store!r}, {self._prefix.removesuffix(_SEPARATOR)!r})"

@@ -329,6 +329,86 @@ async def test_watchers_see_what_is_done_in_the_background():
     assert "It is x." in [getattr(event, "text", "") for event in recorder.events if event.path]
 
 
+async def test_watchers_hear_the_background_after_the_run_that_gave_the_task_has_ended():
+    recorder, held = Recorder(), Held()
+    scout = Agent(ScriptedModel(call("held"), "It is x."), name="scout", tools=[held.tool])
+    agent = chief(in_background(), "Given.", "Told.", agents=[scout], watchers=[recorder])
+    session = agent.session("s")
+    subscription = agent.session("s").subscribe()
+    async with asyncio.timeout(SECONDS):
+        assert (await session.run("Go")).text == "Given."
+        await held.started.wait()
+        recorder.entries.clear()
+        held.released.set()
+        await until(lambda: any(isinstance(each, RunEnded) and each.path for each in recorder.events))
+    heard = [subscription.get_nowait().event for _ in range(len(subscription))]
+    assert "It is x." in [getattr(event, "text", "") for event in recorder.events if event.path]
+    assert [type(event) for event in recorder.events] == [type(each) for each in heard[-len(recorder.events) :]]
+    async with asyncio.timeout(SECONDS):
+        await until(lambda: not session._driver.attach_to_loop()._held_watchers)
+    subscription.close()
+
+
+async def test_watchers_hear_the_background_of_a_run_without_a_session_too():
+    recorder, held = Recorder(), Held()
+    scout = Agent(ScriptedModel(call("held"), "It is x."), name="scout", tools=[held.tool])
+    agent = chief(in_background(), "Given.", agents=[scout], watchers=[recorder])
+    async with asyncio.timeout(SECONDS):
+        await agent.run("Go")
+        held.released.set()
+        await until(lambda: any(isinstance(each, RunEnded) and each.path for each in recorder.events))
+    assert "It is x." in [getattr(event, "text", "") for event in recorder.events if event.path]
+
+
+async def test_a_watcher_hears_the_background_once_while_the_session_runs_again():
+    recorder, held = Recorder(), Held()
+    scout = Agent(ScriptedModel(call("held"), "It is x."), name="scout", tools=[held.tool])
+    agent = chief(in_background(), "Given.", "Again.", "Told.", agents=[scout], watchers=[recorder])
+    async with asyncio.timeout(SECONDS):
+        await agent.session("s").run("Go")
+        await held.started.wait()
+        await agent.session("s").run("And?")
+        held.released.set()
+        await until(lambda: any(isinstance(each, RunEnded) and each.path for each in recorder.events))
+    assert len([each for each in recorder.events if isinstance(each, RunStarted)]) == 3
+    assert len([each for each in recorder.events if isinstance(each, RunEnded)]) == 3
+
+
+async def test_watchers_hear_how_the_background_ends_when_the_block_of_the_agent_is_left():
+    recorder, held = Recorder(), Held()
+    scout = Agent(ScriptedModel(call("held"), "Never said."), name="scout", tools=[held.tool])
+    async with asyncio.timeout(SECONDS):
+        async with chief(in_background(), "Given.", agents=[scout], watchers=[recorder]) as agent:
+            await agent.session("s").run("Go")
+            await held.started.wait()
+        ends = [each for each in recorder.events if isinstance(each, RunEnded) and each.path]
+    assert [each.status for each in ends] == ["cancelled"]
+
+
+async def test_a_resumed_session_takes_up_its_background_before_the_calls_that_it_has_to_make():
+    store, held = MemoryStore(), Held(effect="read")
+    busy = Held("busy")
+    scout = Agent(following(call("busy"), "It is x."), name="scout", tools=[busy.tool])
+    first = chief(in_background(), call("held"), "Given.", agents=[scout], store=store, tools=[held.tool]).session("s")
+    async with asyncio.timeout(SECONDS):
+        going = asyncio.ensure_future(first.run("Go"))
+        await held.started.wait()
+        await busy.started.wait()
+        lost = await left_behind(await store.read("s"))
+        going.cancel()
+        await asyncio.wait((going,))
+    done, again = Held("busy"), Held(effect="read")
+    scout = Agent(following(call("busy"), "It is x."), name="scout", tools=[done.tool])
+    agent = chief("Given.", "Told.", agents=[scout], store=lost, tools=[again.tool])
+    async with asyncio.timeout(SECONDS):
+        resuming = asyncio.ensure_future(agent.session("s").resume())
+        await again.started.wait()
+        await done.started.wait()  # while the call of the resumed run is still going on
+        done.released.set()
+        again.released.set()
+        await resuming
+
+
 async def test_gate_deps_and_budget_come_from_whoever_gave_the_task():
     seen: list[Any] = []
     ledger = Budget(token_budget=100_000)

@@ -14,7 +14,7 @@ from perdure.runtime.subagents.delegation import delegation
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls
 from perdure.toolkits.inbox import post_to_inbox
-from tests.doubles import SECONDS, Held, log_of, of, rounds
+from tests.doubles import SECONDS, Held, WaitingStore, log_of, of, rounds
 from tests.runtime.subagents.family import following, left_behind
 
 pytestmark = pytest.mark.resumed
@@ -272,6 +272,25 @@ async def test_a_result_that_was_passed_on_is_not_told_again_to_a_background_age
     await until_task_is_over(session)
     await session.run("Well?")
     assert await times_told(session) == 1
+
+
+async def test_a_run_that_begins_while_a_result_is_passed_on_waits_for_that():
+    store = WaitingStore()
+    session = background_session(store=store)
+    await session.run("Go")
+    _, item = await until_inbox(session, 2)
+    await until_task_is_over(session)
+    child_id = (await store.list(prefix="s/"))[0].session_id
+    store.holds_back = InboxResolved
+    store.open.clear()
+    async with asyncio.timeout(SECONDS):
+        resolving = asyncio.ensure_future(session.resolve(item.item_id, "built"))
+        await store.waiting.wait()
+        going = asyncio.ensure_future(Agent(ScriptedModel("Aye."), store=store).session(child_id).run("Go on."))
+        await rounds()
+        store.open.set()
+        assert await resolving
+        assert (await going).text == "Aye."
 
 
 class Died(BaseException):

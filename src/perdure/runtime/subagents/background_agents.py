@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -27,12 +28,21 @@ from perdure.core.message import NO_USAGE, Message, Text
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
 from perdure.core.stop_conditions import Limits
-from perdure.core.store import Post, Store, read_events, wait_despite_cancel
+from perdure.core.store import (
+    Post,
+    SessionPlace,
+    Store,
+    finish_before_cancel,
+    locate_session,
+    read_events,
+    wait_despite_cancel,
+)
 from perdure.runtime.background_job import BackgroundJob, is_job_pending, list_background_jobs
 from perdure.runtime.driver import detach_from_run, is_inside_run, notify_driver
 from perdure.runtime.inbox_forwarding import GIVEN_BY_SETTING, forward_inbox_results
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.session import Session
+from perdure.runtime.session_channel import DRAIN_SECONDS
 from perdure.runtime.spec import AgentSpec
 
 from .child_run import DEPTH_SETTING, SHOWN_ANSWER_CHARACTERS, delegation_depth
@@ -49,8 +59,8 @@ MAX_STORE_FAILURES = 5
 """Number of errors of the store after which a task is left to the next run of the session that gave it."""
 
 
-TaskKey: TypeAlias = tuple[int, int, str]
-"""Identifies a task in this process: the ids of its event loop and store, and its session id."""
+TaskKey: TypeAlias = tuple[int, SessionPlace]
+"""Identifies a task in this process: the id of its event loop, and its session."""
 
 
 class BackgroundAgents:
@@ -159,6 +169,15 @@ class BackgroundAgents:
         left = [job for job in self._list_pending_tasks(state) if job.post_id not in posted]
         return any(_task_key(store, job) not in self._tasks for job in left)
 
+    def list_tasks(self, place: SessionPlace) -> "list[asyncio.Task[None]]":
+        """Return the asyncio tasks on the running event loop that work for the session at this place."""
+        here = id(asyncio.get_running_loop())
+        return [
+            task
+            for key, task in self._tasks.items()
+            if key[0] == here and _locate_run(self._parent_runs[key]) == place and not task.done()
+        ]
+
     def _list_pending_tasks(self, state: State) -> list[BackgroundJob]:
         """Return the tasks of a session that have no answer yet and whose agent is known here."""
         return [job for job in list_background_jobs(state) if job.item_id in state.inbox and job.agent in self.agents]
@@ -184,9 +203,12 @@ class BackgroundAgents:
             if not for_one_run:
                 here = asyncio.get_running_loop()
                 tasks = [task for task in self._tasks.values() if task.get_loop() is here]
+                fanouts = {run.fanout for key, run in self._parent_runs.items() if key[0] == id(here)}
                 for task in tasks:
                     task.cancel()
                 await wait_despite_cancel(tasks)
+                for fanout in fanouts:  # so that watchers hear how the tasks ended
+                    await finish_before_cancel(partial(fanout.drain, DRAIN_SECONDS))
 
     # -- one task ------------------------------------------------------------------------------------------------------
 
@@ -208,7 +230,7 @@ class BackgroundAgents:
         try:
             await forward_inbox_results(run.log.store, job.session_id, run.clock)
             if await run.log.store.post(run.session_id, post):
-                notify_driver((id(run.log.store), run.session_id), post)
+                notify_driver(_locate_run(run), post)
         except PerdureError as error:  # it is posted when that session runs again
             logger.warning("the end of agent %s cannot be posted: %s", job.handle, error)
 
@@ -309,7 +331,11 @@ def _restrict_limits(run: Run, limits: Limits) -> Limits:
 
 
 def _task_key(store: Store, job: BackgroundJob) -> TaskKey:
-    return id(asyncio.get_running_loop()), id(store), job.session_id
+    return id(asyncio.get_running_loop()), locate_session(store, job.session_id)
+
+
+def _locate_run(run: Run) -> SessionPlace:
+    return locate_session(run.log.store, run.session_id)
 
 
 def _build_task_message(run: Run, job: BackgroundJob) -> Message:

@@ -16,7 +16,7 @@ from perdure.core import fault_injection as faults
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import Fenced, StoreError
 from perdure.core.event import Entry, Event
-from perdure.core.store import InterruptedSession, Lease, Post, SessionInfo, StoreSize, run_to_completion
+from perdure.core.store import InterruptedSession, Lease, Post, SessionInfo, SessionPlace, StoreSize, run_to_completion
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
 from perdure.stores.entry_text import has_large_content
 from perdure.stores.store_paths import resolve_store_path
@@ -51,6 +51,10 @@ class FileStore:
     def identity(self) -> str:
         """The identity of the store, which approvals of tool calls are bound to."""
         return f"file:{self._path}"
+
+    def locate_session(self, session_id: str) -> SessionPlace:
+        """Return the place of a session: all stores of this folder share its runs and watchers."""
+        return ("file", self._path), session_id
 
     def __repr__(self) -> str:
         return f"FileStore({self._path!r})"

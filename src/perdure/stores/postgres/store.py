@@ -21,6 +21,7 @@ from perdure.core.store import (
     Post,
     SearchOptions,
     SessionInfo,
+    SessionPlace,
     StoreSize,
     run_to_completion_repeatedly,
 )
@@ -85,6 +86,10 @@ class PostgresStore:
     def identity(self) -> str:
         """The identity of the database and the tenant, which approvals of tool calls are bound to."""
         return f"{redact_url(self._address)}#{self._tenant}"
+
+    def locate_session(self, session_id: str) -> SessionPlace:
+        """Return the place of a session: all stores of this database and tenant share its runs and watchers."""
+        return ("postgres", self._address, self._tenant), session_id
 
     def __repr__(self) -> str:
         tenant = f", tenant={self._tenant!r}" if self._tenant else ""

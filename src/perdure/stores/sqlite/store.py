@@ -20,6 +20,7 @@ from perdure.core.store import (
     Post,
     SearchOptions,
     SessionInfo,
+    SessionPlace,
     StoreSize,
     run_to_completion,
 )
@@ -67,6 +68,10 @@ class SqliteStore:
     def identity(self) -> str:
         """The identity of the store, which approvals of tool calls are bound to."""
         return f"sqlite:{self._path}"
+
+    def locate_session(self, session_id: str) -> SessionPlace:
+        """Return the place of a session: all stores of this file share its runs and watchers."""
+        return ("sqlite", self._path), session_id
 
     def __repr__(self) -> str:
         return f"SqliteStore({self._path!r})"
