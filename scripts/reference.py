@@ -282,8 +282,8 @@ USER_PAGES = (
         "events.md",
         "Events",
         "Every event with its fields. The order of events is in [concepts/events](../concepts/events.md).",
-        ("perdure.core.event", "perdure.core.event_class"),
-        ("perdure.core.event.EVENTS", *[f"perdure.core.event.{event.__name__}" for event in EVENTS.values()]),
+        ("perdure.core.event", "perdure.core.event_class", "perdure.core.interaction_event"),
+        ("perdure.core.event.EVENTS", *[f"{event.__module__}.{event.__name__}" for event in EVENTS.values()]),
     ),
     Page(
         "watchers.md",

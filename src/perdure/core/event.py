@@ -16,6 +16,12 @@ from msgspec import Struct
 from .binding import Binding
 from .event_class import Event as Event  # noqa: PLC0414 - everybody imports it from here
 from .event_class import list_kinds
+from .interaction_event import QuestionAnswered as QuestionAnswered  # noqa: PLC0414 - as Event
+from .interaction_event import QuestionAsked as QuestionAsked  # noqa: PLC0414 - as Event
+from .interaction_event import QuestionWithdrawn as QuestionWithdrawn  # noqa: PLC0414 - as Event
+from .interaction_event import SlotClosed as SlotClosed  # noqa: PLC0414 - as Event
+from .interaction_event import SlotOpened as SlotOpened  # noqa: PLC0414 - as Event
+from .interaction_event import SlotUpdated as SlotUpdated  # noqa: PLC0414 - as Event
 from .message import NO_USAGE, Citation, Message, StopReason, ToolResult, Usage
 
 Scope: TypeAlias = Literal["once", "run", "session", "session_target", "forever"]
@@ -284,116 +290,6 @@ class MessageAdded(Event, frozen=True):
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------
-
-
-class QuestionAsked(Event, frozen=True):
-    """A person was asked a question that must be answered before the run continues."""
-
-    durable = True
-    replay = "copied"
-    structural = frozenset({"ask_id", "about", "renderer"})
-
-    ask_id: str
-    """Id that an answer has to name."""
-    about: Literal["permission", "settlement", "slot"]
-    """Subject: permission for calls (one question for the whole batch), the settlement of a call that a crash
-    interrupted, or a slot: a question of a tool.
-    """
-    text: str = ""
-    """The question as text."""
-    calls: tuple[Mapping[str, Any], ...] = ()
-    """The calls in question: each one's `call_id`, `tool`, `action`, `target`, `arguments`, `arguments_hash`; for a
-    permission question also its `typed_target`, `binding`, and `offers`: the widths in which an answer can be kept.
-    """
-    expires_at: float | None = None
-    """Time after which the answer is no. `None` for never."""
-    renderer: str = ""
-    """Name of the renderer that shows it: `form`, `choice`, `confirm`, … Empty when no tool asks."""
-    input: Any = None
-    """Data for the renderer, as JSON values."""
-    output: Mapping[str, Any] | None = None
-    """JSON Schema of an answer; `None` when any value is accepted."""
-
-
-class QuestionAnswered(Event, frozen=True):
-    """A question was answered. No later answer counts."""
-
-    durable = True
-    replay = "copied"
-    structural = frozenset({"ask_id", "source"})
-
-    ask_id: str
-    answer: Any = None
-    """The answer, as JSON values."""
-    source: str = ""
-    """Origin of the answer: `handler`, `post`, or `expired` when none arrived in time."""
-    rejected: str = ""
-    """Reason why the person declined to answer; empty when they answered."""
-    by: str = ""
-    """Person who answered, if that is known."""
-
-
-class QuestionWithdrawn(Event, frozen=True):
-    """A question no longer needs an answer; `reason` explains why."""
-
-    durable = True
-    replay = "skipped"
-    structural = frozenset({"ask_id"})
-
-    ask_id: str
-    reason: str
-
-
-class SlotOpened(Event, frozen=True):
-    """A tool or the host program shows something to people. (A tool that waits for an answer asks `QuestionAsked`.)"""
-
-    durable = True
-    replay = "copied"
-    structural = frozenset({"slot_id", "renderer", "call_id", "until"})
-
-    slot_id: str
-    renderer: str
-    """Name of the renderer that shows it: `text`, `table`, `progress`, …"""
-    input: Any = None
-    """Data for the renderer, as JSON values."""
-    call_id: str = ""
-    """The tool call that shows it."""
-    until: Literal["closed", "call", "run"] = "closed"
-    """Lifetime: until it is closed, or at the latest until the call, or the run, is over."""
-    waits: bool = False
-    """True if the host program waits for an answer, with which the slot is closed. (A tool's is a `QuestionAsked`.)"""
-    text: str = ""
-    """The question as text."""
-    output: Mapping[str, Any] | None = None
-    expires_at: float | None = None
-    """JSON Schema of an answer, `None` for any value; time after which there can be none, `None` for never."""
-
-
-class SlotUpdated(Event, frozen=True):
-    """The content that a tool shows in a display slot was replaced."""
-
-    durable = True
-    replay = "copied"
-    structural = frozenset({"slot_id"})
-
-    slot_id: str
-    input: Any = None
-
-
-class SlotClosed(Event, frozen=True):
-    """The content of a display slot is no longer shown."""
-
-    durable = True
-    replay = "copied"
-    structural = frozenset({"slot_id"})
-
-    slot_id: str
-    reason: str = ""
-    is_answered: bool = False
-    answer: Any = None
-    """The answer to its question, as JSON values, if `is_answered`."""
-    by: str = ""
-    """Person who answered, if that is known."""
 
 
 class PermissionDecided(Event, frozen=True):
