@@ -36,7 +36,12 @@ PROMISES: dict[str, str] = {
     # -- the model -----------------------------------------------------------------------------------------------------
     "model:failure-is-an-outcome": "Any exception of a model becomes a failed outcome that contains the work so far.",
     "model:no-half-replies": (
-        "A reply that breaks off or is empty is reported as discarded and never stored as an answer."
+        "A reply that breaks off, or is empty for no stated reason, is reported as discarded and never stored as an "
+        "answer."
+    ),
+    "model:stated-stops": (
+        "A reply without text that ends for a stated reason (`length`, `content_filter`, `stop_sequence`) ends the run "
+        "as `stopped` with that reason, after one request, and its tokens are counted."
     ),
     "model:retry-is-told": (
         "A retry waits as long as the provider asks, emits an event, and discards the text shown before it."
@@ -418,12 +423,17 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _LOOP + "a_stream_that_ends_without_its_end_is_a_reply_cut_off",
         _LOOP + "a_reply_without_words_or_calls_fails_the_run_and_is_not_kept",
     ),
+    "model:stated-stops": (
+        _LOOP + "a_reply_without_words_that_ended_for_a_stated_reason_stops_the_run_and_is_kept",
+        _WRAP + "an_empty_answer_that_ended_for_a_stated_reason_is_not_asked_for_again",
+    ),
     "model:retry-is-told": (
         _WRAP + "an_error_that_may_pass_is_waited_out_and_the_waiting_is_shown",
         _WRAP + "a_provider_that_asks_for_a_longer_wait_gets_it_up_to_the_maximum",
         _LOOP + "words_shown_before_a_retry_are_told_as_discarded",
     ),
     "model:failover-before-the-first-word": (
+        _WRAP + "any_error_of_a_model_asks_the_next_one",
         _WRAP + "a_model_that_has_begun_is_never_replaced",
         _WRAP + "when_all_fail_the_error_has_every_attempt",
         _LOOP + "a_failover_is_told_and_the_run_goes_on",
