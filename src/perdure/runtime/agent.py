@@ -1,10 +1,11 @@
 """The `Agent` class: the options of an agent, and the ways to run it.
 
 Building an agent costs microseconds and opens no connection or file. `run` makes a new session for one prompt;
-`session` opens one that is stored.
+`session` opens one that is stored. What carries out runs is imported when the first session is made.
 """
 
-from collections.abc import AsyncGenerator
+from __future__ import annotations
+
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
@@ -15,17 +16,17 @@ from perdure.core.store import Hit, SearchOptions, Store
 from perdure.core.tool import D, Tool
 from perdure.stores import open_store
 
-from .active_agent import check_role
-from .output import Output
-from .overrides import Overrides, Prompt
-from .session import Session
 from .spec import AgentSpec
-from .stored_session import require_search
-from .stream import RunStream
-from .sync import run_on_background_loop
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from typing_extensions import TypeForm
+
+    from .output import Output
+    from .overrides import Overrides, Prompt
+    from .session import Session
+    from .stream import RunStream
 
 T = TypeVar("T")
 
@@ -42,13 +43,16 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         """
         if session_id is not None and (not isinstance(session_id, str) or not session_id.strip()):
             raise ConfigError(f"a session cannot be called {session_id!r}: give a name, or None for a new one")
+        from .active_agent import check_role  # at first use, as below: for a quick start
+        from .session import Session
+
         check_role(self, role)
         return Session(self, session_id or new_id(), self.store if store is None else open_store(store), role)
 
     @overload
     async def run(self, prompt: Prompt, *, output: Output[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
     @overload
-    async def run(self, prompt: Prompt, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
+    async def run(self, prompt: Prompt, *, output: TypeForm[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
     @overload
     async def run(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]: ...
     async def run(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]:
@@ -62,17 +66,19 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
     @overload
     def run_sync(self, prompt: Prompt, *, output: Output[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
     @overload
-    def run_sync(self, prompt: Prompt, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
+    def run_sync(self, prompt: Prompt, *, output: TypeForm[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T]: ...
     @overload
     def run_sync(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]: ...
     def run_sync(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]:
         """Answer one prompt, and block until the run has ended. Inside an event loop use `await agent.run(…)`."""
+        from .sync import run_on_background_loop
+
         return run_on_background_loop(lambda: self.run(prompt, output=output, **overrides))
 
     @overload
     def stream(self, prompt: Prompt, *, output: Output[T], **overrides: Unpack[Overrides[D]]) -> RunStream[T]: ...
     @overload
-    def stream(self, prompt: Prompt, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]) -> RunStream[T]: ...
+    def stream(self, prompt: Prompt, *, output: TypeForm[T], **overrides: Unpack[Overrides[D]]) -> RunStream[T]: ...
     @overload
     def stream(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> RunStream[Any]: ...
     def stream(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> RunStream[Any]:
@@ -81,6 +87,8 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
 
     async def search(self, query: str, **narrowed: Unpack[SearchOptions]) -> list[Hit]:
         """Search the messages of all sessions in the agent's store; takes the options of `SearchableStore.search`."""
+        from .stored_session import require_search
+
         return await require_search(self.store).search(query, **narrowed)
 
     async def attend_all(
@@ -122,9 +130,11 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
 
     def _new_session(self) -> Session[D]:
         """Return a new session without a given id; if the agent has no store, in a private memory store."""
-        return (
-            Session(self, new_id(), open_store("memory:"), may_wait=False) if self.has_default_store else self.session()
-        )
+        if not self.has_default_store:
+            return self.session()
+        from .session import Session
+
+        return Session(self, new_id(), open_store("memory:"), may_wait=False)
 
     def as_tool(
         self,
