@@ -45,6 +45,7 @@ def numbers(shell, store) -> list[int]:
 @pytest.mark.parametrize("kind", ["sqlite", "file"])
 def test_a_backup_taken_while_another_process_writes_has_all_that_was_acknowledged_before(shell, tmp_path, kind):
     store, restored, backup = f"{kind}:{tmp_path}/sessions", f"{kind}:{tmp_path}/elsewhere/again", tmp_path / "backup"
+    (tmp_path / "elsewhere").mkdir()  # a folder that is not there is told, as a mistyped path is
     shell.run("run", "-q", "-s", "quiet", "--store", store, "Calculate 6 * 7")
     with writing(shell, store) as told:
         acknowledged = [int(told.readline()) for _ in range(50)][-1]

@@ -109,9 +109,10 @@ class EncodingMemo:
             kept.states.append(state)
             kept.size += len(piece) + _MESSAGE_BYTES
         rules.end(state)
+        pieces = [piece for piece in kept.pieces if piece]  # before it is put back: then another thread may change it
         if name is not None:
             self._put_back(name, kept)
-        return [piece for piece in kept.pieces if piece]
+        return pieces
 
     def _take_out(self, name: Hashable | None) -> _EncodedConversation:
         with self._lock:

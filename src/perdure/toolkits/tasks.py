@@ -4,7 +4,7 @@ The list is stored in the log, under the name `tasks`: it survives a restart, an
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Struct
@@ -94,18 +94,20 @@ def name_tasks(tasks: Any, known: Sequence[Task]) -> list[Task]:
     """
     if isinstance(tasks, str) or not isinstance(tasks, Sequence):
         raise ConfigError(f"{short_repr(tasks)} is no list of tasks: give Task(…), StatedTask(…) or text for each")
-    for each in tasks:
+    listed: list[Task | StatedTask | str] = []
+    for each in cast("Sequence[object]", tasks):
         if not isinstance(each, Task | StatedTask | str):
             raise ConfigError(f"{short_repr(each)} is no task: give Task(…), StatedTask(…) or text")
-    stated = [_to_stated_task(each) for each in tasks]
+        listed.append(each)
+    stated = [_to_stated_task(each) for each in listed]
     try:
         _check_tasks(msgspec.convert(msgspec.to_builtins(stated), list[StatedTask]))
     except (ToolError, msgspec.ValidationError) as error:
         raise ConfigError(f"these tasks are not accepted: {error}") from None
-    given = [each for each in tasks if isinstance(each, Task)]
+    given = [each for each in listed if isinstance(each, Task)]
     taken = {each.id for each in given}
     named = _assign_ids(stated, [*given, *[each for each in known if each.id not in taken]])
-    return [each if isinstance(each, Task) else other for each, other in zip(tasks, named, strict=True)]
+    return [each if isinstance(each, Task) else other for each, other in zip(listed, named, strict=True)]
 
 
 def _to_stated_task(task: Task | StatedTask | str) -> StatedTask:
