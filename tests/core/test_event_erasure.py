@@ -6,6 +6,7 @@ from hypothesis import given
 from perdure import Text, Thinking, ToolCall, ToolResult, assistant, user
 from perdure.core.codec import decode_event, encode_event
 from perdure.core.event import (
+    CitationAdded,
     Compacted,
     Custom,
     Entry,
@@ -21,7 +22,7 @@ from perdure.core.event import (
     ValueKept,
 )
 from perdure.core.event_erasure import NO_SUMMARY, REDACTED, erase_event_content, find_summaries_of
-from perdure.core.message import Image, Message, Status
+from perdure.core.message import Citation, Image, Message, Status
 from tests.core.material import events as any_event
 
 SECRET = "the launch code is 0000"
@@ -124,3 +125,9 @@ def test_whatever_is_left_can_be_read_back(event):
 
 def test_lists_lose_what_is_in_them():
     assert erase_event_content(ToolsChanged(("look",), ("listen",), run_id="r")) == ToolsChanged(run_id="r")
+
+
+def test_a_citation_is_erased_and_can_be_read_back():
+    erased = erase_event_content(CitationAdded(Citation("https://example.org/secret", "A title", "A quote")))
+    assert erased == CitationAdded(Citation(REDACTED))
+    assert decode_event(encode_event(erased)) == erased

@@ -21,7 +21,7 @@ from .event import (
     ValueKept,
 )
 from .fold import State
-from .message import Message, Part, Text, ToolCall, ToolResult, Usage
+from .message import Citation, Message, Part, Text, ToolCall, ToolResult, Usage
 
 REDACTED = "[redacted]"
 NO_SUMMARY = "[There was a summary of what came before. It was taken out on request.]"
@@ -99,4 +99,6 @@ def _empty_value(value: Any) -> Any:
         return {}
     if isinstance(value, tuple):
         return ()
+    if isinstance(value, Citation):
+        return Citation(REDACTED)
     return value if isinstance(value, (bool, int, float, StrEnum, Usage)) else None
