@@ -223,10 +223,12 @@ def test_in_pieces_or_whole_the_same_is_taken_out(data, values):
     text = "".join(pieces)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
     chunks = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    whole = scrubber.redact_text(text)
-    assert streamed(scrubber, chunks) == whole
-    assert streamed(scrubber, text) == whole
-    left = re.split(r"\{\{k[012]\}\}", whole)
+    whole, at_once = scrubber.redact_text(text), streamed(scrubber, [text])
+    assert streamed(scrubber, chunks) == at_once
+    assert streamed(scrubber, text) == at_once
+    if not scrubber._scattered.find_spans(text):  # those are looked for in the whole: some are encoded over two forms
+        assert at_once == whole
+    left = [each for redacted in (whole, at_once) for each in re.split(r"\{\{k[012]\}\}", redacted)]
     assert not [value for value in values if any(value in each for each in left)]
 
 

@@ -114,6 +114,17 @@ class FormFinder:
         return following < len(self._sorted) and self._sorted[following].startswith(text)
 
 
+def replace_spans(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
+    """Replace each span of a text by the placeholder of its name; those that overlap are replaced as one."""
+    pieces: list[str] = []
+    at = 0
+    for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if start >= at or not pieces:
+            pieces += (text[at:start], build_placeholder(name))
+        at = max(at, end)
+    return "".join([*pieces, text[at:]])
+
+
 def _measure_common_start(text: str, at: int, form: str) -> int:
     """Return how many characters of a form stand in the text at this place."""
     most = min(len(form), len(text) - at)

@@ -13,7 +13,7 @@ from perdure.core.jsonable import to_jsonable, to_text
 from perdure.core.message import PART_TYPES, Media, Message, Thinking, ToolCall
 from perdure.core.tool import ToolOutput
 
-from .form_finder import FormFinder, encode_forms_as_bytes, map_forms_to_names
+from .form_finder import FormFinder, encode_forms_as_bytes, map_forms_to_names, replace_spans
 from .scattered_forms import ScatteredForms
 from .secret import MIN_SECRET_LENGTH
 from .secret_forms import list_plain_forms, list_secret_forms, measure_cuttable_start
@@ -64,7 +64,10 @@ class RedactionFilter:
 
     def redact_text(self, text: str) -> str:
         """Return the text with all secrets replaced by placeholders."""
-        return self._finder.replace_forms(self._scattered.replace_forms(text))[0]
+        scattered = self._scattered.find_spans(text)
+        if not scattered:
+            return self._finder.replace_forms(text)[0]
+        return replace_spans(text, [*scattered, *self._finder.find_spans(text)])
 
     def redact_name(self, name: str) -> str:
         """Return a name or an id with secrets replaced. Short ones are left: they occur in the names of tools."""

@@ -11,7 +11,6 @@ from html import unescape
 from typing import Final, NamedTuple
 
 from .form_finder import FormFinder
-from .placeholders import build_placeholder
 
 MIN_LENGTH: Final = 8
 """Shorter values are not searched for in this way: parts of ordinary text would be taken for them."""
@@ -43,7 +42,7 @@ class _Segment(NamedTuple):
 
 
 class ScatteredForms:
-    """Finds values whose characters are encoded one by one or that have line breaks inside, and replaces them."""
+    """Finds values whose characters are encoded one by one or that have line breaks inside."""
 
     __slots__ = ("_edges", "_finder", "_hex_starts")
 
@@ -54,25 +53,21 @@ class ScatteredForms:
         self._edges = sorted({edge for value in long for edge in (value[:_EDGE], value[-_EDGE:])})
         self._hex_starts = sorted({value.encode()[:_FEWEST].hex(" ") for value in long})
 
-    def replace_forms(self, text: str) -> str:
-        """Return the text with scattered values replaced by placeholders."""
+    def find_spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Return the start, the end and the name of each scattered value in a text. They may overlap."""
         if not self._edges or len(text) < MIN_LENGTH:
-            return text
-        if self._may_have_hex(text):
-            text = _BYTES_IN_HEX.sub(self._replace_hex, text)
+            return []
+        spans = list(self._find_hex(text)) if self._may_have_hex(text) else []
         has_breaks = ("\n" in text or "\\n" in text) and any(edge in text for edge in self._edges)
         has_escapes = ("%" in text or "&" in text or "\\" in text) and _has_escapes(text)
         if not has_breaks and not has_escapes:
-            return text
+            return spans
         decoded, segments = _decode_text(text, _ESCAPES_AND_BREAKS if has_breaks else _ESCAPES)
-        pieces: list[str] = []
-        at = 0
         for start, end, name in self._finder.find_spans(decoded):
             first, last = _locate_start(segments, start), _locate_end(segments, end)
-            if first >= at and last - first > end - start:  # what stands there as it is, is found with its surroundings
-                pieces += (text[at:first], build_placeholder(name))
-                at = last
-        return "".join([*pieces, text[at:]]) if pieces else text
+            if last - first > end - start:  # what stands there as it is, is found with its surroundings
+                spans.append((first, last, name))
+        return spans
 
     def _may_have_hex(self, text: str) -> bool:
         """Return True if the beginning of a value stands in the text in hexadecimal, with any of the separators."""
@@ -84,12 +79,12 @@ class ScatteredForms:
         """Return the text with the values replaced where they stand as they are."""
         return self._finder.replace_forms(text)[0]
 
-    def _replace_hex(self, found: re.Match[str]) -> str:
-        """Replace bytes in hexadecimal, with separators, by a placeholder if they contain a value."""
-        digits = re.sub(r"0[xX]|[^0-9A-Fa-f]", "", found[0])
-        for _, _, name in self._finder.find_spans(bytes.fromhex(digits).decode(errors="replace")):
-            return build_placeholder(name)
-        return found[0]
+    def _find_hex(self, text: str) -> Iterable[tuple[int, int, str]]:
+        """Yield the place of bytes in hexadecimal, with separators, if they contain a value."""
+        for found in _BYTES_IN_HEX.finditer(text):
+            digits = re.sub(r"0[xX]|[^0-9A-Fa-f]", "", found[0])
+            for _, _, name in self._finder.find_spans(bytes.fromhex(digits).decode(errors="replace"))[:1]:
+                yield found.start(), found.end(), name
 
 
 def _has_escapes(text: str) -> bool:

@@ -37,8 +37,9 @@ def list_secret_forms(value: str) -> list[str]:
 
 
 def list_plain_forms(value: str) -> list[str]:
-    """Return the value and its parts that are secret on their own, not encoded."""
-    return sorted({each.strip() for each in _list_secret_parts(value)})
+    """Return the value and its parts that are secret on their own, not encoded, with and without blanks around them."""
+    parts = _list_secret_parts(value)
+    return sorted({*parts, *[each.strip() for each in parts]})
 
 
 def measure_cuttable_start(value: str) -> int | None:
