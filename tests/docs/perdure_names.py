@@ -20,6 +20,7 @@ import click
 import perdure
 from perdure.cli.main import program
 from perdure.core import event as events
+from perdure.runtime import agent, session
 
 
 class Missing(Exception):
@@ -111,6 +112,11 @@ def attributes(owner: type) -> set[str]:
     return found
 
 
+def _resolved(annotation: Any) -> Any:
+    """An annotation that was written for type checkers alone, as an object."""
+    return eval(annotation, {**vars(agent), **vars(session)}) if isinstance(annotation, str) else annotation
+
+
 def parameters(called: Any) -> set[str]:
     """What can be given to a callable by name."""
     if isinstance(called, perdure.Tool):
@@ -122,7 +128,7 @@ def parameters(called: Any) -> set[str]:
     found: set[str] = set()
     for name, parameter in inspect.signature(called).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
-            unpacked = [get_origin(each) or each for each in get_args(parameter.annotation)]
+            unpacked = [get_origin(each) or each for each in get_args(_resolved(parameter.annotation))]
             found.update(*(inspect.get_annotations(each) for each in unpacked if isinstance(each, type)))
         else:
             found.add(name)
