@@ -1,7 +1,8 @@
 """Extensions and model objects that a session is given while it lives, beside those of its agent.
 
-They are code, which a log cannot store. So they are kept in this process, by store and session id: every `Session`
-object of the session has them, until they are removed, the session is deleted, or the process ends.
+They are code, which a log cannot store. So they are kept in this process, by store and session id: each `Session`
+object of the session that is made afterwards has them, until they are removed, the session is deleted, or the process
+ends.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -297,8 +297,8 @@ class StoredSession(Generic[D]):
     def extend(self, extension: "Extension") -> None:
         """Add an extension to this session: tools, subagents, `/name` commands, skills, watchers, rules and more.
 
-        It applies from the next run on, to every `Session` object of this session in this process, until it is removed
-        or the process ends. Another process has to add it again.
+        It applies from the next run on, to this object and to each `Session` object of this session that is made
+        afterwards in this process, until it is removed or the process ends. Another process has to add it again.
         """
         from .session_additions import add_extension
 
