@@ -119,6 +119,29 @@ async def test_the_one_who_is_told_of_a_dropped_watcher_may_publish_it():
     assert await read(subscription, 2) == ["hello", "faulty: SystemExit(1)"]
 
 
+async def test_draining_waits_until_others_have_heard_of_a_watcher_that_was_dropped_meanwhile():
+    seen: list[str] = []
+    fanout = Fanout[str](on_dropped=lambda _name, _error: fanout.publish("dropped"))
+
+    async def broken(event: str) -> None:
+        await turns()
+        raise ValueError(event)
+
+    async def recorder(event: str) -> None:
+        await turns(10 if event == "dropped" else 0)
+        seen.append(event)
+
+    async def turns(count: int = 10) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    fanout.add_watcher(broken)
+    fanout.add_watcher(recorder)
+    fanout.publish("x")
+    await fanout.drain(SECONDS)
+    assert seen == ["x", "dropped"]
+
+
 async def test_a_report_of_a_dropped_watcher_that_fails_is_logged(caplog):
     def report(name: str, error: BaseException) -> None:
         raise LookupError(name)

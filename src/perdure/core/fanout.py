@@ -146,14 +146,17 @@ class Fanout(Generic[T]):
 
         A watcher that is late is not waited for again before it has caught up. Subscriptions are not waited for.
         """
-        waited_for = {
-            settled: feed for feed in self._feeds if not feed.lagging and (settled := feed.when_settled()) is not None
-        }
-        if not waited_for:
-            return
-        _, late = await asyncio.wait(waited_for, timeout=timeout_seconds)
-        for settled in late:
-            waited_for[settled].lagging = True
+        for _ in range(2):  # once more, for the report of a watcher that was dropped meanwhile
+            waited_for = {
+                settled: feed
+                for feed in self._feeds
+                if not feed.lagging and (settled := feed.when_settled()) is not None
+            }
+            if not waited_for:
+                return
+            _, late = await asyncio.wait(waited_for, timeout=timeout_seconds)
+            for settled in late:
+                waited_for[settled].lagging = True
 
     async def aclose(self, timeout_seconds: float = 1.0) -> None:
         """Publish nothing more, wait at most this long until watchers have handled their events, then stop them.

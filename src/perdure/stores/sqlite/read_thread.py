@@ -3,6 +3,7 @@
 Each job sees a snapshot of the file, and does not block writers.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -79,4 +80,6 @@ class ReadThread:
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            # Refused while another thread frees a cursor of it: then it is closed when it is freed itself.
+            with contextlib.suppress(apsw.ThreadingViolationError):
+                connection.close()
