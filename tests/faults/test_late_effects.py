@@ -18,7 +18,7 @@ from perdure.core.clock import new_id
 from perdure.core.error import SessionBusy, Unsupported
 from perdure.core.event import ToolFinished
 from perdure.core.message import Status
-from perdure.core.store import Store
+from perdure.core.store import CONFIRMED_SECONDS, Store
 from perdure.runtime.session import Session
 from tests.faults.late_driver import NAMES, SESSION, open_place, paying_agent
 
@@ -47,6 +47,7 @@ async def stopped_driver(address: str, ledger: Path, effect: str) -> AsyncIterat
             while _state_of(process.pid) != "T":
                 assert process.returncode is None, "it has ended before it was stopped"
                 await asyncio.sleep(0.01)
+        await asyncio.sleep(2 * CONFIRMED_SECONDS)  # its lease was confirmed before it stopped: that is over now
         yield process
     finally:
         if process.returncode is None:
