@@ -146,6 +146,8 @@ class User:
         self._name = new_id()[-12:]
         self._saying = asyncio.Lock()
         self._said = 0
+        self._prompts: set[str] = set()
+        """What was sent here: watchers of an agent that attends to all sessions hear the prompts of others too."""
 
     # -- driving -------------------------------------------------------------------------------------------------------
 
@@ -168,6 +170,7 @@ class User:
         if number >= MOST_TASKS:
             return None
         name = f"{PROMPT}{number}"
+        self._prompts.add(name)
         output = int if number % OUTPUT_EVERY == 1 else None
         return await self._session.run(name, input_id=name, output=output, take_over=take_over)
 
@@ -256,7 +259,7 @@ class User:
         key = (event.run_id, event.path)
         if IN_BACKGROUND in event.path:  # its events are shown under whichever run is the last
             return
-        if isinstance(event, RunStarted) and entry.seq and event.input_id and not event.path:
+        if isinstance(event, RunStarted) and entry.seq and event.input_id in self._prompts and not event.path:
             self._ledger.note("accepted", self._id, event.input_id, event.run_id)
         elif isinstance(event, RunEnded) and entry.seq:
             self._ledger.note("over", self._id, event.run_id)
