@@ -146,7 +146,7 @@ class User:
         self._name = new_id()[-12:]
         self._saying = asyncio.Lock()
         self._said = 0
-        self._prompts: set[str] = set()
+        self._prompts = {LAST_PROMPT}
         """What was sent here: watchers of an agent that attends to all sessions hear the prompts of others too."""
 
     # -- driving -------------------------------------------------------------------------------------------------------
