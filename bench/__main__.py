@@ -12,7 +12,21 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from . import building, deltas, long_run, parts, runs, startup, storage, table, turns
+from . import (
+    building,
+    commands,
+    deltas,
+    files,
+    long_run,
+    parts,
+    runs,
+    startup,
+    storage,
+    stored_runs,
+    table,
+    turns,
+    versions,
+)
 from .http import race
 from .measure import QUICK, THOROUGH, Effort, Figure
 
@@ -21,11 +35,15 @@ GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "build": building.figures,
     "turn": turns.figures,
     "run": runs.figures,
+    "stored": stored_runs.figures,
     "deltas": deltas.figures,
     "long": long_run.figures,
     "parts": parts.figures,
     "storage": storage.figures,
+    "files": files.figures,
+    "commands": commands.figures,
     "http": race.figures,
+    "versions": versions.figures,
 }
 
 

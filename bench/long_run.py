@@ -39,6 +39,7 @@ def figures(effort: Effort) -> Iterator[Figure]:
     """A run of many turns, in time and in memory."""
     turns = effort.long_run
     ours, by_hand = asyncio.run(best_cpu_us(turns, 5 if effort.rounds > 5 else 1))
+    longest, _ = asyncio.run(best_cpu_us(10 * turns, 3 if effort.rounds > 5 else 1))
     kept, steps = asyncio.run(kept_bytes(turns))
     yield Figure(
         f"a turn of {turns:,} in one run",
@@ -49,6 +50,14 @@ def figures(effort: Effort) -> Iterator[Figure]:
         at_most=45,
         ratio=ours / by_hand,
         detail=f"{steps - 1:,} of {turns:,} done",
+    )
+    yield Figure(
+        f"growth from {turns:,} turns to {10 * turns:,}",
+        (longest / ours - 1) * 100,
+        "%",
+        f"CPU for each turn of a run of {10 * turns:,}, compared with one of {turns:,}",
+        budget=10,
+        detail=f"{longest:.1f} us",
     )
     yield Figure(
         "memory that a turn leaves",

@@ -17,6 +17,8 @@ from .measure import Effort, Figure
 PACKAGE = "import perdure"
 NAMES = "from perdure import Agent, tool"
 LOOP = "import asyncio"
+BELOW = "import asyncio, msgspec"
+"""What the package cannot do without."""
 BARE = "pass"
 
 
@@ -59,7 +61,7 @@ def distributions(name: str) -> set[str]:
 
 def figures(effort: Effort) -> Iterator[Figure]:
     """Imports, in CPU time over a bare interpreter, and the number of distributions."""
-    took = over_bare_ms((PACKAGE, NAMES, LOOP), effort.starts)
+    took = over_bare_ms((PACKAGE, NAMES, LOOP, BELOW), effort.starts)
     for code, explanation in (
         (PACKAGE, "the package alone; names are imported on first use"),
         (NAMES, "the import of every program; asyncio is most of it"),
@@ -74,6 +76,14 @@ def figures(effort: Effort) -> Iterator[Figure]:
             compared_to="`import asyncio`",
             detail=f"`import asyncio` {took[LOOP]:.0f}" if code == NAMES else "",
         )
+    yield Figure(
+        "`Agent` and `tool` over asyncio and msgspec",
+        took[NAMES] - took[BELOW],
+        "ms",
+        "the same import, without what `import asyncio, msgspec` takes",
+        budget=30,
+        detail=f"`{BELOW}` {took[BELOW]:.0f}",
+    )
     brought = distributions("perdure")
     yield Figure(
         "distributions installed",

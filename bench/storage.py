@@ -24,11 +24,13 @@ from perdure.testing import ScriptedModel
 
 from . import rivals
 from .measure import QUICK, Effort, Figure
+from .runs import calling
 
 SESSIONS = 50
 """How many sessions append at the same time."""
 SIZE = 1024
 """Characters of a message."""
+_ENTRIES = 9  # of a run with a tool call
 
 _random = random.Random(7)
 _WORDS = [base64.b32encode(_random.randbytes(4)).decode().strip("=").lower() for _ in range(20_000)]
@@ -78,7 +80,7 @@ def bytes_in(folder: Path) -> int:
 # -- appends -----------------------------------------------------------------------------------------------------------
 
 
-async def together_us(folder: Path, appends: int, size: int = SIZE) -> float:
+async def together_us(folder: Path, appends: int, size: int = SIZE, *, sync: bool = False) -> float:
     """Microseconds of CPU for an append and its commit, when many sessions append in one event loop."""
     store = open_store(f"sqlite:{folder / 'together.db'}")
     leases = [await store.acquire(f"s{number}") for number in range(SESSIONS)]
@@ -88,7 +90,7 @@ async def together_us(folder: Path, appends: int, size: int = SIZE) -> float:
     async def work(log: Log | None) -> None:
         for event in events:
             if log is not None:
-                await append(log, [event])
+                await append(log, [event], sync=sync)
             await asyncio.sleep(0)  # as a run does while it waits for its model
 
     async def cpu_ns(*each: Log | None) -> int:
@@ -172,6 +174,28 @@ async def opening_ms(folder: Path, turns: int) -> tuple[float, float, float]:
     return min(readings) / 1_000_000, alone / size, bytes_in(inside) / alone
 
 
+async def opening_runs_ms(folder: Path, runs: int) -> tuple[float, int]:
+    """Milliseconds of CPU to open a session of many runs with a tool call each, and the number of its messages."""
+    store = open_store(f"sqlite:{folder / 'runs.db'}")
+    agent: Agent[None] = calling(runs)
+    recorded = agent.session("long")
+    for _ in range(runs):
+        await recorded.run("add")
+    entries = await agent.store.read("long")
+    lease = await store.acquire("long")
+    for first in range(0, len(entries), _ENTRIES):
+        await store.append(lease, entries[first : first + _ENTRIES], sync=False)
+    await store.release(lease)
+    readings: list[int] = []
+    messages: Sequence[object] = ()
+    for _ in range(20):
+        began = time.process_time_ns()
+        messages = await Agent(ScriptedModel(), store=store).session("long").messages()
+        readings.append(time.process_time_ns() - began)
+    await store.aclose()
+    return min(readings) / 1_000_000, len(messages)
+
+
 # -- search ------------------------------------------------------------------------------------------------------------
 
 
@@ -210,6 +234,9 @@ def figures(effort: Effort) -> Iterator[Figure]:
             "CPU: read, decode and fold it",
             5.0 * turns / 1000,
         )
+        of_runs, count = asyncio.run(opening_runs_ms(folder, turns))
+        what = f"CPU: the same for runs with a tool call each, {count:,} messages"
+        yield Figure(f"opening a session of {turns:,} runs", of_runs, "ms", what, 7.0 * turns / 1000)
         yield Figure("bytes on disk", ratio, "x", "the file against the JSON of its messages", 1.3)
         yield Figure("bytes on disk with 100 forks", forked, "x", "the file against the same without forks", 1.2)
         messages = 100 * turns
@@ -228,6 +255,10 @@ def _appends(folder: Path, effort: Effort, turns: int) -> Iterator[Figure]:
     small = asyncio.run(together_us(folder / "small", max(4, effort.calls // 20), 100))
     what = f"CPU: the same with messages of 100 characters, {SESSIONS} sessions"
     yield Figure("append and commit, a few words", small, "us", what, 40.0)
+    (folder / "barriers").mkdir()
+    barriers = asyncio.run(together_us(folder / "barriers", max(4, effort.calls // 20), 100, sync=True))
+    what = f"CPU: {SESSIONS} sessions in one event loop that wait for the disk at once, messages of 100 characters"
+    yield Figure("barriers of many sessions at once, each", barriers, "us", what, 60.0)
     early, late = asyncio.run(growth(folder, 10 * turns))
     what = f"CPU of the four appends of a turn, against the same after {10 * turns:,} turns"
     yield Figure("appends of a turn, growth", (late / early - 1) * 100, "%", what, 10.0, detail=f"{early:.0f} us")

@@ -7,9 +7,10 @@
 
 `make mutants` calls it. A mutant is the source with one change: a comparison turned around, a condition negated, a
 statement left out, a number one higher. Each is tried in a copy of the project against the tests that a developer would
-run: those that bear the name of the module, then those of its folder and of its package's neighbours. The first failure
-kills it. A test that fails without the mutant too says nothing, and such a mutant is not counted. Survivors are listed
-with the changed line: a test is missing, or the change makes no difference, and only a reader can tell which.
+run: those that bear the name of the module, then those of its folder and of its package's neighbours, and last those
+elsewhere that import the module. The first failure kills it. A test that fails without the mutant too says nothing, and
+such a mutant is not counted. Survivors are listed with the changed line: a test is missing, or the change makes no
+difference, and only a reader can tell which.
 """
 
 import argparse
@@ -47,16 +48,28 @@ COPIED = (
     "Makefile",
 )
 NEIGHBOURS: Mapping[str, Sequence[str]] = {
-    "core": ["runtime"],
-    "runtime": ["core"],
-    "configuring": ["cli"],
+    "core": ["runtime", "logs"],
+    "runtime": ["core", "toolkits"],
+    "configuring": ["test_config.py", "cli"],
+    "config.py": ["configuring"],
+    "credentials": ["security"],
+    "files": ["context", "security"],
+    "interaction": ["runtime"],
+    "models": ["wire"],
     "net": ["models"],
+    "replaying": ["test_replay.py", "testing/test_replay.py", "cli/test_replay.py"],
     "store_maintenance.py": ["stores", "cli"],
     "session_transfer.py": ["cli"],
+    "stores": ["logs"],
+    "toolkits": ["security"],
 }
-"""The folders of tests that are run as well, by the package or module that is changed."""
+"""The folders and files of tests that are run as well, by the package or module that is changed."""
+MOST_IMPORTING = 30
+"""A module that more test files import is a means of theirs, and not what they test."""
 SECONDS = 900.0
 """After this a mutant that no test has noticed counts as a survivor."""
+TEST_SECONDS = 180
+"""A test that takes longer has noticed the mutant, by hanging; some ignore even pytest's signal, so pytest is ended."""
 FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\](?= - |$))?)", re.MULTILINE)
 
 Verdict: TypeAlias = Literal["killed", "survived", "not counted"]
@@ -217,7 +230,8 @@ class Finder(ast.NodeVisitor):
         value = node.value
         if value is None:
             return
-        if not (isinstance(value, ast.Constant) and value.value is None):
+        # True and False become each other, and None for False is no difference but to a type checker.
+        if not (isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, bool))):
             self._replace(value, "None", "nothing is returned")
         self.visit(value)
 
@@ -337,14 +351,25 @@ def list_tests(path: Path, root: Path = ROOT) -> list[str]:
     own = Path("tests", *package.parts[:-1])
     while not (root / own).is_dir():  # the tests of a package may lie in the folder above
         own = own.parent
-    folders = [own, *[Path("tests", name) for name in NEIGHBOURS.get(package.parts[0], ())]]
+    places = [own, *[Path("tests", name) for name in NEIGHBOURS.get(package.parts[0], ())]]
     nearby = [
         str(test.relative_to(root))
-        for folder in folders
-        if folder != Path("tests")
-        for test in sorted((root / folder).rglob("test_*.py"))
+        for place in places
+        if place != Path("tests")
+        for test in ([root / place] if place.suffix else sorted((root / place).rglob("test_*.py")))
     ]
-    return list(dict.fromkeys([*find_tests(str(path), root), *nearby]))
+    return list(dict.fromkeys([*find_tests(str(path), root), *nearby, *_find_importing_tests(path, root)]))
+
+
+def _find_importing_tests(path: Path, root: Path) -> list[str]:
+    """Return the test files that import a module; none if it is a package, or a means of very many tests."""
+    if path.stem == "__init__":
+        return []
+    package, module = ".".join(path.parts[1:-1]), path.stem
+    imports = re.compile(rf"^(?:from|import) {package}(?:\.{module}\b| import (?:\w+, )*{module}\b)", re.MULTILINE)
+    tests = sorted((root / "tests").rglob("test_*.py"))
+    importing = [str(test.relative_to(root)) for test in tests if imports.search(test.read_text("utf-8"))]
+    return importing if len(importing) <= MOST_IMPORTING else []
 
 
 def copy_project(root: Path, place: Path) -> Path:
@@ -361,7 +386,8 @@ def run_tests(project: Path, tests: Sequence[str]) -> str | None:
     """Run tests in a copy of the project until one fails; return its name, or `None` when none does."""
     wire = os.environ.get("PERDURE_WIRE", str(ROOT.parent / "shared" / "wire"))
     environment = {**os.environ, "PYTHONPATH": str(project / "src"), "PERDURE_WIRE": wire}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no", "-m", MARKS, *tests]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no"]
+    command = [*pytest, f"--timeout={TEST_SECONDS}", "--timeout-method=thread", "-m", MARKS, *tests]
     with subprocess.Popen(
         command,
         cwd=project,
@@ -380,7 +406,8 @@ def run_tests(project: Path, tests: Sequence[str]) -> str | None:
     if process.returncode in {0, 5}:  # 5: all tests are left to `make test`
         return None
     found = FAILED.search(output)
-    return found[1] if found else f"pytest ended with {process.returncode}"
+    hung = f"a test hung for {TEST_SECONDS} s" if "+ Timeout +" in output else ""
+    return found[1] if found else hung or f"pytest ended with {process.returncode}"
 
 
 def try_mutant(mutant: Mutant, project: Path, fails_anyway: Callable[[str], bool]) -> Trial:
@@ -470,9 +497,10 @@ def main(*arguments: str) -> int:
             print(f"{mutant.path}:{mutant.line} {mutant.what}")
         return 0
     counts: dict[Verdict, int] = {"killed": 0, "survived": 0, "not counted": 0}
+    sources = {mutant.path: (ROOT / mutant.path).read_text() for mutant in sample}  # which may be changed meanwhile
     for trial in try_mutants(sample, options.jobs):
         counts[trial.verdict] += 1
-        print(format_trial(trial, (ROOT / trial.mutant.path).read_text()), flush=True)
+        print(format_trial(trial, sources[trial.mutant.path]), flush=True)
     counted = counts["killed"] + counts["survived"]
     percent = 100 * counts["killed"] / counted if counted else 100.0
     print(

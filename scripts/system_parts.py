@@ -48,8 +48,10 @@ def pgbouncer_program() -> str | None:
 
 
 PARTS: dict[str, Part] = {
+    "bubblewrap": Part(package="bubblewrap", present=on_path("bwrap")),
     "pgbouncer": Part(package="pgbouncer", present=lambda: pgbouncer_program() is not None),
     "postgres": Part(package="postgresql", present=lambda: postgres_folder() is not None),
+    "ripgrep": Part(package="ripgrep", present=on_path("rg")),
 }
 """By the name that tests use."""
 

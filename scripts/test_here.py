@@ -32,7 +32,18 @@ FOLDERS: Mapping[str, Sequence[str]] = {
     "cli": ["cli"],
     "stores": ["stores"],
     "pages": ["architecture", "bench", "docs", "scripts"],
-    "parts": ["configuring", "context", "credentials", "interaction", "logs", "mcp", "testing", "tracing"],
+    "parts": [
+        "coming_from",
+        "configuring",
+        "context",
+        "credentials",
+        "hosts",
+        "interaction",
+        "logs",
+        "mcp",
+        "testing",
+        "tracing",
+    ],
 }
 """The folders of tests that a job of that name runs."""
 

@@ -62,7 +62,7 @@ class WaitingStore:
         self.info = self._memory.info
         self.post = self._memory.post
         self.posts = self._memory.posts
-        self.interrupted = self._memory.interrupted
+        self.list_interrupted = self._memory.list_interrupted
         self.fork = self._memory.fork
         self.redact = self._memory.redact
         self.aclose = self._memory.aclose

@@ -33,6 +33,21 @@ PROMISES: dict[str, str] = {
         "A JSON Schema that could take too long to check is refused, with the reason, before the first call; the work "
         "of checking a call is bounded."
     ),
+    "calls:isolated": (
+        "A call of an isolated tool that is cancelled or too late ends with its process and all that it started."
+    ),
+    "calls:commands-end": (
+        "Nothing that a command has started outlives it, its deadline, its cancellation or, by more than two seconds, "
+        "the process that has started it."
+    ),
+    "calls:commands-decided": (
+        "Of a command line no part runs unasked that no rule allows and that may do more than read; what cannot be "
+        "taken apart with certainty is asked about."
+    ),
+    "calls:data-flow": (
+        "Once the model has seen private data and untrusted text, a call of a tool that can send out is asked about, "
+        "whatever rules and earlier answers allow."
+    ),
     # -- the model -----------------------------------------------------------------------------------------------------
     "model:failure-is-an-outcome": "Any exception of a model becomes a failed outcome that contains the work so far.",
     "model:no-half-replies": (
@@ -154,7 +169,7 @@ PROMISES: dict[str, str] = {
     "questions:honest": (
         "An answer that cannot be used any more, because its run is over or its call died with its process, is refused."
     ),
-    "questions:silence": "A missing answer and an invalid answer count as no.",
+    "questions:silence": "A missing answer counts as no, and so does a stored answer that was garbled.",
     "questions:settled": (
         "With effect `ask`, a person decides about an interrupted call, and the run waits for that answer."
     ),
@@ -243,7 +258,7 @@ PROMISES: dict[str, str] = {
     "crash:always": "Every run can be discarded after any entry, and continues from the log.",
     "crash:long": "A session of 500 turns that is killed repeatedly reaches its end, and no effect happens twice.",
     "crash:housekeeping": "Forks, redactions, deletions and posts are done completely or not at all.",
-    "crash:shutdown": "A process that is asked to exit gives its tools time to finish and releases its sessions.",
+    "crash:shutdown": "A process that is asked to exit gives its tools time, and the next one continues its runs.",
     "crash:harness": "The fault tests find the bugs that are planted for them.",
     # -- keeping -------------------------------------------------------------------------------------------------------
     "keeping:forks": "A fork begins with the entries of its session, continues separately, and survives its deletion.",
@@ -259,6 +274,12 @@ PROMISES: dict[str, str] = {
     "keeping:replay": "A replay with the same agent finds no difference; otherwise it reports the first one.",
     "keeping:moved": "A session survives export and import, and an import replaces nothing.",
     # -- budgets -------------------------------------------------------------------------------------------------------
+    "workspace:inside": (
+        "File and search tools read, list and write nothing outside their folder, whatever links others exchange there."
+    ),
+    "workspace:fresh": "A file that a session has not read, or that has changed since, is not changed by its tools.",
+    "workspace:once": "A change of a file that a crash interrupts is made exactly once by the run that continues.",
+    "workspace:undo": "The file changes of a run can be undone and redone; what others have changed since stays.",
     "budget:holds": "Runs that share a budget never have spent and reserved more than its ceiling.",
     "budget:crash": "A request that a crash left without a reply counts for limits and budgets, with an estimate.",
     "budget:last-turn": "Near the end of a budget the model concludes, without tools.",
@@ -273,7 +294,7 @@ _FENCE = "tests/core/test_loop_fence.py::test_"
 _LATE = "tests/faults/test_late_effects.py::test_"
 _CONTENDED = "tests/faults/test_contended_appends.py::test_"
 _LIMITS = "tests/core/test_loop_limits.py::test_"
-_RUN_MODEL = "tests/core/test_run_model.py::test_"
+_RUN_MODEL = "tests/core/test_aside_model_requests.py::test_"
 _DIRECT = "tests/core/test_direct_calls.py::test_"
 _ADDED = "tests/core/test_added_tools.py::test_"
 _PERMIT = "tests/core/test_loop_permission.py::test_"
@@ -329,7 +350,7 @@ _THROTTLE = "tests/models/test_throttle.py::test_"
 _FLOW = "tests/models/test_throttle_state.py::test_"
 _SCHEMAS = "tests/models/test_schemas.py::test_"
 _REFUSAL = "tests/models/test_provider_errors.py::test_"
-_QUARANTINE = "tests/models/test_tool_quarantine.py::test_"
+_QUARANTINE = "tests/models/test_rejected_tools.py::test_"
 _OPENING = "tests/models/test_model_builder.py::test_"
 _JSON_REPLY = "tests/models/test_json_reply.py::test_"
 _PROBE = "tests/models/probe/"
@@ -351,14 +372,36 @@ _OUTSIDE = "tests/faults/test_outside.py::test_"
 _ASKED = "tests/faults/test_questions.py::test_"
 _PLANTED = "tests/credentials/test_planted_secrets.py::test_"
 _SCATTERED = "tests/credentials/test_scattered_forms.py::test_"
-_REDACTION = "tests/runtime/test_redaction.py::test_"
+_REDACTION = "tests/runtime/test_session_redaction.py::test_"
 _SKILL = "tests/context/skills/test_broken.py::test_"
 _TRUST = "tests/context/skills/test_trust.py::test_"
 _FRONT_MATTER = "tests/context/test_front_matter.py::test_"
 _CONFIG = "tests/configuring/test_broken_files.py::test_"
+_LINKS = "tests/faults/test_symlink_races.py::test_"
 _MARATHON = "tests/faults/test_long_session.py::test_"
 
 KEPT_BY: dict[str, tuple[str, ...]] = {
+    "calls:isolated": (
+        "tests/core/test_worker_process.py::test_a_tool_that_computes_is_gone_within_a_fifth_of_a_second_of_a_cancel",
+        "tests/core/test_worker_process.py::test_a_tool_is_killed_at_its_deadline",
+        "tests/core/test_worker_process.py::test_a_host_that_is_killed_leaves_no_worker",
+    ),
+    "calls:commands-end": (
+        "tests/hosts/test_local_shell.py::test_a_command_is_ended_at_its_deadline_with_all_that_it_started",
+        "tests/hosts/test_local_shell.py::test_what_ignores_the_first_signal_is_killed",
+        "tests/hosts/test_local_shell.py::test_a_cancelled_command_is_gone_when_the_call_ends",
+        "tests/hosts/test_local_shell.py::test_nothing_outlives_its_command",
+        "tests/hosts/test_local_shell.py::test_a_host_that_is_killed_leaves_no_process_after_two_seconds",
+    ),
+    "calls:commands-decided": (
+        "tests/security/test_shell_bypasses.py::test_no_bypass_is_run_unasked",
+        "tests/toolkits/test_command_line.py::test_bash_runs_nothing_that_a_split_line_does_not_have",
+        "tests/toolkits/test_command_line.py::test_everything_else_proves_nothing",
+    ),
+    "calls:data-flow": (
+        "tests/core/test_data_flow.py::test_a_run_that_has_seen_both_sends_nothing_without_being_asked",
+        "tests/core/test_data_flow.py::test_labels_survive_a_restart_and_the_gate_of_another_process_asks",
+    ),
     "calls:one-result": (
         _EFFECT + "whatever_an_async_tool_raises_becomes_an_error_result",
         _EFFECT + "whatever_a_plain_tool_raises_becomes_an_error_result",
@@ -1033,9 +1076,13 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _LINEAGE + "whoever_is_killed_while_redacting_forking_or_deleting_leaves_all_in_order",
     ),
     "crash:shutdown": (
-        _SHUTDOWN + "tools_that_run_come_to_their_ends_and_nothing_new_begins",
+        _SHUTDOWN + "tools_that_run_come_to_their_ends_and_what_has_not_begun_is_left_to_the_next_process",
         _SHUTDOWN + "a_tool_that_takes_too_long_is_cancelled",
         _SHUTDOWN + "the_session_can_be_gone_on_with",
+        _SHUTDOWN + "a_call_that_may_be_repeated_is_made_again_by_the_next_process_with_the_same_key",
+        _SHUTDOWN + "background_agents_of_a_wrapped_agent_ask_no_model_any_more",
+        _SHUTDOWN + "a_worker_takes_up_nothing_any_more_and_ends",
+        "tests/cli/test_sigterm.py::test_nothing_is_lost_by_a_sigterm_at_any_moment",
     ),
     "crash:harness": (
         _KILL + "a_bug_is_found",
@@ -1096,6 +1143,22 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "keeping:moved": (
         _TRANSFER + "a_session_survives_the_way_through_a_document",
         _TRANSFER + "a_session_of_that_name_is_left_as_it_is",
+    ),
+    "workspace:inside": (
+        _LINKS + "a_folder_that_is_exchanged_for_a_link_leaks_nothing_that_is_read",
+        _LINKS + "a_file_that_is_exchanged_for_a_link_leaks_nothing_that_is_read",
+        _LINKS + "a_folder_that_is_exchanged_for_a_link_is_neither_listed_nor_searched",
+        _LINKS + "nothing_outside_is_written_whatever_is_exchanged_meanwhile",
+    ),
+    "workspace:fresh": (
+        "tests/toolkits/test_edit_tool.py::test_a_file_that_was_not_read_or_has_changed_since_is_not_edited",
+        "tests/toolkits/test_file_tools.py::test_what_was_read_is_what_is_replaced",
+        "tests/toolkits/test_file_tools.py::test_what_a_session_has_read_is_known_after_a_restart",
+    ),
+    "workspace:once": ("tests/faults/test_file_crash.py::test_a_run_that_was_killed_at_a_write_goes_on_and_is_undone",),
+    "workspace:undo": (
+        "tests/test_file_history.py::test_runs_are_undone_one_after_another_and_redone_in_reverse",
+        "tests/test_file_history.py::test_what_others_have_changed_since_stays_unless_it_is_to_be_overwritten",
     ),
     "budget:holds": (
         _LEDGER + "many_runs_at_once_never_spend_more_than_they_share",

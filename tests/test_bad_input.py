@@ -70,6 +70,7 @@ from perdure import (
     log_tool_calls,
     max_turns,
     mirror_text,
+    mirror_tool_calls,
     mistakes,
     none_of,
     observed,
@@ -92,9 +93,11 @@ from perdure import (
 from perdure.core.event import TextDelta
 from perdure.testing import (
     FakeClock,
+    MemoryFiles,
     Recorder,
     Reply,
     ScriptedModel,
+    ScriptedShell,
     assert_cache_stable,
     call,
     calls,
@@ -406,11 +409,11 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
     ],
     "Budget": [
         bad(Budget, "token_budget", "max_cost_usd"),
-        bad(lambda: Budget(token_budget=0), "token_budget=0", "1 or more"),
+        bad(lambda: Budget(token_budget=-1), "token_budget=-1", "0 or more"),
         bad(lambda: Budget(token_budget="1000"), "token_budget='1000'", "whole number"),
-        bad(lambda: Budget(max_cost_usd=0), "max_cost_usd=0", "above zero"),
+        bad(lambda: Budget(max_cost_usd=-1), "max_cost_usd=-1", "0 or more"),
         bad(lambda: Budget(max_cost_usd="5"), "max_cost_usd='5'", "number of dollars"),
-        bad(lambda: Budget(max_cost_usd=float("nan")), "max_cost_usd=nan", "above zero"),
+        bad(lambda: Budget(max_cost_usd=float("nan")), "max_cost_usd=nan", "0 or more"),
         bad(lambda: session().run("go", budget=Budget(max_cost_usd=1)), "price", "'scripted'"),
     ],
     "Step": Never(f"{A_VALUE_OF_OURS}: conditions and guardrails are given it"),
@@ -591,6 +594,10 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: mirror_text(None), "None", "sys.stdout"),
         bad(lambda: mirror_text("out.txt"), "'out.txt'", "sys.stdout"),
     ],
+    "mirror_tool_calls": [
+        bad(lambda: mirror_tool_calls(None), "None", "sys.stdout"),
+        bad(lambda: mirror_tool_calls("out.txt"), "'out.txt'", "sys.stdout"),
+    ],
     "log_tool_calls": [
         bad(lambda: log_tool_calls("perdure"), "'perdure'", "logging.getLogger("),
         bad(lambda: log_tool_calls(level="INFO"), "level='INFO'", "logging.INFO"),
@@ -615,7 +622,7 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
             "OutOfBudget",
             "ProviderDown",
             "RateLimited",
-            "Refused",
+            "ContentRefused",
             "ReplyCutOff",
             "SessionBusy",
             "SessionExists",
@@ -637,6 +644,10 @@ TESTING_TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: FakeClock("now"), "start='now'", "seconds"),
         bad(lambda: FakeClock().advance(-1), "-1", "backwards"),
         bad(lambda: FakeClock().advance("1"), "'1'", "seconds"),
+    ],
+    "MemoryFiles": [
+        bad(lambda: MemoryFiles({"a.txt": 5}), "'a.txt'", "5", "text or bytes"),
+        bad(lambda: MemoryFiles({"../a.txt": ""}), "outside the working folder"),
     ],
     "Pause": Never("it takes nothing"),
     "pause": Never("it takes nothing"),
@@ -660,6 +671,10 @@ TESTING_TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: ScriptedModel(repeat_last=True), "repeat_last", "a reply"),
         bad(lambda: ScriptedModel("x", name=5), "name=5", "text"),
         bad(lambda: ScriptedModel("x", price=5), "price=5", "Price("),
+    ],
+    "ScriptedShell": [
+        bad(lambda: ScriptedShell({"ls": 5}), "{'ls': 5}", "a ShellResult"),
+        bad(lambda: ScriptedShell({5: "x"}), "{5: 'x'}", "a ShellResult"),
     ],
     "call": [
         bad(lambda: call(""), "''", "name of a tool"),

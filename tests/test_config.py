@@ -7,7 +7,7 @@ import pytest
 
 from perdure import Agent, Limits, Permissions, later
 from perdure.config import BadConfig, TrustedFiles, load_config
-from perdure.context.role import Role
+from perdure.context.agent_role import Role
 from perdure.core.error import ConfigError
 from perdure.testing import ScriptedModel
 from perdure.toolkits.inbox import post_to_inbox

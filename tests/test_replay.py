@@ -500,6 +500,32 @@ async def test_a_result_that_is_made_otherwise_is_a_divergence():
     assert (divergence.seq, divergence.what) == (place + 1, "the call of 'deep' ends otherwise")
 
 
+async def test_of_two_calls_that_ended_in_another_order_the_one_that_differs_is_named():
+    model = ScriptedModel(calls(call("depth", harbour="Bergen"), call("deep")), "Hm.")
+    agent = await recorded(Agent(model, tools=[depth]))
+    entries = list(await agent.store.read("s"))
+    first, second = (place for place, entry in enumerate(entries) if isinstance(entry.event, ToolFinished))
+    finished = {entry.event.name: entry.event for entry in entries if isinstance(entry.event, ToolFinished)}
+    unlike = msgspec.structs.replace(finished["deep"].result, status=Status.UNKNOWN)
+    entries[first] = msgspec.structs.replace(entries[first], event=finished["depth"])
+    entries[second] = msgspec.structs.replace(
+        entries[second], event=msgspec.structs.replace(finished["deep"], result=unlike)
+    )
+    divergence = await diverging(agent, entries)
+    assert (divergence.seq, divergence.what) == (second + 1, "the call of 'deep' ends otherwise")
+
+
+async def test_a_call_that_only_an_engine_of_now_makes_is_a_divergence():
+    async def diligent(run):
+        outcome = await react(run)
+        await run.call_tool("depth", {"harbour": "Bergen"})
+        return outcome
+
+    agent = await recorded(Agent(ScriptedModel("Hi."), tools=[depth]))
+    divergence = await diverging(agent.replace(engine=diligent))
+    assert (divergence.seq, divergence.about) == (5, "call")
+
+
 async def test_another_ending_is_a_divergence():
     agent = await recorded(Agent(two_turns(), tools=[depth]))
     divergence = await diverging(agent.replace(stop=max_turns(1)))
@@ -669,6 +695,7 @@ async def test_a_run_whose_time_was_up_is_interrupted_again(slow):
     assert replayed.outcomes[0].reason == "timeout"
     divergence = await diverging(agent.replace(limits=Limits()))
     assert divergence.what == "nothing interrupts the run here any more"
+    assert divergence.seq == (await agent.store.read("s"))[-1].seq
 
 
 # -- what was cut off --------------------------------------------------------------------------------------------------

@@ -1,14 +1,16 @@
-"""The end of a process in good order: runs end, tools get their time, sessions can be gone on with."""
+"""The end of a process in good order: tools get their time, and the next process goes on with the runs."""
 
 import asyncio
 import signal
 import threading
+from contextlib import aclosing
 
 import pytest
 
 from perdure import Agent, Permissions, ToolContext, UsageError, later, tool
-from perdure.core.event import QuestionAsked, ReplyFinished, RunEnded, TextDelta
+from perdure.core.event import QuestionAsked, ReplyFinished, RunEnded, RunWaiting, TextDelta, ToolFinished
 from perdure.core.fold import fold_entries
+from perdure.runtime.subagents.delegation import orchestrator
 from perdure.shutdown import Shutdown, SignalHandlers
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call, calls, pause
@@ -46,18 +48,20 @@ async def test_a_run_that_waits_for_the_model_ends_at_once(store):
         await held.wait_reached()
         shutdown.begin()
         outcome = await running
-    assert (outcome.status, outcome.reason) == ("cancelled", "shutdown")
+    assert (outcome.status, outcome.reason, outcome.questions) == ("waiting", "shutdown", ())
     assert outcome.text == "Once upon a"
-    assert ((await ended(store)).status, (await ended(store)).reason) == ("cancelled", "shutdown")
+    again = await Agent(ScriptedModel("Once upon a time."), store=store).session("s").resume()
+    assert (again.status, again.text, again.run_id) == ("done", "Once upon a time.", outcome.run_id)
 
 
-async def test_tools_that_run_come_to_their_ends_and_nothing_new_begins(store):
-    held = Held()
+async def test_tools_that_run_come_to_their_ends_and_what_has_not_begun_is_left_to_the_next_process(store):
+    held, began = Held(), list[bool]()
 
     @tool(parallel=False)
     async def more() -> str:
         """What comes after it."""
-        pytest.fail("this must not begin")
+        began.append(shutdown.requested)
+        return "more"
 
     async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
         session = agent(shutdown, store, calls(call("held"), call("more")), tools=[held.tool, more]).session("s")
@@ -67,10 +71,11 @@ async def test_tools_that_run_come_to_their_ends_and_nothing_new_begins(store):
         shutdown.begin()
         held.released.set()
         outcome = await running
-    assert (outcome.status, outcome.reason) == ("cancelled", "shutdown")
-    worked, rest = outcome.messages[-1].tool_results
-    assert (worked.text, str(rest.status)) == ("released", "cancelled_before_start")
-    assert (await ended(store)).reason == "shutdown"
+    assert (outcome.status, outcome.reason, began) == ("waiting", "shutdown", [])
+    other = Held()
+    again = await Agent(ScriptedModel("Done."), tools=[other.tool, more], store=store).session("s").resume()
+    assert (again.status, [each.text for each in again.messages[-2].tool_results]) == ("done", ["released", "more"])
+    assert (other.started.is_set(), len(began)) == (False, 1)
 
 
 async def test_the_session_can_be_gone_on_with(store):
@@ -91,9 +96,141 @@ async def test_a_tool_that_takes_too_long_is_cancelled(store):
         await held.started.wait()
         shutdown.begin()
         outcome = await running
-    assert (outcome.status, outcome.reason) == ("cancelled", "shutdown")
+    assert (outcome.status, outcome.reason) == ("waiting", "shutdown")
     assert str(outcome.messages[-1].tool_results[0].status) == "cancelled"
     assert not shutdown.has_abandoned_runs
+
+
+async def test_a_call_that_may_be_repeated_is_made_again_by_the_next_process_with_the_same_key(store):
+    keys: list[str] = []
+    started = asyncio.Event()
+
+    @tool(effect="idempotent")
+    async def pay(context: ToolContext[None]) -> str:
+        """Pay."""
+        keys.append(context.idempotency_key)
+        started.set()
+        await asyncio.sleep(0 if len(keys) > 1 else SECONDS)
+        return "paid"
+
+    async with asyncio.timeout(SECONDS), Shutdown(signals=(), tool_seconds=QUICK) as shutdown:
+        running = asyncio.ensure_future(agent(shutdown, store, call("pay"), tools=[pay]).session("s").run("Pay."))
+        await started.wait()
+        shutdown.begin()
+        assert (await running).status == "waiting"
+    again = await Agent(ScriptedModel("Paid."), tools=[pay], store=store).session("s").resume()
+    assert [each.text for each in again.messages[-2].tool_results] == ["paid"]
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
+
+
+async def test_a_run_that_nobody_could_resume_ends(store):
+    held = pause()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        model = ScriptedModel([TextDelta("Once"), held, ReplyFinished()])
+        running = asyncio.ensure_future(shutdown.wrap_agent(Agent(model)).run("Tell me a story."))
+        await held.wait_reached()
+        shutdown.begin()
+        outcome = await running
+    assert (outcome.status, outcome.reason, outcome.text) == ("cancelled", "shutdown", "Once")
+
+
+async def test_a_new_prompt_instead_of_a_resume_ends_the_run_that_was_left(store):
+    held = pause()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        running = asyncio.ensure_future(agent(shutdown, store, [held]).session("s").run("Hello"))
+        await held.wait_reached()
+        shutdown.begin()
+        await running
+    await Agent(ScriptedModel("Aye."), store=store).session("s").run("Something else")
+    first, second = [each.event for each in await store.read("s") if isinstance(each.event, RunEnded)]
+    assert ((first.status, first.reason), second.status) == (("failed", "interrupted"), "done")
+
+
+async def test_the_runs_of_subagents_are_left_with_their_parents(store):
+    held = pause()
+    child = Agent(ScriptedModel([TextDelta("It"), held, ReplyFinished()]), name="scout")
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        parent = Agent(ScriptedModel(call("scout", task="Look.")), tools=[child.as_tool()], store=store)
+        running = asyncio.ensure_future(shutdown.wrap_agent(parent).session("s").run("Go"))
+        await held.wait_reached()
+        shutdown.begin()
+        assert ((await running).status, (await running).reason) == ("waiting", "shutdown")
+    child = Agent(ScriptedModel("It is there."), name="scout")
+    again = await Agent(ScriptedModel("Found."), tools=[child.as_tool()], store=store).session("s").resume()
+    assert (again.text, again.messages[-2].tool_results[0].text) == ("Found.", "It is there.")
+
+
+async def test_background_agents_of_a_wrapped_agent_ask_no_model_any_more(store):
+    held = pause()
+    scout = Agent(ScriptedModel([held], "Never asked."), name="scout")
+    given = call("delegate", agent="scout", task="Look.", background=True)
+    async with asyncio.timeout(SECONDS):
+        async with Shutdown(signals=()) as shutdown:
+            chief = shutdown.wrap_agent(orchestrator(Agent(ScriptedModel(given, "Given."), store=store), [scout]))
+            await chief.session("s").run("Go")
+            await held.wait_reached()
+            shutdown.begin()
+        (left,) = [row for row in await store.list_interrupted() if row.session_id != "s"]
+        assert left.progress == "waiting"
+        scout = Agent(ScriptedModel("It is x."), name="scout")
+        worker = orchestrator(Agent(ScriptedModel("Told."), store=store), [scout])
+        async with aclosing(worker.attend_all(seconds=QUICK)) as outcomes:
+            assert (await anext(outcomes)).text == "Told."
+
+
+async def test_leaving_the_block_waits_until_the_runs_have_stored_how_far_they_came(store):
+    held = Held()
+    async with asyncio.timeout(SECONDS):
+        async with Shutdown(signals=()) as shutdown:
+            running = asyncio.ensure_future(
+                agent(shutdown, store, call("held"), tools=[held.tool]).session("s").run("Go.")
+            )
+            await held.started.wait()
+            shutdown.begin()
+            asyncio.get_running_loop().call_later(QUICK, held.released.set)
+        events = [each.event for each in await store.read("s")]
+        assert isinstance(events[-1], RunWaiting)
+        assert [each.result.text for each in events if isinstance(each, ToolFinished)] == ["released"]
+        await running
+
+
+async def test_a_worker_takes_up_nothing_any_more_and_ends(store):
+    @tool(permission=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def paying(*replies):
+        return Agent(ScriptedModel(*replies), tools=[pay], store=store, permission=Permissions(handler=later))
+
+    outcome = await paying(call("pay")).session("s").run("Pay")
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        idle = asyncio.ensure_future(collect(shutdown.wrap_agent(paying()).attend_all(seconds=SECONDS)))
+        await until(lambda: shutdown._told._waiters)
+        shutdown.begin()
+        await paying().session("s").answer(outcome.questions[0].ask_id, answer=True)
+        assert await idle == []
+        assert await collect(shutdown.wrap_agent(paying()).attend_all(seconds=QUICK)) == []
+    async with asyncio.timeout(SECONDS), aclosing(paying("Paid.").attend_all(seconds=QUICK)) as outcomes:
+        assert (await anext(outcomes)).text == "Paid."
+
+
+async def collect(outcomes) -> list[str]:
+    return [each.status async for each in outcomes]
+
+
+async def test_handlers_that_were_there_before_are_called_as_well():
+    """Such as those of a web server, which has to end too."""
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        async with asyncio.timeout(SECONDS), Shutdown() as shutdown:
+            signal.raise_signal(signal.SIGTERM)
+            await shutdown.wait()
+        assert told == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("abortable", [True, False])
@@ -105,10 +242,11 @@ async def test_a_tool_that_ignores_its_cancel_is_left_behind(store, abortable):
         await started.wait()
         shutdown.begin()
         outcome = await running
-    assert (outcome.status, outcome.reason) == ("cancelled", "shutdown")
+    assert (outcome.status, outcome.reason) == ("waiting", "shutdown")
     assert "it may still be running" in outcome.messages[-1].tool_results[0].text
     assert shutdown.has_abandoned_runs
-    assert (await ended(store)).reason == "shutdown"
+    again = await Agent(ScriptedModel("I do not know."), tools=[deaf], store=store).session("s").resume()
+    assert (again.status, again.text) == ("done", "I do not know.")
     released.set()
 
 
@@ -117,8 +255,8 @@ async def test_a_run_that_begins_too_late_ends_before_the_model_is_asked(store):
         late = agent(shutdown, store, "This is never said.")
         shutdown.begin()
         outcome = await late.session("s").run("Hello")
-    assert (outcome.status, outcome.reason, outcome.text) == ("cancelled", "shutdown", "")
-    assert (await ended(store)).reason == "shutdown"
+    assert (outcome.status, outcome.reason, outcome.text) == ("waiting", "shutdown", "")
+    assert (await Agent(ScriptedModel("Hello."), store=store).session("s").resume()).text == "Hello."
 
 
 async def test_a_run_that_is_done_stays_done(store):

@@ -6,9 +6,9 @@ from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, Un
 from perdure.core.event import Custom, Entry
 from perdure.core.store import StoreSize
 from perdure.store_maintenance import (
+    delete_sessions,
     list_expendable_sessions,
     prune,
-    remove_sessions,
     require_maintainable_store,
     restore,
 )
@@ -116,7 +116,7 @@ async def test_a_session_that_was_used_since_it_was_chosen_stays(store, clock):
     await store.append(lease, [Entry(2, clock.now(), Custom("note"), "again")], sync=True)
     await store.release(lease)
     await store.acquire("3")
-    assert [each.session_id for each in await remove_sessions(store, chosen)] == ["2"]
+    assert [each.session_id for each in await delete_sessions(store, chosen)] == ["2"]
     assert await names(store) == ["0", "1", "3", "4"]
 
 

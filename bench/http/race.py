@@ -25,6 +25,12 @@ KINDS: Sequence[tuple[str, str, float, str]] = (
 )
 """What is measured, what it is called, what it may be, and how it was measured."""
 
+RATIOS: Sequence[tuple[str, str, float]] = (
+    ("early_us", "HTTP tool turn, compared with one by hand", 1.6),
+    ("crowd_s", "200 sessions at once, compared with those by hand", 2.0),
+)
+"""What is compared with the loop written by hand, what it is called, and how many times as much it may be."""
+
 
 def figures(effort: Effort) -> Iterator[Figure]:
     """Ours and a loop written by hand, then the others, all against the same server."""
@@ -42,6 +48,8 @@ def figures(effort: Effort) -> Iterator[Figure]:
         for key, name, budget, explanation in KINDS:
             yield _figure(name, key, ours[key], explanation, budget=budget, ratio=ours[key] / hand[key])
             yield _figure(f"{name}: by hand", key, hand[key], HAND)
+        for key, name, budget in RATIOS:
+            yield Figure(name, ours[key] / hand[key], "x", "streamed and watched: the two rows above, divided", budget)
         if effort is not QUICK:
             yield from _others(sizes, hand)
     finally:

@@ -23,16 +23,16 @@ _NAMES_BY_MODULE = {
         "Rewrite",
         "ShortCircuit",
     ),
-    ".context.project": ("Project",),
-    ".context.prompts": ("Prompts",),
-    ".context.role": ("Role",),
-    ".context.roles": ("load_roles",),
+    ".context.project_instructions": ("Project",),
+    ".context.prompt_versions": ("Prompts",),
+    ".context.agent_role": ("Role",),
+    ".context.role_files": ("load_roles",),
     ".context.skills": (
         "Skill",
         "Skills",
         "load_skills",
     ),
-    ".context.strategies": ("keep_recent",),
+    ".context.compaction_strategies": ("keep_recent",),
     ".core.auto_continue": ("auto_continue",),
     ".core.budget": ("Budget",),
     ".core.display_slot": (
@@ -59,7 +59,7 @@ _NAMES_BY_MODULE = {
         "ProviderDown",
         "QuotaSpent",
         "RateLimited",
-        "Refused",
+        "ContentRefused",
         "ReplyCutOff",
         "SessionBusy",
         "SessionExists",
@@ -208,6 +208,7 @@ _NAMES_BY_MODULE = {
     ".tracing.watchers": (
         "log_tool_calls",
         "mirror_text",
+        "mirror_tool_calls",
     ),
 }
 """The public names, by the module that defines them."""

@@ -3,21 +3,21 @@
 from .config import BadConfig as BadConfig
 from .config import Config as Config
 from .config import load_config as load_config
+from .context.agent_role import Role as Role
 from .context.compaction import Compaction as Compaction
+from .context.compaction_strategies import keep_recent as keep_recent
 from .context.directives import Command as Command
 from .context.directives import CommandContext as CommandContext
 from .context.directives import CommandFailed as CommandFailed
 from .context.directives import Mentions as Mentions
 from .context.directives import Rewrite as Rewrite
 from .context.directives import ShortCircuit as ShortCircuit
-from .context.project import Project as Project
-from .context.prompts import Prompts as Prompts
-from .context.role import Role as Role
-from .context.roles import load_roles as load_roles
+from .context.project_instructions import Project as Project
+from .context.prompt_versions import Prompts as Prompts
+from .context.role_files import load_roles as load_roles
 from .context.skills import Skill as Skill
 from .context.skills import Skills as Skills
 from .context.skills import load_skills as load_skills
-from .context.strategies import keep_recent as keep_recent
 from .core.auto_continue import auto_continue as auto_continue
 from .core.budget import Budget as Budget
 from .core.display_slot import Askable as Askable
@@ -27,6 +27,7 @@ from .core.error import AuthFailed as AuthFailed
 from .core.error import BadRequest as BadRequest
 from .core.error import ConfigError as ConfigError
 from .core.error import Conflict as Conflict
+from .core.error import ContentRefused as ContentRefused
 from .core.error import ContextOverflow as ContextOverflow
 from .core.error import EmptyReply as EmptyReply
 from .core.error import Fenced as Fenced
@@ -41,7 +42,6 @@ from .core.error import PerdureError as PerdureError
 from .core.error import ProviderDown as ProviderDown
 from .core.error import QuotaSpent as QuotaSpent
 from .core.error import RateLimited as RateLimited
-from .core.error import Refused as Refused
 from .core.error import ReplyCutOff as ReplyCutOff
 from .core.error import SessionBusy as SessionBusy
 from .core.error import SessionExists as SessionExists
@@ -158,5 +158,6 @@ from .session_transfer import import_session as import_session
 from .stores import open_store as open_store
 from .tracing.watchers import log_tool_calls as log_tool_calls
 from .tracing.watchers import mirror_text as mirror_text
+from .tracing.watchers import mirror_tool_calls as mirror_tool_calls
 
 __version__: str

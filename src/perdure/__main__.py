@@ -1,9 +1,9 @@
 """`python -m perdure` is the command `perdure`, without modules from the folder in which it runs."""
 
-from .cli.import_path import remove_working_folder
+from .cli.safe_import_path import remove_working_folder_from_path
 
 if __name__ == "__main__":
-    remove_working_folder()  # before anything else is imported
+    remove_working_folder_from_path()  # before anything else is imported
 
 from .cli.main import main
 

@@ -14,35 +14,35 @@ from typing import Any, Final, TypeAlias, TypeVar
 from msgspec import Struct
 
 from .configuring.config_error import BadConfig, ConfigFault
-from .configuring.imports import import_extension, import_tools
 from .configuring.line_numbers import LineNumbers, ValuePath
 from .configuring.mcp_servers import (
-    ServerSource,
-    build_server_source,
+    UnexpandedServers,
+    build_unexpanded_servers,
     format_trust_advice,
     load_mcp_servers,
-    read_servers,
+    read_unexpanded_servers,
 )
-from .configuring.named_files import UNREADABLE, NamedFiles, combine_digests, hash_skills
-from .configuring.read_config_file import MAX_BYTES, ConfigSource, read_toml
-from .configuring.schema import config_schema
-from .configuring.tables import CompactionTable, ConfigFile
-from .configuring.trust_required import (
+from .configuring.named_imports import import_extension, import_tools
+from .configuring.read_config_file import MAX_BYTES, ParsedConfigFile, read_toml
+from .configuring.referenced_files import UNREADABLE, ReferencedFiles, compute_trust_digest, hash_skills
+from .configuring.restricted_settings import (
     list_raised_limits,
     list_restricted_settings,
     list_roles_that_need_trust,
     tighten_limits,
 )
+from .configuring.schema import config_schema
+from .configuring.tables import CompactionTable, ConfigFile
 from .configuring.trusted_files import TrustedFiles
 from .configuring.validation import convert_config
+from .context.agent_role import Role
 from .context.compaction import Compaction
+from .context.compaction_strategies import keep_recent
 from .context.directives import Mentions
-from .context.project import Project, get_config_folder
-from .context.prompts import Prompts
-from .context.role import Role
-from .context.roles import find_role, load_roles
+from .context.project_instructions import Project, get_config_folder
+from .context.prompt_versions import Prompts
+from .context.role_files import find_role, load_roles
 from .context.skills import Skills, Trust, load_skills, load_skills_from
-from .context.strategies import keep_recent
 from .context.text_file import decode_strictly
 from .core.error import ConfigError
 from .core.model import Model
@@ -96,7 +96,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
     """System instructions, from whichever key sets them."""
     roles: tuple[Role, ...] = ()
     """Roles from the folder of roles."""
-    servers: tuple[ServerSource, ...] = ()
+    servers: tuple[UnexpandedServers, ...] = ()
     """MCP servers of the file and of the files it names, not expanded."""
     problems: tuple[str, ...] = ()
     """Messages about what was left out, such as invalid role files."""
@@ -269,13 +269,13 @@ def load_config(path: str | os.PathLike[str] = "perdure.toml", *, trusted: Trust
     folder = _config_folder(source.path)
     loaded, believed = None, _is_trusted(source.path, trusted is True)
     if not believed and callable(trusted):  # then trust depends on all the files, which are read to be hashed
-        loaded = _read_named_files(source, tables, NamedFiles(folder, is_trusted=True))
+        loaded = _read_named_files(source, tables, ReferencedFiles(folder, is_trusted=True))
         believed = trusted(loaded.digest)
     if not believed:
         _raise_restricted(source, list_restricted_settings(tables, folder), _describe_changes(trusted, source, loaded))
         loaded = None  # what was read without bounds is not used
     if loaded is None:
-        loaded = _read_named_files(source, tables, NamedFiles(folder, is_trusted=believed))
+        loaded = _read_named_files(source, tables, ReferencedFiles(folder, is_trusted=believed))
     if not believed and list_roles_that_need_trust(loaded.roles):
         changes = _describe_changes(trusted, source, loaded)
         _raise_restricted(source, [(("roles",), "has roles that choose a model, or its address")], changes)
@@ -296,7 +296,7 @@ def load_config(path: str | os.PathLike[str] = "perdure.toml", *, trusted: Trust
 
 
 class _NamedContents(Struct, frozen=True, eq=False):
-    """Contents of the files that a configuration names, and the digest of all of them."""
+    """The contents of the files that a configuration names, and the digest of all of them."""
 
     digest: str
     files: Mapping[str, str]
@@ -307,8 +307,8 @@ class _NamedContents(Struct, frozen=True, eq=False):
     faults: Sequence[ConfigFault]
 
 
-def _read_named_files(source: ConfigSource, tables: ConfigFile, named: NamedFiles) -> _NamedContents:
-    """Read all files that a configuration names; what is wrong with them is collected, as trust is decided first."""
+def _read_named_files(source: ParsedConfigFile, tables: ConfigFile, named: ReferencedFiles) -> _NamedContents:
+    """Read all files that a configuration names; problems are collected, since trust is decided first."""
     faults: list[ConfigFault] = []
     problems: list[str] = []
 
@@ -333,17 +333,17 @@ def _read_named_files(source: ConfigSource, tables: ConfigFile, named: NamedFile
     for file in tables.mcp.files:
         named.record_file(file, MAX_BYTES)
     files = {os.path.realpath(os.path.expanduser(source.path)): source.content_hash, **named.digests}
-    digest = combine_digests(source.path, files)
+    digest = compute_trust_digest(source.path, files)
     return _NamedContents(digest, files, workdir, instructions, roles, problems, faults)
 
 
-def _raise_faults(source: ConfigSource, loaded: _NamedContents) -> None:
+def _raise_faults(source: ParsedConfigFile, loaded: _NamedContents) -> None:
     if loaded.faults:
         raise BadConfig(source.path, loaded.faults)
 
 
-def _describe_changes(trusted: Trusted, source: ConfigSource, loaded: _NamedContents | None) -> str:
-    """Return which files have changed since the user trusted the configuration; empty if it never was, or by whom."""
+def _describe_changes(trusted: Trusted, source: ParsedConfigFile, loaded: _NamedContents | None) -> str:
+    """Return which files have changed since the user trusted the configuration; empty if it was not trusted."""
     if not isinstance(trusted, TrustedFiles) or loaded is None:
         return ""
     changed = trusted.list_changes(source.path, loaded.files)
@@ -374,7 +374,7 @@ def _is_trusted(path: str, given: bool) -> bool:  # noqa: FBT001 - it is what th
     return given or is_path_below(_config_folder(path), os.path.realpath(get_config_folder()))
 
 
-def _raise_restricted(source: ConfigSource, found: Iterable[tuple[ValuePath, str]], changes: str) -> None:
+def _raise_restricted(source: ParsedConfigFile, found: Iterable[tuple[ValuePath, str]], changes: str) -> None:
     advice = f"{changes}{format_trust_advice(source.path)}; for a file of your own, use load_config(…, trusted=True)"
     faults = [
         source.build_fault(path, f"'{'.'.join(map(str, path))}' {what}, and the file is not trusted: {advice}")
@@ -384,18 +384,18 @@ def _raise_restricted(source: ConfigSource, found: Iterable[tuple[ValuePath, str
         raise BadConfig(source.path, faults)
 
 
-def _load_roles(named: NamedFiles, tables: ConfigFile, problems: list[str]) -> list[Role]:
+def _load_roles(named: ReferencedFiles, tables: ConfigFile, problems: list[str]) -> list[Role]:
     return load_roles(named.open_folder(tables.roles), problems=problems)
 
 
-def _resolve_workdir(named: NamedFiles, tables: ConfigFile) -> str:
+def _resolve_workdir(named: ReferencedFiles, tables: ConfigFile) -> str:
     path = named.open_folder(tables.workdir).root
     if not os.path.isdir(path):
         raise ConfigError(f"there is no folder {tables.workdir!r}: make it, or name another")
     return path
 
 
-def _read_instructions(tables: ConfigFile, named: NamedFiles) -> str:
+def _read_instructions(tables: ConfigFile, named: ReferencedFiles) -> str:
     if (table := tables.prompts) is not None:
         return Prompts(named.open_folder(table.directory), table.default).get(table.version)
     if tables.instructions_file:
@@ -405,15 +405,15 @@ def _read_instructions(tables: ConfigFile, named: NamedFiles) -> str:
 
 
 def _read_all_servers(
-    source: ConfigSource, tables: ConfigFile, folder: str, trusted: Trusted
-) -> Iterator[ServerSource]:
+    source: ParsedConfigFile, tables: ConfigFile, folder: str, trusted: Trusted
+) -> Iterator[UnexpandedServers]:
     """Yield the MCP servers of the configuration file and of the files it names, which need their own trust."""
     seen = set(tables.mcp.servers)
-    yield build_server_source(source, ("mcp", "servers"), tables.mcp.servers)
+    yield build_unexpanded_servers(source, ("mcp", "servers"), tables.mcp.servers)
     for place, name in enumerate(tables.mcp.files):
         path = _resolve_path(folder, name)
         believed = _is_trusted(path, trusted is True)
-        found = read_servers(path, trusted=trusted if callable(trusted) and not believed else believed)
+        found = read_unexpanded_servers(path, trusted=trusted if callable(trusted) and not believed else believed)
         if twice := sorted(seen & set(found.tables)):
             source.fail(("mcp", "files", place), f"there is a server {twice[0]!r} already: rename one of the two")
         seen |= set(found.tables)

@@ -1,7 +1,11 @@
-"""Ready-made extensions: previews of results, history search, task list and notes.
+"""Ready-made extensions: coding, previews of results, history search, task list, notes, a watchdog for the event loop.
 
 Each is a function that returns an `Extension`: your own extensions can do the same.
 """
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from .context.history_tools import history_tools
 from .context.large_results import MAX_CHARACTERS
@@ -12,8 +16,19 @@ from .toolkits.scratchpad import scratchpad_tools
 from .toolkits.tasks import task_tools
 from .toolkits.todo import todo_tools
 from .toolkits.value_store import Values
+from .tracing.loop_watchdog import THRESHOLD_SECONDS, LoopWatchdog, Report
 
-__all__ = ["history", "large_results", "notebook", "short_results"]
+if TYPE_CHECKING:
+    from .core.tool import Tool
+    from .toolkits.file_record import SnapshotBackend
+
+__all__ = ["coding", "history", "large_results", "loop_watchdog", "notebook", "short_results"]
+
+_CODING: Final = """\
+You work on the files in {root}. Paths are relative to it.
+- Look before you change: find files with glob, text with grep, and read a file before you edit it.
+- Prefer edit to write for files that exist. Keep to the style of the code around a change.
+- A refusal says what to do instead. Do not try again what was refused for good."""
 
 
 def large_results(max_characters: int = MAX_CHARACTERS) -> Extension:
@@ -40,6 +55,14 @@ def history() -> Extension:
     return Extension(name="history", tools=history_tools())
 
 
+def loop_watchdog(threshold_seconds: float = THRESHOLD_SECONDS, report: Report | None = None) -> Extension:
+    """Name the tool that keeps the event loop from running for longer than the threshold.
+
+    `report` is called with a `BlockedLoop`, on another thread; without it, a warning is logged.
+    """
+    return Extension(name="loop_watchdog", wrap_tool=LoopWatchdog(threshold_seconds, report).wrap)
+
+
 def notebook(*, tasks: bool = True, todos: bool = False, scratchpad: bool = True, values: Values = None) -> Extension:
     """Give the model a task list, a to-do list with retries and a page of notes, stored in the log and displayed.
 
@@ -51,3 +74,40 @@ def notebook(*, tasks: bool = True, todos: bool = False, scratchpad: bool = True
         *(scratchpad_tools(values) if scratchpad else ()),
     ]
     return Extension(name="notebook", tools=tools)
+
+
+def coding(
+    workdir: str | os.PathLike[str] = ".",
+    *,
+    shell: "Sequence[Tool[..., Any]]" = (),
+    snapshots: "SnapshotBackend | None" = None,
+    blocked: Sequence[str] = (),
+    protected: Sequence[str] = (),
+    git: bool = True,
+    people: bool = True,
+) -> Extension:
+    """Let the model work on the files of a folder: read, list, glob, grep, write, edit, git, ask_user and plan.
+
+    Changes ask for permission. About files that other programs run by themselves, or that later sessions read as
+    instructions (`.github/workflows/`, `AGENTS.md`, …), a person is asked whatever other rules allow.
+
+    Args:
+        workdir: The working folder, which no path leaves.
+        shell: Tools that run commands there, such as those of `shell_tools`; by default none.
+        snapshots: Where contents before and after changes are stored, so that `FileHistory` can undo them.
+        blocked: Patterns of names that the tools do not see, besides those that often mean secrets.
+        protected: Patterns of names that the tools do not write, besides the runtime's own configuration.
+        git: False to leave out the tools for git; they are left out too if there is no git on this machine.
+        people: False to leave out `ask_user` and `plan`.
+    """
+    from .coding_tools import build_coding_tools, list_coding_rules
+
+    files, tools = build_coding_tools(
+        workdir, snapshots=snapshots, blocked=blocked, protected=protected, git=git, people=people
+    )
+    return Extension(
+        name="coding",
+        instructions=_CODING.format(root=files.root),
+        tools=[*tools, *shell],
+        rules=list_coding_rules(),
+    )

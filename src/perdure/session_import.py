@@ -1,4 +1,4 @@
-"""Reduce the entries of an imported session to its words: somebody else may have written them.
+"""Reduce an imported session to its conversation: others may have written it, so nothing in it may control later runs.
 
 A log has power over the runs that continue it: grants and approvals, settings and the options of runs, questions and
 their answers, jobs and inbox items. Whoever can edit a document could forge them, so that only kinds of events that are
@@ -38,7 +38,7 @@ from .core.event import (
     ViewChanged,
 )
 from .core.fold import State
-from .core.log_repair import build_repairs
+from .core.log_repair import build_repair_events
 from .core.message import NO_USAGE, Message, ToolResult, Usage, merge_labels
 from .core.provenance import IMPORTED_LABEL
 
@@ -63,7 +63,7 @@ SHOWN_DIGEST: Final = 16
 
 
 class ImportReport(Struct, frozen=True, kw_only=True):
-    """Result of an import: the new session, the digest of its document, and what was dropped from it."""
+    """The report on an import: the new session, the digest of its document, and what was dropped from it."""
 
     session_id: str
     digest: str
@@ -78,8 +78,10 @@ class ImportReport(Struct, frozen=True, kw_only=True):
     """What else was changed, a sentence each."""
 
 
-def reduce_to_words(entries: Sequence[Entry], digest: str, now: float) -> tuple[list[Entry], dict[str, int], list[str]]:
-    """Return the entries without power over later runs, how many of each kind were dropped, and notes on the rest.
+def reduce_to_conversation(
+    entries: Sequence[Entry], digest: str, now: float
+) -> tuple[list[Entry], dict[str, int], list[str]]:
+    """Return the entries without anything that controls later runs, the number of dropped events by kind, and notes.
 
     Raises `ConfigError` for entries that contradict one another, as no log has them.
     """
@@ -107,13 +109,13 @@ def reduce_to_words(entries: Sequence[Entry], digest: str, now: float) -> tuple[
     return kept, dict(dropped), list(notes)
 
 
-def number_entries(entries: Sequence[Entry]) -> list[Entry]:
-    """Number entries from 1, with new ids: an id that a document chose could pass for that of a later post."""
+def renumber_entries(entries: Sequence[Entry]) -> list[Entry]:
+    """Number entries from 1 and give them new ids, since an id from a document could imitate that of a later post."""
     return [Entry(seq, each.at, each.event, new_id()) for seq, each in enumerate(entries, 1)]
 
 
 def _is_unfinished(event: Event, finished: Collection[str]) -> bool:
-    """Return True for a task of another agent that has no end in the document: it is a job, and not a word."""
+    """Return True for an event about a task of another agent that has no end in the document, and is dropped."""
     return isinstance(event, SubagentStarted) and event.call_id not in finished
 
 
@@ -122,11 +124,11 @@ def _get_kind(event: Event) -> str:
 
 
 def _end_runs(state: State) -> list[Event]:
-    """Return the events that end all runs which were not over, of subagents too, and settle their calls."""
-    children = [event for child in state.children.values() for event in build_repairs(child, ENDING_IMPORTED)]
+    """Build the events that end all unfinished runs, of subagents too, and give their open calls a result."""
+    children = [event for child in state.children.values() for event in build_repair_events(child, ENDING_IMPORTED)]
     for event in children:
         state.apply(event)
-    return [*children, *build_repairs(state, ENDING_IMPORTED)]
+    return [*children, *build_repair_events(state, ENDING_IMPORTED)]
 
 
 def _list_finished_tasks(entries: Sequence[Entry]) -> set[str]:
@@ -137,7 +139,7 @@ def _list_finished_tasks(entries: Sequence[Entry]) -> set[str]:
 
 
 def _reduce_event(event: Event, source: str) -> Event:
-    """Return an event that is words, without the fields that have power over a later run."""
+    """Return an event of the conversation without the fields that control later runs."""
     match event:
         case MessageAdded(message=message) | ModelReplied(message=message):
             return replace(event, message=_reduce_message(message, source))
@@ -152,7 +154,7 @@ def _reduce_event(event: Event, source: str) -> Event:
 
 
 def _reduce_record(event: Event) -> Event:
-    """Return an event about a run or a request, without options, ids of inputs and impossible numbers."""
+    """Return an event about a run or a request without options, input ids and impossible numbers."""
     match event:
         case RunStarted():
             return replace(event, options={}, input_id="")
@@ -161,13 +163,13 @@ def _reduce_record(event: Event) -> Event:
         case SubagentFinished(usage=usage, cost_usd=cost):
             return replace(event, usage=_check_usage(usage), cost_usd=_check_cost(cost))
         case ModelRequested():
-            return replace(event, settings={}, reserved_usd=0.0)
+            return replace(event, settings={}, reserved_usd=0.0, price_usd=())
         case _:
             return event
 
 
 def _reduce_message(message: Message, source: str) -> Message:
-    """Return a message with its words, and the label that it was imported. Instructions become a user's words."""
+    """Return a message with a label that it was imported. Instructions become a user's message."""
     is_system = message.role == "system"
     return replace(
         message,
@@ -188,7 +190,7 @@ def _reduce_result(result: ToolResult) -> ToolResult:
 
 
 def _check_usage(usage: Usage | None) -> Usage | None:
-    """Return token counts if they can be true; a negative one would give a later run more than its budget."""
+    """Return token counts if they are plausible; negative ones would enlarge the budget of a later run."""
     if usage is None:
         return None
     numbers = [value for value in structs.astuple(usage) if isinstance(value, (int, float))]

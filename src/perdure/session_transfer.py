@@ -1,4 +1,4 @@
-"""Export and import sessions as JSON documents: to share one, to keep one as a test, to move it to another store.
+"""Export and import sessions as JSON documents, to share one, to keep one as a test, or to move it to another store.
 
 A document contains every entry with its number, id and time. Documents of older versions can be read; those of newer
 versions are refused.
@@ -16,7 +16,7 @@ from .core.error import ConfigError, Conflict, SessionExists, SessionNotFound, U
 from .core.event import Entry, SessionImported
 from .core.model import ToolSpec
 from .core.store import Store, finish_before_cancel
-from .session_import import ImportReport, number_entries, reduce_to_words
+from .session_import import ImportReport, reduce_to_conversation, renumber_entries
 
 FORMAT: Final = "perdure-session"
 _FORMATS: Final = (FORMAT, "windlass-session")
@@ -26,8 +26,9 @@ VERSION: Final = 1
 
 
 class PromptPrefix(msgspec.Struct, frozen=True):
-    """Instructions and tools that a model gets before the conversation. The log stores only their hash; an export can
-    include their full text.
+    """Instructions and tools that precede the conversation in a model request; the log has only their hash.
+
+    An export can include their full text.
     """
 
     instructions: str = ""
@@ -46,7 +47,7 @@ class Recording(msgspec.Struct, frozen=True):
 async def export_session(
     store: Store, session_id: str, *, prefixes: Mapping[str, PromptPrefix] | None = None
 ) -> dict[str, Any]:
-    """Return a session as a document of JSON values. Raises `SessionNotFound`.
+    """Export a session as a document of JSON values. Raises `SessionNotFound`.
 
     With `prefixes` (see `Replayed.prefixes`) the document also has the instructions and tools behind the hashes in its
     requests, so that a replay can show what has changed in them.
@@ -115,12 +116,12 @@ def _prepare_import(
     if trusted:
         kept, dropped, notes = list(recording.entries), dict[str, int](), list[str]()
     else:
-        kept, dropped, notes = reduce_to_words(recording.entries, digest, now)
+        kept, dropped, notes = reduce_to_conversation(recording.entries, digest, now)
     event = SessionImported(digest, recording.session_id, by, trusted, dropped)
     if trusted:
         kept.append(Entry(len(kept) + 1, now, event, new_id()))
     else:
-        kept = number_entries([Entry(0, now, event), *kept])
+        kept = renumber_entries([Entry(0, now, event), *kept])
     return kept, ImportReport(
         session_id=name, digest=digest, entries=len(kept), trusted=trusted, dropped=dropped, notes=tuple(notes)
     )

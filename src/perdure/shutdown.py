@@ -1,12 +1,12 @@
-"""End the runs of a process cleanly when it receives SIGTERM or SIGHUP.
+"""Leave the runs of a process to the next one when it receives SIGTERM or SIGHUP.
 
-Supervisors send SIGTERM, wait, and then kill. In between, runs that wait for the model end at once; tools get ten
-seconds, then they are cancelled, and one that ignores even that is abandoned. Finished work is stored, every run ends
-as `cancelled` with the reason `shutdown`, and its lease is released, so that another process can continue.
+Supervisors send SIGTERM, wait, and then kill. In between, runs that wait for the model stop at once; tools get ten
+seconds, then they are cancelled, and one that ignores even that is abandoned. Finished work is stored, and the session
+is released. The run is not over: its outcome is `waiting` with the reason `shutdown`, and `resume` or a worker
+continues it. A run that cannot be resumed, because its session is not kept, ends as `cancelled` with that reason.
 
-    async with Shutdown() as shutdown:
-        agent = shutdown.wrap_agent(agent)
-        outcome = await agent.session("s").run("…")
+    async with agent, Shutdown() as shutdown:
+        outcome = await shutdown.wrap_agent(agent).session("s").run("…")
 """
 
 import asyncio
@@ -21,15 +21,13 @@ import msgspec
 from .core.error import UsageError
 from .core.outcome import Outcome
 from .core.run import Engine, Run
-from .core.run_callbacks import get_engine_name
+from .core.run_callbacks import PROCESS_END_ATTRIBUTE, SHUTDOWN_REASON, get_engine_name
 
 if TYPE_CHECKING:
     from .runtime.agent import Agent
 
 D = TypeVar("D")
 
-REASON: Final = "shutdown"
-"""Reason of the run's end, in its outcome and in the log."""
 TOOL_SECONDS: Final = 10.0
 """Time that tools get to finish before they are cancelled."""
 LAST_SECONDS: Final = 0.2
@@ -39,22 +37,28 @@ SIGNALS: Final = tuple([getattr(signal, name) for name in ("SIGTERM", "SIGHUP") 
 
 
 class SignalHandlers:
-    """Signal handlers for the main thread: the first signal calls a function, the second ends the process at once.
+    """Signal handlers for the main thread: the first signal calls a function, the second ends the process.
 
     They are Python's own handlers, not the event loop's: the second signal works even while the loop is stuck.
     """
 
     def __init__(
-        self, numbers: Sequence[int], first: Callable[[int], None], *, at_once: Callable[[int], None] | None = None
+        self,
+        numbers: Sequence[int],
+        first: Callable[[int], None],
+        *,
+        at_once: Callable[[int], None] | None = None,
+        calls_previous: bool = False,
     ) -> None:
         """Create the handlers. `first` is called in the running event loop with the signal's number; `at_once` even if
-        the loop is stuck.
+        the loop is stuck. With `calls_previous`, so is a handler that was there before, such as a web server's.
         """
         self.number = 0
         """Number of the received signal; 0 until there is one."""
         self._numbers = numbers
         self._first = first
         self._at_once = at_once
+        self._calls_previous = calls_previous
         self._loop = asyncio.get_running_loop()
         self._before: dict[int, Any] = {}
 
@@ -71,19 +75,23 @@ class SignalHandlers:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _handle(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.number:
             os._exit(128 + number)
         self.number = number
         if self._at_once is not None:
             self._at_once(number)
         self._loop.call_soon_threadsafe(self._first, number)
+        before = self._before[number]
+        if self._calls_previous and callable(before):
+            before(number, frame)
 
 
 class Shutdown:
-    """Async context manager that ends the runs of agents cleanly when the process receives SIGTERM or SIGHUP.
+    """Async context manager that leaves the runs of agents to the next process on SIGTERM or SIGHUP.
 
-    Nothing else is ended: other work of your program can use `requested` and `wait`.
+    Nothing else is ended: other work of your program can use `requested` and `wait`. Handlers that were there before,
+    such as a web server's, are called too. Once the process was asked to end, leaving the block waits for the runs.
     """
 
     def __init__(self, *, signals: Sequence[int] = SIGNALS, tool_seconds: float = TOOL_SECONDS) -> None:
@@ -96,36 +104,51 @@ class Shutdown:
         self._numbers = signals
         self._signals: SignalHandlers | None = None
         self._told = asyncio.Event()
-        self._runs: set[Run] = set()
+        self._runs: dict[Run, asyncio.Task[Any]] = {}
+        """The runs in progress, and the tasks that store how they end."""
 
     async def __aenter__(self) -> Self:
-        self._signals = SignalHandlers(self._numbers, lambda _: self.begin()).__enter__()
+        self._signals = SignalHandlers(self._numbers, lambda _: self.begin(), calls_previous=True).__enter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._signals is not None:
-            self._signals.__exit__()
+        try:
+            if self.requested:
+                await self._wait_for_runs()
+        finally:
+            if self._signals is not None:
+                self._signals.__exit__()
+
+    async def _wait_for_runs(self) -> None:
+        """Wait until the runs have stored how far they came; not for those that are abandoned."""
+        while waited := [(task, run.abandoned) for run, task in self._runs.items() if not run.abandoned.done()]:
+            for either in waited:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
 
     def wrap_agent(self, agent: "Agent[D]") -> "Agent[D]":
-        """Return a copy of the agent whose runs end on shutdown. Runs that begin later end at once."""
+        """Return a copy of the agent whose runs, and those of its subagents, stop on shutdown. Later ones stop at
+        once.
+        """
         return agent.replace(engine=self.wrap_engine(agent.engine))
 
     def wrap_engine(self, engine: Engine) -> Engine:
         """Return a copy of the engine (the function that performs a run) whose runs end on shutdown."""
 
         async def stoppable(run: Run) -> Outcome[Any]:
-            self._runs.add(run)
-            try:
-                if self.requested:
-                    run.interrupt_reason = REASON  # which is how the loop ends a run before it has begun
-                    raise asyncio.CancelledError
-                outcome = await engine(run)
-            finally:
-                self._runs.discard(run)
+            task = asyncio.current_task()
+            assert task is not None  # noqa: S101 - a coroutine runs in one
+            self._runs[run] = task
+            task.add_done_callback(lambda _: self._runs.pop(run, None))
+            if self.requested:
+                run.interrupt_reason = SHUTDOWN_REASON  # which is how the loop ends a run before it has begun
+                run.leaving_reason = SHUTDOWN_REASON if run.can_wait else ""
+                raise asyncio.CancelledError
+            outcome = await engine(run)
             stopped = self.requested and outcome.status == "cancelled"
-            return msgspec.structs.replace(outcome, reason=REASON) if stopped else outcome
+            return msgspec.structs.replace(outcome, reason=SHUTDOWN_REASON) if stopped else outcome
 
         stoppable.__name__ = get_engine_name(engine)  # which the log and errors show
+        stoppable.__dict__[PROCESS_END_ATTRIBUTE] = self
         return stoppable
 
     async def wait(self) -> None:
@@ -133,7 +156,7 @@ class Shutdown:
         await self._told.wait()
 
     def begin(self) -> None:
-        """End all runs, as a signal would. Call it in the event loop of the runs; a second call does nothing."""
+        """Stop all runs, as a signal would. Call it in the event loop of the runs; a second call does nothing."""
         if self.requested:
             return
         self.requested = True
@@ -145,23 +168,20 @@ class Shutdown:
     def _cancel_runs(self) -> None:
         """Cancel the runs whose tool calls have not finished within `tool_seconds`."""
         for run in list(self._runs):
-            run.interrupt(REASON)
+            run.interrupt(SHUTDOWN_REASON)
         asyncio.get_running_loop().call_later(LAST_SECONDS, self._abandon_runs)
 
     def _abandon_runs(self) -> None:
         """Abandon runs that ignore cancellation, so that the others can be stored."""
-        for run in self._runs:
+        for run in list(self._runs):
             self.has_abandoned_runs = run.abandon() or self.has_abandoned_runs
 
 
 def _stop_run(run: Run) -> None:
-    """Stop a run after its running tool calls; end it at once if none are running.
-
-    A run that waits for an answer is released: its question stays open, and another process can resume it.
-    """
-    if run.state.started_calls:
+    """Leave a run for another process after its running tool calls; end one that cannot be resumed."""
+    if run.can_wait:
+        run.leave(SHUTDOWN_REASON)
+    elif run.state.started_calls:
         run.cancel("after_tools")
-    elif run.state.open_questions and run.can_wait:
-        run.mailbox.stop_waiting()
     else:
-        run.interrupt(REASON)
+        run.interrupt(SHUTDOWN_REASON)

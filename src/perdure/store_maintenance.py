@@ -46,7 +46,7 @@ async def prune(
         waiting_too=waiting_too,
         now=now,
     )
-    return chosen if dry_run else await remove_sessions(store, chosen)
+    return chosen if dry_run else await delete_sessions(store, chosen)
 
 
 async def list_expendable_sessions(
@@ -76,8 +76,8 @@ async def list_expendable_sessions(
     return chosen
 
 
-async def remove_sessions(store: Store, chosen: Sequence[SessionInfo]) -> list[SessionInfo]:
-    """Delete the chosen sessions, free their space, and return those deleted. One used since the choice is kept."""
+async def delete_sessions(store: Store, chosen: Sequence[SessionInfo]) -> list[SessionInfo]:
+    """Delete these sessions, free their space, and return those deleted. One that was used since is kept."""
     removed: list[SessionInfo] = []
     for info in chosen:
         now = await store.info(info.session_id)
@@ -142,7 +142,7 @@ def _parse_store_spec(spec: str) -> tuple[str, str]:
 
 
 def _last_used(info: SessionInfo) -> float:
-    """Return when a session was last used. A fork or an import is younger than its entries."""
+    """Return when a session was last used; for a fork or an import, at least when it was created."""
     return max(info.created_at, info.updated_at)
 
 

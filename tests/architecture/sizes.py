@@ -2,6 +2,7 @@
 
 import ast
 import statistics
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
@@ -31,7 +32,7 @@ def functions(module: Module) -> list[Size]:
     return found
 
 
-def report(modules: list[Module]) -> list[str]:
+def report(modules: Sequence[Module]) -> list[str]:
     """A line on modules, a line on functions, and one on each that is longer than it should ever be."""
     files = [Size(module.place, module.lines) for module in modules if module.lines]
     bodies = [size for module in modules for size in functions(module)]

@@ -1,13 +1,14 @@
 """`make bench` works and its table is complete. What the figures are is not tested: a figure is never a test."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bench import startup, table
+from bench import startup, table, versions
 from bench.__main__ import GROUPS, main
 from bench.http import lag
 from bench.measure import Figure, spread
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 EXPECTED = [
     "`import perdure`",
     "`from perdure import Agent, tool`",
+    "`Agent` and `tool` over asyncio and msgspec",
     "distributions installed",
     "building an agent",
     "decorating a tool",
@@ -32,12 +34,16 @@ EXPECTED = [
     "run with one tool turn",
     "run with one tool turn, new session",
     "`agent.run` with one tool turn",
+    "run on SQLite, changing tool",
+    "run on SQLite, changing tool, new session",
+    "run on SQLite, compared with bare apsw",
     "a delta to an async watcher",
     "a delta through `stream()`",
     "a delta to a watcher on a thread",
     "a delta without a watcher",
     "a delta by hand",
     "a turn of 100 in one run",
+    "growth from 100 turns to 1,000",
     "memory that a turn leaves",
     "`run_sync`, one answer",
     "arguments of a call",
@@ -47,13 +53,22 @@ EXPECTED = [
     "opening a session of 100 turns",
     "append and commit",
     "append and commit, a few words",
+    "barriers of many sessions at once, each",
     "appends of a turn, growth",
     "barrier beside a busy loop, p99",
     "opening a conversation of 100 turns",
+    "opening a session of 100 runs",
     "bytes on disk",
     "bytes on disk with 100 forks",
     "search over 10,000 messages",
     "bytes on disk with the search index",
+    "edit of 1 MiB",
+    *(["grep over a tree", "glob over a tree"] if shutil.which("rg") else []),
+    "grep over a tree, without ripgrep",
+    "glob over a tree, without ripgrep",
+    "sandboxed command, over the bare one",
+    "supervised command, over the bare one",
+    "taking a command line apart",
     "HTTP tool turn, at turn 10",
     "HTTP tool turn, at turn 10: by hand",
     "HTTP tool turn, at turn 50",
@@ -62,6 +77,8 @@ EXPECTED = [
     "HTTP delta to a handler: by hand",
     "200 sessions of 5 tool turns at once",
     "200 sessions of 5 tool turns at once: by hand",
+    "HTTP tool turn, compared with one by hand",
+    "200 sessions at once, compared with those by hand",
 ]
 
 
@@ -71,6 +88,7 @@ def rows(printed: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
 
 
+@pytest.mark.needs("bubblewrap")
 def test_a_quick_run_prints_the_whole_table_and_explains_each_figure(tmp_path):
     command = [sys.executable, "-m", "bench", "--quick", "--json", str(tmp_path / "figures.json")]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -115,6 +133,10 @@ def test_a_row_tells_the_value_its_budget_and_what_it_is_compared_with():
 
 def test_a_row_without_budget_or_ratio_has_dashes():
     assert table.row(Figure("packages", 9, "", "")) == "| packages | 9 | - | - | no budget |"
+
+
+def test_runs_are_measured_on_another_interpreter():
+    assert set(versions.ROWS) <= set(versions.run_figures(sys.executable, "--quick"))
 
 
 def test_readings_become_a_spread_in_microseconds():

@@ -10,11 +10,26 @@ from perdure.cli.main import program
 from perdure.testing import ScriptedModel, call
 from tests.cli.process import Shell
 from tests.cli.stand_ins import HOSTILE
+from tests.cli.warm_process import WarmServer
+
+
+@pytest.fixture(scope="session")
+def warm_server():
+    """The process from which commands are forked."""
+    server = WarmServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture
-def shell(tmp_path):
-    """Runs the command as a process of its own."""
+def shell(tmp_path, warm_server):
+    """Runs the command as a process of its own, forked from one that has everything imported."""
+    return Shell(tmp_path, warm_server)
+
+
+@pytest.fixture
+def cold_shell(tmp_path):
+    """Runs the command as a process of its own, started as users start it."""
     return Shell(tmp_path)
 
 

@@ -10,6 +10,8 @@ import termios
 import time
 from pathlib import Path
 
+from tests.cli.warm_process import WarmProcess, WarmServer
+
 PATIENCE = 30.0
 """Seconds after which a test that waits gives up."""
 
@@ -24,9 +26,13 @@ AT_TERMINAL = (
 
 
 class Shell:
-    """A folder to work in, a home for what is kept, and an environment without a trace of ours."""
+    """A folder to work in, a home for what is kept, and an environment without a trace of ours.
 
-    def __init__(self, folder: Path) -> None:
+    With a warm server, commands are forked from it instead of started; those of other programs are started.
+    """
+
+    def __init__(self, folder: Path, server: WarmServer | None = None) -> None:
+        self._server = server
         self.folder = folder / "folder"
         self.folder.mkdir()
         self.home = folder / "home"
@@ -43,6 +49,14 @@ class Shell:
 
     def run(self, *arguments, program=PERDURE, stdin="", environment=None) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, with what it says on both streams."""
+        if environment is None and (warm := self._fork(program, arguments, has_input=True)):
+            try:
+                outputs = warm.communicate(stdin.encode(), PATIENCE)
+            finally:
+                warm.kill()
+            return subprocess.CompletedProcess(
+                [*program, *arguments], warm.wait(PATIENCE), *[data.decode() for data in outputs]
+            )
         return subprocess.run(
             [*program, *arguments],
             input=stdin,
@@ -57,7 +71,7 @@ class Shell:
     @contextlib.contextmanager
     def started(self, *arguments, program=PERDURE):
         """A command that goes on; `await_text` reads what it says."""
-        process = subprocess.Popen(
+        process = self._fork(program, arguments) or subprocess.Popen(
             [*program, *arguments],
             cwd=self.folder,
             env=self.environment,
@@ -77,7 +91,7 @@ class Shell:
         ours, theirs = pty.openpty()
         if size is not None:
             termios.tcsetwinsize(theirs, (size[1], size[0]))
-        process = subprocess.Popen(
+        process = self._fork(program, arguments, terminal=theirs) or subprocess.Popen(
             [sys.executable, "-c", AT_TERMINAL, *program, *arguments],
             cwd=self.folder,
             env=self.environment,
@@ -95,11 +109,26 @@ class Shell:
             process.wait(PATIENCE)
             terminal.close()
 
+    def _fork(self, program, arguments, *, terminal=None, has_input=False) -> WarmProcess | None:
+        """The command as a child of the warm server; `None` if that has not got this program loaded."""
+        is_script = len(program) == 2 and program[0] == sys.executable
+        if self._server is None or not (is_script or program == PERDURE):
+            return None
+        return WarmProcess(
+            self._server,
+            arguments,
+            script=program[1] if is_script else "",
+            folder=self.folder,
+            environment=self.environment,
+            terminal=terminal,
+            has_input=has_input,
+        )
+
 
 class Terminal:
     """Both ends of a terminal: what is typed and what is seen."""
 
-    def __init__(self, process: subprocess.Popen[bytes], descriptor: int) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes] | WarmProcess", descriptor: int) -> None:
         self.process = process
         self.seen = ""
         self._descriptor = descriptor

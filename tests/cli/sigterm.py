@@ -28,6 +28,7 @@ from perdure.core.codec import decode_event, encode_event
 from perdure.core.event import Event, ReplyFinished, TextDelta, ToolCallDelta, ToolFinished, ToolStarted
 from perdure.core.fold import fold_entries
 from perdure.core.message import Status
+from perdure.core.store import Store
 from perdure.models import register
 from perdure.testing import ScriptedModel
 from tests.faults.zygote import Bell, Nursery, nursery
@@ -153,24 +154,34 @@ class Trial:
             tell("something that was told is not in the log")
         state = fold_entries(events_as_entries(events))
         assert_valid(state.messages)
-        ending = (state.run_ended_event.status, state.run_ended_event.reason) if state.run_ended_event else ("", "")
-        tell(f"saw {' '.join(ending)}")
-        if ending not in {("cancelled", "shutdown"), ("done", "")}:
-            tell(f"the run ended with {ending}")
+        ending = state.run_ended_event.status if state.run_ended_event else "waiting" if state.is_waiting else ""
+        tell(f"saw {ending}")
+        if ending not in {"waiting", "done"}:
+            tell(f"the run ended with {ending!r}")
         for problem in self._effects(events):
             tell(problem)
         await store.release(await store.acquire("s"))  # nobody has it
+        if ending == "waiting":
+            await self._go_on(store, tell)
         outcome = await Agent(ScriptedModel("Here I am."), store=store).session("s").run("Are you there?")
         if outcome.status != "done":
             tell(f"the session cannot be gone on with: {outcome.status} {outcome.reason}")
         await store.aclose()
 
+    async def _go_on(self, store: Store, tell: Callable[[str], object]) -> None:
+        """Resume the run, as the next process does; then everything was done, and once."""
+        outcome = await Agent(Model(""), tools=tools(self.ledger), store=store).session("s").resume()
+        if outcome.status != "done":
+            tell(f"the run cannot be resumed: {outcome.status} {outcome.reason}")
+        events = [entry.event for entry in await store.read("s")]
+        for problem in self._effects(events):
+            tell(f"after the run was resumed, {problem}")
+        if len(done := self._done()) != 2 * TURNS:
+            tell(f"after the run was resumed, {len(done)} effects of {2 * TURNS} have happened")
+
     def _effects(self, events: list[Event]) -> list[str]:
         """What is wrong with what tools did: each effect once, each intended, each one that is told of there."""
-        done = []
-        if os.path.exists(self.ledger):  # noqa: PTH110 - a path of ours
-            with open(self.ledger, encoding="utf-8") as file:  # noqa: PTH123 - a path of ours
-                done = file.read().split()
+        done = self._done()
         intended = {each.idempotency_key for each in events if isinstance(each, ToolStarted)}
         results = [each.result for each in events if isinstance(each, ToolFinished)]
         problems = [f"{each} was done {count} times" for each, count in Counter(done).items() if count > 1]
@@ -179,6 +190,13 @@ class Trial:
         problems += [f"{each} was not done" for each in succeeded if not any(key.endswith(each) for key in done)]
         cut = [each.call_id for each in results if each.status in {Status.CANCELLED, Status.UNKNOWN}]
         return problems + [f"{each} was not given its time" for each in cut]
+
+    def _done(self) -> list[str]:
+        """The effects that have happened."""
+        if not os.path.exists(self.ledger):  # noqa: PTH110 - a path of ours
+            return []
+        with open(self.ledger, encoding="utf-8") as file:  # noqa: PTH123 - a path of ours
+            return file.read().split()
 
 
 def events_as_entries(events: list[Event]):

@@ -8,7 +8,7 @@ import pytest
 
 from perdure import models
 from perdure.cli.agent_assembly import AgentParts, assemble_agent
-from perdure.cli.run_options import AgentOptions, CommandOptions, restore_options
+from perdure.cli.run_options import AgentOptions, CommandOptions, fill_missing_options
 from perdure.context.compaction import Compaction
 from perdure.core import fault_injection as faults
 from perdure.core.error import ConfigError
@@ -223,11 +223,11 @@ def test_what_was_said_before_counts_unless_something_else_is_said_now():
     run = RunStarted("agent", {"model": "demo:words"}, run_id="r")
     said = user("Hello", metadata={"command_line": {"context": False, "config": "there.toml"}})
     state = state_of(run, MessageAdded(said, run_id="r"))
-    assert restore_options(AgentOptions(), state) == AgentOptions(
+    assert fill_missing_options(AgentOptions(), state) == AgentOptions(
         model="demo:words", previous_model="demo:words", context=False, config="there.toml"
     )
     now = AgentOptions(model="other:one", context=True, config="here.toml")
-    assert restore_options(now, state) == AgentOptions(
+    assert fill_missing_options(now, state) == AgentOptions(
         model="other:one", previous_model="demo:words", context=True, config="here.toml"
     )
 
@@ -235,11 +235,11 @@ def test_what_was_said_before_counts_unless_something_else_is_said_now():
 @pytest.mark.parametrize("said", ["nonsense", {"context": "perhaps"}, None])
 def test_what_others_left_in_a_prompt_is_no_wish_of_ours(said):
     prompt = MessageAdded(user("Hello", metadata={"command_line": said}), run_id="r")
-    assert restore_options(AgentOptions(), state_of(RunStarted("agent", run_id="r"), prompt)) == AgentOptions()
+    assert fill_missing_options(AgentOptions(), state_of(RunStarted("agent", run_id="r"), prompt)) == AgentOptions()
 
 
 def test_a_session_that_is_not_there_changes_no_wish():
-    assert restore_options(AgentOptions(store="memory:"), fold_entries([])) == AgentOptions(store="memory:")
+    assert fill_missing_options(AgentOptions(store="memory:"), fold_entries([])) == AgentOptions(store="memory:")
 
 
 # -- roles -------------------------------------------------------------------------------------------------------------
@@ -248,9 +248,11 @@ def test_a_session_that_is_not_there_changes_no_wish():
 def test_a_role_is_told_and_may_say_who_answers(perdure, scripted, monkeypatch):
     model = scripted()
     assert perdure("run", "-s", "s", "--role", "inspector", "Hello").exit_code == 0
-    assert model.requests[0].instructions.endswith("## Role: inspector\n\nDoubt every rope.")
+    assert "## Role: inspector\n\nDoubt every rope." in model.requests[0].instructions
     write("roles/demonstrator.md", "---\nmodel: demo:words\n---\nShow it.\n")
     monkeypatch.delenv("PERDURE_MODEL")
+    # the weights of the local model would take seconds
+    monkeypatch.setattr("perdure.models.local.get_install_command", lambda: "pip install it")
     result = perdure("run", "--role", "demonstrator", "Calculate 6 * 7")
     assert any("role 'demonstrator' names the model 'demo:words', which is not used" in each for each in noted(result))
     write("perdure.toml", 'roles = "roles"\n')

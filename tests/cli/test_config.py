@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.config import load_trusted_files
+from perdure.cli.config import load_trust_record
 from perdure.config import BadConfig, load_config
 
 TEXT = """\
@@ -74,13 +74,13 @@ def test_what_a_file_says_is_shown_and_no_secret(perdure, file):
 
 def test_a_file_is_trusted_as_it_is_now(perdure, file):
     with pytest.raises(BadConfig):
-        load_config(file, trusted=load_trusted_files())
+        load_config(file, trusted=load_trust_record())
     result = perdure("config", "trust", "--yes")
     assert result.exit_code == 0
     shown = "".join([row[2:] if row.startswith(": ") else f"\n{row}" for row in result.stdout.splitlines()])
     assert '| 1 of 3, "tools": "imports code: [\\"perdure.toolkits.inbox:post_to_inbox\\"]"' in shown
     assert '| 2 of 3, "mcp.servers": "starts programs' in shown
-    assert load_config(file, trusted=load_trusted_files()).trusted
+    assert load_config(file, trusted=load_trust_record()).trusted
     assert "needs to be trusted" not in perdure("config", "check").output
     file.write_text(TEXT + "\n", encoding="utf-8")
     assert "needs to be trusted" in perdure("config", "check").stderr
@@ -91,7 +91,7 @@ def test_trust_can_be_taken_back(perdure, file):
     assert "no longer trusted" in perdure("config", "trust", "--revoke").stderr
     assert "not trusted anyway" in perdure("config", "trust", "--revoke").stderr
     with pytest.raises(BadConfig):
-        load_config(file, trusted=load_trusted_files())
+        load_config(file, trusted=load_trust_record())
 
 
 def test_nobody_is_asked_where_nobody_is(perdure, file):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.cli.default_model import ModelChoice, choose_model, has_small_context
+from perdure.cli.default_model import ModelChoice, choose_model, is_in_process_model
 from perdure.models.provider_catalog import PROVIDERS
 
 
@@ -78,4 +78,4 @@ def test_what_files_suggest_comes_after_the_variable_and_before_keys(monkeypatch
     [("local", True), ("local:smollm2", True), ("Demo/words", True), ("localhost:x", False), ("openai:local", False)],
 )
 def test_what_runs_in_this_process_has_little_room(model, little):
-    assert has_small_context(model) is little
+    assert is_in_process_model(model) is little

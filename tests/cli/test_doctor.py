@@ -70,7 +70,7 @@ def test_a_home_that_cannot_be_made_is_a_failure(found, monkeypatch, tmp_path):
 
 
 def test_a_network_file_system_is_a_failure(found, monkeypatch):
-    monkeypatch.setattr("perdure.stores.store_paths.find_network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("perdure.stores.private_paths.find_network_file_system", lambda _: "nfs4")
     code, checks = found()
     assert code == 1
     assert "lies on a network file system (nfs4)" in checks["store"]["finding"]

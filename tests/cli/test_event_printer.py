@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.cli.event_printer import TextEventPrinter, format_result
-from perdure.cli.screen import Screen
+from perdure.cli.terminal_output import TerminalOutput
 from perdure.core.event import (
     Compacted,
     ErrorRaised,
@@ -30,7 +30,7 @@ def shown(capsys):
     """What a report of these events writes to both streams."""
 
     def show(*events) -> tuple[str, str]:
-        report = TextEventPrinter(Screen())
+        report = TextEventPrinter(TerminalOutput())
         for event in events:
             report(event)
         written = capsys.readouterr()

@@ -7,9 +7,16 @@ import pytest
 
 from perdure._version import __version__
 from perdure.cli import main
-from perdure.cli.screen import OutputFailed
+from perdure.cli.terminal_output import OutputFailed
 from tests.cli.process import PERDURE, STAND_INS
 from tests.test_start import cpu_ms
+
+
+@pytest.fixture
+def shell(cold_shell):
+    """The command as users start it: its start is what these tests are about."""
+    return cold_shell
+
 
 ASYNCIO_SHARE = 2.0
 ROUNDS = 5
@@ -78,7 +85,7 @@ def test_nothing_that_is_raised_becomes_a_traceback(capsys, monkeypatch, error, 
     def work():
         raise error
 
-    assert main.run_command(work) == code
+    assert main.run_and_report_error(work) == code
     assert capsys.readouterr().err.startswith(message)
 
 

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from perdure.models.provider_catalog import PROVIDERS
+from tests.coming_from.shows import shows
 from tests.wire.server import Playback, json_reply
 
 
@@ -69,6 +70,7 @@ def test_programs_get_json(perdure):
     }
 
 
+@shows("glove", "getAvailableProviders.models", "provider.models")
 def test_a_provider_is_asked_which_models_it_has(perdure, monkeypatch):
     listed = {"data": [{"id": "small"}, {"id": "large\x1b[2J", "context_length": 8192}]}
     with Playback(lambda _: json_reply(listed)) as server:

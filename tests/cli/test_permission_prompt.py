@@ -6,7 +6,7 @@ import json
 import pytest
 
 from perdure.cli.permission_prompt import TerminalPermissionPrompt
-from perdure.cli.screen import Screen
+from perdure.cli.terminal_output import TerminalOutput
 from perdure.core.event import QuestionAsked, RunResumed
 from perdure.core.permission import PermissionRequest
 from tests.security.emulator import draw_rows
@@ -118,6 +118,10 @@ def test_for_an_answer_that_lasts_the_user_chooses_the_calls(shell):
         terminal.type("s\n")
         terminal.await_text("or [n]one of them: ")
         assert "| in this session, allow without asking:" in terminal.seen
+        terminal.await_text("or [n]one of them: ")
+        shown = "".join([row[2:] if row.startswith(": ") else f"\n{row}" for row in draw_rows(terminal.seen, 120)])
+        assert "  rule: \"allow('write_text', action='write'" in shown
+        assert '  so far: "it would have matched no earlier call of this session"' in shown
         assert "with exactly these arguments" in terminal.seen
         for nonsense in ("0", "99", "y", "1x", ""):
             terminal.seen = ""
@@ -183,7 +187,7 @@ def question(*calls, path="") -> QuestionAsked:
 
 
 async def test_two_questions_that_were_shown_before_either_was_asked_are_both_asked(capsys):
-    prompt = TerminalPermissionPrompt(Screen(), Typist("y", "n"))  # type: ignore[arg-type]
+    prompt = TerminalPermissionPrompt(TerminalOutput(), Typist("y", "n"))  # type: ignore[arg-type]
     prompt.allow_asking(question("a", path="agent/child"))
     prompt.allow_asking(RunResumed())
     first = await asyncio.wait_for(prompt([request("a")]), 10)
@@ -206,7 +210,7 @@ async def test_two_questions_that_were_shown_before_either_was_asked_are_both_as
     ],
 )
 async def test_each_call_of_a_reply_has_an_answer_of_its_own(typed, verdicts):
-    prompt = TerminalPermissionPrompt(Screen(), Typist(*typed))  # type: ignore[arg-type]
+    prompt = TerminalPermissionPrompt(TerminalOutput(), Typist(*typed))  # type: ignore[arg-type]
     prompt.allow_asking(question("a", "b", "c"))
     answers = await prompt([request("a"), request("b"), request("c")])
     assert [(each.scope, each.allow) for each in answers] == verdicts
@@ -225,7 +229,7 @@ async def test_each_call_of_a_reply_has_an_answer_of_its_own(typed, verdicts):
 )
 async def test_a_long_call_is_answered_after_its_last_page(typed, allowed, monkeypatch, capsys):
     monkeypatch.setenv("LINES", "25")
-    prompt = TerminalPermissionPrompt(Screen(), Typist(*typed))  # type: ignore[arg-type]
+    prompt = TerminalPermissionPrompt(TerminalOutput(), Typist(*typed))  # type: ignore[arg-type]
     prompt.allow_asking(question("c"))
     text = "\n".join([f"line {number}" for number in range(1, 101)])
     (verdict,) = await prompt([request(what=text)])
@@ -239,8 +243,16 @@ async def test_a_long_call_is_answered_after_its_last_page(typed, allowed, monke
 
 async def test_a_terminal_that_is_too_narrow_denies(monkeypatch):
     monkeypatch.setenv("COLUMNS", "19")
-    prompt = TerminalPermissionPrompt(Screen(), Typist("y"))  # type: ignore[arg-type]
+    prompt = TerminalPermissionPrompt(TerminalOutput(), Typist("y"))  # type: ignore[arg-type]
     prompt.allow_asking(question("c"))
     (verdict,) = await prompt([request()])
     assert not verdict.allow
     assert "too narrow" in verdict.reason
+
+
+def test_a_rule_is_shown_with_the_earlier_calls_that_it_would_have_matched():
+    from perdure.cli.permission_prompt import _describe_earlier
+    from perdure.core.grants import Offer
+
+    assert _describe_earlier(Offer("tool", "r", "m", 1, ("a",))) == "it would have matched 1 earlier call, such as a"
+    assert _describe_earlier(Offer("tool", "r", "m", 9, ("a", "b"))).endswith("9 earlier calls, such as a; b")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.coming_from.shows import shows
 from tests.models.probe.quirky import Quirks, QuirkyServer
 from tests.wire.server import Playback
 
@@ -21,6 +22,7 @@ def quirky():
         yield f"{server.base_url}/v1"
 
 
+@shows("glue", "package providers/openaicompat")
 def test_what_was_learned_is_shown_and_kept_for_the_next_run(perdure, quirky, profiles, monkeypatch):
     monkeypatch.setenv("QUIRKY_KEY", "very-secret")
     result = perdure("probe", quirky, "quirky", "--key-env", "QUIRKY_KEY")

@@ -325,6 +325,12 @@ def test_a_store_in_a_folder_that_is_not_there_is_an_error_and_makes_no_folder(p
     assert not os.path.exists("no")  # noqa: PTH110
 
 
+def test_the_folder_of_the_command_is_made_wherever_it_is_to_be(perdure, tmp_path, monkeypatch):
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "new" / "user" / ".perdure"))
+    assert perdure("run", "-q", "--session", "s", "Calculate 6 * 7").exit_code == 0
+    assert perdure("sessions", "list").stdout.split()[0] == "s"
+
+
 def test_a_slash_name_that_does_nothing_is_told(perdure, tmp_path):
     (tmp_path / ".git").mkdir()
     folder = tmp_path / ".agents" / "skills" / "knots"

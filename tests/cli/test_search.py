@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from perdure.cli.screen import escape_controls
+from perdure.cli.terminal_output import escape_controls
 
 
 @pytest.fixture

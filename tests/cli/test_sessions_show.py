@@ -1,8 +1,12 @@
 """`perdure sessions show`: a conversation as text, and what it waits for."""
 
+import asyncio
 import json
 
 import pytest
+
+from perdure import Agent, Permissions, later, tool
+from perdure.testing import FakeClock, ScriptedModel, call
 
 WRITE = 'Write "hello" to the text file hello.txt'
 
@@ -36,7 +40,26 @@ def test_an_open_question_is_shown_with_how_to_answer_it(perdure):
     perdure("answer", "s", "yes")
     result = perdure("sessions", "show", "s")
     assert f"question {ask_id} (answered, not resumed yet): " in result.stdout
-    assert result.stderr == "the last run can continue: perdure resume s\n"
+    assert result.stderr == "the last run can continue; finish it with: perdure resume s\n"
+
+
+def test_a_question_that_has_expired_is_shown_as_such(perdure, tmp_path):
+    async def ask() -> None:
+        gate = Permissions(handler=later, expires_seconds=10)
+        model, past = ScriptedModel(call("pay")), FakeClock(start=1.0)
+        async with Agent(model, tools=[pay], permission=gate, clock=past, store=f"sqlite:{tmp_path}/x.db") as agent:
+            await agent.session("s").run("Go")
+
+    asyncio.run(ask())
+    result = perdure("sessions", "show", "s", "--store", f"sqlite:{tmp_path}/x.db")
+    assert "(expired, not resumed yet): " in result.stdout
+    assert result.stderr.startswith("the last run can continue; continue it in the program that began it, with ")
+
+
+@tool(permission=True)
+async def pay() -> str:
+    """Pay."""
+    return "paid"
 
 
 @pytest.mark.usefixtures("ordered")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.configuring.json_line_numbers import scan_json
+from perdure.configuring.json_line_numbers import find_json_line_numbers
 from perdure.configuring.line_numbers import ScanError
 from tests.configuring.test_toml_line_numbers import paths_in
 
@@ -21,7 +21,7 @@ DOCUMENT = """{
 
 
 def test_each_value_has_the_line_of_its_key():
-    lines = scan_json(DOCUMENT)
+    lines = find_json_line_numbers(DOCUMENT)
     assert lines.line_of(()) == 1
     assert lines.line_of(("a",)) == 2
     assert lines.line_of(("bb",)) == 3
@@ -32,7 +32,7 @@ def test_each_value_has_the_line_of_its_key():
 
 def test_a_key_that_is_there_twice_is_refused():
     with pytest.raises(ScanError) as caught:
-        scan_json('{"a": 1,\n"\\u0061": 2}')
+        find_json_line_numbers('{"a": 1,\n"\\u0061": 2}')
     assert caught.value.line == 2
     assert caught.value.message == "the key 'a' is there twice: keep one"
 
@@ -44,13 +44,13 @@ def test_what_is_no_json_is_noticed(text):
     with pytest.raises(json.JSONDecodeError):
         json.loads(text)
     with pytest.raises(ScanError):
-        scan_json(text)
+        find_json_line_numbers(text)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000])
 def test_what_is_too_deep_is_refused(text):
     with pytest.raises(ScanError, match="nested deeper"):
-        scan_json(text)
+        find_json_line_numbers(text)
 
 
 VALUES = st.recursive(
@@ -62,5 +62,5 @@ VALUES = st.recursive(
 
 @given(VALUES, st.sampled_from([None, 1, 4]), st.booleans())
 def test_whatever_is_written_as_json_has_lines(value, indent, ascii_only):
-    lines = scan_json(json.dumps(value, indent=indent, ensure_ascii=ascii_only))
+    lines = find_json_line_numbers(json.dumps(value, indent=indent, ensure_ascii=ascii_only))
     assert [path for path in paths_in(value) if path not in lines] == []

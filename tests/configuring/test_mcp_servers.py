@@ -5,7 +5,7 @@ import json
 import pytest
 
 from perdure.config import BadConfig, McpServer, load_mcp_servers
-from perdure.configuring.mcp_servers import read_servers
+from perdure.configuring.mcp_servers import read_unexpanded_servers
 
 
 @pytest.fixture
@@ -65,13 +65,13 @@ def test_a_file_that_is_not_trusted_is_refused_and_says_how_to_trust_it(write):
     with pytest.raises(BadConfig) as caught:
         load_mcp_servers(path, trusted=False)
     assert f"perdure config trust {path}" in str(caught.value)
-    digest = read_servers(path).source.digest
+    digest = read_unexpanded_servers(path).source.digest
     assert load_mcp_servers(path, trusted=lambda given: given == digest)
 
 
 def test_what_is_not_expanded_yet_holds_no_secret(write, monkeypatch):
     monkeypatch.setenv("PERDURE_TEST_TOKEN", "s3cret")
-    found = read_servers(write(a={"command": "x", "env": {"TOKEN": "${PERDURE_TEST_TOKEN}"}}))
+    found = read_unexpanded_servers(write(a={"command": "x", "env": {"TOKEN": "${PERDURE_TEST_TOKEN}"}}))
     assert "s3cret" not in repr(found)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.configuring.line_numbers import MAX_DEPTH, ScanError
-from perdure.configuring.toml_line_numbers import scan_toml
+from perdure.configuring.toml_line_numbers import find_toml_line_numbers
 
 DOCUMENT = '''\
 # a comment
@@ -95,17 +95,17 @@ def paths_in(value, path=()):
 
 
 def test_each_value_has_the_line_on_which_it_stands():
-    lines = scan_toml(DOCUMENT)
+    lines = find_toml_line_numbers(DOCUMENT)
     assert {path: lines.line_of(path) for path in LINES} == LINES
 
 
 def test_the_scanner_finds_the_values_that_the_parser_finds():
-    lines = scan_toml(DOCUMENT)
+    lines = find_toml_line_numbers(DOCUMENT)
     assert [path for path in paths_in(tomllib.loads(DOCUMENT)) if path not in lines] == []
 
 
 def test_what_has_no_line_has_that_of_what_is_around_it():
-    lines = scan_toml("a = 1\n[b]\nc = 2\n")
+    lines = find_toml_line_numbers("a = 1\n[b]\nc = 2\n")
     assert lines.line_of(("b", "missing")) == 2
     assert lines.line_of("b.c") == 3
     assert lines.line_of(("missing",)) == 1
@@ -137,7 +137,7 @@ def test_what_is_no_toml_is_noticed_where_it_is(text, line):
     with pytest.raises(tomllib.TOMLDecodeError):
         tomllib.loads(text)
     with pytest.raises(ScanError) as caught:
-        scan_toml(text)
+        find_toml_line_numbers(text)
     assert caught.value.line == line
     assert caught.value.message == ""
 
@@ -155,7 +155,7 @@ def test_what_is_no_toml_is_noticed_where_it_is(text, line):
 )
 def test_what_is_too_deep_is_refused_before_it_is_parsed(text):
     with pytest.raises(ScanError, match="nested deeper"):
-        scan_toml(text)
+        find_toml_line_numbers(text)
 
 
 # -- against the parser ------------------------------------------------------------------------------------------------
@@ -175,11 +175,11 @@ def test_whatever_the_parser_reads_the_scanner_has_lines_for(text):
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         try:
-            scan_toml(text)  # it may pass what the parser refuses
+            find_toml_line_numbers(text)  # it may pass what the parser refuses
         except ScanError:
             return
         return
-    lines = scan_toml(text)
+    lines = find_toml_line_numbers(text)
     assert [path for path in paths_in(values) if path not in lines] == []
 
 
@@ -209,5 +209,5 @@ def test_each_key_of_a_written_document_has_the_line_it_was_written_on(statement
         text += before
         expected.append(text.count("\n") + 1)
         text += f"{key} = {value}\n"
-    lines = scan_toml(text)
+    lines = find_toml_line_numbers(text)
     assert [lines.line_of((key,)) for key in tomllib.loads(text)] == expected

@@ -6,9 +6,14 @@ from typing import Any
 import pytest
 
 from perdure.context.compaction import Compaction
-from perdure.context.strategies import keep_recent
+from perdure.context.compaction_strategies import MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS, keep_recent
 from perdure.context.summary import read_summary_data
-from perdure.context.tokens import count_context_tokens, estimate_messages_tokens, get_token_counter
+from perdure.context.tokens import (
+    count_context_tokens,
+    estimate_message_tokens,
+    estimate_messages_tokens,
+    get_token_counter,
+)
 from perdure.core.error import ConfigError, ContextOverflow, OutOfBudget, ProviderDown, StoreError
 from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
 from perdure.core.message import Message, Text, ToolResult, Usage, assistant, user
@@ -231,6 +236,30 @@ async def test_it_is_due_at_so_many_turns_since_the_last_summary():
     assert compaction.find_cause(run) == "turns"
 
 
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [({"at_messages": 12}, 6), ({"at_turns": 4}, 4), ({"at_messages": 12, "at_turns": 4}, 4)],
+    ids=["messages", "turns", "both"],
+)
+async def test_fewer_messages_stay_than_would_make_it_due_again(options, kept):
+    talk = Conversation(summing_up(window=1_000_000))  # going by tokens, a quarter would stay
+    run = await long_talk(talk, 40, size=70)
+    compaction = Compaction(**options)
+    assert await compaction.compact(run)
+    assert len(run.state.view) - 1 == kept
+    assert compaction.find_cause(run) == ""
+
+
+@pytest.mark.parametrize("words", [2_000, 400_000])
+async def test_a_note_without_a_model_is_half_as_large_as_what_it_stands_for_and_never_large(words):
+    talk = Conversation()
+    run = await talk.begin("harbour " * words)
+    replaced = run.state.view[:]
+    note = await keep_recent(run, replaced)
+    most = min(estimate_messages_tokens(replaced) // 2, MAX_SUMMARY_TOKENS)
+    assert most // 6 < estimate_message_tokens(note) <= max(most // 3, MIN_SUMMARY_TOKENS)
+
+
 async def test_before_calls_are_made_a_little_less_is_enough():
     talk = Conversation()
     run = await long_talk(talk, 20)
@@ -243,6 +272,14 @@ async def test_before_calls_are_made_a_little_less_is_enough():
     assert_valid(run.state.view)
     assert run.state.view[-1].tool_results[0].call_id == "c20"
     assert compaction.find_cause(run) == ""
+
+
+async def test_the_fraction_of_the_limit_before_tool_calls_can_be_given():
+    talk = Conversation()
+    run = await long_talk(talk, 20)
+    await talk.calls(("look", "{}", ""), usage=Usage(6_100, 10), settle=False)
+    assert Compaction(at_tokens=10_000).find_cause(run) == ""
+    assert Compaction(at_tokens=10_000, before_tools_fraction=0.6).find_cause(run) == "before_tools"
 
 
 async def test_counting_messages_and_turns_waits_for_the_results():
@@ -356,6 +393,26 @@ async def test_a_window_that_nobody_knew_is_learned_from_the_refusal():
     assert await Compaction().compact(run, "overflow", error=ContextOverflow("too long", window_tokens=2_000))
     assert get_token_counter(run).window == 2_000
     assert count_context_tokens(run) < 1_600
+
+
+@pytest.mark.parametrize(("known", "learned"), [(50_000, 2_000), (2_000, 50_000)])
+async def test_of_a_window_that_is_known_and_one_that_was_learned_the_smaller_one_counts(known, learned):
+    talk = Conversation(summing_up(window=known))
+    run = await long_talk(talk, 40)
+    assert await Compaction().compact(run, "overflow", error=ContextOverflow("too long", window_tokens=learned))
+    assert Compaction(reserve_tokens=0).limit_tokens(run) == Compaction(reserve_tokens=0).limit_tokens(
+        await long_talk(Conversation(summing_up(window=2_000)), 1)
+    )
+
+
+async def test_of_windows_that_were_learned_before_and_after_a_summary_the_smaller_one_counts():
+    talk = Conversation(summing_up())
+    run = await long_talk(talk, 40)
+    assert await Compaction().compact(run, "overflow", error=ContextOverflow("too long", window_tokens=2_000))
+    get_token_counter(run).window = 50_000
+    assert Compaction(reserve_tokens=0).limit_tokens(run) == Compaction(reserve_tokens=0).limit_tokens(
+        await long_talk(Conversation(summing_up(window=2_000)), 1)
+    )
 
 
 async def long_talk_more(talk: Conversation, turns: int) -> None:
@@ -495,6 +552,8 @@ async def test_a_strategy_that_returns_something_else_is_told(made, caplog):
         {"at_fraction": 0},
         {"at_fraction": 1.1},
         {"at_fraction": "x"},
+        {"before_tools_fraction": 0},
+        {"before_tools_fraction": 1.1},
         {"at_tokens": 0},
         {"at_messages": 3},
         {"at_turns": 0},

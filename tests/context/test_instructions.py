@@ -1,7 +1,7 @@
 """All that an agent is told, put together."""
 
+from perdure.context.agent_role import Role
 from perdure.context.instructions import compose_instructions
-from perdure.context.role import Role
 
 
 def test_the_order_is_base_project_skills_role_tools():

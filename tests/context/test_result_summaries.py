@@ -108,5 +108,5 @@ async def test_what_was_counted_before_does_not_count_any_more():
 
 @pytest.mark.parametrize("given", [{"min_tokens": -1}, {"min_fraction": 2}, {"min_fraction": "x"}])
 def test_what_cannot_work_is_refused(given):
-    with pytest.raises(ConfigError, match=r"summarised\(min_"):
+    with pytest.raises(ConfigError, match=r"summarize_old_results\(min_"):
         summarize_old_results(**given)

@@ -4,7 +4,7 @@ import pytest
 
 from perdure.context.history_tools import search_history
 from perdure.context.summary import SummaryCarryOver, build_summary_message, collect_skill_texts, read_summary_data
-from perdure.context.tokens import SUMMARY_ORIGIN, estimate_message_tokens
+from perdure.context.tokens import SUMMARY_ORIGIN, estimate_message_tokens, estimate_text_tokens
 from perdure.core.event import InboxAdded, RunEnded, SkillLoaded, ValueKept
 from perdure.core.message import Status, Text, ToolResult, tool_message, user
 from tests.context.conversation import Conversation, long_talk
@@ -24,6 +24,15 @@ async def test_it_says_what_it_is_and_quotes_the_request():
     assert "repeat yourself" not in message.text
     assert message.text.endswith("goes on from here.]")
     assert "search_history" not in message.text
+
+
+@pytest.mark.parametrize(("room", "share"), [(4000, 0.7), (160, 0.2)])
+async def test_a_snapshot_has_the_room_that_nothing_else_takes_and_a_quarter_in_any_case(room, share):
+    talk = Conversation()
+    run = await talk.begin("Moor the boat " * 400)
+    snapshot = "berth " * room  # more than there is room for
+    message = build_summary_message(run, run.state.view[:], len(run.state.messages), room, snapshot)
+    assert estimate_text_tokens("berth " * message.text.count("berth ")) >= room * share
 
 
 async def test_of_a_request_that_is_too_long_the_beginning_and_the_last_words_matter_most():

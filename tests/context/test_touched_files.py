@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.context.touched_files import MAX_FILES, TouchedFiles, collect_touched_files, get_paths
+from perdure.context.touched_files import MAX_FILES, TouchedFiles, collect_touched_files, get_call_paths
 from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, tool_message
 from tests.core.material import messages as any_messages
 
@@ -30,7 +30,7 @@ def test_a_name_in_which_such_a_word_only_hides_does_neither(name):
 
 
 def test_files_are_named_by_one_argument_or_by_several():
-    assert get_paths(ToolCall("c", "read", '{"paths": ["/a", 3, "/b"], "mode": "x", "Filename": "/c"}')) == [
+    assert get_call_paths(ToolCall("c", "read", '{"paths": ["/a", 3, "/b"], "mode": "x", "Filename": "/c"}')) == [
         "/a",
         "/b",
         "/c",
@@ -39,11 +39,11 @@ def test_files_are_named_by_one_argument_or_by_several():
 
 @pytest.mark.parametrize("arguments", ["", "{", "[]", '"x"', '{"path": "a\\nb"}', '{"path": ""}', '{"path": {}}'])
 def test_arguments_that_name_no_file_name_none(arguments):
-    assert get_paths(ToolCall("c", "read", arguments)) == []
+    assert get_call_paths(ToolCall("c", "read", arguments)) == []
 
 
 def test_what_is_too_long_for_a_name_is_none():
-    assert get_paths(ToolCall("c", "write", '{"path": "' + "x" * 5000 + '"}')) == []
+    assert get_call_paths(ToolCall("c", "write", '{"path": "' + "x" * 5000 + '"}')) == []
 
 
 @pytest.mark.parametrize("status", [Status.DENIED, Status.ERROR, Status.CANCELLED_BEFORE_START])

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from perdure.core.binding import Binding
+from perdure.core.approval_binding import ApprovalBinding
 from perdure.core.event import EVENTS, Event, Unknown
 from perdure.core.message import (
     Audio,
@@ -79,7 +79,7 @@ messages = st.builds(
 
 _OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     Any: jsons,
-    Binding: st.builds(Binding, texts, texts, texts, texts, texts),
+    ApprovalBinding: st.builds(ApprovalBinding, texts, texts, texts, texts, texts),
     bool: st.booleans(),
     Citation: citations,
     float: st.floats(0, 1e6),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import Agent, ConfigError, Image, Limits, Price, Request, Settings, Usage, assistant, tool, user
-from perdure.core.budget import DEFAULT_OUTPUT_TOKENS, Budget, budgeted, max_input_tokens
+from perdure.core.budget import DEFAULT_OUTPUT_TOKENS, Budget, budgeted, estimate_max_input_tokens
 from perdure.core.error import OutOfBudget, ProviderDown
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta, UsageReported
 from perdure.core.model import ModelInfo, ToolSpec
@@ -42,7 +42,7 @@ class Greedy:
         try:
             await asyncio.sleep(0)
             yield TextDelta("Words.")
-            usage = Usage(max_input_tokens(request), request.settings.max_output_tokens or 0)
+            usage = Usage(estimate_max_input_tokens(request), request.settings.max_output_tokens or 0)
             if self.calls and request.tools:
                 yield ToolCallDelta(f"c{len(self.requests)}", "look", "{}")
             yield ReplyFinished(usage=usage)
@@ -119,7 +119,7 @@ async def test_an_answer_whose_use_nobody_tells_is_taken_for_what_was_set_aside(
 
     ledger, model = Budget(token_budget=50_000), Silent()
     await heard(budgeted(model, ledger), Request(messages=[user("Hi")]))
-    assert ledger.spent_tokens > max_input_tokens(Request(messages=[user("Hi")])) + DEFAULT_OUTPUT_TOKENS
+    assert ledger.spent_tokens > estimate_max_input_tokens(Request(messages=[user("Hi")])) + DEFAULT_OUTPUT_TOKENS
 
 
 async def test_an_answer_that_broke_off_costs_what_was_told_of_it():
@@ -198,22 +198,22 @@ def test_spent_and_set_aside_never_exceed_the_ceiling(steps):
 def test_what_was_counted_before_is_not_counted_again():
     said = assistant("x" * 5000, usage=Usage(2000, 1000))
     request = Request(messages=[user("y" * 9000), said, user("zz")], instructions="i" * 4000)
-    assert 3000 < max_input_tokens(request) < 3200
+    assert 3000 < estimate_max_input_tokens(request) < 3200
 
 
 def test_no_token_is_shorter_than_a_byte():
     request = Request(messages=[user("é" * 100)], tools=[ToolSpec("look", "Look." * 20, {})], instructions="i" * 50)
-    assert max_input_tokens(request) >= 200 + 100 + 50
+    assert estimate_max_input_tokens(request) >= 200 + 100 + 50
 
 
 def test_an_attachment_is_taken_for_a_number_of_tokens_and_not_for_its_bytes():
     small, large = (Request(messages=[user([Image(data=b"x" * size, media_type="image/png")])]) for size in (10, 10**6))
-    assert max_input_tokens(small) == max_input_tokens(large) > 5000
+    assert estimate_max_input_tokens(small) == estimate_max_input_tokens(large) > 5000
 
 
 def test_an_estimate_is_not_relied_on():
     guessed = assistant("x", usage=Usage(1, 1, precision="estimated"))
-    assert max_input_tokens(Request(messages=[user("y" * 900), guessed])) > 900
+    assert estimate_max_input_tokens(Request(messages=[user("y" * 900), guessed])) > 900
 
 
 async def test_a_budget_in_money_needs_a_price_before_anything_is_asked():
@@ -223,9 +223,9 @@ async def test_a_budget_in_money_needs_a_price_before_anything_is_asked():
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"token_budget": 0}, {"token_budget": 1.5}, {"max_cost_usd": 0}, {"max_cost_usd": True}]
+    "given", [{}, {"token_budget": -1}, {"token_budget": 1.5}, {"max_cost_usd": -0.1}, {"max_cost_usd": True}]
 )
-def test_a_budget_of_nothing_is_refused(given):
+def test_a_budget_without_a_ceiling_or_below_nothing_is_refused(given):
     with pytest.raises(ConfigError, match="Budget"):
         Budget(**given)
 

@@ -38,7 +38,7 @@ def count_lost(lost: str, marker: str | None) -> str:
 @pytest.mark.parametrize(
     ("policy", "report"),
     [
-        ("drop_oldest", PushReport(accepted=("b", "c", "d"), evicted=("a", "b"))),
+        ("drop_oldest", PushReport(accepted=("c", "d"), evicted=("a", "b"))),
         ("drop_newest", PushReport(accepted=("b",), refused=("c", "d"))),
         ("block", PushReport(accepted=("b",), blocked=("c", "d"))),
         ("coalesce", PushReport(accepted=("b", "c", "d"))),
@@ -51,6 +51,17 @@ def test_several_items_are_told_apart_by_what_became_of_them(policy, report):
     assert buffer.push_all([]) == PushReport()
     buffer.close()
     assert buffer.push_all(["e"]) == PushReport(refused=("e",))
+
+
+def test_items_that_are_joined_leave_together_and_no_item_is_reported_twice():
+    def join_letters(earlier: str, later: str) -> str | None:
+        return earlier + later if earlier.isalpha() and later.isalpha() else None
+
+    buffer = Buffer[str](2, "coalesce", coalesce=join_letters)
+    buffer.push_all(["1", "a"])
+    assert buffer.push_all(["b", "2", "3"]) == PushReport(accepted=("b", "2", "3"), evicted=("1", "ab"))
+    assert buffer.push_all(["c", "d", "4", "5"]) == PushReport(accepted=("4", "5"), evicted=("2", "3", "cd"))
+    assert buffer.take_all() == ["4", "5"]
 
 
 def test_items_come_out_in_the_order_they_went_in():

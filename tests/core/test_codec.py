@@ -19,7 +19,7 @@ from perdure.core.codec import (
     encode_entry,
     encode_event,
     encode_events,
-    pack_events,
+    encode_events_as_msgpack,
 )
 from perdure.core.error import StoreError, UnreadableEntry
 from perdure.core.event import (
@@ -264,27 +264,27 @@ def test_events_that_are_written_together_are_read_back_as_they_were(several):
     written = encode_events(several)
     assert msgspec.json.decode(written) == [msgspec.json.decode(encode_event(event)) for event in several]
     assert decode_events(written) == several
-    assert decode_events(pack_events(several)) == several
+    assert decode_events(encode_events_as_msgpack(several)) == several
 
 
 @given(st.lists(jsons, max_size=5))
 def test_whatever_data_was_read_can_be_packed(values):
     read = decode_events(encode_events([Custom("n", value) for value in values]))
-    assert decode_events(pack_events(read)) == read
+    assert decode_events(encode_events_as_msgpack(read)) == read
 
 
 def test_packed_events_are_smaller():
     several = [MessageAdded(user([Image(data=bytes(1000))]), run_id="r"), RunEnded("done", run_id="r")]
-    assert len(pack_events(several)) < len(encode_events(several)) * 0.9
+    assert len(encode_events_as_msgpack(several)) < len(encode_events(several)) * 0.9
 
 
 def test_numbers_that_only_json_can_hold_are_kept_as_json():
     large = [Custom("n", 2**64), Custom("n", 1)]
-    assert pack_events(large) == encode_events(large)
-    assert decode_events(pack_events(large)) == large
+    assert encode_events_as_msgpack(large) == encode_events(large)
+    assert decode_events(encode_events_as_msgpack(large)) == large
 
 
-@pytest.mark.parametrize("form", [encode_events, pack_events])
+@pytest.mark.parametrize("form", [encode_events, encode_events_as_msgpack])
 def test_among_several_events_an_unknown_kind_is_kept_as_it_came(form):
     several = [Custom("n"), Unknown("telepathy", {"kind": "telepathy", "run_id": "r", "to": [1]}, run_id="r")]
     assert decode_events(form(several)) == several

@@ -7,13 +7,26 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.core.command_target import CommandPattern, CommandTarget, prefix_pattern, split_command
+from perdure.core.command_target import (
+    CommandPart,
+    CommandPattern,
+    CommandTarget,
+    build_subcommand_pattern,
+    split_command,
+)
 from perdure.core.error import ConfigError
 
 
 @pytest.mark.parametrize("command", ["ls\nrm", "ls \x1b", 'ls "$x"', "ls 'a", "''", "X=1 ls", "if", "-x", "ls #"])
 def test_what_only_a_shell_can_interpret_has_no_words(command):
     assert CommandTarget.of(command).argv == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "last"), [("git diff HEAD~1", "HEAD~1"), ("ls ~", None), ("a b=~", None), ("a b:~", None)]
+)
+def test_a_tilde_means_something_only_where_a_shell_replaces_it(line, last):
+    assert (split_command(line) or (None,))[-1] == last
 
 
 def test_spaces_between_words_are_as_many_as_one_likes():
@@ -116,5 +129,47 @@ def test_a_pattern_is_within_another_only_if_that_is_certain(narrow, wide, withi
     ],
 )
 def test_a_program_with_its_subcommand_is_offered(command, pattern):
-    offered = prefix_pattern(CommandTarget.of(command))
+    offered = build_subcommand_pattern(CommandTarget.of(command))
     assert (offered and offered.pattern) == pattern
+
+
+# -- lines that a parser has taken apart -------------------------------------------------------------------------------
+
+
+def taken_apart(*commands, reads=()):
+    parts = [CommandPart(tuple(each.split()), "it only reads" if each in reads else "") for each in commands]
+    return CommandTarget("; ".join(commands), (), tuple(parts))
+
+
+@pytest.mark.parametrize(
+    ("target", "allowed"),
+    [
+        (taken_apart("git push", "git push -f"), True),
+        (taken_apart("git push", "ls"), False),
+        (taken_apart("git push", "ls", reads=["ls"]), True),
+        (taken_apart("ls", "ls", reads=["ls"]), False),
+    ],
+)
+def test_a_pattern_allows_a_line_if_every_part_that_does_more_than_read_begins_with_it(target, allowed):
+    assert CommandPattern("git push").allows(target) is allowed
+
+
+def test_a_pattern_denies_a_line_if_one_part_may_match():
+    target = taken_apart("ls", "/bin/RM x", "sudo ln y")
+    assert CommandPattern("rm").may_match(target)
+    assert not CommandPattern("ln").may_match(target)
+    assert CommandPattern("ln").might_match(target)
+    assert not CommandPattern("mv").might_match(target)
+
+
+def test_the_parts_that_do_more_than_read_make_the_wider_pattern():
+    assert build_subcommand_pattern(taken_apart("ls", "git push x", "git push y", reads=["ls"])) == CommandPattern(
+        "git push"
+    )
+    assert build_subcommand_pattern(taken_apart("git push x", "git pull")) is None
+
+
+def test_a_line_only_reads_if_each_of_its_parts_does():
+    assert taken_apart("ls", "cat", reads=["ls", "cat"]).reads_only == "it only reads"
+    assert taken_apart("ls", "rm", reads=["ls"]).reads_only == ""
+    assert CommandTarget("ls", ("ls",)).reads_only == ""

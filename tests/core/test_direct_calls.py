@@ -25,6 +25,7 @@ from perdure.core.run import Run
 from perdure.core.run_callbacks import get_engine_name
 from perdure.stores import open_store
 from perdure.testing import ScriptedModel, call, calls
+from tests.coming_from.shows import shows
 from tests.doubles import SECONDS, Held, crashed, log_of, of
 
 
@@ -103,6 +104,7 @@ async def test_what_is_no_call_is_refused(name, arguments):
     assert (await Agent(ScriptedModel(), engine=engine).run("Go")).status == "done"
 
 
+@shows("agentlib", "ReasoningContext.callTool")
 async def test_permissions_hold_for_the_calls_of_an_engine():
     till = Till()
     agent = Agent(ScriptedModel(), tools=[till.tool], engine=paying(5), permission=Permissions(deny("pay")))
@@ -144,6 +146,7 @@ async def test_the_limit_of_tool_calls_holds_for_engines():
     assert of(await log_of(store, "s"), LimitReached)
 
 
+@shows("agentlib", "AgentPolicy.maxParallelTools", "ReasoningContext.callTool")
 async def test_several_calls_run_at_once_up_to_the_limit_and_come_back_in_order():
     most = now = 0
 
@@ -215,12 +218,14 @@ async def resumed_after(events: list[Any], till: Till, *amounts: int) -> tuple[O
     return await agent.session("s").resume(), await log_of(store, "s")
 
 
+@shows("agentlib", "ReasoningContext.callTool")
 async def test_what_was_done_before_a_crash_is_not_done_again():
     before, after = Till(), Till()
     outcome, _ = await resumed_after(await first_part(before, 5), after, 5, 7)
     assert (outcome.reason, before.paid, after.paid) == ("paid 5; paid 7", [5], [7])
 
 
+@shows("glove", "ToolResultData.status")
 async def test_a_call_that_a_crash_cut_off_is_unknown_and_not_repeated():
     before, after = Till(), Till()
     outcome, log = await resumed_after((await first_part(before, 5))[:-1], after, 5, 7)

@@ -125,4 +125,4 @@ def test_the_names_are_those_of_the_points_in_the_source():
         and node.func.value.id == "faults"
         and isinstance(node.args[0], ast.Constant)
     }
-    assert passed == set(faults.point_names())
+    assert passed == set(faults.list_fault_points())

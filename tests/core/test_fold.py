@@ -38,7 +38,7 @@ from perdure.core.event import (
     ViewChanged,
 )
 from perdure.core.fold import State, fold_entries, fold_events
-from perdure.core.log_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT, build_repairs
+from perdure.core.log_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT, build_repair_events
 from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
 from tests.transcript import assert_valid
 
@@ -211,17 +211,17 @@ def test_verdicts_are_known_until_their_call_is_settled_and_longer_ones_for_good
 
 def repaired(*events: Event) -> State:
     state = folded(*events)
-    for event in build_repairs(state):
+    for event in build_repair_events(state):
         state.apply(event)
-    assert build_repairs(state) == []
+    assert build_repair_events(state) == []
     assert_valid(state.messages)
     assert not state.is_interrupted
     return state
 
 
 def test_a_log_in_good_order_needs_no_repair():
-    assert build_repairs(State()) == []
-    assert build_repairs(folded(*START, MessageAdded(assistant("Hello.")), RunEnded("done"))) == []
+    assert build_repair_events(State()) == []
+    assert build_repair_events(folded(*START, MessageAdded(assistant("Hello.")), RunEnded("done"))) == []
 
 
 def test_started_calls_become_unknown_and_others_say_that_they_never_began():
@@ -235,7 +235,7 @@ def test_started_calls_become_unknown_and_others_say_that_they_never_began():
 
 
 def test_a_run_that_was_cut_off_is_closed_with_what_it_used():
-    events = build_repairs(folded(*START, MessageAdded(assistant("Hello.", usage=Usage(3, 4)))))
+    events = build_repair_events(folded(*START, MessageAdded(assistant("Hello.", usage=Usage(3, 4)))))
     assert events == [RunEnded("failed", "interrupted", "the process ended", Usage(3, 4), turns=1, run_id="r1")]
 
 
@@ -250,12 +250,12 @@ def test_a_call_that_no_reply_made_is_settled_too():
 
 
 def test_calls_that_a_run_left_open_when_it_failed_are_settled():
-    events = build_repairs(folded(*START, MessageAdded(reply("a")), RunEnded("failed")))
+    events = build_repair_events(folded(*START, MessageAdded(reply("a")), RunEnded("failed")))
     assert [type(event) for event in events] == [ToolFinished]
 
 
 def test_repairs_belong_to_the_run_they_repair():
-    events = build_repairs(folded(*START, MessageAdded(reply("a")), started("a")))
+    events = build_repair_events(folded(*START, MessageAdded(reply("a")), started("a")))
     assert {event.run_id for event in events} == {"r1"}
 
 
@@ -294,7 +294,7 @@ def test_a_call_that_is_repaired_does_not_wait_for_its_answers():
     asked = QuestionAsked("q1", "slot", "Which?", ({"call_id": "a", "tool": "act", "place": 1},), run_id="r1")
     other = QuestionAsked("q2", "slot", "What?", ({"call_id": "b", "tool": "act", "place": 1},), run_id="r1")
     state = folded(*START, MessageAdded(reply("a")), started("a"), asked, other)
-    withdrawn = [event for event in build_repairs(state) if isinstance(event, QuestionWithdrawn)]
+    withdrawn = [event for event in build_repair_events(state) if isinstance(event, QuestionWithdrawn)]
     assert [each.ask_id for each in withdrawn] == ["q1"]
     assert "unknown" in withdrawn[0].reason
 
@@ -394,7 +394,7 @@ def test_repairs_settle_children_first_and_find_nothing_the_second_time():
         MessageAdded(reply("c"), path="a"),
         ToolStarted("c", "act", "at_most_once", "", run_id="r2", path="a"),
     )
-    events = build_repairs(state)
+    events = build_repair_events(state)
     assert [(type(each).__name__, each.path) for each in events] == [
         ("ToolFinished", "a"),
         ("RunEnded", "a"),
@@ -403,7 +403,7 @@ def test_repairs_settle_children_first_and_find_nothing_the_second_time():
     ]
     for event in events:
         state.apply(event)
-    assert build_repairs(state) == []
+    assert build_repair_events(state) == []
     assert_valid(state.messages)
     assert_valid(state.children["a"].messages)
 
@@ -434,7 +434,7 @@ def test_children_that_are_done_are_not_gone_through_again():
         result = ToolResult(f"c{number}", "act", (Text("ok"),))
         state.apply(ToolFinished(f"c{number}", "act", result))
     assert (state.begun_call_ids, state.child_paths_by_call) == (frozenset(), {})
-    assert [type(each) for each in build_repairs(state)] == [RunEnded]
+    assert [type(each) for each in build_repair_events(state)] == [RunEnded]
 
 
 def test_what_was_used_in_a_session_of_its_own_counts_when_its_end_is_told():
@@ -491,7 +491,7 @@ def test_open_calls_are_repaired_with_work_in_proportion(monkeypatch):
     monkeypatch.setattr(State, "begun_call_ids", property(lambda state: looked.append(1) or begun.__get__(state)))
     state = State()
     state.apply(MessageAdded(Message("assistant", tuple([ToolCall(f"c{n}", "f", "{}") for n in range(50)]))))
-    assert len(build_repairs(state)) == 50
+    assert len(build_repair_events(state)) == 50
     assert len(looked) == 1
 
 
@@ -542,7 +542,7 @@ def test_the_end_of_a_run_after_a_crash_counts_it_and_any_other_end_does_not(rea
     for event in (RunStarted(run_id="r"), sent(), RunStarted(run_id="r/c", path="c"), sent(30, "c")):
         state.apply(event)
     ending = ("failed", reason, "")
-    ends = [each for each in build_repairs(state, ending) if isinstance(each, RunEnded)]
+    ends = [each for each in build_repair_events(state, ending) if isinstance(each, RunEnded)]
     for end in ends:
         state.apply(end)
     counted = [30, 130] if reason != "cancelled" else [0, 0]

@@ -5,15 +5,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure.core.binding import Binding
+from perdure.core.approval_binding import ApprovalBinding
 from perdure.core.error import ConfigError
 from perdure.core.event import PermissionDecided
-from perdure.core.grants import Grant, Grants, check_covers, grants_from_log, list_offers, make_grant
+from perdure.core.grants import Grant, Grants, check_grant_pattern, grants_from_log, list_offers, make_grant
 from perdure.core.permission import Permissions, allow, deny, later
-from perdure.core.permission_request import PermissionRequest, Verdict, build_decision
+from perdure.core.permission_request import PermissionRequest, Verdict, build_permission_decided_event
 from perdure.core.target import CommandTarget, PathTarget, Target, UnknownTarget, UrlTarget, command, path
+from tests.coming_from.shows import shows
 
-HERE = Binding("tool", "boss", "store", "/project", "s@1")
+HERE = ApprovalBinding("tool", "boss", "store", "/project", "s@1")
 
 
 def request(target: str | Target = "ls", *, hashed: str = "hash", run_id: str = "r", **bound: str) -> PermissionRequest:
@@ -32,6 +33,7 @@ def granted(
 # -- for what ----------------------------------------------------------------------------------------------------------
 
 
+@shows("glove", "StoreAdapter.getPermission", "StoreAdapter.setPermission")
 @pytest.mark.parametrize(
     ("covers", "same", "other_arguments", "other_target"),
     [
@@ -95,7 +97,7 @@ def test_the_widths_that_make_sense_are_offered_and_cover_the_call(target, offer
     assert [each.covers for each in offers] == offered
     for each in offers:
         verdict = Verdict(allow=True, scope="session", covers=each.covers)
-        check_covers(made, verdict)
+        check_grant_pattern(made, verdict)
         assert make_grant(made, verdict).covers_call(made)
         assert each.rule.startswith("allow('shell', action='run'")
         assert each.matches
@@ -109,8 +111,8 @@ def test_a_pattern_may_be_given_as_one():
 @pytest.mark.parametrize("covers", ["/q/**", "../x"])
 def test_a_pattern_that_does_not_match_the_call_is_refused(covers):
     with pytest.raises(ConfigError):
-        check_covers(request(PathTarget("/p/x", "/p")), Verdict(allow=True, scope="run", covers=covers))
-    check_covers(request(), Verdict(allow=True, covers=covers))  # it is not remembered
+        check_grant_pattern(request(PathTarget("/p/x", "/p")), Verdict(allow=True, scope="run", covers=covers))
+    check_grant_pattern(request(), Verdict(allow=True, covers=covers))  # it is not remembered
 
 
 # -- for how long, and bound to what -----------------------------------------------------------------------------------
@@ -165,11 +167,11 @@ def test_grants_with_different_meanings_have_different_ids():
 
 
 def test_grants_of_another_session_in_a_log_are_not_used_unless_they_are_kept():
-    made = build_decision(request(), Verdict(allow=True, scope="session", covers="tool"))
+    made = build_permission_decided_event(request(), Verdict(allow=True, scope="session", covers="tool"))
     assert grants_from_log([made], "s", ["s@2"]) == {}
     (kept,) = grants_from_log([made], "fork", ["fork@2", "s@1"])
     assert (kept.session_id, kept.binding) == ("fork", replace(HERE, session="fork@2"))
-    lasting = build_decision(request(), Verdict(allow=True, scope="forever", covers="tool"))
+    lasting = build_permission_decided_event(request(), Verdict(allow=True, scope="forever", covers="tool"))
     assert len(grants_from_log([lasting], "s", ["s@2"])) == 1
 
 
@@ -182,7 +184,7 @@ def test_a_permission_of_an_older_version_is_not_used_and_a_denial_is():
 
 
 def test_an_approval_of_one_gate_is_not_restored_as_that_of_another():
-    made = build_decision(request(), Verdict(allow=True, scope="session"), level=1)
+    made = build_permission_decided_event(request(), Verdict(allow=True, scope="session"), level=1)
     assert grants_from_log([made], "s", ["s@1"]) == {}
     grants = Grants()
     grants.sync_with_log([made], "s", ["s@1"], level=1)

@@ -1,6 +1,7 @@
 """A run that is asked to stop: what had finished is kept, everything else says so, and the conversation stays valid."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from perdure.core.event import (
 )
 from perdure.core.message import Status
 from perdure.core.outcome import Outcome
-from perdure.core.run import CANCEL_GRACE_SECONDS
+from perdure.core.run import CANCEL_GRACE_SECONDS, Run
 from perdure.core.store import Lease
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds
@@ -419,6 +420,29 @@ async def test_a_run_is_not_left_behind_while_something_runs_that_must_not_be_ab
     assert not task.done()
     held.released.set()
     assert statuses(await ended(task)) == [Status.OK]
+
+
+async def test_a_run_that_ignores_the_cancel_is_left_behind_though_a_tool_that_it_calls_is_gone():
+    clock = FakeClock()
+    started, released = asyncio.Event(), asyncio.Event()
+
+    async def deaf(run: Run) -> Any:
+        await run.emit(run.stamp_event(ToolStarted("c1", "gone", "read", "k1")))
+        started.set()
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await released.wait()
+        return run.outcome("done")
+
+    session = Agent(ScriptedModel(), engine=deaf, clock=clock).session()
+    task = await running(session, started)
+    await session.cancel()
+    await clock.advance(CANCEL_GRACE_SECONDS)
+    await rounds()
+    is_left_behind = task.done()
+    released.set()
+    assert is_left_behind
+    assert (await ended(task)).status == "cancelled"
 
 
 async def test_a_model_that_ignores_the_cancel_is_left_behind_too():

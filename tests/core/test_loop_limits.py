@@ -5,8 +5,22 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, ConfigError, Limits, StoreError, UsageError, tool
-from perdure.core.event import ReplyFinished, RunEnded, TextDelta, ToolStarted
+from perdure import (
+    Agent,
+    Budget,
+    ConfigError,
+    Limits,
+    Permissions,
+    Session,
+    StoreError,
+    ToolContext,
+    UsageError,
+    Verdict,
+    ask,
+    later,
+    tool,
+)
+from perdure.core.event import ReplyFinished, RunEnded, TextDelta, ToolFinished, ToolStarted
 from perdure.core.message import Status, Usage
 from perdure.core.model import Price
 from perdure.core.stop_conditions import when_tool_called
@@ -35,6 +49,11 @@ PRICE = Price(input_usd=1_000.0, output_usd=10_000.0)
 """A hundred tokens in and twenty out cost 0.3 dollars."""
 
 
+async def until_asked(session: Session[Any]) -> None:
+    while not await session.questions():  # noqa: ASYNC110 - the caller limits the time
+        await asyncio.sleep(0)
+
+
 async def limited(limits: Limits, *replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
     model = ScriptedModel(*(replies or (LOOK,)), repeat_last=True, price=PRICE)
     outcome = await Agent(model, tools=[look, finish], limits=limits, guardrails=(), **options).run("Go")
@@ -48,8 +67,10 @@ async def limited(limits: Limits, *replies: Any, **options: Any) -> tuple[Any, S
         (Limits(max_turns=3), "max_turns", 3),
         (Limits(token_budget=240), "token_budget", 2),
         (Limits(max_cost_usd=0.5), "max_cost", 2),
+        (Limits(token_budget=120), "token_budget", 1),
+        (Limits(max_cost_usd=PRICE.cost_usd(Usage(100, 20))), "max_cost", 1),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=["max_turns", "token_budget", "max_cost", "token_budget exactly", "max_cost exactly"],
 )
 async def test_a_limit_ends_the_run_and_keeps_the_last_message(limits, reason, turns):
     outcome, model = await limited(limits)
@@ -152,6 +173,69 @@ async def test_time_that_is_up_while_a_tool_runs_gives_its_call_a_result():
     assert (outcome.status, outcome.reason, held.cancelled) == ("limit", "timeout", 1)
     assert outcome.messages[-1].tool_results[0].status is Status.CANCELLED
     assert_valid(outcome.messages)
+
+
+@pytest.mark.parametrize("has_handler", [True, False])
+async def test_the_time_in_which_a_person_is_asked_does_not_count(has_handler):
+    clock, held, answered = FakeClock(), Held("pay"), asyncio.Event()
+
+    async def person(requests: Any) -> list[Verdict]:
+        await answered.wait()
+        return [Verdict(allow=True)] * len(requests)
+
+    gate = Permissions(ask("pay"), handler=person if has_handler else later)
+    agent = Agent(
+        ScriptedModel(call("pay"), "Paid."),
+        tools=[held.tool],
+        permission=gate,
+        clock=clock,
+        limits=Limits(timeout_seconds=10),
+        answer_timeout_seconds=100,
+    )
+    session = agent.session("s")
+    run = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await until_asked(session)
+        await clock.advance(50)
+        (question,) = await session.questions()
+        answered.set()
+        if not has_handler:
+            await session.answer(question.ask_id, True)
+        await held.started.wait()
+        await clock.advance(9)
+        assert not run.done()
+        await clock.advance(1)
+        outcome = await run
+    assert (outcome.status, outcome.reason, held.cancelled) == ("limit", "timeout", 1)
+
+
+async def test_the_time_in_which_a_call_asks_counts_neither_for_it_nor_for_the_runs_above_it():
+    clock = FakeClock()
+
+    @tool(timeout_seconds=5)
+    async def order(context: ToolContext) -> str:
+        """Order."""
+        return str(await context.ask("What?"))
+
+    waiter = Agent(ScriptedModel(call("order"), "Ordered."), tools=[order], name="waiter", answer_timeout_seconds=100)
+    agent = Agent(
+        ScriptedModel(call("waiter", task="Go."), "Done."),
+        tools=[waiter.as_tool()],
+        clock=clock,
+        limits=Limits(timeout_seconds=10),
+        answer_timeout_seconds=100,
+    )
+    session = agent.session("s")
+    run = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await until_asked(session)
+        await clock.advance(50)
+        (question,) = await session.questions()
+        await session.answer(question.ask_id, "Tea")
+        outcome = await run
+    assert (outcome.status, outcome.text) == ("done", "Done.")
+    results = [each.result for each in of(await log_of(agent.store, "s"), ToolFinished)]
+    assert [(each.name, each.status, each.text) for each in results[:1]] == [("order", Status.OK, "Tea")]
 
 
 async def test_a_tool_that_ends_in_its_own_way_does_not_give_the_run_more_time():

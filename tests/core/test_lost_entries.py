@@ -14,7 +14,7 @@ from perdure.core.event import (
     ToolStarted,
 )
 from perdure.core.fold import fold_entries, fold_events
-from perdure.core.log_repair import ENDING_LOG_DAMAGED, INTERRUPTED_CALL_TEXT, build_repairs
+from perdure.core.log_repair import ENDING_LOG_DAMAGED, INTERRUPTED_CALL_TEXT, build_repair_events
 from perdure.core.lost_entries import build_lost_entries_error, build_lost_input_error, mark_lost_entries
 from perdure.core.message import Message, Status, Text, ToolCall, user
 from perdure.core.store import read_events
@@ -73,7 +73,7 @@ def test_every_open_call_of_a_run_with_lost_entries_is_unknown():
     state = fold_entries([entry(1, STARTED), entry(2, CALLING), entry(4, Custom("x", run_id="r"))])
     assert state.has_lost_entries
     assert not state.may_have_lost_runs
-    finished, ended = build_repairs(state, ENDING_LOG_DAMAGED)
+    finished, ended = build_repair_events(state, ENDING_LOG_DAMAGED)
     assert isinstance(finished, ToolFinished)
     assert isinstance(ended, RunEnded)
     assert finished.result.status is Status.UNKNOWN
@@ -81,7 +81,7 @@ def test_every_open_call_of_a_run_with_lost_entries_is_unknown():
     assert (ended.status, ended.reason) == ("failed", "log_damaged")
     state.apply(finished)
     state.apply(ended)
-    assert build_repairs(state) == []
+    assert build_repair_events(state) == []
 
 
 def test_the_calls_of_subagents_are_unknown_as_well():
@@ -96,7 +96,7 @@ def test_the_calls_of_subagents_are_unknown_as_well():
         ]
     )
     assert state.may_have_lost_runs
-    assert {each.result.status for each in build_repairs(state) if hasattr(each, "result")} == {Status.UNKNOWN}
+    assert {each.result.status for each in build_repair_events(state) if hasattr(each, "result")} == {Status.UNKNOWN}
 
 
 @pytest.mark.parametrize("before", [(), (STARTED, MessageAdded(user("go"), run_id="r"), RunEnded("done", run_id="r"))])
@@ -104,7 +104,7 @@ def test_a_loss_before_a_run_does_not_concern_it(before):
     state = fold_events([*before, EntriesLost(5, 6), RunStarted("agent", run_id="next")])
     assert not state.has_lost_entries
     assert state.may_have_lost_runs
-    assert [type(each) for each in build_repairs(state)] == [RunEnded]
+    assert [type(each) for each in build_repair_events(state)] == [RunEnded]
 
 
 def test_errors_about_lost_entries_name_the_session_and_say_what_to_do():

@@ -7,8 +7,8 @@ from perdure.core.event import GrantRevoked, InboxAdded, InboxResolved, MessageA
 from perdure.core.inbox import build_resolution_post, list_inbox_items
 from perdure.core.mailbox import (
     Mailbox,
+    build_host_event_post,
     build_message_post,
-    build_record_post,
     build_revocation_post,
     build_slot_closing_post,
     list_posted_events,
@@ -143,8 +143,8 @@ def test_a_result_for_a_subagent_that_has_ended_is_marked_with_its_path():
 def test_events_of_a_host_are_for_the_log_alone():
     mailbox = Mailbox()
     added = InboxAdded("i", "job", "wait")
-    assert mailbox.accept_post(build_record_post(added, "p1", 7.0))
-    assert mailbox.accept_post(build_record_post(ValueKept("name", 5), "p2", 7.0))
+    assert mailbox.accept_post(build_host_event_post(added, "p1", 7.0))
+    assert mailbox.accept_post(build_host_event_post(ValueKept("name", 5), "p2", 7.0))
     assert not mailbox.has_messages_due
     assert mailbox.take_log_only_events() == ([added, ValueKept("name", 5)], ["p1", "p2"])
 
@@ -169,7 +169,7 @@ def test_a_slot_is_closed_with_an_answer():
 def test_an_inbox_item_that_is_still_a_post_is_listed_and_resolved():
     posts = [
         build_resolution_post("i", "done", 8.0),
-        build_record_post(InboxAdded("i", "job", "wait", wake=True), "p", 7.0),
+        build_host_event_post(InboxAdded("i", "job", "wait", wake=True), "p", 7.0),
     ]
     (item,) = list_inbox_items([], posts)
     assert (item.status, item.response, item.created_at, item.wake) == ("resolved", "done", 7.0, True)

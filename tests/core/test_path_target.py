@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.error import ConfigError
-from perdure.core.path_target import PathPattern, PathTarget, folder_pattern, match_steps
+from perdure.core.path_target import PathPattern, PathTarget, build_folder_pattern, match_steps
 
 HERE = "/srv/project"
 
@@ -111,7 +111,7 @@ def test_a_target_comes_from_an_argument_or_its_default(tmp_path: Path):
 
 
 def test_a_file_is_opened_where_there_are_no_folder_descriptors(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("perdure.core.open_below.STEP_BY_STEP", False)
+    monkeypatch.setattr("perdure.core.open_without_links.STEP_BY_STEP", False)
     with PathTarget.of("x", tmp_path).open("w") as file:
         file.write(b"1")
     assert (tmp_path / "x").read_bytes() == b"1"
@@ -119,7 +119,7 @@ def test_a_file_is_opened_where_there_are_no_folder_descriptors(tmp_path: Path, 
 
 @pytest.mark.parametrize("step_by_step", [True, False])
 def test_a_folder_that_has_become_a_link_is_not_entered(tmp_path: Path, monkeypatch, step_by_step):
-    monkeypatch.setattr("perdure.core.open_below.STEP_BY_STEP", step_by_step)
+    monkeypatch.setattr("perdure.core.open_without_links.STEP_BY_STEP", step_by_step)
     (tmp_path / "drafts").mkdir()
     (tmp_path / "private").mkdir()
     target = PathTarget.of("drafts/x", tmp_path)
@@ -154,7 +154,7 @@ def test_a_pattern_is_within_another_only_if_that_is_certain(narrow, wide, withi
     ("path", "pattern"), [("/a/b/c", "/a/b/**"), ("/c", "/**"), ("/a*/x", "/a[*]/**"), ("/", "/**")]
 )
 def test_the_folder_of_a_path_is_offered(path, pattern):
-    assert folder_pattern(PathTarget(path, "/")).pattern == pattern
+    assert build_folder_pattern(PathTarget(path, "/")).pattern == pattern
 
 
 names = st.lists(st.sampled_from(["a", "b", "**", "*"]), max_size=6)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.binding import NO_BINDING
+from perdure.core.approval_binding import NO_BINDING
+from perdure.core.command_target import CommandPart, CommandTarget
 from perdure.core.error import ConfigError
 from perdure.core.event import GrantRevoked, PermissionDecided
 from perdure.core.permission import (
@@ -22,7 +23,7 @@ from perdure.core.permission import (
     allow,
     allow_all,
     ask,
-    build_decision,
+    build_permission_decided_event,
     complete_verdicts,
     deny,
     deny_all,
@@ -30,6 +31,7 @@ from perdure.core.permission import (
     grants_from_log,
     later,
 )
+from perdure.core.target import command
 from tests.core.material import torn_texts
 
 YES = Verdict(allow=True)
@@ -109,7 +111,7 @@ def test_a_rule_reads_as_it_is_written(policy):
             Verdict,
             [True],
             {"scope": "always"},
-            r"scope='always'.*'once', 'run', 'session', 'session_target', 'forever'",
+            r"scope='always'.*'once', 'run', 'session' and 'forever'$",
         ),
     ],
 )
@@ -379,7 +381,7 @@ def test_different_grants_have_different_names(keys):
 )
 def test_a_decision_in_the_log_is_a_grant_for_later_calls(scope, covers, target, session_id):
     verdict = Verdict(allow=True, reason="because", scope=scope, covers=covers, by="anna")
-    decision = build_decision(request(), verdict, "child", level=1, at=5.0)
+    decision = build_permission_decided_event(request(), verdict, "child", level=1, at=5.0)
     assert decision == PermissionDecided(
         *("c1", "shell", "run", "ls", "hash"),
         allow=True,
@@ -411,11 +413,11 @@ def test_a_decision_of_an_older_version_is_a_grant_of_the_width_that_its_scope_h
 
 
 def test_a_decision_for_one_call_covers_no_other():
-    assert not Grant.of_decision(build_decision(request(), YES), "s1").covers_call(request())
+    assert not Grant.of_decision(build_permission_decided_event(request(), YES), "s1").covers_call(request())
 
 
 def decided(scope="session", *, allowed=True, **details):
-    return build_decision(request(**details), Verdict(allow=allowed, scope=scope))
+    return build_permission_decided_event(request(**details), Verdict(allow=allowed, scope=scope))
 
 
 def grant_of(decision):
@@ -565,7 +567,7 @@ texts = st.text("ab*?[]!-\n", max_size=6)
 )
 def test_the_rule_that_is_shown_matches_exactly_what_the_grant_covers(scope, covers, made, others):
     made = request(action=made[0], target=made[1])
-    grant = grant_of(build_decision(made, Verdict(allow=True, scope=scope, covers=covers)))
+    grant = grant_of(build_permission_decided_event(made, Verdict(allow=True, scope=scope, covers=covers)))
     assert grant.rule.matches(made)
     other = request(action=others[0], target=others[1])
     assert grant.rule.matches(other) == grant.covers_call(other)
@@ -588,3 +590,65 @@ def test_the_reason_of_a_denying_rule_is_what_the_model_is_told():
     assert (explained.verdict, explained.why, explained.rule) == ("deny", "read only", "deny('write')")
     with pytest.raises(ConfigError, match=r"deny\(reason=5\): give text"):
         deny(reason=5)  # type: ignore[arg-type]
+
+
+# -- command lines that a parser has taken apart -----------------------------------------------------------------------
+
+
+def line_request(*commands, reads=(), note=""):
+    parts = tuple([CommandPart(tuple(each.split()), "it only reads" if each in reads else "") for each in commands])
+    argv = parts[0].argv if len(parts) == 1 else ()
+    target = CommandTarget("; ".join(commands), argv, parts, note)
+    return PermissionRequest("c1", "bash", "run", target.text, {}, "h", required=True, typed_target=target)
+
+
+def explain_line(*commands, reads=(), rules=(), handler=later):
+    explanation = Permissions(*rules, handler=handler).explain(line_request(*commands, reads=reads))
+    return explanation.verdict, explanation.why
+
+
+PUSH = allow("bash", target=command("git push"))
+
+
+def test_each_simple_command_of_a_line_is_decided_on_its_own():
+    rules = [PUSH, allow("bash", target=command("make"))]
+    verdict, why = explain_line("git push", "make test", rules=rules)
+    assert verdict == "allow"
+    assert why == (
+        "git push: allowed by the rule allow('bash', target=command('git push')); "
+        "make test: allowed by the rule allow('bash', target=command('make'))"
+    )
+
+
+def test_a_line_is_asked_about_for_the_parts_that_nothing_allows():
+    assert explain_line("git push", "make", "ls", reads=["ls"], rules=[PUSH]) == (
+        "ask",
+        "the tool needs permission, for: make",
+    )
+
+
+def test_a_line_is_denied_for_one_part_that_is():
+    rules = [deny("bash", target=command("rm"), reason="no")]
+    assert explain_line("ls", "rm x", rules=rules) == ("deny", "no")
+    grants = Grants([Grant("forever", allow=False, tool="bash", target="rm x", reason="never", covers="target")])
+    explanation = Permissions(handler=later, grants=grants).explain(line_request("ls", "rm x"))
+    assert (explanation.verdict, explanation.why) == ("deny", "never")
+
+
+def test_a_command_that_only_reads_is_allowed_and_says_why():
+    assert explain_line("ls", reads=["ls"]) == ("allow", "it only reads")
+    assert explain_line("ls", "cat", reads=["ls", "cat"])[0] == "allow"
+    assert explain_line("make") == ("ask", "the tool needs permission")
+    verdict, why = explain_line("make", handler=None)
+    assert verdict == "deny"
+    assert "no one to ask" in why
+
+
+def test_an_asking_rule_asks_about_commands_that_only_read_too():
+    assert explain_line("ls", reads=["ls"], rules=[ask("bash")])[0] == "ask"
+
+
+def test_a_request_tells_what_a_person_should_know():
+    assert line_request("ls", note="There is no sandbox.").note == "There is no sandbox."
+    assert request().note == ""
+    assert request().reads_only == ""

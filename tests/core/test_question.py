@@ -19,7 +19,7 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.answer import validate_answer
+from perdure.core.answer_validation import validate_answer
 from perdure.core.event import (
     MessageAdded,
     PermissionDecided,
@@ -428,6 +428,27 @@ async def test_a_cancel_while_somebody_is_asked_leaves_nothing_open():
 # -- too late ----------------------------------------------------------------------------------------------------------
 
 
+async def test_a_question_that_cannot_be_answered_any_more_is_not_listed():
+    clock = FakeClock()
+    gate = Permissions(handler=later, expires_seconds=10)
+    session = agent(call("pay", amount=5), call("pay", amount=6), clock=clock, permission=gate).session("s")
+    (question,) = (await session.run("Pay 5")).questions
+    await clock.advance(9)
+    assert await session.questions() == [question]
+    await clock.advance(1)
+    assert (await session.questions(), await session.answer(question.ask_id, True)) == ([], False)
+    (question,) = (await session.run("Pay 6")).questions
+    assert await session.answer(question.ask_id, True)
+    assert (await session.questions(), await session.answer(question.ask_id, True)) == ([], False)
+
+
+async def test_a_question_that_was_never_asked_cannot_be_answered():
+    session = agent(call("pay", amount=5)).session("s")
+    await session.run("Pay 5")
+    with pytest.raises(UsageError, match="session 's' has no open question 'nope': open are "):
+        await session.answer("nope", True)
+
+
 async def test_a_question_expires_as_a_no():
     clock = FakeClock()
     gate = Permissions(handler=later, expires_seconds=3600)
@@ -639,6 +660,14 @@ async def test_json_that_is_no_verdict_is_refused(answer):
     (question,) = (await session.run("Pay")).questions
     with pytest.raises(ConfigError, match="does not answer whether calls may be made"):
         await session.answer(question.ask_id, answer)
+
+
+async def test_the_refusal_of_an_answer_names_the_part_that_is_wrong():
+    session = agent(call("pay", amount=5)).session("s")
+    (question,) = (await session.run("Pay")).questions
+    with pytest.raises(ConfigError, match=r"Invalid enum value 'sesion' - at `\$\.scope`"):
+        await session.answer(question.ask_id, {"allow": True, "scope": "sesion"})
+    assert await session.questions() == [question]
 
 
 async def test_a_question_about_permission_offers_the_widths_with_the_rule_that_each_would_make():

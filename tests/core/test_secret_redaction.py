@@ -9,7 +9,7 @@ from perdure.core.event import Event, TextDelta, ThinkingDelta, ToolProgress
 from perdure.core.message import user
 from perdure.core.model import Model, Request
 from perdure.core.run import Run
-from perdure.core.secret_redaction import SharedRedaction
+from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.wrappers import WrappedModel
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call, thinking
@@ -65,7 +65,7 @@ def brings_secrets(starred: Starred) -> Extension:
 
 
 def test_without_secrets_everything_stays_as_it_is():
-    secrecy, event, error = SharedRedaction(), TextDelta("a secret"), ValueError("a secret")
+    secrecy, event, error = RelatedRunsRedaction(), TextDelta("a secret"), ValueError("a secret")
     assert (secrecy.redact_event(event), secrecy.redact_error(error), secrecy.redact_value("secret")) == (
         event,
         error,
@@ -74,7 +74,7 @@ def test_without_secrets_everything_stays_as_it_is():
 
 
 def test_with_secrets_whatever_it_is_given_comes_out_without_them():
-    secrecy = SharedRedaction()
+    secrecy = RelatedRunsRedaction()
     secrecy.redactor = Starred()
     event: Event = secrecy.redact_event(TextDelta("a secret"))
     assert (event, secrecy.redact_value("secret")) == (TextDelta("a ***"), "***")
@@ -92,7 +92,7 @@ async def test_secrets_that_come_while_a_run_goes_on_are_kept_from_its_model_and
 
 
 async def test_a_child_has_the_secrecy_of_its_parent():
-    seen: list[SharedRedaction] = []
+    seen: list[RelatedRunsRedaction] = []
 
     async def look(run: Run) -> None:
         seen.append(run.redaction)

@@ -11,6 +11,7 @@ from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Custom, Entry, Event
 from perdure.core.store import (
     CONFIRMED_SECONDS,
+    EntryIds,
     ImmediateStore,
     Lease,
     LocatingStore,
@@ -18,10 +19,10 @@ from perdure.core.store import (
     SessionPlace,
     Store,
     finish_before_cancel,
-    locate_session,
+    identify_session,
     read_events,
+    restart_until_completed,
     run_to_completion,
-    run_to_completion_repeatedly,
     wait_despite_cancel,
 )
 from perdure.stores.memory import MemoryStore
@@ -77,6 +78,22 @@ async def test_two_drivers_give_different_names():
     lease = await store.acquire("s")
     names_given = [Log(store, lease, 0, SYSTEM_CLOCK)._make_entries(notes("a"), ())[0].id for _ in range(2)]
     assert len(set(names_given)) == 2
+
+
+async def test_the_logs_of_one_driver_go_on_numbering():
+    store, ids = MemoryStore(), EntryIds()
+    lease = await store.acquire("s")
+    one, other = (Log(store, lease, 0, SYSTEM_CLOCK, ids) for _ in range(2))
+    given = [log._make_entries(notes("a"), ())[0].id for log in (one, other, one)]
+    given.append((await other.hand_over())._make_entries(notes("a"), ())[0].id)
+    assert given == [f"{ids.stem}-{number}" for number in (1, 2, 3, 4)]
+
+
+async def test_a_fork_of_the_process_gives_names_of_its_own():
+    store, ids = MemoryStore(), EntryIds()
+    ids.process_id -= 1
+    log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK, ids)
+    assert not log._make_entries(notes("a"), ())[0].id.startswith(ids.stem)
 
 
 async def test_nothing_at_all_may_be_appended():
@@ -248,7 +265,7 @@ async def test_insisted_work_is_done_again_when_it_was_itself_cancelled():
             raise asyncio.CancelledError
         return "done"
 
-    assert await run_to_completion_repeatedly(work) == ("done", True)
+    assert await restart_until_completed(work) == ("done", True)
     assert tries == 3
 
 
@@ -279,7 +296,7 @@ async def test_insisting_has_an_end():
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await run_to_completion_repeatedly(work)
+        await restart_until_completed(work)
     assert tries == 10
 
 
@@ -452,6 +469,21 @@ class GroupedStore(WaitingStore):
         return asyncio.ensure_future(self.append(lease, entries, sync=sync))
 
 
+class ImmediateGroupedStore(MemoryStore):
+    """A store that appends at once, and groups its barriers."""
+
+    def append_soon(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> "asyncio.Future[None]":
+        return asyncio.ensure_future(self.append(lease, entries, sync=sync))
+
+
+async def test_a_store_that_commits_groups_is_not_asked_to_make_a_barrier_at_once():
+    store = ImmediateGroupedStore()
+    log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK)
+    assert log.append_now(notes("a"), sync=True) is None
+    assert log.append_now(notes("a"), sync=False)
+    assert [entry.id.rpartition("-")[2] for entry in await store.read("s")] == ["1"]
+
+
 async def test_a_store_that_groups_is_waited_for_however_often_the_waiting_is_cancelled():
     store = GroupedStore()
     log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK)
@@ -543,9 +575,9 @@ def test_a_session_of_a_plain_store_is_found_by_the_store_object():
         """Cannot tell where its sessions are."""
 
     one, other = Plain(), Plain()
-    assert locate_session(one, "s") == locate_session(one, "s")
-    assert locate_session(one, "s") != locate_session(one, "t")
-    assert locate_session(one, "s") != locate_session(other, "s")
+    assert identify_session(one, "s") == identify_session(one, "s")
+    assert identify_session(one, "s") != identify_session(one, "t")
+    assert identify_session(one, "s") != identify_session(other, "s")
 
 
 def test_a_store_may_say_where_its_sessions_are():
@@ -555,6 +587,6 @@ def test_a_store_may_say_where_its_sessions_are():
         def locate_session(self, session_id: str) -> SessionPlace:
             return "elsewhere", f"part/{session_id}"
 
-    assert locate_session(Part(), "s") == locate_session(Part(), "s") == ("elsewhere", "part/s")
+    assert identify_session(Part(), "s") == identify_session(Part(), "s") == ("elsewhere", "part/s")
     assert isinstance(Part(), LocatingStore)
     assert not isinstance(MemoryStore(), LocatingStore)

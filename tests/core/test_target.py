@@ -10,15 +10,15 @@ from perdure.core.target import (
     TextTarget,
     UnknownTarget,
     UrlTarget,
-    allows_target,
     command,
+    is_narrower_pattern,
     is_pattern,
-    is_pattern_within,
+    list_wider_patterns,
+    match_restricting_rule,
+    matches_allow_rule,
     path,
-    restricts_target,
     to_target,
     url,
-    wider_patterns,
 )
 
 FILE, PAGE, LINE = PathTarget("/p/a.key", "/p"), UrlTarget.of("https://a.example/x"), CommandTarget.of("cat a.key")
@@ -67,14 +67,14 @@ def test_a_pattern_is_text(make):
     ],
 )
 def test_a_pattern_for_another_kind_allows_nothing_and_denies_what_it_finds(pattern, target, allowed, restricted):
-    assert allows_target(pattern, target) is allowed
-    assert restricts_target(pattern, target, {}) == restricted
+    assert matches_allow_rule(pattern, target) is allowed
+    assert match_restricting_rule(pattern, target, {}) == restricted
 
 
 def test_every_text_in_the_arguments_counts():
     arguments = {"a": [1, {"b": ("x", "deep/A.key")}], "c": None}
-    assert restricts_target(path("*.key"), TextTarget("…"), arguments) == "yes"
-    assert restricts_target(path("*.txt"), TextTarget("…"), arguments) == "no"
+    assert match_restricting_rule(path("*.key"), TextTarget("…"), arguments) == "yes"
+    assert match_restricting_rule(path("*.txt"), TextTarget("…"), arguments) == "no"
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,10 @@ def test_every_text_in_the_arguments_counts():
     ],
 )
 def test_patterns_of_two_kinds_are_compared_only_if_one_is_text(narrow, wide, within):
-    assert is_pattern_within(narrow, wide) is within
+    assert is_narrower_pattern(narrow, wide) is within
 
 
 def test_text_and_programs_without_a_subcommand_have_no_wider_pattern():
-    assert wider_patterns(TextTarget("x")) == []
-    assert wider_patterns(CommandTarget.of("ls")) == []
-    assert wider_patterns(PathTarget("/x", "/"))[0][1] == "every file and folder below /"
+    assert list_wider_patterns(TextTarget("x")) == []
+    assert list_wider_patterns(CommandTarget.of("ls")) == []
+    assert list_wider_patterns(PathTarget("/x", "/"))[0][1] == "every file and folder below /"

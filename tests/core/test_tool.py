@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import re
 import threading
 from types import SimpleNamespace
 from typing import Annotated, Any, cast
@@ -17,7 +18,7 @@ from perdure.core.event import ToolProgress
 from perdure.core.message import Status
 from perdure.core.model import ToolSpec
 from perdure.core.schema import Invalid
-from perdure.core.secret_redaction import SharedRedaction
+from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool, tool_from_schema
 from perdure.core.toolbox import Toolbox
 from perdure.runtime.agent import Agent
@@ -241,10 +242,20 @@ def test_an_option_that_makes_no_sense_is_refused_where_it_is_written(options, m
         tool(rain, **options)
 
 
-def test_an_option_that_does_not_exist_is_refused():
-    options: Any = {"efect": "read"}
-    with pytest.raises(TypeError, match="efect"):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("effects", "did you mean 'effect'?"),
+        ("colour", "its options are name, description, effect, permission"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_refused_with_the_one_that_was_meant(name, message):
+    options: Any = {name: "read"}
+    told = re.escape(f"@tool({name}=…): there is no option {name!r}: {message}")
+    with pytest.raises(ConfigError, match=told):
         tool(rain, **options)
+    with pytest.raises(ConfigError, match=told):
+        tool_from_schema("rain", "Rain.", {}, lambda _: "", **options)
 
 
 def test_permission_may_depend_on_the_arguments():
@@ -535,7 +546,7 @@ def test_a_context_is_a_view_of_its_run():
         session_id="s",
         run_id="r",
         scratch={},
-        redaction=SharedRedaction(),
+        redaction=RelatedRunsRedaction(),
         state=SimpleNamespace(turns=7),
         idempotency_key=lambda call_id: f"key of {call_id}",
         publish_progress=lambda *told: added.append(told),

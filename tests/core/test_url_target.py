@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.error import ConfigError
-from perdure.core.url_target import UrlPattern, UrlTarget, host_pattern
+from perdure.core.url_target import UrlPattern, UrlTarget, build_host_pattern
 
 
 @pytest.mark.parametrize(
@@ -147,5 +147,5 @@ def test_a_pattern_is_within_another_only_if_that_is_certain(narrow, wide, withi
 
 
 def test_the_host_of_an_address_is_offered():
-    pattern = host_pattern(UrlTarget.of("https://a.example:99/x"))
+    pattern = build_host_pattern(UrlTarget.of("https://a.example:99/x"))
     assert (pattern.text, str(pattern)) == ("https://a.example:99/**", "url('https://a.example:99/**')")

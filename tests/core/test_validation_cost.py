@@ -17,8 +17,8 @@ from perdure.core.validation_cost import (
     MAX_SCHEMA_PARTS,
     MAX_VALUE_DEPTH,
     count_values,
-    estimate_cost,
-    is_deeper,
+    estimate_validation_cost,
+    is_nested_deeper,
 )
 
 
@@ -35,12 +35,12 @@ def multiplied(keyword: str, levels: int, width: int) -> dict[str, Any]:
 
 def reason(schema: dict[str, Any]) -> str:
     with pytest.raises(ConfigError) as caught:
-        estimate_cost(json.loads(json.dumps(schema)))
+        estimate_validation_cost(json.loads(json.dumps(schema)))
     return str(caught.value)
 
 
 def cost(schema: dict[str, Any]):
-    return estimate_cost(json.loads(json.dumps(schema)))
+    return estimate_validation_cost(json.loads(json.dumps(schema)))
 
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
@@ -166,9 +166,9 @@ def test_the_schema_of_schemas_may_be_referred_to():
 def test_values_are_counted_only_as_far_as_needed():
     assert count_values({"a": [1, 2, {"b": 3}]}, 100) == 6
     assert count_values([[1] * 1_000] * 1_000, 10) > 10
-    assert not is_deeper("x", 0)
-    assert not is_deeper({"a": [1]}, 2)
-    assert is_deeper({"a": [1]}, 1)
+    assert not is_nested_deeper("x", 0)
+    assert not is_nested_deeper({"a": [1]}, 2)
+    assert is_nested_deeper({"a": [1]}, 1)
 
 
 names = st.sampled_from("abc")
@@ -206,10 +206,10 @@ values = st.recursive(
 def test_no_value_takes_more_checks_or_has_more_errors_than_estimated(schema, value):
     schema = json.loads(json.dumps(schema))
     try:
-        found = estimate_cost(schema)
+        found = estimate_validation_cost(schema)
     except ConfigError:
         return
-    if is_deeper(value, found.max_depth):
+    if is_nested_deeper(value, found.max_depth):
         return
     assert max(apply(schema, value).values()) <= found.errors_per_value
     errors = list(jsonschema_rs.validator_for(schema).iter_errors(value))

@@ -21,7 +21,7 @@ from perdure.core.display_slot import Showable
 from perdure.core.event import TextDelta, ToolProgress
 from perdure.core.message import Document, Text
 from perdure.credentials import MemoryVault, Redactor, credentialed, redacted_model
-from perdure.credentials.form_finder import FormFinder
+from perdure.credentials.secret_form_finder import SecretFormFinder
 from perdure.session_transfer import export_session
 from perdure.stores import open_store
 from perdure.testing import Recorder, Reply, ScriptedModel, call, calls
@@ -167,7 +167,7 @@ async def test_no_sink_has_any_of_fifty_secrets_in_any_form(tmp_path, caplog, pl
 
 @pytest.mark.parametrize("place", ["file", "sqlite"])
 async def test_every_sink_has_them_when_nothing_is_scrubbed(tmp_path, caplog, monkeypatch, place):
-    monkeypatch.setattr(FormFinder, "replace_forms", lambda _self, text, **_more: (text, ""))
+    monkeypatch.setattr(SecretFormFinder, "replace_forms", lambda _self, text, **_more: (text, ""))
     few = {name: SECRETS[name] for name in ("secret_0", "secret_11", "secret_20", "secret_36")}
     found = await leaked_into(tmp_path, caplog, few, place)
     assert [name for name, text in found.items() if not hits(text, few)] == []
@@ -208,7 +208,7 @@ async def test_no_sink_of_a_family_of_agents_has_any_of_fifty_secrets(tmp_path, 
 
 
 async def test_every_sink_of_a_family_has_them_when_nothing_is_scrubbed(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(FormFinder, "replace_forms", lambda _self, text, **_more: (text, ""))
+    monkeypatch.setattr(SecretFormFinder, "replace_forms", lambda _self, text, **_more: (text, ""))
     few = {name: SECRETS[name] for name in ("secret_0", "secret_1", "secret_2", "secret_3")}
     found = await leaked(few, f"sqlite:{tmp_path / 'log.db'}", caplog)
     found["logging"] = "\n".join(told(caplog.records))

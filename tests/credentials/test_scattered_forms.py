@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.credentials import RedactionFilter
-from perdure.credentials.scattered_forms import ScatteredForms
+from perdure.credentials.scattered_forms import ScatteredSecretFinder
 
 VALUES = {
     "token": "sk-live-4fT9xQ2mZp7LwB1r",
@@ -134,7 +134,7 @@ def test_short_values_are_not_looked_for_in_pieces():
     shown = RedactionFilter({"word": "read"})
     assert shown.redact_text("re\nad %72%65%61%64") == "re\nad %72%65%61%64"
     assert shown.redact_name("read_text") == "read_text"
-    assert ScatteredForms({}).find_spans("%61%62%63%64%65%66") == []
+    assert ScatteredSecretFinder({}).find_spans("%61%62%63%64%65%66") == []
 
 
 def test_what_two_ways_of_looking_find_at_one_place_is_replaced_once():

@@ -13,9 +13,9 @@ from perdure.credentials import (
     MemoryVault,
     Secret,
     first_of,
-    list_local_names,
+    list_local_secret_names,
 )
-from perdure.credentials.vault import list_vault_names
+from perdure.credentials.vault import list_secret_names
 
 
 def test_a_vault_in_memory_knows_what_it_was_given():
@@ -101,7 +101,7 @@ async def test_the_first_vault_that_knows_a_name_is_taken(monkeypatch):
     assert [await vault.resolve(name) for name in ("token", "remote", "more", "none")] == [
         *["first-one", "from-afar", "third-one", None]
     ]
-    assert await list_vault_names(vault) == ["token", "more"]
+    assert await list_secret_names(vault) == ["token", "more"]
     assert "first-one" not in repr(vault)
 
 
@@ -126,10 +126,10 @@ def test_what_is_in_memory_and_in_files_is_listed(tmp_path):
     file = FileVault(tmp_path / "keys.json")
     file.set("one", "a-long-value")
     memory = MemoryVault({"two": "a-long-value"})
-    assert (list_local_names(file), list_local_names(memory)) == (["one"], ["two"])
-    assert list_local_names(first_of(Far(), memory, file, memory)) == ["two", "one"]
+    assert (list_local_secret_names(file), list_local_secret_names(memory)) == (["one"], ["two"])
+    assert list_local_secret_names(first_of(Far(), memory, file, memory)) == ["two", "one"]
 
 
 def test_what_is_far_away_or_in_the_environment_is_not(monkeypatch):
     monkeypatch.setenv("SHIP_MODE", "under way")
-    assert list_local_names(Far()) == list_local_names(EnvironmentVault("SHIP_")) == []
+    assert list_local_secret_names(Far()) == list_local_secret_names(EnvironmentVault("SHIP_")) == []

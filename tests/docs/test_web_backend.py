@@ -105,6 +105,10 @@ class Frames:
         self.ids: list[int] = []
         """The numbers of the entries that were read."""
 
+    async def read_comment(self) -> bytes:
+        """Return the first line, which has to be a comment."""
+        return await self._response.content.readline()
+
     async def read_until(self, kind: str = "") -> list[dict[str, Any]]:
         """Return the events up to one of this type; without one, to the end of the response."""
         found: list[dict[str, Any]] = []
@@ -191,6 +195,32 @@ async def test_a_client_that_comes_back_gets_what_it_missed_once_and_then_what_h
     assert [*first.ids, *lost.ids, *page.ids] == everything.ids
 
 
+async def test_a_client_whose_number_is_beyond_the_log_gets_everything_again(client):
+    async with client.watch(after=100) as page, client.post("messages", text="hello") as response:
+        await Frames(response).read_until()
+        assert types(await page.read_until("ended")) == ["user", "delta", "assistant", "ended"]
+    async with client.watch(after=100) as again:
+        assert types(await again.read_until("ended")) == ["user", "assistant", "ended"]
+
+
+async def test_a_user_whose_name_contains_a_slash_is_refused(client):
+    async with client.post("messages", user="ann/other", text="hello") as response:
+        assert response.status == 422
+        assert "without slashes" in (await response.json())["detail"]
+
+
+async def test_a_page_that_waits_gets_comments_that_keep_its_connection_open(folder):
+    backend = folder / "backend.py"
+    text = backend.read_text(encoding="utf-8")
+    backend.write_text(text.replace("KEEP_ALIVE_SECONDS = 15.0", "KEEP_ALIVE_SECONDS = 0.01"), encoding="utf-8")
+    with Server(folder) as server:
+        async with Client(server) as client, client.watch() as page:
+            assert await page.read_comment() == b": still here\n"
+            async with client.post("messages", text="hello") as response:
+                await Frames(response).read_until()
+            assert types(await page.read_until("ended")) == ["user", "delta", "assistant", "ended"]
+
+
 async def test_a_message_that_is_sent_again_shows_the_same_run(client):
     async with client.post("messages", **SHIP) as first, client.post("messages", **SHIP) as second:
         assert types(await Frames(first).read_until("tool")) == ["user", "tool"]
@@ -229,6 +259,24 @@ async def test_a_denied_call_is_not_made(client):
         events = await Frames(response).read_until()
     assert types(events) == ["delta", "assistant", "ended"]
     assert "paid back" not in events[-2]["text"]
+
+
+async def test_a_server_that_is_asked_to_end_leaves_its_run_to_the_next_one(folder):
+    page = folder / "backend.py"
+    page.write_text(page.read_text(encoding="utf-8").replace("tool_seconds=10", "tool_seconds=0.2"), encoding="utf-8")
+    with Server(folder) as server:
+        async with Client(server) as client, client.post("messages", **SHIP) as response:
+            await Frames(response).read_until("tool")
+            stopping = asyncio.get_running_loop().run_in_executor(None, server.stop)
+            assert (await Frames(response).read_until())[-1]["type"] == "waiting"
+            assert await stopping in {0, -signal.SIGTERM}
+    with Server(folder) as server:
+        async with Client(server) as client, client.post("resume") as response:
+            events = await Frames(response).read_until()
+    assert events[-1]["type"] == "ended"
+    assert "I was told: The run was cancelled while this ran" in "".join(
+        [each["text"] for each in events if each["type"] == "assistant"]
+    )
 
 
 async def test_a_run_that_a_crash_cut_off_is_resumed_in_a_stream(folder):

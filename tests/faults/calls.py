@@ -153,8 +153,7 @@ class Calls:
         with disk.turn:
             attempt(disk, "rename")
             _real[function](path, new)
-            disk.link(name, self._place(new)[1])
-            disk.delete(name)
+            disk.rename(name, self._place(new)[1])
 
     def _unlink_(self, path: Any, **options: Any) -> None:
         disk, name = self._place(path)

@@ -119,6 +119,9 @@ async def _complaints(place: Place, clerk: str, told: Sequence[str]) -> list[str
     store = place.opened()
     found: dict[str, list[Entry]] = {}
     posts: dict[str, list[Post]] = {}
+    if place.address.startswith("postgresql:"):  # the server may still be at the last wish of a client that was killed
+        for name in [name for family in families(clerk) for name in (family.name, family.fork)]:
+            await store.release(await store.acquire(name))
     listed = {info.session_id for info in await store.list(prefix=clerk, limit=100)}
     for name in [name for family in families(clerk) for name in (family.name, family.fork)]:
         found[name], posts[name] = await store.read(name), await store.posts(name)

@@ -3,6 +3,8 @@
 The files themselves are real, so that locks and shared memory work as ever; this keeps the books beside them. A write
 is on its way until its file is synced, and a name until its folder is. When power is cut, whatever is on its way has
 come through, or not, or in part: independently of one another, which is all that a change of their order amounts to.
+One thing every file system with a journal promises beyond that: a file that is being renamed keeps its old name or has
+its new one.
 """
 
 import threading
@@ -130,6 +132,8 @@ class Disk:
         """Called with the kind of each operation before it is done; what it raises is what becomes of it."""
         self._names = {name: File(content) for name, content in (images or {}).items()}
         self._sure_names = dict(self._names)
+        self._renamed: list[tuple[str, str]] = []
+        """Old and new names of the renames that are on their way."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in (images or {}).items():
             (folder / name).write_bytes(content)
@@ -147,6 +151,12 @@ class Disk:
         """A file gets one more name."""
         self._names[new] = self._names[name]
 
+    def rename(self, name: str, new: str) -> None:
+        """A file gets another name in place of its own."""
+        self.link(name, new)
+        self.delete(name)
+        self._renamed.append((name, new))
+
     def delete(self, name: str) -> None:
         """A name goes."""
         self._names.pop(name, None)
@@ -154,12 +164,17 @@ class Disk:
     def sync_names(self) -> None:
         """Names that came or went have done so for certain."""
         self._sure_names = dict(self._names)
+        self._renamed.clear()
 
     def after_cut(self, chance: Random) -> Images:
         """What is there when the power comes back."""
         keep = chance.choice((0.0, 0.5, 0.9, 1.0))
         names = {**self._sure_names, **self._names}
         either = {name: chance.choice((self._names, self._sure_names)).get(name) for name in sorted(names)}
+        for name, new in self._renamed:
+            file = self._sure_names.get(name)
+            if file is not None and file is self._names.get(new) and file not in (either[name], either[new]):
+                either[chance.choice((name, new))] = file
         return {name: bytes(file.after_cut(chance, keep)) for name, file in either.items() if file is not None}
 
     def check(self) -> None:

@@ -24,7 +24,7 @@ def store_no_intents() -> None:
     async def nothing(run: Any, wave: Any) -> None:
         pass
 
-    loop.store_intents = nothing
+    loop.store_call_intents = nothing
 
 
 MISTAKES: Mapping[str, Callable[[], None]] = {

@@ -19,7 +19,7 @@ from perdure.core.error import Fenced, SessionBusy, SessionNotFound, StoreError,
 from perdure.core.event import Entry, MessageAdded, RunEnded, RunStarted, TextDelta, TurnStarted
 from perdure.core.fold import State
 from perdure.core.store import Lease, Store
-from perdure.runtime import posts, stored_session
+from perdure.runtime import post_delivery, stored_session
 from perdure.runtime.session import Session
 from perdure.runtime.subagents import background_agents
 from perdure.shutdown import Shutdown
@@ -81,7 +81,7 @@ def settle_in(part: Part) -> None:
     """Make this process one of those that use the sessions."""
     random.seed(part.own_seed)
     logging.disable()  # whoever is replaced says so, and that is what happens here all the time
-    posts.POLL_SECONDS = background_agents.BUSY_RETRY_SECONDS = stored_session.WATCH_POLL_SECONDS = POLL_SECONDS
+    post_delivery.POLL_SECONDS = background_agents.BUSY_RETRY_SECONDS = stored_session.WATCH_POLL_SECONDS = POLL_SECONDS
     cast("Any", Session.attend).__kwdefaults__["seconds"] = POLL_SECONDS  # which those in the background use
     if part.bug:
         MISTAKES[part.bug]()
@@ -189,7 +189,7 @@ class User:
         attending = cast("AsyncGenerator[Any]", attend(seconds=POLL_SECONDS))
         try:
             outcome = await asyncio.wait_for(anext(attending), ATTENDED_SECONDS)
-        except TimeoutError:
+        except (TimeoutError, StopAsyncIteration):  # nothing to do, or the process was asked to end
             return None
         finally:
             await attending.aclose()

@@ -21,7 +21,7 @@ def in_turn(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[FamilyTr
     """Each point in turn, at each of its first passings, and others while that is repaired."""
     seed = f"{SEED} {seed}"
     chance = random.Random(seed)
-    points = [point for point in faults.point_names() if not point.startswith("question.")]
+    points = [point for point in faults.list_fault_points() if not point.startswith("question.")]
     for number in itertools.count():
         passing, place = divmod(number, len(points))
         first = f"{points[place]}=kill@{1 + passing % MOST_PASSINGS}"

@@ -41,7 +41,7 @@ def at_points(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTr
     """
     seed = f"{SEED} {seed}"
     chance = random.Random(seed)
-    points = faults.point_names()
+    points = faults.list_fault_points()
     of_stores = [point for point in points if point.startswith("store.")]
     for number in itertools.count():
         passing, place = divmod(number, len(points))
@@ -59,7 +59,8 @@ def several(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTria
     chance = random.Random(seed)
     for number in itertools.count():
         at_a_point = [
-            f"{chance.choice(faults.point_names())}=kill@{chance.randint(1, 3)}" for _ in range(chance.randint(2, 5))
+            f"{chance.choice(faults.list_fault_points())}=kill@{chance.randint(1, 3)}"
+            for _ in range(chance.randint(2, 5))
         ]
         any_time = [f"after {chance.randint(0, MOST_LINES)}" for _ in range(chance.randint(1, 3))]
         kills = chance.sample([*at_a_point, *any_time], len(at_a_point) + len(any_time))
@@ -102,13 +103,13 @@ def for_each_store(**counts: int) -> pytest.MarkDecorator:
 @for_each_store(sqlite=60, file=30, postgres=30)
 def test_after_a_kill_at_a_fault_point_another_process_goes_on(search, places, kind, count):
     trials = at_points(places(kind), f"points {kind}")
-    enough = max(count, 4 * len(faults.point_names()))  # so that there is one for each
+    enough = max(count, 4 * len(faults.list_fault_points()))  # so that there is one for each
     tally = search(f"kill -9 at fault points, {kind}", trials, enough, long_count=LONGER * enough)
     seen = set(tally.seen)
     for _ in range(MORE_ROUNDS):  # a seed may draw no conversation that passes a rare point in time
-        if not set(faults.point_names()) <= seen:
+        if not set(faults.list_fault_points()) <= seen:
             seen |= set(search(f"more of these, {kind}", trials, enough, long_count=enough).seen)
-    assert set(faults.point_names()) <= seen, "a point that nobody passes is none"
+    assert set(faults.list_fault_points()) <= seen, "a point that nobody passes is none"
 
 
 @pytest.mark.faults

@@ -30,7 +30,7 @@ APPENDS = 2_400
 
 def a_kill(chance: random.Random, kills: int) -> str:
     """At one of the points that this conversation passes, or at the latest after its share of the appends."""
-    points = [name for name in faults.point_names() if not name.startswith(("question.", "store."))]
+    points = [name for name in faults.list_fault_points() if not name.startswith(("question.", "store."))]
     share = max(APPENDS // kills, 2)
     at_the_latest = f"store.append.{chance.choice(['before', 'after'])}_commit=kill@{chance.randint(share // 2, share)}"
     return f"{chance.choice(points)}=kill@{chance.randint(1, max(share // 4, 2))},{at_the_latest}"

@@ -16,7 +16,7 @@ def in_turn(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[Question
     """Each point in turn, at each of its first passings, and others while that is repaired."""
     seed = f"{SEED} {seed}"
     chance = random.Random(seed)
-    points = faults.point_names()
+    points = faults.list_fault_points()
     for number in itertools.count():
         passing, place = divmod(number, len(points))
         first = f"{points[place]}=kill@{1 + passing % 3}"

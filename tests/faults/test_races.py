@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,8 @@ def races(places: Iterator[tuple[str, Place]], seed: str, *, take_over: bool = F
     seed = f"{SEED} {seed}"
     chance = random.Random(seed)
     for number in itertools.count():
-        _, place = next(places)
+        folder, place = next(places)
+        Path(folder).mkdir()
         yield RaceTrial(place, f"{seed} {number}", chance.randint(2, 8), ROUNDS, take_over)
 
 

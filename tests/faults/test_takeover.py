@@ -21,7 +21,7 @@ def takeovers(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[Takeov
     """At each point in turn, at any time, and while the first one runs."""
     seed = f"{SEED} {seed}"
     chance = random.Random(seed)
-    points = itertools.cycle(faults.point_names())
+    points = itertools.cycle(faults.list_fault_points())
     for number in itertools.count():
         pauses = f"{next(points)}=stop@{chance.randint(1, 5)}", f"after {chance.randint(0, MOST_LINES)}"
         pause = f"never {chance.randint(1, MOST_LINES)}" if number % 7 == 0 else pauses[number % 2]

@@ -75,7 +75,7 @@ async def test_workers_that_are_killed_at_random_leave_their_sessions_to_others(
         for step, result in enumerate(results, 1):
             assert result.status in {Status.OK, Status.UNKNOWN}
             assert effects[f"{name} {step}"] == 1 or result.status is Status.UNKNOWN
-    assert await store.interrupted(include_posts=True) == []
+    assert await store.list_interrupted(include_posts=True) == []
     await store.aclose()
 
 

@@ -96,8 +96,8 @@ class Witness:
     async def posts(self, session_id: str) -> list[Post]:
         return await self.store.posts(session_id)
 
-    async def interrupted(self, **options: Any) -> list[InterruptedSession]:
-        return await self.store.interrupted(**options)
+    async def list_interrupted(self, **options: Any) -> list[InterruptedSession]:
+        return await self.store.list_interrupted(**options)
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
         return await self.store.list(prefix=prefix, limit=limit, offset=offset)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core import open_below
+from perdure.core import open_without_links
 from perdure.files.confined_folder import ConfinedFolder, FileRefused
 from perdure.files.sensitive_names import SENSITIVE_NAMES
 
@@ -14,7 +14,7 @@ from perdure.files.sensitive_names import SENSITIVE_NAMES
 @pytest.fixture(params=["step by step", "whole"])
 def place(tmp_path, request, monkeypatch):
     """A folder with a secret beside it, read in either way."""
-    monkeypatch.setattr(open_below, "STEP_BY_STEP", request.param == "step by step")
+    monkeypatch.setattr(open_without_links, "STEP_BY_STEP", request.param == "step by step")
     (tmp_path / "secret.txt").write_text("secret", encoding="utf-8")
     root = tmp_path.resolve() / "root"
     (root / "deep").mkdir(parents=True)
@@ -241,7 +241,7 @@ def test_whatever_is_swapped_meanwhile_nothing_outside_is_read(place, monkeypatc
 
 
 def test_a_file_that_was_exchanged_while_it_was_opened_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(open_below, "STEP_BY_STEP", False)
+    monkeypatch.setattr(open_without_links, "STEP_BY_STEP", False)
     root = tmp_path.resolve()
     (root / "a").write_text("first", encoding="utf-8")
     open_file = os.open

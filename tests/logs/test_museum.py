@@ -20,7 +20,7 @@ from perdure.core.fold import fold_entries
 from perdure.core.log_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT
 from perdure.core.message import Message
 from perdure.core.store import Post, Store
-from perdure.stores.file.lines import encode_line
+from perdure.stores.file.line_format import encode_line
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.page_checksums import find_checksum_vfs

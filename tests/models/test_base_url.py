@@ -4,11 +4,11 @@ import pytest
 
 from perdure.core.error import ConfigError
 from perdure.models.base_url import (
-    check_url,
     get_host,
     get_wire_base_url,
     is_loopback,
     is_provider_url,
+    normalize_base_url,
     resolve_base_url,
 )
 from perdure.models.provider_catalog import PROVIDERS, find_provider
@@ -120,7 +120,7 @@ def test_bedrock_is_in_the_region_that_is_set(monkeypatch):
 @pytest.mark.parametrize("url", ["", "host/v1", "ftp://host", "https://", "https://host/v1#model", "https://ho st"])
 def test_what_is_no_address_is_refused(url):
     with pytest.raises(ConfigError, match="is not a URL: give one such as 'https://host/v1'"):
-        check_url(url)
+        normalize_base_url(url)
 
 
 def test_an_address_says_whose_it_is():

@@ -23,6 +23,7 @@ from perdure.models.chat_template_thinking import add_template_kwargs, build_tem
         ("Qwen/Qwen3.5-4B", "on", {"enable_thinking": True, "preserve_thinking": True}),
         ("Qwen/Qwen3.5-397B-A17B", "auto", {"enable_thinking": True, "preserve_thinking": True}),
         ("Qwen/Qwen3.6-35B", "off", {"enable_thinking": False}),
+        ("Qwen/Qwen3.6-35B", "on", {"enable_thinking": True, "preserve_thinking": True}),
         ("Qwen/Qwen3-4B-Thinking-2507", "off", {}),
         ("Qwen/Qwen3-8B", "auto", {"enable_thinking": True}),
         ("google/gemma-4-27b", "auto", {"enable_thinking": False}),
@@ -37,13 +38,24 @@ def test_the_template_of_a_model_is_told_what_it_understands(model: str, mode: s
     assert build_template_kwargs(model, mode) == kwargs  # type: ignore[arg-type]
 
 
-def test_models_that_think_between_calls_are_known() -> None:
-    interleaved = [
-        name
-        for name in ("deepseek-v3.2", "glm-4.6", "kimi-k2.5", "minimax-m2", "qwen3-8b", "gpt-oss-120b")
-        if (profile := find_reasoning_profile(name)) and profile.interleaved
-    ]
-    assert interleaved == ["glm-4.6", "kimi-k2.5", "minimax-m2", "qwen3-8b"]
+@pytest.mark.parametrize(
+    ("models", "reasoning", "default_on", "interleaved"),
+    [
+        (["kimi-k2-instruct", "qwen3-coder-480b", "qwen3-235b-instruct"], False, False, False),
+        (["deepseek-v3.2", "gemma-4-27b", "mimo-v2-flash"], True, False, False),
+        (["deepseek-r1", "gpt-oss-120b", "step-3"], True, True, False),
+        (["qwen3.5-2b", "qwen3.5-4b", "qwen3.5-9b"], True, False, True),
+        (["glm-4.6", "kimi-k2-thinking", "kimi-k2.5", "minimax-m2"], True, True, True),
+        (["qwen3.5-397b", "qwen3.6-35b", "qwen3-4b-thinking", "qwen3-8b"], True, True, True),
+    ],
+)
+def test_which_models_think_by_themselves_and_between_calls_is_known(
+    models: list[str], *, reasoning: bool, default_on: bool, interleaved: bool
+) -> None:
+    for model in models:
+        profile = find_reasoning_profile(model)
+        assert profile is not None
+        assert (profile.reasoning, profile.default_on, profile.interleaved) == (reasoning, default_on, interleaved)
 
 
 def test_a_proxy_adds_the_arguments_to_a_copy_of_a_request() -> None:

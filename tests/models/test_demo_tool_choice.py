@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.model import ToolSpec
-from perdure.models.demo_tool_choice import choose_tool, guess_arguments, narrow_tool
+from perdure.models.demo_tool_choice import choose_tool, guess_arguments, restrict_tool_values
 from perdure.toolkits.basics import basic_tools
 
 TEXT, WHOLE, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
@@ -97,7 +97,7 @@ def test_the_basic_tools_are_chosen_for_what_they_do_and_for_nothing_else(senten
 )
 def test_a_tool_is_narrowed_to_what_the_sentence_has(name, sentence, properties):
     (tool,) = [each for each in BASICS if each.name == name]
-    narrowed = narrow_tool(tool, sentence)
+    narrowed = restrict_tool_values(tool, sentence)
     assert narrowed is not None
     assert {key: schema.get("enum") for key, schema in narrowed.parameters["properties"].items()} == properties
     assert narrowed.parameters["required"] == list(properties)
@@ -108,7 +108,7 @@ def test_a_tool_is_narrowed_to_what_the_sentence_has(name, sentence, properties)
 )
 def test_a_tool_that_needs_what_the_sentence_lacks_cannot_be_narrowed(name, sentence):
     (tool,) = [each for each in BASICS if each.name == name]
-    assert narrow_tool(tool, sentence) is None
+    assert restrict_tool_values(tool, sentence) is None
 
 
 # -- which arguments ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.core.message import Message, user
 from perdure.core.transcript import View
-from perdure.models.encoding_memo import BrokenRule, EncodingMemo, Item, encode_json
+from perdure.models.encoding_memo import EncodingMemo, Item, ProviderRuleError, encode_lossy_json
 
 
 class Counting:
@@ -28,12 +28,12 @@ class Counting:
 
     def step(self, state: Any, item: Item) -> Any:
         if state == item["text"]:
-            raise BrokenRule(f"{state!r} stands there twice")
+            raise ProviderRuleError(f"{state!r} stands there twice")
         return item["text"]
 
     def end(self, state: Any) -> None:
         if state == "unfinished":
-            raise BrokenRule("it must not end like this")
+            raise ProviderRuleError("it must not end like this")
 
     def pieces(self, memo: EncodingMemo, name: Hashable | None, messages: Sequence[Message]) -> list[bytes]:
         return memo.encode_messages(name, messages, self.items_of, self)
@@ -81,7 +81,7 @@ def test_a_message_that_says_nothing_on_this_wire_has_no_piece():
 def test_rules_go_on_where_they_stood():
     memo, wire, messages = EncodingMemo(), Counting(), said("a", "b")
     wire.pieces(memo, "s", messages)
-    with pytest.raises(BrokenRule, match="'b' stands there twice"):
+    with pytest.raises(ProviderRuleError, match="'b' stands there twice"):
         wire.pieces(memo, "s", [*messages, user("b")])
     assert wire.pieces(memo, "s", [*messages, user("c")])[2:] == [b'{"text":"c"}']
 
@@ -89,7 +89,7 @@ def test_rules_go_on_where_they_stood():
 def test_rules_about_the_end_are_asked_every_time():
     memo, wire, messages = EncodingMemo(), Counting(), said("a", "unfinished")
     for _ in range(2):
-        with pytest.raises(BrokenRule, match="must not end"):
+        with pytest.raises(ProviderRuleError, match="must not end"):
             wire.pieces(memo, "s", messages)
     assert len(wire.pieces(memo, "s", [*messages, user("done")])) == 3
 
@@ -129,11 +129,11 @@ def test_what_comes_out_never_depends_on_what_was_asked_before(steps, most_bytes
         talks[name] = talks[name][:kept] + said(*more)
         try:
             fresh: object = wire.pieces(EncodingMemo(), None, talks[name])
-        except BrokenRule as error:
+        except ProviderRuleError as error:
             fresh = str(error)
         try:
             remembered: object = wire.pieces(memo, name, talks[name])
-        except BrokenRule as error:
+        except ProviderRuleError as error:
             remembered = str(error)
         assert remembered == fresh
         assert memo._size == sum(each.size for each in memo._kept.values()) <= most_bytes
@@ -160,9 +160,9 @@ def test_several_threads_may_ask_at_once():
 
 
 def test_what_json_cannot_hold_is_made_into_what_it_can():
-    assert encode_json({"a": 1}) == b'{"a":1}'
-    assert encode_json({"half": "\ud83d"}).startswith(b'{"half":')
-    assert encode_json({"odd": {1, 2}}).startswith(b'{"odd":')
+    assert encode_lossy_json({"a": 1}) == b'{"a":1}'
+    assert encode_lossy_json({"half": "\ud83d"}).startswith(b'{"half":')
+    assert encode_lossy_json({"odd": {1, 2}}).startswith(b'{"odd":')
 
 
 def test_a_transcript_that_only_grows_is_not_looked_through_again():

@@ -7,7 +7,7 @@ import pytest
 from perdure.core.event import ReplyFinished, TextDelta
 from perdure.core.message import Status, StopReason, Text, ToolCall, ToolResult, assistant, tool_message, user
 from perdure.core.model import OutputSpec, Request, Settings, assemble_reply
-from perdure.models.local.guided_model import MAX_REPLY_TOKENS, MAX_RESULT_CHARACTERS, guided, plan_request
+from perdure.models.local.guided_model import MAX_REPLY_TOKENS, MAX_RESULT_CHARACTERS, build_guided_request, guided
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.basics import basic_tools
 
@@ -16,7 +16,7 @@ CONTEXT = 8192
 
 
 def plan(*messages, **options):
-    return plan_request(Request(messages=messages, **{"tools": TOOLS, **options}), CONTEXT)
+    return build_guided_request(Request(messages=messages, **{"tools": TOOLS, **options}), CONTEXT)
 
 
 def told(name, text, arguments="{}", status=Status.OK):
@@ -82,14 +82,14 @@ def test_what_the_caller_demands_is_passed_on_as_it_is():
         {"settings": Settings(tool_choice="now")},
     ):
         request = Request(messages=(user("hello"),), tools=TOOLS, **options)
-        assert plan_request(request, CONTEXT).request is request
+        assert build_guided_request(request, CONTEXT).request is request
 
 
 def test_instructions_of_the_caller_replace_the_examples():
     sent = plan(user("hello"), instructions="Be brief.").request
     assert (sent.instructions, [message.text for message in sent.messages]) == ("Be brief.", ["hello"])
     assert plan(user("What is 2 + 2?"), settings=Settings(tool_choice="none")).request.tools == ()
-    assert plan_request(Request(messages=()), 512).request.messages == ()
+    assert build_guided_request(Request(messages=()), 512).request.messages == ()
 
 
 def test_a_chat_keeps_what_was_said_as_far_as_there_is_room():

@@ -18,8 +18,8 @@ from perdure.core.event import ReplyFinished, TextDelta
 from perdure.core.message import StopReason, user
 from perdure.core.model import OutputSpec, Price, Request, Settings, assemble_reply, model_info
 from perdure.models import open_model
-from perdure.models.local import engine, get_install_command, open_local, weights
-from perdure.models.local.engine import EngineSetup, LlamaEngine
+from perdure.models.local import get_install_command, llama_backend, open_local, weights
+from perdure.models.local.llama_backend import BackendOptions, LlamaBackend
 from perdure.models.local.transport import InProcessTransport
 from perdure.models.local.weights import find_weights, read_trained_context
 from perdure.testing import check_model
@@ -143,7 +143,7 @@ class Runtime:
         self.stopped: list[bytes] = []
         self.pieces: list[bytes | Exception] = [b'{"a":1}', b'{"a":2}']
         self._turns = threading.Semaphore(0)
-        monkeypatch.setattr(engine, "import_module", lambda _: self)
+        monkeypatch.setattr(llama_backend, "import_module", lambda _: self)
 
     def release(self, pieces: int = 1) -> None:
         self._turns.release(pieces)
@@ -177,9 +177,9 @@ def runtime(monkeypatch):
 @pytest.fixture
 def transport(runtime, monkeypatch):
     """A transport to the stand-in, with one slot."""
-    made = LlamaEngine(EngineSetup("/some.gguf", 512, 1, 3))
-    monkeypatch.setattr("perdure.models.local.transport.get_engine", lambda _: made)
-    yield InProcessTransport(EngineSetup("/some.gguf", 512, 1, 3))
+    made = LlamaBackend(BackendOptions("/some.gguf", 512, 1, 3))
+    monkeypatch.setattr("perdure.models.local.transport.get_shared_backend", lambda _: made)
+    yield InProcessTransport(BackendOptions("/some.gguf", 512, 1, 3))
     runtime.release(1000)
     made.close()
 
@@ -273,8 +273,8 @@ async def test_a_request_that_is_cancelled_in_the_queue_is_never_begun(transport
 
 
 def test_the_work_for_a_loop_that_is_gone_is_stopped():
-    async def made() -> engine.GenerationJob:
-        return engine.GenerationJob(b"{}", lambda _: pytest.fail("told nobody"))
+    async def made() -> llama_backend.GenerationJob:
+        return llama_backend.GenerationJob(b"{}", lambda _: pytest.fail("told nobody"))
 
     job = asyncio.run(made())
     assert job.handle_chunk(b'{"a":1}') is True
@@ -282,9 +282,9 @@ def test_the_work_for_a_loop_that_is_gone_is_stopped():
 
 
 async def test_closing_ends_what_is_at_work_and_what_waits(runtime):
-    made = LlamaEngine(EngineSetup("/some.gguf", 512, 1, 1))
+    made = LlamaBackend(BackendOptions("/some.gguf", 512, 1, 1))
     told: list[object] = []
-    jobs = [engine.GenerationJob(b"%d" % number, told.append) for number in range(20)]
+    jobs = [llama_backend.GenerationJob(b"%d" % number, told.append) for number in range(20)]
     for job in jobs:
         made.submit(job)
     closing = asyncio.get_running_loop().run_in_executor(None, made.close)
@@ -298,15 +298,17 @@ async def test_closing_ends_what_is_at_work_and_what_waits(runtime):
     assert made._server is None
 
 
-def test_the_same_setup_is_the_same_engine(monkeypatch, runtime):
-    monkeypatch.setattr(engine, "_engines", {})
-    setup = EngineSetup("/some.gguf", 512, 1, 1)
+def test_the_same_setup_is_the_same_backend(monkeypatch, runtime):
+    monkeypatch.setattr(llama_backend, "_backends", {})
+    setup = BackendOptions("/some.gguf", 512, 1, 1)
     try:
-        assert engine.get_engine(setup) is engine.get_engine(EngineSetup("/some.gguf", 512, 1, 1))
-        assert engine.get_engine(setup) is not engine.get_engine(replace(setup, slots=2))
+        assert llama_backend.get_shared_backend(setup) is llama_backend.get_shared_backend(
+            BackendOptions("/some.gguf", 512, 1, 1)
+        )
+        assert llama_backend.get_shared_backend(setup) is not llama_backend.get_shared_backend(replace(setup, slots=2))
     finally:
-        engine.close_all_engines()
-    assert engine._engines == {}
+        llama_backend.close_all_backends()
+    assert llama_backend._backends == {}
 
 
 # -- what the real ones do ---------------------------------------------------------------------------------------------
@@ -318,7 +320,7 @@ HELLO = Request(messages=(user("Tell me a long story about a lighthouse."),), se
 @pytest.fixture(scope="module", autouse=True)
 def no_weights_left_behind():
     yield
-    engine.close_all_engines()
+    llama_backend.close_all_backends()
 
 
 @pytest.fixture
@@ -389,7 +391,7 @@ async def test_a_stream_that_is_left_stops_the_work_at_it(model):
     endless = replace(HELLO, settings=Settings(max_output_tokens=900))
     stream = model.stream(endless)
     assert isinstance(await anext(stream), TextDelta)
-    (made,) = [each for each in engine._engines.values() if each._at_work]
+    (made,) = [each for each in llama_backend._backends.values() if each._at_work]
     await stream.aclose()
     async with asyncio.timeout(PATIENCE):
         while made._at_work:  # noqa: ASYNC110 - it is a thread that gets there

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from perdure.core.error import (
     AuthFailed,
     BadRequest,
+    ContentRefused,
     ContextOverflow,
     ModelError,
     ProviderDown,
     QuotaSpent,
     RateLimited,
-    Refused,
     ReplyCutOff,
 )
 from perdure.models.provider_errors import classify_error
@@ -68,11 +68,15 @@ def test_a_status_without_a_word_is_enough(status, kind):
         # What cannot pass, under statuses that are used for many things.
         (400, error("API key not valid. Please pass a valid API key.", status="INVALID_ARGUMENT"), AuthFailed),
         (400, error("Your credit balance is too low to access the Anthropic API."), AuthFailed),
-        (403, error("The request is prohibited due to a violation of provider Terms Of Service."), Refused),
-        (400, error("The response was filtered", code="content_filter"), Refused),
-        (400, error("x", innererror={"code": "ResponsibleAIPolicyViolation"}), Refused),
-        (400, {"code": "data_inspection_failed", "message": "Input data may be unsuitable"}, Refused),
-        (400, error("Invalid prompt: your prompt was flagged as potentially violating our usage policy"), Refused),
+        (403, error("The request is prohibited due to a violation of provider Terms Of Service."), ContentRefused),
+        (400, error("The response was filtered", code="content_filter"), ContentRefused),
+        (400, error("x", innererror={"code": "ResponsibleAIPolicyViolation"}), ContentRefused),
+        (400, {"code": "data_inspection_failed", "message": "Input data may be unsuitable"}, ContentRefused),
+        (
+            400,
+            error("Invalid prompt: your prompt was flagged as potentially violating our usage policy"),
+            ContentRefused,
+        ),
         # Money.
         (429, error("You exceeded your current quota, check your plan", code="insufficient_quota"), AuthFailed),
         (429, error("Insufficient balance or no resource package. Please recharge.", code="1113"), AuthFailed),
@@ -108,7 +112,7 @@ def test_words_and_codes_refine_what_a_status_leaves_open(status, body, kind):
         ({"type": "response.failed", "response": {"error": {"code": "insufficient_quota"}}}, AuthFailed),
         ({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "q"}}}, ProviderDown),
         ({"base_resp": {"status_code": 1004, "status_msg": "login fail: check the key"}}, AuthFailed),
-        ({"base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}}, Refused),
+        ({"base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}}, ContentRefused),
         ({"throttlingException": {"message": "Too fast"}}, RateLimited),
         ({"validationException": {"message": "no"}}, BadRequest),
         (error("The model `x` does not exist"), BadRequest),
@@ -322,7 +326,7 @@ def test_a_quota_that_comes_back_soon_is_waited_for_and_one_of_a_day_is_not():
 _REPORTED = {
     **dict.fromkeys((400, 404, 422), (BadRequest, ContextOverflow, ReplyCutOff)),
     **dict.fromkeys((401, 402), (AuthFailed,)),
-    **dict.fromkeys((403,), (AuthFailed, Refused)),
+    **dict.fromkeys((403,), (AuthFailed, ContentRefused)),
     **dict.fromkeys((408, 500, 503, 529), (ProviderDown,)),
     429: (RateLimited,),
 }

@@ -4,6 +4,7 @@ import copy
 import json
 import time
 from itertools import pairwise
+from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -11,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.error import ConfigError
-from perdure.models.schemas import can_be_strict, compile_schema, find_violations, list_rules
+from perdure.models.schemas import can_be_strict, compile_schema, find_violations, list_schema_dialects
 from tests.wire.recordings import recordings
 
-ALL = list_rules()
+ALL = list_schema_dialects()
 EXACT = [name for name in ALL if name != "plain"]
 STRICT = ("openai_strict", "anthropic_output")
 
@@ -179,6 +180,24 @@ def test_what_is_too_large_for_strictness_is_not_strict():
     assert can_be_strict(of(a=of(b=of(c=TEXT))))
 
 
+def test_a_schema_may_be_exactly_as_large_as_a_provider_allows():
+    def sizes(schema):
+        return [each for each in find_violations(schema, "openai_strict") if "more than" in each]
+
+    def wide(count):
+        return of(
+            **{f"p{number}": TEXT for number in range(count - 1)}, last=of(), many={"type": "array", "items": TEXT}
+        )
+
+    assert sizes(wide(4_999)) == []
+    assert sizes(wide(5_000)) == ["there are 5001 properties, more than 5000"]
+    deep: list[dict[str, Any]] = [TEXT]
+    for _ in range(11):
+        deep.append({"anyOf": [of(a=deep[-1]), TEXT]})
+    assert sizes(deep[10]) == []
+    assert sizes(deep[11]) == ["objects are nested 11 deep, more than 10"]
+
+
 # -- one provider after the other --------------------------------------------------------------------------------------
 
 
@@ -318,9 +337,30 @@ def test_a_structured_output_of_anthropic_may_not_hold_itself():
     assert found == {"type": "array", "minItems": 1, "items": TEXT, "description": "At least 4 items; at most 5 items"}
 
 
+def test_what_holds_itself_behind_a_description_is_still_an_object():
+    again = {"allOf": [{"$ref": "#/$defs/Node"}], "description": "A child."}
+    schema = {**of(top={"$ref": "#/$defs/Node"}), "$defs": {"Node": of(children={"type": "array", "items": again})}}
+    strict = compile_schema(schema, "openai_strict")
+    assert json.dumps(strict).count('{"$ref": "#/$defs/Node"}') == 2
+    assert '"anyOf"' not in json.dumps(strict)
+    assert '"anyOf"' not in json.dumps(compile_schema(schema, "gemini"))
+
+
+@pytest.mark.parametrize(("also", "closed"), [({"additionalProperties": False}, True), ({}, False)])
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+def test_a_union_of_objects_is_closed_when_all_of_them_are(name, also, closed):
+    union = {"type": "object", "anyOf": [{**of(a=TEXT), "additionalProperties": False}, {**of(b=TEXT), **also}]}
+    assert ("additionalProperties" in compile_schema(union, name)) == closed
+    told = {**union, "additionalProperties": True}
+    assert compile_schema(told, name)["additionalProperties"] is True
+
+
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
+        ({"allOf": [{"type": "string"}], "description": "A name."}, {"type": "string", "description": "A name."}),
+        ({"allOf": [{"allOf": [{"type": "string"}]}]}, {"type": "string"}),
+        ({"allOf": [{"type": "string"}], "minLength": 3}, {"type": "string", "minLength": 3}),
         ({"type": ["string", "null"]}, {"type": "string", "nullable": True}),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"type": "integer", "nullable": True}),
         ({"const": "a"}, {"type": "string", "enum": ["a"]}),
@@ -333,6 +373,8 @@ def test_a_structured_output_of_anthropic_may_not_hold_itself():
         ({"type": "number", "exclusiveMaximum": 5}, {"type": "number", "maximum": 5, "description": "Less than 5"}),
         ({"anyOf": [{"allOf": [{"oneOf": [{"type": "boolean"}]}, {"title": "t"}]}]}, {"type": "boolean", "title": "t"}),
         ({"allOf": [{"type": "integer"}, {"minimum": 3}, {"minimum": 1}]}, {"type": "integer", "minimum": 3}),
+        ({"allOf": [{"type": "integer"}, {"maximum": 1}, {"maximum": 3}]}, {"type": "integer", "maximum": 1}),
+        ({"allOf": [{"type": "integer"}, {"maximum": 3}, {"maximum": 1}]}, {"type": "integer", "maximum": 1}),
         (
             {"type": ["string", "integer"], "description": "d", "minimum": 1},
             {"anyOf": [{"type": "string", "description": "d"}, {"type": "integer", "minimum": 1, "description": "d"}]},

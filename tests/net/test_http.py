@@ -116,6 +116,13 @@ async def test_a_connection_is_used_again_when_the_answer_was_read(http):
     assert (server.connections, len(server.received)) == (1, 5)
 
 
+async def test_an_answer_is_complete_when_it_was_read_to_its_end(http):
+    async with Playback([Reply(STREAM)]) as server, http.post(server.base_url, HEADERS, b"{}") as answer:
+        assert not answer.is_complete
+        assert b"".join([data async for data in answer.chunks()]) == STREAM
+        assert answer.is_complete
+
+
 async def test_an_answer_that_is_left_early_closes_its_connection_at_once(http):
     async with Playback(lambda _: Reply(STREAM, end="stall")) as server:
         async with http.post(server.base_url, HEADERS, b"") as answer:
@@ -262,7 +269,7 @@ def test_nobody_is_told_of_sessions_that_were_not_closed():
 AT_THE_END = """
 import sys
 from perdure.net.http import get_shared_transport
-from perdure.runtime.sync import run_on_background_loop
+from perdure.runtime.background_loop import run_on_background_loop
 async def ask():
     async with get_shared_transport().post(sys.argv[1], {}, b"{}") as answer:
         return await answer.read(10)

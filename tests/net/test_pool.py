@@ -105,6 +105,20 @@ async def test_closing_from_another_thread_waits_until_the_connections_are_close
     assert order == ["closed", "returned"]
 
 
+async def test_of_very_many_addresses_only_some_are_remembered(monkeypatch):
+    monkeypatch.setattr("perdure.net.pool._MOST_ADDRESSES", 3)
+    pool = HttpConnectionPool(Deadlines(), 1000)
+    try:
+        urls = [f"http://host.example/{number}" for number in range(8)]
+        assert [str(pool._parse_url(url)) for url in urls] == urls
+        assert len(pool._addresses) <= 3
+        assert pool._parse_url(urls[-2]) is pool._parse_url(urls[-2])
+        assert pool._parse_url(urls[-1]) is pool._parse_url(urls[-1])
+        assert {*urls[-2:]} <= {*pool._addresses}
+    finally:
+        await pool.aclose()
+
+
 async def test_a_slow_trickle_is_no_silence():
     received, response, loop = begun()
     for _ in range(5):

@@ -3,8 +3,8 @@
 import pytest
 
 from perdure import Agent, ToolContext, tool, user
+from perdure.context.agent_role import Role
 from perdure.context.directives import Command, Mentions, Rewrite, ShortCircuit
-from perdure.context.role import Role
 from perdure.context.skills import Skill, Skills
 from perdure.core.event import MessageAdded, SkillLoaded
 from perdure.core.message import assistant

@@ -28,9 +28,17 @@ from perdure import (
     tool,
 )
 from perdure.core.event import GrantRevoked, PermissionDecided, QuestionAsked
-from perdure.core.gate_operations import list_grants_of, restrict_gate
+from perdure.core.gate_chain import list_chain_grants, restrict_gate
 from perdure.core.message import Status
-from perdure.core.permission import NO_ONE_TO_ASK, Explanation, Grant, PermissionRequest, Rule, grants_of, questions_of
+from perdure.core.permission import (
+    NO_ONE_TO_ASK,
+    Explanation,
+    Grant,
+    PermissionRequest,
+    Rule,
+    as_question_gate,
+    get_gate_grants,
+)
 from perdure.interaction import GrantFile
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
@@ -362,9 +370,9 @@ async def test_a_gate_of_a_users_own_may_leave_its_questions_to_the_run():
     assert statuses(await session.resume()) == ["ok"]
     assert [each.scope for each in gate.grants] == ["session"]
     kept = Grants()
-    double = questions_of(gate)
+    double = as_question_gate(gate)
     assert double is not None
-    assert questions_of(double.with_handler(later, kept)) is not None
-    assert grants_of(double.with_handler(later, kept)) is kept
-    assert list_grants_of(restrict_gate(Ward(), deny_all))[0][0] == 1
-    assert list_grants_of(restrict_gate(allow_all, deny_all)) == []
+    assert as_question_gate(double.with_handler(later, kept)) is not None
+    assert get_gate_grants(double.with_handler(later, kept)) is kept
+    assert list_chain_grants(restrict_gate(Ward(), deny_all))[0][0] == 1
+    assert list_chain_grants(restrict_gate(allow_all, deny_all)) == []

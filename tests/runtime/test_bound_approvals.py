@@ -26,7 +26,7 @@ from perdure import (
     tool_from_schema,
 )
 from perdure.core.event import PermissionDecided, QuestionAnswered, QuestionWithdrawn
-from perdure.core.permission import PermissionRequest, grants_of
+from perdure.core.permission import PermissionRequest, get_gate_grants
 from perdure.runtime.subagents.delegation import delegation
 from perdure.stores import namespaced, open_store
 from perdure.stores.memory import MemoryStore
@@ -171,7 +171,7 @@ async def test_an_approval_for_ever_of_one_folder_does_not_hold_in_another(tmp_p
 
 
 async def test_the_project_of_the_agent_is_what_counts_if_it_has_one(tmp_path, monkeypatch):
-    from perdure.context.project import Project
+    from perdure.context.project_instructions import Project
 
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     (tmp_path / "repo" / "sub").mkdir()
@@ -504,7 +504,7 @@ async def test_a_handoff_asks_by_the_handler_of_the_first_agent():
     await session.run("Go")
     assert (person.asked, done) == (1, ["tea", "cake"])
     (grant,) = await session.grants()
-    assert [*(grants_of(gate) or ())] == [grant]
+    assert [*(get_gate_grants(gate) or ())] == [grant]
     assert await session.revoke(grant.grant_id)
     assert await session.grants() == []
 
@@ -582,7 +582,7 @@ def test_a_target_must_be_a_parameter_of_the_tool():
 
 
 def test_every_store_says_which_one_it_is(tmp_path):
-    from perdure.core.binding import identify_store
+    from perdure.core.approval_binding import identify_store
     from perdure.stores import listened
 
     sqlite, file = open_store(f"sqlite:{tmp_path}/a.db"), open_store(f"file:{tmp_path}/b")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from perdure import (
     Agent,
     ConfigError,
     Fenced,
+    Output,
     Permissions,
     Post,
     Session,
@@ -39,7 +41,7 @@ from perdure.core.event import (
 from perdure.core.mailbox import build_message_post
 from perdure.core.message import Message, Status, StopReason, ToolCall, ToolResult
 from perdure.core.store import Lease
-from perdure.runtime.driver import SessionDriver, notify_driver
+from perdure.runtime.driver import SessionDriver, pass_post_to_run
 from perdure.runtime.driver_commands import WakeCommand
 from perdure.runtime.overrides import restore_overrides
 from perdure.stores.memory import MemoryStore
@@ -49,6 +51,19 @@ from tests.doubles import SECONDS, Held, crashed, elsewhere, kind, log_of, of, r
 from tests.transcript import assert_valid
 
 pytestmark = pytest.mark.resumed
+
+# -- what its entries are called ---------------------------------------------------------------------------------------
+
+
+async def test_the_runs_of_a_session_go_on_numbering_their_entries():
+    agent = Agent(ScriptedModel("One.", "Two."))
+    session = agent.session("s")
+    await session.run("Hi")
+    await session.run("Hi")
+    stems, numbers = zip(*[entry.id.rsplit("-", 1) for entry in await agent.store.read("s")], strict=True)
+    assert len(set(stems)) == 1
+    assert sorted(set(numbers), key=int) == list(numbers)
+
 
 # -- one submission per name -------------------------------------------------------------------------------------------
 
@@ -102,6 +117,70 @@ async def test_a_run_that_failed_under_a_name_is_told_as_failed_again():
     assert "no luck" in str(again.error)
 
 
+@pytest.mark.parametrize("is_over", [True, False])
+async def test_another_prompt_under_a_name_that_was_used_gets_the_first_answer_and_a_warning(caplog, is_over):
+    store = MemoryStore()
+    prompt = MessageAdded(user("Hi"), run_id="r1")
+    await crashed(store, "s", RunStarted("agent", input_id="mail-1", run_id="r1"), prompt)
+    session = Agent(ScriptedModel("Hello."), store=store).session("s")
+    if is_over:
+        await session.resume()
+    outcome = await session.run("Bye", input_id="mail-1")
+    assert (outcome.text, outcome.run_id) == ("Hello.", "r1")
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert "input 'mail-1' of session 's' was sent before with another prompt" in warning
+    assert "Bye" not in warning
+
+
+async def test_a_prompt_whose_entry_was_erased_is_repeated_without_a_warning(caplog):
+    session = Agent(ScriptedModel("Hello.")).session("s")
+    await session.run("My secret.", input_id="mail-1")
+    await session.redact(2)
+    assert (await session.run("My secret.", input_id="mail-1")).text == "Hello."
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+
+
+@dataclass
+class Plan:
+    title: str
+
+
+MODES = pytest.mark.parametrize(
+    ("mode", "reply"), [("tool", call("final_answer", title="Oslo")), ("prompted", '{"title":"Oslo"}')]
+)
+
+
+@MODES
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_prompt_sent_twice_returns_its_structured_output_again(mode, reply, is_streamed):
+    agent = Agent(ScriptedModel(reply))
+    output = Output(Plan, mode=mode)
+    await agent.session("s").run("Plan", output=output, input_id="m1")
+    session = agent.session("s")
+    if is_streamed:
+        again = await session.stream("Plan", output=output, input_id="m1").outcome()
+    else:
+        again = await session.run("Plan", output=output, input_id="m1")
+    assert (again.status, again.output, again.value) == ("done", Plan("Oslo"), Plan("Oslo"))
+
+
+@MODES
+async def test_without_the_type_a_repeated_prompt_returns_its_output_as_json(mode, reply):
+    session = Agent(ScriptedModel(reply)).session("s")
+    await session.run("Plan", output=Output(Plan, mode=mode), input_id="m1")
+    assert (await session.run("Plan", input_id="m1")).output == {"title": "Oslo"}
+
+
+async def test_a_repeated_prompt_without_a_valid_answer_has_no_output():
+    session = Agent(ScriptedModel("Oslo.", "Bergen")).session("s")
+    failed = await session.run("Plan", output=Output(Plan, mode="prompted", repairs=0), input_id="m1")
+    again = await session.run("Plan", output=Plan, input_id="m1")
+    assert (failed.status, again.status, again.output) == ("failed", "failed", None)
+    await session.run("Talk", input_id="m2")
+    with pytest.raises(UsageError, match="the stored answer to input 'm2' is no valid Plan: "):
+        await session.run("Talk", output=Plan, input_id="m2")
+
+
 async def test_a_name_must_be_text():
     with pytest.raises(ConfigError, match="input_id"):
         await Agent(ScriptedModel()).session("s").run("Hi", input_id=5)  # type: ignore[call-overload]
@@ -146,7 +225,7 @@ async def parked_session(agent: Agent[Any], input_id: str = "") -> Session[Any]:
 
 async def test_a_parked_run_can_be_taken_up_again():
     session = await parked_session(Agent(ScriptedModel("Hello."), store=MemoryStore()))
-    assert await session.store.interrupted() == []
+    assert await session.store.list_interrupted() == []
     with pytest.raises(UsageError, match=r"'parked'.*resume\(unpark=True\)"):
         await session.resume()
     assert await session.wake() is None
@@ -175,7 +254,7 @@ async def test_a_run_that_was_taken_up_again_gets_three_more_attempts():
     session = await parked_session(Agent(ScriptedModel(StoreError("gone"), repeat_last=True), store=store))
     with pytest.raises(StoreError):
         await session.resume(unpark=True)
-    assert [each.progress for each in await store.interrupted()] == ["cut_off"]
+    assert [each.progress for each in await store.list_interrupted()] == ["cut_off"]
     for _ in range(2):
         with pytest.raises(StoreError):
             await session.resume()
@@ -282,7 +361,7 @@ async def test_to_take_over_or_not_is_yes_or_no():
 
 
 async def test_what_another_process_posts_is_found_by_looking(monkeypatch):
-    monkeypatch.setattr("perdure.runtime.posts.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("perdure.runtime.post_delivery.POLL_SECONDS", 0.001)
     store, held = MemoryStore(), Held()
     session = Agent(ScriptedModel(call("held"), "Left it is."), tools=[held.tool], store=store).session("s")
     going = asyncio.ensure_future(session.run("Go"))
@@ -297,7 +376,7 @@ async def test_what_another_process_posts_is_found_by_looking(monkeypatch):
 
 
 async def test_a_store_that_fails_while_it_is_asked_for_posts_does_not_end_the_run(monkeypatch, caplog):
-    monkeypatch.setattr("perdure.runtime.posts.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("perdure.runtime.post_delivery.POLL_SECONDS", 0.001)
 
     class Flaky(MemoryStore):
         asked = 0
@@ -437,8 +516,8 @@ async def test_a_cancel_that_makes_no_sense_does_not_end_the_run():
     async with asyncio.timeout(SECONDS):
         await held.started.wait()
         (run_id,) = {event.run_id for event in await log_of(store, "s")}
-        notify_driver((id(store), "s"), Post("p1", "cancel", {"run_id": run_id, "mode": "sideways"}))
-        notify_driver((id(store), "s"), Post("p2", "cancel"))
+        pass_post_to_run((id(store), "s"), Post("p1", "cancel", {"run_id": run_id, "mode": "sideways"}))
+        pass_post_to_run((id(store), "s"), Post("p2", "cancel"))
         held.released.set()
         assert (await going).text == "Done."
 
@@ -622,6 +701,6 @@ async def test_a_prompt_that_goes_on_after_a_crash_is_streamed_under_the_name_of
 
 
 def test_an_override_that_an_old_log_names_differently_is_asked_for_by_its_new_name():
-    with pytest.raises(UsageError, match=r"resume\(budget=…\)"):
+    with pytest.raises(UsageError, match="pass budget=… again"):
         restore_overrides({"code": ["ledger"]}, {})
     assert restore_overrides({"code": ["ledger"]}, {"budget": None}) == {}

@@ -19,7 +19,7 @@ from perdure import (
     observed,
     tool,
 )
-from perdure.context.role import Role
+from perdure.context.agent_role import Role
 from perdure.core.error import ConfigError
 from perdure.core.event import ModelRequested, RunEnded, ToolsChanged, ViewChanged
 from perdure.core.message import Message, user

@@ -14,7 +14,7 @@ from perdure import (
     tool,
     user,
 )
-from perdure.context.strategies import keep_recent
+from perdure.context.compaction_strategies import keep_recent
 from perdure.core.message import Message, Text
 from perdure.core.model import Request
 from perdure.core.provenance import list_message_sources

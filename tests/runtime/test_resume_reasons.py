@@ -298,7 +298,7 @@ async def test_attending_can_be_cancelled_while_it_is_tried_again():
 
 async def test_attending_refuses_what_cannot_be_given_at_once():
     with pytest.raises(ConfigError):
-        await anext(session_of("One.").attend(limits="none"))  # type: ignore[arg-type]
+        await anext(session_of("One.").attend(limits="none"))  # type: ignore[call-overload]
 
 
 # -- how it goes on ----------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ async def test_what_a_run_was_begun_with_is_given_again(by_itself):
 
 async def test_what_a_run_does_not_take_is_refused():
     with pytest.raises(ConfigError, match="has no override 'speed'"):
-        await session_of().wake(speed=6)  # type: ignore[call-arg] # wrong on purpose
+        await session_of().wake(speed=6)  # type: ignore[call-overload] # wrong on purpose
 
 
 async def test_a_session_has_its_role_also_when_it_wakes():

@@ -2,14 +2,13 @@
 
 import asyncio
 import sys
+from contextvars import ContextVar
 
 import pytest
 
 from perdure import Agent
-from perdure.runtime.run_task import begin_task
+from perdure.runtime.run_task import start_task_eagerly
 from perdure.testing import ScriptedModel
-
-needs_eager_tasks = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 cannot start a task at once")
 
 
 async def count_loop_turns(work: asyncio.Future[object]) -> int:
@@ -21,7 +20,6 @@ async def count_loop_turns(work: asyncio.Future[object]) -> int:
     return turns
 
 
-@needs_eager_tasks
 async def test_a_run_that_waits_for_nothing_takes_one_turn_of_the_event_loop() -> None:
     session = Agent(ScriptedModel("done", repeat_last=True)).session("s")
     await session.run("first")
@@ -35,7 +33,7 @@ async def test_a_task_is_its_own_from_the_first_step_on() -> None:
         assert asyncio.current_task() is began
         return began
 
-    task = begin_task(work())
+    task = start_task_eagerly(work())
     assert await task is task
     assert task is not asyncio.current_task()
 
@@ -53,7 +51,7 @@ async def test_a_program_that_makes_all_tasks_of_its_loop_makes_those_of_runs_to
     loop = asyncio.get_running_loop()
     loop.set_task_factory(make)  # type: ignore[arg-type]
     try:
-        assert await begin_task(work()) == "done"
+        assert await start_task_eagerly(work()) == "done"
     finally:
         loop.set_task_factory(None)
     assert made == ["work"]
@@ -63,6 +61,90 @@ async def test_an_error_of_a_task_that_ends_at_once_is_raised_where_it_is_awaite
     async def work() -> None:
         raise ValueError("no")
 
-    task = begin_task(work())
+    task = start_task_eagerly(work())
     with pytest.raises(ValueError, match="no"):
         await task
+
+
+async def test_what_a_task_need_not_wait_for_is_done_before_it_is_awaited() -> None:
+    done: list[str] = []
+
+    async def work() -> str:
+        done.append("begun")
+        await asyncio.sleep(0)
+        done.append("ended")
+        return "result"
+
+    task = start_task_eagerly(work())
+    assert (done, task.done()) == (["begun"], False)
+    assert asyncio.current_task() is not task
+    assert await task == "result"
+    assert done == ["begun", "ended"]
+
+
+async def test_a_task_that_begins_at_once_can_begin_others() -> None:
+    async def inner() -> asyncio.Task[object] | None:
+        return asyncio.current_task()
+
+    async def outer() -> tuple[object, object, object]:
+        return asyncio.current_task(), await start_task_eagerly(inner()), asyncio.current_task()
+
+    task = start_task_eagerly(outer())
+    before, inside, after = await task
+    assert before is after is task
+    assert inside is not task
+
+
+async def test_a_timeout_in_the_first_step_ends_what_it_is_around_and_nothing_else() -> None:
+    async def work() -> str:
+        try:
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return "timed out"
+        return "not timed out"
+
+    assert await start_task_eagerly(work()) == "timed out"
+
+
+async def test_a_task_changes_no_context_but_its_own() -> None:
+    name: ContextVar[str] = ContextVar("name", default="caller")
+
+    async def work() -> str:
+        name.set("task")
+        return name.get()
+
+    assert await start_task_eagerly(work()) == "task"
+    assert name.get() == "caller"
+
+
+async def test_a_task_begins_with_the_next_turn_of_a_loop_that_has_much_to_do() -> None:
+    async def work() -> str:
+        return "done"
+
+    loop, called = asyncio.get_running_loop(), list[int]()
+    for number in range(100):
+        loop.call_soon(called.append, number)
+    task = start_task_eagerly(work())
+    assert await task == "done"
+    await asyncio.sleep(0)
+    assert called == list(range(100))
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on, asyncio itself begins tasks at once")
+async def test_a_callback_of_another_thread_that_comes_between_delays_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    class DelayedTask(asyncio.Task[str]):
+        def __init__(self, *arguments: object, loop: asyncio.AbstractEventLoop) -> None:
+            super().__init__(*arguments, loop=loop)  # type: ignore[arg-type]
+            loop.call_soon(begun.append, "callback")
+
+    async def work() -> str:
+        begun.append("task")
+        return "done"
+
+    begun: list[str] = []
+    monkeypatch.setattr(asyncio, "Task", DelayedTask)
+    task = start_task_eagerly(work())
+    assert begun == []
+    assert await task == "done"
+    assert begun == ["task", "callback"]

@@ -32,7 +32,7 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.binding import identify_tool
+from perdure.core.approval_binding import identify_tool
 from perdure.core.event import (
     Entry,
     Event,
@@ -901,6 +901,22 @@ async def test_a_watcher_is_told_the_log_and_then_what_happens_without_gap_or_do
     assert [entry.event.text for entry in entries if isinstance(entry.event, TextDelta)] == ["Two."]
 
 
+@pytest.mark.parametrize(("after", "has"), [(6, "entries up to 5"), (100, "entries up to 5")])
+async def test_a_watcher_that_names_an_entry_beyond_the_end_of_the_log_is_refused(after, has):
+    session = Agent(ScriptedModel("One.")).session("s")
+    await session.run("a")
+    with pytest.raises(UsageError, match=rf"after={after}.*{has}.*watch\(after=0\)"):
+        await watched(session, 10, after)
+
+
+async def test_a_watcher_of_a_session_that_was_deleted_is_told_to_start_over():
+    session = Agent(ScriptedModel("One.")).session("s")
+    await session.run("a")
+    await session.store.delete("s")
+    with pytest.raises(UsageError, match=r"after=5.*no entries"):
+        await watched(session, 10, 5)
+
+
 async def test_a_watcher_that_comes_during_a_run_misses_nothing_that_lasts():
     held = pause()
     session = Agent(ScriptedModel([TextDelta("Hel"), held, TextDelta("lo."), ReplyFinished()])).session("s")
@@ -1025,7 +1041,7 @@ async def test_a_run_with_tools_of_its_own_is_resumed_with_the_same_tools():
     store = MemoryStore()
     await crashed(store, "s", *began({"code": ["permission", "tools"]}), requested())
     session = Agent(ScriptedModel(call("look"), "Seen."), store=store).session("s")
-    with pytest.raises(UsageError, match=r"use resume\(permission=…, tools=…\)"):
+    with pytest.raises(UsageError, match="pass permission=…, tools=… again"):
         await session.resume()
     outcome = await session.resume(tools=[look], permission=None)
     assert (outcome.status, outcome.text) == ("done", "Seen.")

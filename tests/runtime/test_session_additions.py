@@ -21,7 +21,7 @@ from perdure import (
     replay,
     tool,
 )
-from perdure.context.strategies import keep_recent
+from perdure.context.compaction_strategies import keep_recent
 from perdure.core.event import RunEnded, SessionConfigured, TextDelta
 from perdure.models import register
 from perdure.runtime.driver import session_additions

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -51,7 +52,7 @@ async def test_every_session_that_was_cut_off_is_finished():
     found = await outcomes_of(worker_agent(store=store), 20, most_at_once=3)
     assert {each.session_id for each in found} == {f"s{number}" for number in range(20)}
     assert {(each.status, each.text, each.run_id) for each in found} == {("done", "Here.", "r")}
-    assert await store.interrupted(include_posts=True) == []
+    assert await store.list_interrupted(include_posts=True) == []
 
 
 async def test_no_more_than_allowed_are_continued_at_once():
@@ -79,7 +80,7 @@ async def test_answers_and_follow_ups_are_handled():
     outcome = await waiting.run("Go")
     assert outcome.status == "waiting"
     await agent.session("posted").follow_up("And then?")
-    assert await store.interrupted() == []
+    assert await store.list_interrupted() == []
     (found,) = await outcomes_of(agent, 1)
     assert (found.session_id, found.status) == ("posted", "waiting")
     await waiting.answer(outcome.questions[0].ask_id, answer=True)
@@ -148,7 +149,7 @@ async def test_parked_runs_sessions_of_other_agents_and_driven_sessions_are_left
     attending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await attending
-    assert [each.session_id for each in await store.interrupted()] == ["other"]
+    assert [each.session_id for each in await store.list_interrupted()] == ["other"]
 
 
 async def _collect(worker: AsyncGenerator[Outcome[Any]], seen: list[Outcome[Any]]) -> None:
@@ -196,11 +197,11 @@ async def test_a_store_that_fails_is_asked_again(caplog):
     class Flaky(MemoryStore):
         failures = 3
 
-        async def interrupted(self, **options: Any) -> Any:
+        async def list_interrupted(self, **options: Any) -> Any:
             if Flaky.failures:
                 Flaky.failures -= 1
                 raise StoreError("no connection")
-            return await super().interrupted(**options)
+            return await super().list_interrupted(**options)
 
     store = Flaky()
     await crashed(store, "s", *begun())
@@ -215,7 +216,7 @@ async def test_no_session_starves_while_others_always_have_something_to_do():
     taken: list[str] = []
 
     class Endless(MemoryStore):
-        async def interrupted(self, **_: Any) -> Any:
+        async def list_interrupted(self, **_: Any) -> Any:
             return [InterruptedSession(f"s{number}", "cut_off", len(taken), 0.0) for number in range(10)]
 
     async def attend(session_id: str) -> Outcome[Any]:
@@ -305,8 +306,73 @@ async def test_what_makes_no_sense_is_refused():
         with pytest.raises(ConfigError, match=name):
             await anext(agent.attend_all(**{name: value}))
 
+    for name, near in (("foo", "use one of model"), ("limit", "did you mean 'limits'? use"), ("outputs", "'output'")):
+        with pytest.raises(ConfigError, match=rf"a run has no override '{name}': .*{re.escape(near)}") as refused:
+            await anext(agent.attend_all(**{name: 1}))  # type: ignore[arg-type]
+        assert str(refused.value).endswith("deps, budget, watchers")
+
     class Old:
         acquire = append = read = list = release = lambda *_: None
 
     with pytest.raises(Unsupported, match="interrupted"):
         await anext(agent.attend_all(store=Old()))  # type: ignore[arg-type]
+
+
+# -- options of each session -------------------------------------------------------------------------------------------
+
+
+def greeter(store: Any) -> tuple[Agent[Any], list[tuple[str, Any]]]:
+    """An agent whose tool notes the deps that it gets."""
+    seen: list[tuple[str, Any]] = []
+
+    @tool(effect="read")
+    async def greet(context: ToolContext[Any]) -> str:
+        """Greet."""
+        seen.append((context.session_id, context.deps))
+        return "greeted"
+
+    return worker_agent(call("greet"), "Done.", store=store, tools=[greet]), seen
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_each_session_gets_the_options_that_a_function_chooses_for_it(is_async):
+    store = MemoryStore()
+    for customer in ("ann", "bob"):
+        started = RunStarted("agent", {"code": ["deps"]}, run_id="r")
+        await crashed(store, f"{customer}/s", started, MessageAdded(user("Hi"), run_id="r"))
+    agent, seen = greeter(store)
+
+    def choose(session_id: str) -> Any:
+        return {"deps": session_id.partition("/")[0].title()}
+
+    async def choose_later(session_id: str) -> Any:
+        return choose(session_id)
+
+    found = await outcomes_of(agent, 2, deps="nobody", overrides_for=choose_later if is_async else choose)
+    assert {each.status for each in found} == {"done"}
+    assert sorted(seen) == [("ann/s", "Ann"), ("bob/s", "Bob")]
+
+
+@pytest.mark.parametrize(("chosen", "problem"), [("Ann", "overrides_for"), ({"dep": 1}, "'dep'")])
+async def test_a_function_that_chooses_no_options_fails_only_the_session(chosen, problem):
+    store = MemoryStore()
+    await crashed(store, "bad", *begun())
+    await crashed(store, "good", *begun())
+    agent, _ = greeter(store)
+    found = await outcomes_of(agent, 2, overrides_for=lambda name: chosen if name == "bad" else {})
+    failed = {each.session_id: str(each.error) for each in found if each.status == "failed"}
+    assert [*failed] == ["bad"]
+    assert problem in failed["bad"]
+
+
+async def test_what_chooses_the_options_has_to_be_a_function():
+    with pytest.raises(ConfigError, match="overrides_for"):
+        await anext(worker_agent(store=MemoryStore()).attend_all(overrides_for={}))  # type: ignore[arg-type]
+
+
+async def test_code_that_a_run_was_begun_with_is_asked_for_in_words_that_fit_every_call():
+    store = MemoryStore()
+    started = RunStarted("agent", {"code": ["deps"]}, run_id="r")
+    await crashed(store, "s", started, MessageAdded(user("Hi"), run_id="r"))
+    (failed,) = await outcomes_of(greeter(store)[0], 1)
+    assert "pass deps=… again to the call that continues it" in str(failed.error)

@@ -7,27 +7,39 @@ import pytest
 
 from perdure import (
     Agent,
+    Budget,
     ConfigError,
     Extension,
     Hit,
+    Permissions,
     Price,
     Request,
     Role,
     SessionBusy,
     SessionExists,
     SessionNotFound,
+    Settings,
     ToolCall,
     ToolContext,
     ToolResult,
     Unsupported,
     UsageError,
     assistant,
+    later,
     tool,
     user,
 )
 from perdure.context.compaction import Compaction
 from perdure.core.codec import encode_event
-from perdure.core.event import InboxAdded, InboxResolved, MessageAdded, RunStarted, ToolFinished
+from perdure.core.event import (
+    InboxAdded,
+    InboxResolved,
+    MessageAdded,
+    ModelRequested,
+    RunEnded,
+    RunStarted,
+    ToolFinished,
+)
 from perdure.core.event_erasure import NO_SUMMARY
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call, calls
@@ -517,6 +529,117 @@ async def test_usage_of_a_session_covers_all_runs_and_the_one_in_progress():
     await running
     used = await session.usage()
     assert (used.usage.input_tokens, used.turns, used.cost_usd) == (30, 3, 30.0)
+
+
+DOLLAR_PER_TOKEN = Price(input_usd=1e6, output_usd=0)
+
+
+@tool(permission=True)
+async def refund() -> str:
+    """Refund."""
+    return "paid"
+
+
+def refunder(*replies: Any, store: Any = None, **options: Any) -> Agent[Any]:
+    model = ScriptedModel(*replies, price=DOLLAR_PER_TOKEN)
+    return Agent(model, tools=[refund], permission=Permissions(handler=later), store=store or MemoryStore(), **options)
+
+
+@pytest.mark.parametrize("is_other_process", [False, True])
+async def test_usage_covers_a_run_that_waits_for_an_answer(is_other_process):
+    session = refunder("One.", call("refund"), "Two.").session("s")
+    await session.run("1")
+    outcome = await session.run("2")
+    if is_other_process:
+        session = Agent(ScriptedModel(), store=session.store).session("s")  # without the agent, and without its prices
+    used = await session.usage()
+    assert (outcome.status, outcome.cost_usd) == ("waiting", 10.0)
+    assert (used.usage.input_tokens, used.cost_usd, used.last_input_tokens) == (20, 20.0, 10)
+
+
+async def test_usage_without_the_run_that_is_not_over_is_what_its_next_budget_has_to_leave_out():
+    session = refunder("One.", call("refund"), "Two.", settings=Settings(max_output_tokens=10)).session("s")
+    await session.run("1")
+    (question,) = (await session.run("2")).questions
+    ended = await session.usage(with_unfinished=False)
+    assert (ended.usage.input_tokens, ended.turns, ended.cost_usd) == (10, 1, 10.0)
+    budget = Budget(max_cost_usd=1e9)
+    await session.answer(question.ask_id, True)
+    await session.resume(budget=budget)
+    assert (ended.cost_usd or 0.0) + budget.spent_usd == (await session.usage()).cost_usd == 30.0
+    assert await session.usage(with_unfinished=False) == await session.usage()
+    with pytest.raises(ConfigError, match="with_unfinished"):
+        await session.usage(with_unfinished="no")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("nothing", [Budget(token_budget=0), Budget(max_cost_usd=0)])
+async def test_a_run_with_nothing_left_in_its_budget_sends_nothing(nothing):
+    agent = refunder("One.")
+    outcome = await agent.run("1", budget=nothing)
+    assert (outcome.status, outcome.reason) == ("limit", "budget")
+    assert outcome.usage.total_tokens == 0
+
+
+async def test_the_cost_of_a_run_that_is_given_up_without_an_answer_is_stored():
+    session = refunder(call("refund"), "Two.").session("s")
+    await session.run("1")
+    await session.run("2")
+    given_up, ended = of(await log_of(session.store, "s"), RunEnded)
+    assert (given_up.reason, given_up.cost_usd, ended.cost_usd) == ("unanswered", 10.0, 10.0)
+    assert (await session.usage()).cost_usd == 20.0
+
+
+async def test_the_cost_of_a_run_that_a_crash_has_ended_is_stored_with_what_may_be_billed():
+    store, first = MemoryStore(), MemoryStore()
+
+    def reply(request: Request) -> str:
+        died.append(len(request.messages))
+        return "Late."
+
+    died: list[int] = []
+    session = Agent(ScriptedModel("One.", reply, price=DOLLAR_PER_TOKEN), store=first).session("s")
+    await session.run("1")
+    await session.run("2")
+    events = await log_of(first, "s")
+    requests = [place for place, each in enumerate(events) if isinstance(each, ModelRequested)]
+    await crashed(store, "s", *events[: requests[-1] + 1])
+    asked = of(events, ModelRequested)[-1].estimated_tokens
+    session = refunder("Three.", store=store).session("s")
+    assert (await session.usage()).cost_usd == 10.0
+    await session.run("3")
+    lost = of(await log_of(store, "s"), RunEnded)[1]
+    assert (lost.reason, lost.cost_usd) == ("interrupted", float(asked))
+    assert (await session.usage()).cost_usd == 20.0 + asked
+
+
+async def test_the_cost_of_a_subagent_that_waits_is_part_of_that_of_the_session():
+    child = refunder(call("refund"), "Refunded.").replace(name="clerk")
+    model = ScriptedModel(call("clerk", task="Go."), "Done.", "Later.", price=DOLLAR_PER_TOKEN)
+    session = Agent(model, tools=[child.as_tool()]).session("s")
+    outcome = await session.run("1")
+    assert (outcome.status, outcome.cost_usd) == ("waiting", 20.0)
+    assert (await session.usage()).cost_usd == 20.0
+    await session.run("2")
+    costs = [(each.path != "", each.cost_usd) for each in of(await log_of(session.store, "s"), RunEnded)]
+    assert costs == [(True, 10.0), (False, 20.0), (False, 10.0)]
+    assert (await session.usage()).cost_usd == 30.0
+
+
+async def test_a_run_that_is_cancelled_while_its_subagent_waits_costs_both():
+    child = refunder(call("refund"), "Refunded.").replace(name="clerk")
+    model = ScriptedModel(call("clerk", task="Go."), price=DOLLAR_PER_TOKEN)
+    session = Agent(model, tools=[child.as_tool()]).session("s")
+    await session.run("1")
+    await session.cancel()
+    outcome = await session.resume()
+    assert (outcome.status, outcome.cost_usd) == ("cancelled", 20.0)
+    assert (await session.usage()).cost_usd == 20.0
+
+
+async def test_the_cost_of_a_run_whose_price_nobody_knows_is_not_known():
+    session = refunder(call("refund"), "Two.").replace(model=ScriptedModel(call("refund"))).session("s")
+    await session.run("1")
+    assert (await session.usage()).cost_usd is None
 
 
 async def test_messages_have_their_times_and_the_numbers_of_their_entries():

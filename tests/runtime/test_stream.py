@@ -15,6 +15,7 @@ from perdure import (
     SessionNotFound,
     StoreError,
     UsageError,
+    allow_all,
     later,
     tool,
 )
@@ -23,8 +24,10 @@ from perdure.core.event import (
     Event,
     Lagged,
     MessageAdded,
+    QuestionAsked,
     ReplyFinished,
     RunEnded,
+    RunStarted,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -35,7 +38,7 @@ from perdure.core.message import user
 from perdure.runtime.stream import MAX_MERGED_CHARACTERS, build_lag_marker, build_watcher_dropped, merge_deltas
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, pause
-from tests.doubles import SECONDS, Held, WaitingStore, kind, log_of, of, rounds
+from tests.doubles import SECONDS, Held, WaitingStore, crashed, kind, log_of, of, rounds
 
 pytestmark = pytest.mark.resumed
 
@@ -325,6 +328,75 @@ async def test_a_run_that_failed_yields_its_failure_when_it_is_asked_for_again()
     await agent.session("s").run("Go", input_id="mail-1")
     events = await read(agent.session("s").stream("Go", input_id="mail-1"))
     assert [event.status for event in of(events, RunEnded)] == ["failed"]
+
+
+@tool(permission=True)
+async def refund() -> str:
+    """Refund."""
+    return "paid"
+
+
+def refunder(*replies: Any, store: Any) -> Agent[Any]:
+    return Agent(ScriptedModel(*replies), tools=[refund], permission=Permissions(handler=later), store=store)
+
+
+async def test_a_repeated_prompt_whose_run_waits_yields_its_prompt_and_its_question_and_stores_nothing():
+    store = MemoryStore()
+    live = await read(refunder(call("refund"), store=store).session("s").stream("Go", input_id="mail-1"))
+    stored = await log_of(store, "s")
+    for _ in range(2):
+        again = refunder(store=store).session("s").stream("Go", input_id="mail-1")
+        events = await read(again)
+        assert [event for event in events if event.durable] == [event for event in live if event.durable] == stored
+        outcome = await again.outcome()
+        assert (outcome.status, outcome.reason, outcome.run_id) == ("waiting", "question", again.run_id)
+        assert [each.ask_id for each in outcome.questions] == [each.ask_id for each in of(events, QuestionAsked)]
+        assert [entry.event for entry in outcome.entries] == stored
+    assert await log_of(store, "s") == stored
+
+
+async def test_a_repeated_prompt_whose_run_waits_is_asked_about_again_where_there_is_a_handler():
+    store = MemoryStore()
+    await refunder(call("refund"), store=store).session("s").run("Go", input_id="mail-1")
+    here = refunder("Paid.", store=store).replace(permission=Permissions(handler=allow_all))
+    assert (await here.session("s").run("Go", input_id="mail-1")).text == "Paid."
+
+
+async def test_a_repeated_prompt_whose_run_waits_can_be_cancelled_before_it_begins():
+    store = MemoryStore()
+    session = refunder(call("refund"), store=store).session("s")
+    await session.run("Go", input_id="mail-1")
+    stream = session.stream("Go", input_id="mail-1")
+    waiting = asyncio.ensure_future(stream.outcome())
+    await asyncio.sleep(0)
+    assert await stream.cancel()
+    assert (await waiting).status == "cancelled"
+
+
+async def test_a_repeated_prompt_whose_question_was_answered_is_shown_from_its_beginning_and_goes_on():
+    store = MemoryStore()
+    session = refunder(call("refund"), "Paid.", store=store).session("s")
+    outcome = await session.run("Go", input_id="mail-1")
+    before = await log_of(store, "s")
+    await session.answer(outcome.questions[0].ask_id, True)
+    stream = session.stream("Go", input_id="mail-1")
+    events = await read(stream)
+    assert [event for event in events if event.durable] == await log_of(store, "s")
+    assert events[: len(before)] == before
+    assert (await stream.outcome()).text == "Paid."
+    assert any(isinstance(event, TextDelta) for event in events)
+
+
+async def test_a_repeated_prompt_that_a_crash_cut_off_is_shown_from_its_beginning_and_goes_on():
+    store = MemoryStore()
+    opening = [RunStarted("agent", input_id="mail-1", run_id="r1"), MessageAdded(user("Go"), run_id="r1")]
+    await crashed(store, "s", RunStarted("agent", run_id="r0"), RunEnded("done", run_id="r0"), *opening)
+    stream = Agent(ScriptedModel("Done."), store=store).session("s").stream("Go", input_id="mail-1")
+    entries = [entry async for entry in stream.entries()]
+    assert [entry.event for entry in entries[:2]] == opening
+    numbers = [entry.seq for entry in entries if entry.seq]
+    assert numbers == list(range(3, 3 + len(numbers)))
+    assert len(numbers) == len(await log_of(store, "s")) - 2
 
 
 async def test_a_prompt_that_is_being_answered_is_shown_from_its_beginning_and_then_live():

@@ -73,6 +73,10 @@ def test_what_no_test_could_notice_is_left_alone(source):
     assert changes(source) == {}
 
 
+def test_a_truth_value_that_is_returned_becomes_the_other_one_and_not_nothing():
+    assert changes("def is_there():\n    return False\n") == {"False becomes True": "return True"}
+
+
 def test_places_are_counted_in_characters_where_the_source_is_not_ascii():
     assert changes('words = "žluťoučký kůň"; big = 1 < 2') == {
         "< becomes <=": 'words = "žluťoučký kůň"; big = 1 <= 2',
@@ -108,9 +112,26 @@ def test_a_package_without_a_folder_of_tests_is_tested_by_the_folder_above():
     assert {"tests/stores/test_sqlite.py", "tests/stores/test_state_machine.py"} < set(tests)
 
 
+def test_tests_elsewhere_that_import_the_module_are_run_as_well():
+    assert "tests/interaction/test_slot_view.py" in list_tests(Path("src/perdure/core/fold.py"))
+    assert "tests/interaction/test_slot_view.py" not in list_tests(Path("src/perdure/core/outcome.py"))
+
+
+def test_a_module_that_very_many_tests_import_is_tested_by_its_own_folder_and_its_neighbours_alone():
+    assert {test.split("/")[1] for test in list_tests(Path("src/perdure/stores/memory.py"))} == {"stores", "logs"}
+
+
+def test_a_neighbour_can_be_one_file_of_tests():
+    tests = list_tests(Path("src/perdure/replaying/log_comparison.py"))
+    assert tests.index("tests/replaying/test_recorded_tools.py") < tests.index("tests/test_replay.py")
+
+
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, monkeypatch):
     """A project of one module, with a test that notices one of two mistakes and one that fails anyway."""
+    # Each trial starts pytest, and its plugins take most of the time.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_timeout")
     files = {
         "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['budget', 'faults']\n",
         "src/perdure/__init__.py": "",
@@ -152,6 +173,23 @@ def test_a_test_that_fails_anyway_kills_nothing(project):
     broken.write_text("def test_it_is_broken():\n    assert False\n", encoding="utf-8")
     (trial,) = try_mutants([mutant_of(project, "== becomes !=")], 1, project)
     assert trial.verdict == "not counted"
+
+
+def test_a_mutant_that_makes_a_test_hang_is_killed_though_the_test_ignores_every_signal(project, monkeypatch):
+    monkeypatch.setattr(mutants, "TEST_SECONDS", 1)
+    hanging = """
+        import signal
+        import threading
+        from perdure.part.sums import add
+
+        def test_it_adds():
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+            while add(1, 2) != 3:
+                threading.Event().wait(0.1)
+        """
+    (project / "tests" / "part" / "test_sums.py").write_text(dedent(hanging), encoding="utf-8")
+    (trial,) = try_mutants([mutant_of(project, "== becomes !=")], 1, project)
+    assert (trial.verdict, trial.reason) == ("killed", "a test hung for 1 s")
 
 
 def test_the_name_of_a_test_may_have_blanks_in_it(project):

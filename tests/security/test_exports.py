@@ -9,7 +9,7 @@ import pytest
 from perdure.cli import sessions_transfer
 from perdure.cli.sessions_transfer import write_file
 from perdure.core.error import ConfigError
-from perdure.stores.sqlite.copy_file import publish_when_done
+from perdure.stores.sqlite.copy_file import rename_when_done
 
 
 @pytest.fixture
@@ -95,9 +95,9 @@ def test_a_backup_is_not_written_through_a_planted_link(folder):
     victim = folder / "victim"
     victim.write_text("mine", encoding="utf-8")
     plant_everywhere(folder, lambda place: place.symlink_to(victim))
-    with publish_when_done("out.json") as place:
+    with rename_when_done("out.json") as place:
         Path(place).write_bytes(b"secret")
         assert stat.S_IMODE(Path(place).stat().st_mode) == 0o600
     assert victim.read_text(encoding="utf-8") == "mine"
-    with pytest.raises(ConfigError, match="exists already"), publish_when_done("out.json"):
+    with pytest.raises(ConfigError, match="exists already"), rename_when_done("out.json"):
         pass

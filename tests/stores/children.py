@@ -96,7 +96,7 @@ def kill_rounds(path: str, rounds: str, seed: str) -> None:
     chance = random.Random(seed)
     acknowledged = 0
     for number in range(int(rounds)):
-        point = [None, *faults.point_names()[-2:]][number % 3]
+        point = [None, *faults.list_fault_points()[-2:]][number % 3]
         reader, writer = os.pipe()
         if (pid := os.fork()) == 0:
             os.close(reader)

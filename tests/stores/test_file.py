@@ -11,7 +11,7 @@ import pytest
 from perdure.core.error import Conflict, Fenced, SessionBusy, StoreError, UnreadableEntry, Unsupported
 from perdure.core.event import Custom, Entry, MessageAdded, Unknown
 from perdure.core.message import assistant, user
-from perdure.stores.file import lines as file_record
+from perdure.stores.file import line_format as file_record
 from perdure.stores.file import log as file_log
 from perdure.stores.file.paths import session_paths
 from perdure.stores.file.store import FileStore

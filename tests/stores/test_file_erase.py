@@ -12,7 +12,7 @@ from perdure.stores.file import file_scan as file_survey
 from perdure.stores.file import session_catalogue as file_catalogue
 from perdure.stores.file import session_info as file_summary
 from perdure.stores.file import unlocked_scan as file_look
-from perdure.stores.file.secure_delete import DOOMED_SUFFIX, erase_after_replace, erase_file, remove_leftovers
+from perdure.stores.file.secure_delete import DOOMED_SUFFIX, erase_file, erase_leftovers, erase_replaced_file
 from tests.stores.material import entries
 
 SECRET = "kestrel-7741"
@@ -69,10 +69,10 @@ def test_a_file_is_erased_when_another_one_has_its_place_and_only_then(tmp_path,
     path.write_bytes(b"old")
     new.write_bytes(b"new")
     link = watched(path)
-    with pytest.raises(ZeroDivisionError), erase_after_replace(str(path)):
+    with pytest.raises(ZeroDivisionError), erase_replaced_file(str(path)):
         raise ZeroDivisionError
     assert path.read_bytes() == b"old"
-    with erase_after_replace(str(path)):
+    with erase_replaced_file(str(path)):
         new.replace(path)
     assert (path.read_bytes(), link.read_bytes()) == (b"new", bytes(3))
     assert sorted(left.name for left in tmp_path.iterdir()) == ["file", link.name]
@@ -88,7 +88,7 @@ def test_a_file_is_erased_also_where_there_are_no_second_names(tmp_path, watched
         raise PermissionError
 
     monkeypatch.setattr(os, "link", refuse)
-    with erase_after_replace(str(path)):
+    with erase_replaced_file(str(path)):
         new.replace(path)
     assert link.read_bytes() == bytes(3)
 
@@ -100,7 +100,7 @@ def test_a_second_name_that_was_left_costs_the_file_nothing(tmp_path, watched):
     second.hardlink_to(path)
     gone.write_bytes(b"replaced")
     link = watched(gone)
-    remove_leftovers(str(path))
+    erase_leftovers(str(path))
     assert path.read_bytes() == b"in use"
     assert link.read_bytes() == bytes(8)
     assert not second.exists()

@@ -424,8 +424,8 @@ async def test_a_file_that_others_cut_off_is_not_written_on(folder, files):
 # -- where it lies -----------------------------------------------------------------------------------------------------
 
 
-async def test_files_and_new_folders_are_for_their_owner_alone(tmp_path, files_at):
-    folder = tmp_path / "new" / "folder"
+async def test_files_and_a_new_folder_are_for_their_owner_alone(tmp_path, files_at):
+    folder = tmp_path / "folder"
     before = os.umask(0)
     try:
         store = files_at(folder)
@@ -437,8 +437,8 @@ async def test_files_and_new_folders_are_for_their_owner_alone(tmp_path, files_a
         await store.acquire("s")
     finally:
         os.umask(before)
-    modes = {place.name: stat.S_IMODE(place.stat().st_mode) for place in (tmp_path / "new").rglob("*")}
-    assert modes.pop("folder") == stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+    modes = {place.name: stat.S_IMODE(place.stat().st_mode) for place in tmp_path.rglob("*")}
+    assert modes.pop("folder") == 0o700
     assert modes == dict.fromkeys(["s.session", "s.lock", "s.quarantine"], 0o600)
 
 
@@ -495,7 +495,7 @@ async def test_a_file_in_place_of_the_folder_is_refused(tmp_path, files_at):
 
 
 async def test_a_network_file_system_is_refused(folder, files, monkeypatch):
-    monkeypatch.setattr("perdure.stores.store_paths.find_network_file_system", lambda _: "nfs4")
+    monkeypatch.setattr("perdure.stores.private_paths.find_network_file_system", lambda _: "nfs4")
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\).*local disk"):
         await files.acquire("s")
     assert not folder.exists()

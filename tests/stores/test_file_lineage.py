@@ -11,7 +11,7 @@ from perdure.core.error import SessionBusy, SessionExists, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import user
 from perdure.stores.file.file_scan import Header, encode_header
-from perdure.stores.file.lines import encode_line
+from perdure.stores.file.line_format import encode_line
 from perdure.stores.file.store import FileStore
 from tests.seeds import SEED
 from tests.stores.material import child, entries

@@ -13,12 +13,12 @@ from perdure.core.codec import decode_entry
 from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry, MessageAdded
 from perdure.core.message import user
-from perdure.stores.file import lines as file_record
+from perdure.stores.file import line_format as file_record
 from perdure.stores.file.file_scan import decode_seq
-from perdure.stores.file.lines import (
+from perdure.stores.file.line_format import (
     DamagedRange,
     Line,
-    encode_append,
+    encode_append_lines,
     encode_body,
     encode_line,
     read_first_line,
@@ -60,9 +60,9 @@ def test_a_body_of_exactly_the_limit_is_taken_and_one_more_byte_is_not(monkeypat
     monkeypatch.setattr(file_record, "MAX_BODY_BYTES", size - over)
     if over:
         with pytest.raises(StoreError, match=f"entry 1 has {size} bytes"):
-            encode_append([entry], SEED)
+            encode_append_lines([entry], SEED)
     else:
-        assert decode_entry(encode_append([entry], SEED).split(b" ", 2)[2]) == entry
+        assert decode_entry(encode_append_lines([entry], SEED).split(b" ", 2)[2]) == entry
 
 
 def bodies(count: int) -> list[bytes]:
@@ -77,7 +77,7 @@ def test_the_checksum_is_a_crc_32_of_blank_and_json_that_begins_with_the_session
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_a_line_is_ascii_without_a_line_end_and_gives_the_entry_back(text):
     entry = Entry(1, 1.5, MessageAdded(user(text), run_id=text), text)
-    line = encode_append([entry], SEED)
+    line = encode_append_lines([entry], SEED)
     assert line.isascii()
     assert line.splitlines() == [line[:-1]]
     assert decode_entry(line.partition(b" {")[2].rstrip().join((b"{", b""))) == entry
@@ -91,7 +91,7 @@ def test_lines_are_found_one_after_another_whatever_the_size_of_a_chunk(found):
 
 def test_lines_of_one_append_say_that_more_is_to_come(tmp_path):
     batch = [Entry(seq, 1.0, Custom("x")) for seq in (1, 2, 3)]
-    with opened(tmp_path / "file", encode_append(batch, SEED)) as descriptor:
+    with opened(tmp_path / "file", encode_append_lines(batch, SEED)) as descriptor:
         pieces = list(scan_lines(descriptor, 10_000, SEED))
     assert [isinstance(piece, Line) and piece.has_more for piece in pieces] == [True, True, False]
 
@@ -122,7 +122,7 @@ def test_text_that_looks_like_a_line_is_no_entry_even_when_its_own_line_is_damag
     escaped = b'{\\"seq\\":9,\\"at\\":1.0,\\"event\\":{\\"kind\\":\\"custom\\",\\"name\\":\\"forged\\"}}'
     forged = encode_line(escaped, SEED)  # as it would lie in the file
     text = forged.decode().replace("\\", "")[:-1]
-    line = encode_append([Entry(1, 1.0, Custom(text, {"deep": [text]}))], SEED)
+    line = encode_append_lines([Entry(1, 1.0, Custom(text, {"deep": [text]}))], SEED)
     assert line.count(forged[:-1]) == 2
     damaged = line.replace(b'"seq":1', b'"seq":7')
     assert {piece for piece in found(damaged) if isinstance(piece, bytes)} == {escaped}

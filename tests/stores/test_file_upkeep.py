@@ -9,7 +9,7 @@ from perdure.core.clock import SystemClock
 from perdure.core.error import ConfigError, StoreError
 from perdure.core.event import Custom, Entry
 from perdure.core.store import MaintainableStore, Post
-from perdure.stores.file.lines import encode_line
+from perdure.stores.file.line_format import encode_line
 from perdure.stores.file.maintenance import restore_folder
 from perdure.stores.file.store import FileStore
 from tests.stores.material import entries

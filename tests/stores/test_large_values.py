@@ -43,7 +43,7 @@ async def threads_of_encoding(store: Any, monkeypatch: pytest.MonkeyPatch, place
 
 async def test_a_large_result_is_encoded_off_the_loop_by_sqlite(tmp_path, monkeypatch):
     store = f"sqlite:{tmp_path}/sessions.db"
-    small, large = await threads_of_encoding(store, monkeypatch, "perdure.stores.sqlite.store.encode_append")
+    small, large = await threads_of_encoding(store, monkeypatch, "perdure.stores.sqlite.store.encode_append_row")
     assert threading.get_ident() in small
     assert large
     assert threading.get_ident() not in large
@@ -51,7 +51,7 @@ async def test_a_large_result_is_encoded_off_the_loop_by_sqlite(tmp_path, monkey
 
 async def test_a_large_result_is_encoded_off_the_loop_by_files(tmp_path, monkeypatch):
     store = f"file:{tmp_path}/sessions"
-    _, large = await threads_of_encoding(store, monkeypatch, "perdure.stores.file.log.encode_append")
+    _, large = await threads_of_encoding(store, monkeypatch, "perdure.stores.file.log.encode_append_lines")
     assert large
     assert threading.get_ident() not in large
 

@@ -7,7 +7,15 @@ import pytest
 from perdure.core.error import ConfigError, Fenced, SessionBusy, SessionExists, SessionNotFound
 from perdure.core.event import MessageAdded
 from perdure.core.message import user
-from perdure.core.store import Hit, ImmediateStore, MaintainableStore, Post, SearchableStore, StoreSize, locate_session
+from perdure.core.store import (
+    Hit,
+    ImmediateStore,
+    MaintainableStore,
+    Post,
+    SearchableStore,
+    StoreSize,
+    identify_session,
+)
 from perdure.stores import derive_session, listened, namespaced, open_store
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
@@ -80,7 +88,7 @@ async def test_two_parts_know_nothing_of_each_other():
 
 async def test_a_part_of_a_part_lies_deeper():
     store = MemoryStore()
-    await keep(namespaced(namespaced(store, "acme/"), "support"), "s")
+    await keep(namespaced(namespaced(store, "acme"), "support"), "s")
     assert [info.session_id for info in await store.list()] == ["acme/support/s"]
     assert [info.session_id for info in await namespaced(store, "acme").list()] == ["support/s"]
 
@@ -88,6 +96,12 @@ async def test_a_part_of_a_part_lies_deeper():
 @pytest.mark.parametrize("prefix", ["", "/", "\0", "\ud800", None])
 def test_a_part_without_a_name_is_refused(prefix):
     with pytest.raises(ConfigError):
+        namespaced(MemoryStore(), prefix)
+
+
+@pytest.mark.parametrize("prefix", ["ann/diary", "ann/", "/ann"])
+def test_a_prefix_with_a_slash_is_refused_because_it_would_be_part_of_another(prefix):
+    with pytest.raises(ConfigError, match=r"pass a name without slashes.*namespaced\(namespaced\("):
         namespaced(MemoryStore(), prefix)
 
 
@@ -235,16 +249,16 @@ async def test_what_was_said_in_a_part_titles_its_session():
 @pytest.mark.parametrize("kind", ["sqlite", "file"])
 def test_objects_for_the_same_files_and_parts_of_them_have_their_sessions_in_the_same_place(kind, tmp_path):
     one, other = (open_store(f"{kind}:{tmp_path}/{name}") for name in ("a", "./a"))
-    place = locate_session(one, "acme/support/s")
+    place = identify_session(one, "acme/support/s")
     part = namespaced(listened(namespaced(other, "acme"), lambda *_: None), "support")
-    assert locate_session(other, "acme/support/s") == locate_session(part, "s") == place
-    assert locate_session(open_store(f"{kind}:{tmp_path}/b"), "acme/support/s") != place
-    assert locate_session(namespaced(one, "other"), "s") != place
+    assert identify_session(other, "acme/support/s") == identify_session(part, "s") == place
+    assert identify_session(open_store(f"{kind}:{tmp_path}/b"), "acme/support/s") != place
+    assert identify_session(namespaced(one, "other"), "s") != place
 
 
 def test_databases_are_told_apart_by_all_of_their_address_and_the_tenant():
-    place = locate_session(PostgresStore("postgresql://ann@host/db"), "s")
-    assert locate_session(PostgresStore("postgresql://ann@host/db"), "s") == place
+    place = identify_session(PostgresStore("postgresql://ann@host/db"), "s")
+    assert identify_session(PostgresStore("postgresql://ann@host/db"), "s") == place
     for other in ("postgresql://ann@host/other", "postgresql://ann@host:5433/db", "postgresql://ben@host/db"):
-        assert locate_session(PostgresStore(other), "s") != place
-    assert locate_session(PostgresStore("postgresql://ann@host/db", tenant="acme"), "s") != place
+        assert identify_session(PostgresStore(other), "s") != place
+    assert identify_session(PostgresStore("postgresql://ann@host/db", tenant="acme"), "s") != place

@@ -84,7 +84,7 @@ async def test_tables_of_the_first_format_are_brought_up_to_date(postgres, datab
     store = stores[0]
     for query, seq in (("harbour", 2), ("lantern", 3), ("kestrel", 5)):
         assert [(hit.session_id, hit.seq) for hit in await store.search(query)] == [("s", seq)]
-    assert [(each.session_id, each.progress) for each in await store.interrupted()] == [("s", "cut_off")]
+    assert [(each.session_id, each.progress) for each in await store.list_interrupted()] == [("s", "cut_off")]
     lease = await store.acquire("s")
     assert lease.fence == 8
     await store.append(lease, entries(8), sync=True)
@@ -112,7 +112,7 @@ async def test_interrupted_sessions_of_older_tables_are_found(postgres, database
     await store.aclose()
     postgres.ask("ALTER TABLE perdure.session DROP COLUMN progress, DROP COLUMN due_at", database=database)
     postgres.ask("UPDATE perdure.meta SET value = 4 WHERE name = 'format'", database=database)
-    found = await store_of(address).interrupted(now=50.0)
+    found = await store_of(address).list_interrupted(now=50.0)
     assert [(each.session_id, each.progress, each.due_at) for each in found] == [
         ("cut", "cut_off", None),
         ("waiting", "waiting", 50.0),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.stores.postgres.search_terms import join_tokens, parse_plain_query, parse_web_query, tokenize
+from perdure.stores.postgres.search_terms import build_index_text, build_plain_query, build_websearch_query, tokenize
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from perdure.stores.postgres.search_terms import join_tokens, parse_plain_query,
     ],
 )
 def test_a_word_is_a_run_of_letters_and_digits(text, words):
-    assert join_tokens(text) == words
+    assert build_index_text(text) == words
 
 
 @pytest.mark.parametrize("text", ["plain ASCII, a_b", "größe “ÄRGER” \U0001f600 ß", "", "…"])
@@ -29,7 +29,7 @@ def test_the_places_of_words_are_those_in_the_bytes(text):
     data = text.encode()
     placed = tokenize(data)
     assert [data[start:end].decode().lower() for start, end, _ in placed] == [word for _, _, word in placed]
-    assert " ".join(word for _, _, word in placed) == join_tokens(text)
+    assert " ".join(word for _, _, word in placed) == build_index_text(text)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_the_places_of_words_are_those_in_the_bytes(text):
     ],
 )
 def test_plain_words_are_nothing_but_words(query, text):
-    assert parse_plain_query(query).text == text
-    assert parse_plain_query(query).words == frozenset(text.split())
+    assert build_plain_query(query).text == text
+    assert build_plain_query(query).words == frozenset(text.split())
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_plain_words_are_nothing_but_words(query, text):
     ],
 )
 def test_a_query_keeps_quotes_minus_and_or(query, text, shown):
-    assert parse_web_query(query) == (text, frozenset(shown))
+    assert build_websearch_query(query) == (text, frozenset(shown))

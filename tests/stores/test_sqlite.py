@@ -105,9 +105,13 @@ async def test_an_acquire_that_is_cancelled_holds_nothing(path, store):
 
 async def test_a_release_that_is_cancelled_is_done_all_the_same(path, store):
     lease = await store.acquire("s")
-    task = asyncio.ensure_future(store.release(lease))
-    await asyncio.sleep(0)
-    task.cancel()
+    with another_connection(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        task = asyncio.ensure_future(store.release(lease))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        connection.execute("ROLLBACK")
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (await store.acquire("s")).fence == lease.fence + 1

@@ -124,6 +124,25 @@ async def test_after_a_sync_that_failed_everything_is_written_and_checked_again(
     await store.aclose()
 
 
+async def test_after_a_sync_that_failed_a_file_that_is_damaged_is_written_no_more(path, failing):
+    store = SqliteStore(path, vfs="failing")
+    other = await store.acquire("other")
+    await store.append(other, entries(1, 2_000), sync=True)
+    await store.aclose()
+    store = SqliteStore(path, vfs="failing")
+    lease = await store.acquire("s")
+    failing["-wal"] = 1
+    with pytest.raises(StoreError, match=r"the disk reported an error"):
+        await store.append(lease, entries(1), sync=True)
+    with path.open("r+b") as file:  # what is not read for an append, so that nothing but a check finds it
+        file.seek(path.stat().st_size // 4096 // 2 * 4096)
+        file.write(b"\xff" * 4096)
+    with pytest.raises(StoreError, match=r"(?s)is damaged since the disk failed .*: keep a copy, then restore"):
+        await store.append(lease, entries(1), sync=True)
+    with pytest.raises(StoreError, match="is damaged since the disk failed"):
+        await store.aclose()  # the lease is not given back; it runs out
+
+
 async def test_while_every_sync_fails_nothing_is_acknowledged_and_the_lease_can_be_given_back(path, failing):
     store = SqliteStore(path, vfs="failing")
     lease = await store.acquire("s")

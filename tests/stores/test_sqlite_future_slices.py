@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from perdure.core.event import Custom, Entry
-from perdure.stores.sqlite.future_slices import SLICE_LENGTH, get_future_slices, resolve_futures
+from perdure.stores.sqlite.future_batches import SLICE_LENGTH, get_future_batches, resolve_futures
 from perdure.stores.sqlite.queued_jobs import QueuedJob
 from perdure.stores.sqlite.store import SqliteStore
 from tests.doubles import SECONDS
@@ -93,7 +93,7 @@ async def test_a_timer_is_served_between_sessions_that_are_woken():
 async def test_what_is_done_while_others_wait_comes_after_them():
     loop = asyncio.get_running_loop()
     first, second, last = ([make_job(loop) for _ in range(SLICE_LENGTH)] for _ in range(3))
-    slices, order = get_future_slices(loop), []
+    slices, order = get_future_batches(loop), []
     for number, work in enumerate([*first, *second, *last]):
         work.future.add_done_callback(lambda _, number=number: order.append(number))
     slices.add([*first, *second], loop)

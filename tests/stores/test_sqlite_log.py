@@ -11,12 +11,12 @@ from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured, T
 from perdure.core.message import Image, Text, ToolResult, user
 from perdure.core.store import Post
 from perdure.stores.sqlite import log as sqlite_log
-from perdure.stores.sqlite import one_statement
 from perdure.stores.sqlite import row_merging as sqlite_merge
+from perdure.stores.sqlite import single_statement_append
 from perdure.stores.sqlite.entry_id_index import UNNUMBERED, IdRange, group_ids, split_id
 from perdure.stores.sqlite.lock_holder import describe_lock_holder
 from perdure.stores.sqlite.pack_rows import LONG_TEXT_BYTES
-from perdure.stores.sqlite.row_merging import merge_log, plan_merge
+from perdure.stores.sqlite.row_merging import merge_log_rows, plan_row_merge
 from tests.stores.material import another_connection, entries
 
 
@@ -37,17 +37,17 @@ async def grow(store, lease, first, count, size=10):
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_that_is_given_back_is_one_row(path, store):
+async def test_a_session_that_is_given_back_is_one_row_once_its_rows_fill_it(path, store, monkeypatch):
+    monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 22 * sqlite_merge.ROW_COST)
     lease = await store.acquire("s")
-    first = await grow(store, lease, 1, 20)
-    assert value(path, "SELECT count(*) FROM pack") == 20
+    first = await grow(store, lease, 1, 15)
     await store.release(lease)
-    assert value(path, "SELECT count(*) FROM pack") == 1
+    assert value(path, "SELECT count(*) FROM pack") == 15
     assert await store.read("s") == first
     lease = await store.acquire("s")
-    more = await grow(store, lease, 21, 3)
+    more = await grow(store, lease, 16, 8)
     assert await store.read("s") == first + more
-    assert await store.read("s", after=19) == (first + more)[19:]
+    assert await store.read("s", after=14) == (first + more)[14:]
     await store.release(lease)
     assert value(path, "SELECT count(*) FROM pack") == 1
     assert await store.read("s", after=7) == (first + more)[7:]
@@ -55,7 +55,7 @@ async def test_a_session_that_is_given_back_is_one_row(path, store):
 
 async def test_a_long_log_is_some_large_rows_while_it_is_driven(path, store, monkeypatch):
     monkeypatch.setattr(sqlite_log, "MAX_LOOSE_BYTES", 40_000)
-    monkeypatch.setattr(one_statement, "MAX_LOOSE_BYTES", 40_000)
+    monkeypatch.setattr(single_statement_append, "MAX_LOOSE_BYTES", 40_000)
     monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 10_000)
     lease = await store.acquire("s")
     log = await grow(store, lease, 1, 200, size=500)
@@ -66,7 +66,8 @@ async def test_a_long_log_is_some_large_rows_while_it_is_driven(path, store, mon
     assert await store.read("s", after=95) == [*log[95:], *entries(201)]
 
 
-async def test_whatever_is_in_an_entry_is_the_same_after_its_row_was_merged(store):
+async def test_whatever_is_in_an_entry_is_the_same_after_its_row_was_merged(path, store, monkeypatch):
+    monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", sqlite_merge.ROW_COST)
     unknown = Unknown("dreamt", {"kind": "dreamt", "of": [1, {"sheep": 2.5}]})
     events = [
         Custom("data", {"big": 10**30, "float": -0.0, "none": None}),
@@ -80,6 +81,7 @@ async def test_whatever_is_in_an_entry_is_the_same_after_its_row_was_merged(stor
     for entry in log:
         await store.append(lease, [entry], sync=False)
     await store.release(lease)
+    assert value(path, "SELECT count(*) FROM pack") < 5
     assert await store.read("s") == log
     assert [await store.read("s", after=after) for after in range(5)] == [log[after:] for after in range(5)]
 
@@ -234,10 +236,10 @@ async def test_an_append_that_is_one_statement_is_refused_like_any_other(store, 
 async def test_a_merge_that_was_planned_before_another_process_changed_the_file_is_planned_anew(path, store):
     lease = await store.acquire("s")
     await grow(store, lease, 1, 20, size=10)
-    plan = await store._get_writer().run_alone(lambda connection: plan_merge(connection, 1))
+    plan = await store._get_writer().run_alone(lambda connection: plan_row_merge(connection, 1))
     with another_connection(path) as connection:
         connection.execute("DELETE FROM pack WHERE first > 10; UPDATE session SET head = 10")
-    await store._get_writer().write(lambda connection: merge_log(connection, 1, plan))
+    await store._get_writer().write(lambda connection: merge_log_rows(connection, 1, plan))
     assert len(await store.read("s")) == 10
 
 

@@ -67,7 +67,7 @@ async def test_a_file_of_format_1_is_brought_up_to_date(old, store):
         4.0,
         "Hello",
     )
-    assert [(each.session_id, each.progress) for each in await store.interrupted()] == [("s", "cut_off")]
+    assert [(each.session_id, each.progress) for each in await store.list_interrupted()] == [("s", "cut_off")]
     lease = await store.acquire("s")
     assert lease.fence == 4
     with pytest.raises(Conflict, match="elsewhere"):
@@ -132,11 +132,11 @@ async def fill_with_runs(store: Store) -> None:
 
 async def test_interrupted_sessions_of_a_file_of_format_2_are_found(path, store):
     await fill_with_runs(store)
-    before = await store.interrupted(now=50.0)
+    before = await store.list_interrupted(now=50.0)
     await store.aclose()
     with another_connection(path) as connection:
         connection.execute(AS_FORMAT_2)
-    assert await store.interrupted(now=50.0) == before
+    assert await store.list_interrupted(now=50.0) == before
     assert [(each.session_id, each.progress, each.due_at) for each in before] == [
         ("cut", "cut_off", None),
         ("waiting", "waiting", 50.0),
@@ -150,4 +150,4 @@ async def test_a_damaged_session_does_not_stop_the_file_from_being_brought_up(pa
     with another_connection(path) as connection:
         connection.execute(AS_FORMAT_2)
         connection.execute("UPDATE pack SET body = CAST('run_ damaged' AS BLOB) WHERE session = 2")
-    assert [each.session_id for each in await store.interrupted()] == ["cut"]
+    assert [each.session_id for each in await store.list_interrupted()] == ["cut"]

@@ -2,8 +2,11 @@
 
 import random
 
+import apsw
 import pytest
 
+from perdure.stores.sqlite import database_file
+from perdure.stores.sqlite.search_index import SearchIndex
 from tests.stores.material import another_connection, child
 from tests.stores.search_material import found
 
@@ -33,6 +36,41 @@ async def test_processes_that_share_an_index_find_what_each_of_them_says(path, s
     assert {name for name, _ in await found(store, "said", limit=100)} == left
     with another_connection(f"{path}-search") as connection:
         connection.execute("INSERT INTO search(search) VALUES('integrity-check')")
+
+
+async def test_an_index_is_emptied_while_another_process_moves_its_log(path, monkeypatch):
+    """SQLite does not wait for the other's checkpoint, whatever the timeout."""
+
+    class Busy(apsw.Connection):
+        attempts = 0
+
+        def wal_checkpoint(self, *args, **options):
+            Busy.attempts += 1
+            if Busy.attempts == 1:
+                raise apsw.BusyError("BusyError: database is locked")
+            return super().wal_checkpoint(*args, **options)
+
+    monkeypatch.setattr(apsw, "Connection", Busy)
+    index = SearchIndex(str(path))
+    index.clear()
+    index.close()
+    assert Busy.attempts == 2
+
+
+def test_work_is_tried_again_until_the_time_is_over_however_long_each_attempt_takes(monkeypatch):
+    now = [0.0]
+    attempts = []
+
+    def work() -> None:
+        attempts.append(now[0])
+        now[0] += 20
+        raise apsw.BusyError("BusyError: database is locked")
+
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    with pytest.raises(apsw.BusyError):
+        database_file.retry_while_busy(work)
+    assert attempts == [0, 20]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -8,11 +8,13 @@ import apsw
 import pytest
 
 from perdure.core import fault_injection as faults
-from perdure.core.error import Conflict, Fenced, StoreError
+from perdure.core.error import Conflict, Fenced, SessionBusy, StoreError
 from perdure.core.event import Custom, Entry
-from perdure.core.store import Lease
+from perdure.core.store import Lease, Post
+from perdure.stores.sqlite import log as sqlite_log
 from perdure.stores.sqlite import switch_interval as sqlite_turns
 from perdure.stores.sqlite import write_connection as sqlite_access
+from perdure.stores.sqlite.entry_id_index import highest_id_number
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
 
@@ -200,3 +202,116 @@ async def test_an_interval_that_somebody_else_has_set_stays(store):
         assert sys.getswitchinterval() == pytest.approx(0.02)
     finally:
         sys.setswitchinterval(before)
+
+
+# -- what is done at once ----------------------------------------------------------------------------------------------
+
+
+def complete_at_once(work):
+    """The result of a coroutine that need not wait for anything."""
+    with pytest.raises(StopIteration) as ended:
+        work.send(None)
+    return ended.value.value
+
+
+async def test_a_session_is_opened_and_given_back_without_waiting_while_the_file_is_idle(store):
+    await store.list()  # which opens the file
+    lease = complete_at_once(store.acquire("s"))
+    assert complete_at_once(store.events("s")) == ([], 0)
+    assert complete_at_once(store.posts("s")) == []
+    complete_at_once(store.release(lease))
+    assert complete_at_once(store.acquire("s")) == Lease("s", lease.fence + 1)
+
+
+async def test_what_has_been_read_is_not_read_again(store):
+    lease = await store.acquire("s")
+    assert store.append_now(lease, entries(1, 2), sync=False)
+    assert complete_at_once(store.events("s", after=2)) == ([], 2)
+    assert (await store.events("s", after=1))[1] == 2
+
+
+async def test_a_lease_that_somebody_has_is_not_taken_at_once(store):
+    await store.acquire("s")
+    with pytest.raises(SessionBusy, match="is being driven by process"):
+        await store.acquire("s")
+    assert (await store.acquire("s", take_over=True)).fence == 2
+
+
+async def test_of_sessions_that_begin_at_once_one_is_served_at_once(store):
+    await store.list()
+    complete_at_once(store.acquire("first"))
+    others = [asyncio.ensure_future(store.acquire(f"s{number}")) for number in range(3)]
+    await asyncio.sleep(0)
+    assert [other.done() for other in others] == [False] * 3
+    assert [lease.fence for lease in await asyncio.gather(*others)] == [1] * 3
+    complete_at_once(store.acquire("later"))
+
+
+async def test_a_session_whose_file_was_replaced_is_not_opened_at_once(path, store):
+    await store.release(await store.acquire("s"))
+    path.rename(path.with_name("elsewhere.db"))
+    with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
+        await store.acquire("s")
+
+
+async def test_a_disk_that_fails_at_once_is_an_error_and_the_session_is_free_afterwards(store):
+    lease = await store.acquire("s")
+
+    def fail(_connection):
+        raise apsw.IOError("the disk is on fire")
+
+    with pytest.raises(StoreError, match="the disk reported an error"):
+        store._writer.run_now("s", fail)
+    assert store._writer.run_now("s", lambda _: True) is None  # it has to be opened again, which waits
+    await store.release(lease)
+    assert (await store.acquire("s")).fence == 2
+
+
+async def test_taken_posts_are_deleted_when_the_session_is_given_back(path, store):
+    lease = await store.acquire("s")
+    await store.post("s", Post("taken", "steer"))
+    await store.post("s", Post("waiting", "steer"))
+    await store.append(lease, [Entry(1, 1.0, Custom("d"), "taken")], sync=False)
+    await store.release(lease)
+    with another_connection(path) as connection:
+        assert connection.execute("SELECT id FROM post").fetchall() == [("waiting",)]
+
+
+# -- ids that go on ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_driver_that_goes_on_numbering_is_believed_as_long_as_nobody_came_between(store, monkeypatch):
+    looked_up = []
+
+    def look_up(*place):
+        looked_up.append(place)
+        return highest_id_number(*place)
+
+    monkeypatch.setattr(sqlite_log, "highest_id_number", look_up)
+    for run in range(3):
+        lease = await store.acquire("s")
+        assert store.append_now(lease, entries(2 * run + 1, 2), sync=False)
+        await store.release(lease)
+    assert looked_up == []
+    await store.release(await store.acquire("s"))  # as another process might, and append something
+    await store.append(await store.acquire("s"), entries(7), sync=False)
+    assert len(looked_up) == 1
+
+
+async def test_an_id_of_an_earlier_run_is_refused(store):
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1, 3), sync=False)
+    await store.release(lease)
+    lease = await store.acquire("s")
+    again = entries(2)[0]
+    with pytest.raises(Conflict, match="elsewhere in the log"):
+        await store.append(lease, [Entry(4, 1.0, again.event, again.id)], sync=False)
+
+
+async def test_the_ids_of_only_so_many_sessions_are_remembered(store, monkeypatch):
+    monkeypatch.setattr(sqlite_log, "MAX_NOTED_SESSIONS", 2)
+    for number in range(5):
+        lease = await store.acquire(f"s{number}")
+        await store.append(lease, entries(1), sync=False)
+        await store.release(lease)
+    assert list(store._writer.notes.highest_ids) == ["s3", "s4"]

@@ -117,29 +117,29 @@ class Careless(MemoryStore):
 
 
 class Anxious(MemoryStore):
-    async def interrupted(self, *, prefix="", include_posts=False, now=None):
+    async def list_interrupted(self, *, prefix="", include_posts=False, now=None):
         for session in self._sessions.values():
             session.seen_for_run = 0  # a fork counts the run that it was cut from
-        return await super().interrupted(prefix=prefix, include_posts=include_posts, now=now)
+        return await super().list_interrupted(prefix=prefix, include_posts=include_posts, now=now)
 
 
 class Calm(MemoryStore):
-    async def interrupted(self, *, prefix="", include_posts=False, now=None):
+    async def list_interrupted(self, *, prefix="", include_posts=False, now=None):
         return []
 
 
 class Barren(MemoryStore):
-    async def interrupted(self, *, prefix="", include_posts=False, now=None):
-        found = await super().interrupted(prefix=prefix, include_posts=include_posts, now=now)
+    async def list_interrupted(self, *, prefix="", include_posts=False, now=None):
+        found = await super().list_interrupted(prefix=prefix, include_posts=include_posts, now=now)
         return [each for each in found if not self._sessions[each.session_id].parent]
 
 
 class Intrusive(MemoryStore):
-    async def interrupted(self, *, prefix="", include_posts=False, now=None):
+    async def list_interrupted(self, *, prefix="", include_posts=False, now=None):
         driven = {session_id for session_id, session in self._sessions.items() if session.driven}
         for session_id in driven:
             self._sessions[session_id].driven = False
-        found = await super().interrupted(prefix=prefix, include_posts=include_posts, now=now)
+        found = await super().list_interrupted(prefix=prefix, include_posts=include_posts, now=now)
         for session_id in driven:
             self._sessions[session_id].driven = True
         return found

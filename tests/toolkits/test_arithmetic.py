@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.error import ToolError
-from perdure.toolkits.arithmetic import MOST_CHARACTERS, evaluate, format_number
+from perdure.toolkits.arithmetic import MOST_CHARACTERS, evaluate_arithmetic, format_number
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from perdure.toolkits.arithmetic import MOST_CHARACTERS, evaluate, format_number
     ],
 )
 def test_it_calculates(expression, result):
-    assert format_number(evaluate(expression)) == result
+    assert format_number(evaluate_arithmetic(expression)) == result
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_it_calculates(expression, result):
 )
 def test_what_cannot_be_calculated_is_said(expression, problem):
     with pytest.raises(ToolError) as raised:
-        evaluate(expression)
+        evaluate_arithmetic(expression)
     assert problem in str(raised.value)
 
 
@@ -75,10 +75,10 @@ def test_what_cannot_be_calculated_is_said(expression, problem):
 def test_no_expression_raises_anything_else_or_takes_long(expression):
     began = time.process_time()
     with contextlib.suppress(ToolError):
-        assert format_number(evaluate(expression))
+        assert format_number(evaluate_arithmetic(expression))
     assert time.process_time() - began < 1
 
 
 @given(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9))
 def test_whole_numbers_are_exact(one, other):
-    assert evaluate(f"({one}) * ({other}) + {one}") == one * other + one
+    assert evaluate_arithmetic(f"({one}) * ({other}) + {one}") == one * other + one

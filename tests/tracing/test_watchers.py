@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from perdure import Agent, ConfigError, log_tool_calls, mirror_text, tool
+from perdure import Agent, ConfigError, log_tool_calls, mirror_text, mirror_tool_calls, tool
 from perdure.core.event import Entry, MessageAdded, RunEnded, SessionOpened, TextDelta, ToolFinished, ToolStarted
 from perdure.core.message import ToolResult, user
 from perdure.testing import Reply, ScriptedModel, call, thinking
@@ -49,6 +49,16 @@ def test_a_writer_need_not_be_able_to_flush():
 
     mirror_text(Writer())(Entry(0, 0.0, TextDelta("a")))
     assert done == ["a"]
+
+
+async def test_a_line_is_written_for_each_call_that_begins_below_the_agent_only_on_request():
+    own, all_calls = io.StringIO(), io.StringIO()
+    scout = Agent(ScriptedModel(call("look"), "Dark."), name="scout", description="Looks.", tools=[look])
+    model = ScriptedModel(call("ask_scout", task="Look"), "Nothing.")
+    watchers = [mirror_tool_calls(own), mirror_tool_calls(all_calls, subagents=True)]
+    await Agent(model, tools=[scout.as_tool(name="ask_scout")], watchers=watchers).run("Look")
+    assert own.getvalue() == "[tool] ask_scout\n"
+    assert all_calls.getvalue() == "[tool] ask_scout\n[tool] look\n"
 
 
 async def test_each_call_is_logged_as_it_begins_and_as_it_ends_with_the_ids(caplog):

@@ -185,6 +185,12 @@ async def an_agent_answers() -> None:
         assert_type(entered, Agent[Deps])
 
 
+async def show_run(stream: RunStream, output: Output) -> Outcome:
+    assert_type(stream, RunStream[Any])
+    assert_type(output, Output[Any])
+    return await stream.outcome()
+
+
 async def a_session_goes_on(session: Session) -> None:
     async for event in session.stream("Hi"):
         assert_type(event, Event)
@@ -284,6 +290,13 @@ async def an_output_has_the_type_that_was_asked_for(agent: Agent[None], session:
     assert_type((await session.run("Plan.", output=Output(Plan, repairs=1))).value.title, str)
     assert_type((await session.resume(output=Plan)).value, Plan)
     assert_type((await session.resume_stream(output=Plan).outcome()).value, Plan)
+    assert_type(await session.wake(output=Plan), Outcome[Plan] | None)
+    assert_type(await session.wake(output=Plan | None), Outcome[Plan | None] | None)
+    assert_type(await session.wake(), Outcome[Any] | None)
+    async for attended in session.attend(output=Plan, seconds=2.0):
+        assert_type(attended, Outcome[Plan])
+    async for other in session.attend():
+        assert_type(other, Outcome[Any])
     assert_type((await session.resume_stream(output=Plan | None).outcome()).value, Plan | None)
     assert_type(agent.run_sync("Plan.", output=list[int]).value, list[int])
     assert_type((await agent.run("Plan.", output=Plan | None)).value, Plan | None)

@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.context.agent_role import Role
 from perdure.context.compaction import Compaction
 from perdure.context.directives import Mentions
-from perdure.context.role import Role
 from perdure.core.permission import Gate, Handler, Permissions, allow, allow_all, later
 from perdure.core.stop_conditions import Limits
+from perdure.core.tool import Tool
 from perdure.interaction.grant_file import GrantFile
 from perdure.runtime.agent import Agent
 from perdure.runtime.overrides import Overrides
 from perdure.toolkits.basics import basic_tools
 
-from .default_model import ModelChoice, choose_model, has_small_context
+from .default_model import ModelChoice, choose_model, is_in_process_model
 from .find_config import read_config
-from .home import check_store_folder, grants_path, store_spec
+from .perdure_home import check_store_folder, grants_path, resolve_store_spec
 from .project_context import (
+    build_coding_extension,
     build_extra_extensions,
-    load_project,
+    is_in_repository,
+    load_project_instructions,
     load_project_roles,
     load_skill_trust,
     load_user_and_project_skills,
@@ -75,7 +78,7 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def build_overrides(self, order: "CommandOptions") -> Overrides[Any]:
-        """Return the options of one run, which the log keeps so that `resume` asks the same model in the same way."""
+        """Return the overrides of one run, which the log keeps so that `resume` uses the same ones."""
         given = Overrides[Any]()
         if isinstance(self.options["model"], str):  # a model object has its own address, which the file sets again
             given["model"] = self.choice.model
@@ -89,7 +92,7 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def assemble_agent(options: "AgentOptions", workdir: str = os.curdir) -> AgentParts:
-    """Collect the parts of the agent for the working folder `workdir`.
+    """Collect the parts of the agent (model, options, notes) for `perdure run` in the folder `workdir`.
 
     Raises `ConfigError` for wrong options, and for a configuration file that cannot be used.
     """
@@ -106,21 +109,39 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
     notes = _describe_config(config)
     roles, role = load_project_roles(wish, config, here, notes)
     choice = choose_model(wish.model, _suggest_model(config, role))
-    has_room = wish.config is not None or not has_small_context(wish.previous_model or choice.model)
+    has_room = wish.config is not None or not is_in_process_model(wish.previous_model or choice.model)
+    has_coding = _has_coding_tools(wish, config, here, otherwise=has_room)
     parts: dict[str, Any] = {
         "model": choice.model,
-        "tools": () if _has_setting(config, "tools") else basic_tools(here),
+        "tools": () if _has_setting(config, "tools") else _choose_basic_tools(here, has_coding=has_coding),
         "compaction": Compaction(),
         "mentions": try_to_load(lambda: Mentions(here), "files cannot be mentioned", notes),
-        "project": load_project(here, notes) if _is_enabled("project", wish, config, otherwise=has_room) else None,
+        "project": load_project_instructions(here, notes)
+        if _is_enabled("project", wish, config, otherwise=has_room)
+        else None,
         "extensions": build_extra_extensions() if wish.context or (wish.context is None and has_room) else (),
     }
     if _is_enabled("skills", wish, config, otherwise=has_room):
         parts["skills"] = load_user_and_project_skills(here, notes)
     if config is not None:
         parts |= _options_from_file(wish, config, choice)
+    if has_coding and (extension := try_to_load(lambda: build_coding_extension(here), "coding", notes)) is not None:
+        parts["extensions"] = [*parts["extensions"], extension]
     parts |= {"roles": roles, "store": _store_of(wish, config)}
     return AgentParts(choice=choice, options=parts, config=config, notes=tuple(notes))
+
+
+def _has_coding_tools(wish: "AgentOptions", config: "Config | None", here: str, *, otherwise: bool) -> bool:
+    """Return True if the agent gets tools for files, search and git: as is wished, else in a repository."""
+    if wish.coding is not None:
+        return wish.coding
+    is_wanted = otherwise if wish.context is None else wish.context
+    return is_wanted and not _has_setting(config, "tools") and is_in_repository(here)
+
+
+def _choose_basic_tools(here: str, *, has_coding: bool) -> list[Tool[..., Any]]:
+    """Return the tools that every agent of `perdure run` has; those for files only without better ones."""
+    return [each for each in basic_tools(here) if not has_coding or each.name not in {"read_text", "write_text"}]
 
 
 # -- what the file says ------------------------------------------------------------------------------------------------
@@ -162,7 +183,7 @@ def _suggest_model(config: "Config | None", role: Role | None) -> ModelChoice | 
 
 def _store_of(wish: "AgentOptions", config: "Config | None") -> str:
     if wish.store or config is None or not config.tables.store:
-        return store_spec(wish.store)
+        return resolve_store_spec(wish.store)
     store: str = config.build_options(["store"])["store"]
     check_store_folder(store)
     return store

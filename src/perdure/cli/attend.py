@@ -1,19 +1,19 @@
-"""`perdure attend`: a worker that continues all sessions of the store which have a reason to."""
+"""`perdure attend`: a worker that continues sessions which were cut off, or got an answer or a message."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .home import store_option
+from .perdure_home import store_option
 from .run import add_agent_options, take_agent_options
 
 if TYPE_CHECKING:
     from perdure.core.outcome import Outcome
 
     from .run_options import AgentOptions
-    from .screen import Screen
     from .signals import SignalHandler
+    from .terminal_output import TerminalOutput
 
 
 @click.command()
@@ -32,7 +32,8 @@ def attend(context: click.Context, /, *, prefix: str, most_at_once: int, once: b
 
     It runs until it is stopped, and prints a line for each run that ends. Each session is continued with the agent of
     its last run, as by perdure resume. Questions stay open for perdure answer. Sessions that another process drives are
-    left to it, and so are parked runs. Several of these commands may serve one store.
+    left to it, and so are runs of other agents, or with calls of tools that this one lacks. Parked runs stay parked.
+    Several of these commands may serve one store.
     """
     yes, quiet = options.pop("yes"), options.pop("quiet")
     wish = take_agent_options(options)
@@ -42,16 +43,16 @@ def attend(context: click.Context, /, *, prefix: str, most_at_once: int, once: b
 async def _attend(
     options: "AgentOptions", prefix: str, most_at_once: int, *, once: bool, yes: bool, quiet: bool
 ) -> int:
-    """Continue sessions until the process is told to end, and return the exit code."""
+    """Continue sessions until the process gets a signal to end, and return the exit code."""
     from perdure.core.clock import SYSTEM_CLOCK
     from perdure.runtime.session_worker import SessionWorker
     from perdure.stores import open_store
 
     from .agent_assembly import resolve_store
-    from .screen import Screen
     from .signals import SignalHandler
+    from .terminal_output import TerminalOutput
 
-    store, screen = open_store(resolve_store(options)), Screen(quiet=quiet)
+    store, screen = open_store(resolve_store(options)), TerminalOutput(quiet=quiet)
     with SignalHandler(screen.note) as interrupts:
         sessions = _CommandSessions(options, interrupts, store, yes=yes)
         worker = SessionWorker(store, sessions.attend, SYSTEM_CLOCK, prefix=prefix, most_at_once=most_at_once)
@@ -74,7 +75,7 @@ async def _attend(
         return interrupts.exit_with(interrupts.exit_code)
 
 
-async def _print_outcomes(outcomes: Any, screen: "Screen") -> None:
+async def _print_outcomes(outcomes: Any, screen: "TerminalOutput") -> None:
     """Print a line for each outcome, until the worker ends."""
     from contextlib import aclosing
 
@@ -83,8 +84,8 @@ async def _print_outcomes(outcomes: Any, screen: "Screen") -> None:
             _print_outcome(outcome, screen)
 
 
-def _print_outcome(outcome: "Outcome[Any]", screen: "Screen") -> None:
-    from .screen import report_error, to_one_line
+def _print_outcome(outcome: "Outcome[Any]", screen: "TerminalOutput") -> None:
+    from .terminal_output import report_error, to_one_line
 
     reason = f" ({outcome.reason})" if outcome.reason else ""
     line = to_one_line(f"session {outcome.session_id}: {outcome.status}{reason}")
@@ -95,7 +96,7 @@ def _print_outcome(outcome: "Outcome[Any]", screen: "Screen") -> None:
 
 
 class _CommandSessions:
-    """The sessions of the command line: each is continued with the agent that its last run had."""
+    """The sessions of the command line, each continued with the agent options of its last run."""
 
     def __init__(self, options: "AgentOptions", interrupts: "SignalHandler", store: Any, *, yes: bool) -> None:
         self._options = options
@@ -105,9 +106,10 @@ class _CommandSessions:
 
     async def attend(self, session_id: str) -> "Outcome[Any] | None":
         """Continue a session if there is a reason to, and return the outcome; `None` if there is none."""
-        from perdure.runtime.attended_sessions import AttendedSessions
+        from perdure.runtime.worker_sessions import WorkerSessions
 
         from .agent_assembly import assemble_agent
+        from .resume_check import find_resume_problem
         from .run_session import restore_agent_options
 
         if self._interrupts.is_interrupted:
@@ -116,4 +118,6 @@ class _CommandSessions:
         gate = equipment.build_gate(None, yes=self._yes, wait=True)
         built = equipment.build_agent(permission=gate, answer_timeout_seconds=0.0)
         async with self._interrupts.wrap_agent(built) as agent:
-            return await AttendedSessions(agent, self._store, {}).attend(session_id)
+            if find_resume_problem(agent, await agent.session(session_id).read_state()) is not None:
+                return None  # it is left to its own program
+            return await WorkerSessions(agent, self._store, {}).attend(session_id)

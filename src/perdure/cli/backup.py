@@ -2,8 +2,8 @@
 
 import click
 
-from .home import store_option, store_spec, use_store
-from .screen import Screen, to_ascii_json, to_one_line
+from .perdure_home import resolve_store_spec, run_with_store, store_option
+from .terminal_output import TerminalOutput, to_ascii_json, to_one_line
 
 
 @click.command()
@@ -17,9 +17,12 @@ def backup(path: str, *, as_json: bool, store: str | None) -> None:
     """
     from perdure.store_maintenance import require_maintainable_store
 
-    use_store(store, lambda opened: require_maintainable_store(opened).backup(path))
+    run_with_store(store, lambda opened: require_maintainable_store(opened).backup(path))
     _print_result(
-        as_json=as_json, store=store_spec(store), backup=path, text=f"{store_spec(store)} is backed up to {path}"
+        as_json=as_json,
+        store=resolve_store_spec(store),
+        backup=path,
+        text=f"{resolve_store_spec(store)} is backed up to {path}",
     )
 
 
@@ -33,7 +36,7 @@ def restore(path: str, *, as_json: bool, store: str | None) -> None:
 
     from perdure.store_maintenance import restore
 
-    spec = store_spec(store)
+    spec = resolve_store_spec(store)
     asyncio.run(restore(path, spec))
     _print_result(as_json=as_json, store=spec, backup=path, text=f"{spec} is restored from {path}")
 
@@ -42,6 +45,6 @@ def _print_result(*, as_json: bool, store: str, backup: str, text: str) -> None:
     import msgspec
 
     if as_json:
-        Screen().write(to_ascii_json(msgspec.json.encode({"store": store, "backup": backup})) + "\n")
+        TerminalOutput().write(to_ascii_json(msgspec.json.encode({"store": store, "backup": backup})) + "\n")
     else:
-        Screen().note(to_one_line(text))
+        TerminalOutput().note(to_one_line(text))

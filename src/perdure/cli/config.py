@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from .framed_text import frame_for, name_text, quote_text, split_pages
-from .home import home_path
-from .screen import Screen, measure_terminal, report_error, to_ascii_json, to_one_line
+from .perdure_home import get_home_file_path
+from .terminal_output import TerminalOutput, measure_terminal, report_error, to_ascii_json, to_one_line
+from .untrusted_text_frame import make_frame, quote_text, quote_unless_plain, split_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from perdure.config import Config
     from perdure.configuring.line_numbers import LineNumbers
-    from perdure.configuring.mcp_servers import ServerSource
+    from perdure.configuring.mcp_servers import UnexpandedServers
     from perdure.configuring.trusted_files import TrustedFiles
 
 DEFAULT_FILE: Final = "perdure.toml"
@@ -27,11 +27,11 @@ DEFAULT_FILE: Final = "perdure.toml"
 _path_argument = click.argument("path", metavar="[PATH]", default=DEFAULT_FILE)
 
 
-def load_trusted_files() -> "TrustedFiles":
+def load_trust_record() -> "TrustedFiles":
     """Return the record of configuration files that the user trusts, from `~/.perdure`."""
     from perdure.configuring.trusted_files import TrustedFiles
 
-    return TrustedFiles(home_path("trusted-files.json"))
+    return TrustedFiles(get_home_file_path("trusted-files.json"))
 
 
 @click.group(invoke_without_command=True)
@@ -42,7 +42,7 @@ def config(context: click.Context) -> None:
     These are perdure.toml and .mcp.json.
     """
     if context.invoked_subcommand is None:
-        Screen().write(context.get_help() + "\n")
+        TerminalOutput().write(context.get_help() + "\n")
 
 
 @config.command()
@@ -52,7 +52,7 @@ def schema() -> None:
 
     from perdure.config import config_schema
 
-    Screen().write(msgspec.json.format(msgspec.json.encode(config_schema()), indent=2).decode() + "\n")
+    TerminalOutput().write(msgspec.json.format(msgspec.json.encode(config_schema()), indent=2).decode() + "\n")
 
 
 @config.command()
@@ -63,7 +63,7 @@ def check(context: click.Context, /, path: str) -> None:
     from perdure.config import BadConfig
 
     try:
-        look = inspect_config(path)
+        look = read_config_for_review(path)
         look.check_variables()
         look.check_model_and_store(path)
     except BadConfig as error:
@@ -72,7 +72,7 @@ def check(context: click.Context, /, path: str) -> None:
         for fault in error.faults:
             report_error(to_one_line(f"{format_location(error.path, fault.line)}: {fault.message}"))
         context.exit(error.exit_code)
-    screen = Screen()
+    screen = TerminalOutput()
     for note in look.notes(path):
         screen.note(note)
     screen.write(f"{to_one_line(path)} is valid\n")
@@ -88,9 +88,9 @@ def show(path: str, *, as_json: bool) -> None:
     """
     import msgspec
 
-    look = inspect_config(path)
+    look = read_config_for_review(path)
     encoded = msgspec.json.encode(look.settings)
-    screen = Screen()
+    screen = TerminalOutput()
     screen.write((to_ascii_json(encoded) if as_json else msgspec.json.format(encoded, indent=2).decode()) + "\n")
     for note in look.notes(path):
         screen.note(note)
@@ -107,10 +107,10 @@ def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool) -> N
     It may then import, start, redirect and allow what it names. Any change, of the file, of a file that it names or of
     its place, needs new trust.
     """
-    screen = Screen()
-    look = inspect_config(path)
+    screen = TerminalOutput()
+    look = read_config_for_review(path)
     if revoke:
-        done = load_trusted_files().revoke(path)
+        done = load_trust_record().revoke(path)
         screen.note(to_one_line(f"{path} is {'no longer trusted' if done else 'not trusted anyway'}"))
         return
     if not yes and not sys.stdin.isatty():
@@ -122,14 +122,14 @@ def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool) -> N
         context.exit(1)
 
 
-def ask_for_trust(path: str, look: "InspectedConfig") -> bool:
+def ask_for_trust(path: str, look: "ConfigReview") -> bool:
     """Show at the terminal what a file would do, ask whether it is trusted, and store the trust. Returns the answer."""
-    screen = Screen()
+    screen = TerminalOutput()
     screen.write_question(f"{to_one_line(path)} is not trusted yet. With your trust it can do this:\n")
     return _confirm_trust(screen.write_question, sys.stderr, path, look)
 
 
-def _confirm_trust(write: "Callable[[str], None]", stream: "TextIO", path: str, look: "InspectedConfig") -> bool:
+def _confirm_trust(write: "Callable[[str], None]", stream: "TextIO", path: str, look: "ConfigReview") -> bool:
     count = len(look.restricted) + len(look.raised)
     question = f"Trust {quote_text(path)} as it is now, with the {count} setting{'' if count == 1 else 's'} above?"
     if not _show_restricted(write, stream, look, pages=True) or not click.confirm(question, err=True):
@@ -138,17 +138,17 @@ def _confirm_trust(write: "Callable[[str], None]", stream: "TextIO", path: str, 
     return True
 
 
-def _store_trust(path: str, look: "InspectedConfig") -> None:
-    load_trusted_files().trust(path, look.digest, look.files)
-    Screen().note(to_one_line(f"{path} is trusted until it changes"))
+def _store_trust(path: str, look: "ConfigReview") -> None:
+    load_trust_record().trust(path, look.digest, look.files)
+    TerminalOutput().note(to_one_line(f"{path} is trusted until it changes"))
 
 
-def _show_restricted(write: "Callable[[str], None]", stream: "TextIO", look: "InspectedConfig", *, pages: bool) -> bool:
-    """Show every setting that needs trust and every file that it covers, page by page.
+def _show_restricted(write: "Callable[[str], None]", stream: "TextIO", look: "ConfigReview", *, pages: bool) -> bool:
+    """Show every setting that needs trust, and every file that the trust would cover, page by page.
 
     Returns False if the user stops before the last page.
     """
-    frame = frame_for(stream)
+    frame = make_frame(stream)
     settings = {**look.restricted, **look.raised}
     for number, (name, effect) in enumerate(settings.items(), 1):
         frame.add_value(f"{number} of {len(settings)}, {quote_text(name)}", effect)
@@ -169,8 +169,8 @@ def _show_restricted(write: "Callable[[str], None]", stream: "TextIO", look: "In
 # -- one look at a file ------------------------------------------------------------------------------------------------
 
 
-class InspectedConfig(NamedTuple):
-    """Settings of a valid configuration file, trusted or not, and those of them that need trust."""
+class ConfigReview(NamedTuple):
+    """The settings of a valid configuration file, trusted or not, and which of them need trust."""
 
     digest: str
     files: "Mapping[str, str]"
@@ -181,7 +181,7 @@ class InspectedConfig(NamedTuple):
     """Settings that need trust, and the effect of each."""
     problems: tuple[str, ...]
     """Notes on parts of the file that were left out."""
-    sources: "tuple[ServerSource, ...]"
+    sources: "tuple[UnexpandedServers, ...]"
     raised: "Mapping[str, str]"
     """Limits that the file can raise only with trust."""
     lines: "LineNumbers | None" = None
@@ -200,7 +200,7 @@ class InspectedConfig(NamedTuple):
         from perdure.configuring.config_error import ConfigFault
         from perdure.core.error import ConfigError
 
-        from .home import check_store_folder
+        from .perdure_home import check_store_folder
 
         faults: list[ConfigFault] = []
         model: str = self.settings.get("model") or ""
@@ -217,12 +217,12 @@ class InspectedConfig(NamedTuple):
             raise BadConfig(path, faults)
 
     def _open_model(self, model: str) -> None:
-        """Open the model that the file names, with a key that is never sent. Raises `ConfigError`."""
+        """Open the model that the file names, with a placeholder key that is never sent. Raises `ConfigError`."""
         from perdure.models import open_model
 
-        from .default_model import has_small_context
+        from .default_model import is_in_process_model
 
-        if has_small_context(model):  # it takes no options
+        if is_in_process_model(model):  # it takes no options
             open_model(model)
         else:
             open_model(model, api_key="unused", base_url=self.settings.get("base_url") or "")
@@ -236,31 +236,31 @@ class InspectedConfig(NamedTuple):
         """Return why the file needs trust and the command that grants it; empty if it needs none or is trusted."""
         import shlex
 
-        if not self.restricted or load_trusted_files()(self.digest):
+        if not self.restricted or load_trust_record()(self.digest):
             return ""
-        names = ", ".join(map(name_text, self.restricted))
+        names = ", ".join(map(quote_unless_plain, self.restricted))
         return f"it needs to be trusted for {names}: perdure config trust {shlex.quote(path)}"
 
 
-def inspect_config(path: str) -> InspectedConfig:
-    """Read a configuration file, trusted or not, without importing or starting what it names. Raises `BadConfig`."""
+def read_config_for_review(path: str) -> ConfigReview:
+    """Read a configuration file for review: nothing it names is imported or started. Raises `BadConfig`."""
     if path.lower().endswith(".json"):
-        from perdure.configuring.mcp_servers import read_servers
+        from perdure.configuring.mcp_servers import read_unexpanded_servers
 
-        return _inspect_servers(read_servers(path))
+        return _inspect_servers(read_unexpanded_servers(path))
     from perdure.config import load_config
 
     return _inspect_config(load_config(path, trusted=True))
 
 
-def _inspect_servers(found: "ServerSource") -> InspectedConfig:
+def _inspect_servers(found: "UnexpandedServers") -> ConfigReview:
     restricted = {f"mcpServers.{name}": f"starts or reaches {_to_json(table)}" for name, table in found.tables.items()}
     files = {found.source.path: found.source.content_hash}
-    return InspectedConfig(found.source.digest, files, {"mcpServers": found.tables}, restricted, (), (found,), {})
+    return ConfigReview(found.source.digest, files, {"mcpServers": found.tables}, restricted, (), (found,), {})
 
 
-def _inspect_config(found: "Config") -> InspectedConfig:
-    from perdure.configuring.trust_required import (
+def _inspect_config(found: "Config") -> ConfigReview:
+    from perdure.configuring.restricted_settings import (
         list_raised_limits,
         list_restricted_settings,
         list_roles_that_need_trust,
@@ -286,7 +286,7 @@ def _inspect_config(found: "Config") -> InspectedConfig:
     for name in list_raised_limits(found.tables.limits):
         raised[f"limits.{name}"] = f"raises a limit: {_to_json(getattr(found.tables.limits, name))}"
     store = found.build_options(["store"])["store"] if found.tables.store else ""
-    return InspectedConfig(
+    return ConfigReview(
         found.digest, found.files, said, needs, found.problems, found.servers, raised, found.lines, store
     )
 

@@ -29,8 +29,8 @@ def choose_model(named: str | None = None, suggested: ModelChoice | None = None)
     return suggested or _find_keyed_provider() or _choose_offline_model()
 
 
-def has_small_context(model: str) -> bool:
-    """Return True if `model` runs in this process: such models fail on long instructions."""
+def is_in_process_model(model: str) -> bool:
+    """Return True if the model runs in this process (`local` or `demo`); such models fail on long instructions."""
     return model.replace("/", ":").partition(":")[0].lower() in {"local", "demo"}
 
 

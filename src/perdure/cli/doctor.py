@@ -11,8 +11,8 @@ from typing import Final, Literal, NamedTuple
 
 import click
 
-from .home import home_path, use_store
-from .screen import Screen, to_ascii_json, to_one_line
+from .perdure_home import get_home_file_path, run_with_store
+from .terminal_output import TerminalOutput, to_ascii_json, to_one_line
 
 PACKAGES: Final = ("msgspec", "jsonschema-rs", "click")
 SAFE_SQLITE: Final = (3, 51, 3)
@@ -37,7 +37,7 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
     """Check that everything Perdure needs is installed and usable. The exit code is 1 if not."""
     import msgspec
 
-    screen = Screen()
+    screen = TerminalOutput()
     failed = False
     for check in run_checks():
         failed = failed or check.status == "fail"
@@ -55,7 +55,7 @@ def run_checks() -> Iterator[CheckResult]:
         yield _check_package(name)
     yield _check_sqlite()
     yield _check_event_loop()
-    yield from _check_store(home_path("sessions.db"))
+    yield from _check_store(get_home_file_path("sessions.db"))
     yield from _check_models()
     yield _check_terminal()
 
@@ -111,7 +111,7 @@ def _check_event_loop() -> CheckResult:
 def _check_store(path: str) -> Iterator[CheckResult]:
     """Check the default store, without creating it."""
     from perdure.core.error import PerdureError
-    from perdure.stores.store_paths import find_network_file_system
+    from perdure.stores.private_paths import find_network_file_system
 
     if kind := find_network_file_system(path):
         finding = f"{path} lies on a network file system ({kind})"
@@ -123,7 +123,7 @@ def _check_store(path: str) -> Iterator[CheckResult]:
     if os.stat(path).st_mode & 0o077:
         yield CheckResult("store", "warn", f"other users may read {path}", f"chmod 600 {path}")
     try:
-        count = len(use_store(f"sqlite:{path}", lambda store: store.list(limit=MAX_COUNTED_SESSIONS)))
+        count = len(run_with_store(f"sqlite:{path}", lambda store: store.list(limit=MAX_COUNTED_SESSIONS)))
     except PerdureError as error:
         yield CheckResult("store", "fail", str(error))
     else:

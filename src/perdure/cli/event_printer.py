@@ -25,8 +25,8 @@ from perdure.core.event import (
 )
 from perdure.core.message import Message, ToolResult, parts_to_text
 
-from .screen import Screen, line_width, to_ascii_json, to_one_line
-from .slot_text import render_slot
+from .display_slot_text import render_slot
+from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line
 
 MAX_LINE: Final = 1000
 """Limit on the characters of a line about a tool call, where there is no terminal width."""
@@ -35,7 +35,7 @@ MAX_LINE: Final = 1000
 class TextEventPrinter:
     """Prints the events of a run for people: the answer as it streams, and a line per tool call, retry or error."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: TerminalOutput) -> None:
         self._screen = screen
         self._arguments: dict[str, str] = {}
         self._renderers: dict[str, str] = {}
@@ -66,7 +66,7 @@ class TextEventPrinter:
                 self._print_notice(event)
 
     def _print_unattached_files(self, message: Message) -> None:
-        """Print the files that a prompt mentions and that were not attached."""
+        """Print the names of mentioned files that were not attached."""
         from perdure.context.directives.apply import NOT_ATTACHED_KEY
 
         for note in message.metadata.get(NOT_ATTACHED_KEY, ()):
@@ -144,7 +144,7 @@ def format_tasks_or_notes(event: ValueKept) -> str:
 class JsonEventPrinter:
     """Prints each event of a run as a line of JSON, for `--json`."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: TerminalOutput) -> None:
         self._screen = screen
 
     def __call__(self, event: Event) -> None:

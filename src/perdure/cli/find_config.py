@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from perdure.core.error import ConfigError
 
-from .config import DEFAULT_FILE, ask_for_trust, inspect_config, load_trusted_files
-from .framed_text import quote_text
+from .config import DEFAULT_FILE, ask_for_trust, load_trust_record, read_config_for_review
+from .untrusted_text_frame import quote_text
 
 if TYPE_CHECKING:
     from perdure.config import Config
@@ -31,7 +31,7 @@ def read_config(options: "AgentOptions", workdir: str) -> "Config | None":
     if options.config is None and not _is_inside_project(path, workdir):
         raise ConfigError(f"{path} is not used: it is a link that leads out of the project; {_WITHOUT}")
     try:
-        return load_config(path, trusted=load_trusted_files())
+        return load_config(path, trusted=load_trust_record())
     except ConfigError as error:
         raise ConfigError(describe_unusable_config(path, error, is_named=options.config is not None)) from error
 
@@ -54,7 +54,7 @@ def offer_trust(options: "AgentOptions", workdir: str = os.curdir) -> None:
     if path is None or (options.config is None and not _is_inside_project(path, workdir)):
         return
     try:
-        look = inspect_config(path)
+        look = read_config_for_review(path)
     except ConfigError:  # reported when it is read
         return
     if look.describe_needed_trust(path) and not ask_for_trust(path, look):
@@ -62,8 +62,8 @@ def offer_trust(options: "AgentOptions", workdir: str = os.curdir) -> None:
 
 
 def _is_inside_project(path: str, workdir: str) -> bool:
-    """Return True if a file that was merely found lies in the project: a link could make another folder its own."""
-    from perdure.context.project import Project
+    """Return True if a configuration file that was found, not named, lies inside the project, with links resolved."""
+    from perdure.context.project_instructions import Project
     from perdure.files.file_head import is_path_below
 
     return is_path_below(os.path.realpath(path), Project(workdir).root)
@@ -74,7 +74,7 @@ def describe_unusable_config(path: str, error: ConfigError, *, is_named: bool) -
     import shlex
 
     try:
-        why = inspect_config(path).describe_needed_trust(path)
+        why = read_config_for_review(path).describe_needed_trust(path)
     except ConfigError:
         why = ""
     if not why:
@@ -94,7 +94,7 @@ def find_nearest(name: str, workdir: str) -> str | None:
 
 def list_parent_folders(workdir: str) -> list[str]:
     """Return `workdir` and its parents up to the root of the repository; outside a repository, only `workdir`."""
-    from perdure.context.project import Project
+    from perdure.context.project_instructions import Project
 
     try:
         project = Project(workdir)

@@ -19,17 +19,18 @@ from .attend import attend
 from .backup import backup, restore
 from .config import config
 from .doctor import doctor
-from .import_path import remove_working_folder
+from .files import files
 from .models import models
 from .permissions import permissions
 from .probe import probe
 from .replay import replay
 from .run import resume, run
-from .run_control_commands import answer, cancel, inbox, questions, resolve, steer
-from .screen import OutputFailed, discard_output, repair_streams, report_error
+from .safe_import_path import remove_working_folder_from_path
 from .search import search
+from .session_interaction_commands import answer, cancel, inbox, questions, resolve, steer
 from .sessions import sessions
 from .skills import skills
+from .terminal_output import OutputFailed, discard_output, repair_standard_streams, report_error
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 plus the number of the signal, as in shells."""
@@ -52,10 +53,10 @@ class Program(click.Group):
             check_arguments(given)
             return super(Program, self).main(given or ["--help"], prog_name or "perdure", **extra)
 
-        sys.exit(run_command(work))
+        sys.exit(run_and_report_error(work))
 
 
-def run_command(work: Callable[[], Any]) -> int:
+def run_and_report_error(work: Callable[[], Any]) -> int:
     """Call `work`, print its error if it raises one, and return the exit code for the process."""
     try:
         code = work()
@@ -115,7 +116,7 @@ def program() -> None:
 
 
 for command in (
-    *(run, resume, attend, replay, sessions, search, doctor),
+    *(run, resume, attend, replay, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions),
     *(models, probe, skills, config),
     *(backup, restore),
@@ -125,8 +126,8 @@ for command in (
 
 def main() -> NoReturn:
     """Run the `perdure` command and exit: the entry point that the package installs."""
-    remove_working_folder()
-    repair_streams()
+    remove_working_folder_from_path()
+    repair_standard_streams()
     try:
         program.main()
     finally:  # from here on nothing would catch the exception

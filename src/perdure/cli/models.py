@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from .screen import Screen, line_width, to_ascii_json, to_one_line
+from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.models.model_list import ListedModel
@@ -25,15 +25,15 @@ def models(provider: str | None, *, as_json: bool) -> None:
     With PROVIDER, list its models. Use one with: perdure run -m PROVIDER:MODEL "…"
     """
     if provider is None:
-        _show_providers(Screen(), as_json=as_json)
+        _show_providers(TerminalOutput(), as_json=as_json)
     else:
-        _show_models(Screen(), provider, as_json=as_json)
+        _show_models(TerminalOutput(), provider, as_json=as_json)
 
 
 # -- providers ---------------------------------------------------------------------------------------------------------
 
 
-def _show_providers(screen: Screen, *, as_json: bool) -> None:
+def _show_providers(screen: TerminalOutput, *, as_json: bool) -> None:
     import msgspec
 
     from perdure.models import list_provider_statuses
@@ -85,7 +85,7 @@ def _format_provider(offer: "ProviderStatus", widths: list[int]) -> str:
 # -- the models of one -------------------------------------------------------------------------------------------------
 
 
-def _show_models(screen: Screen, provider: str, *, as_json: bool) -> None:
+def _show_models(screen: TerminalOutput, provider: str, *, as_json: bool) -> None:
     import asyncio
 
     import msgspec

@@ -15,10 +15,10 @@ import msgspec
 from perdure.core.event import Event, QuestionAsked, Scope
 from perdure.core.permission import Offer, PermissionRequest, Verdict, list_offers
 
-from .call_text import add_call
-from .framed_text import MIN_WIDTH, frame_for, split_pages
 from .line_input import LineReader
-from .screen import Screen, measure_terminal, uses_styles
+from .terminal_output import TerminalOutput, measure_terminal, uses_styles
+from .tool_call_text import add_call_rows
+from .untrusted_text_frame import MIN_WIDTH, make_frame, split_pages
 
 _NO: Final = Verdict(allow=False, reason="permission denied at the terminal")
 _TOO_NARROW: Final = Verdict(
@@ -52,20 +52,20 @@ _REACH: Final[Mapping[Scope, str]] = {
 
 
 class _DenyAll(Exception):
-    """The user denies all remaining calls, or the input has ended."""
+    """Raised when the user denies all remaining calls, or the input has ended."""
 
 
 class TerminalPermissionPrompt:
     """Permission handler that asks the user at the terminal whether each tool call may run, and for how long."""
 
-    def __init__(self, screen: Screen, keyboard: LineReader) -> None:
+    def __init__(self, screen: TerminalOutput, keyboard: LineReader) -> None:
         self._screen = screen
         self._keyboard = keyboard
         self._may_ask = asyncio.Semaphore(0)
         self._paths: dict[str, str] = {}
 
     def allow_asking(self, event: Event) -> None:
-        """Release one question: the event that asked it, and all earlier ones, have been printed."""
+        """Let one question be asked, because all events up to the one that asked it have been printed."""
         if isinstance(event, QuestionAsked):
             self._paths.update({call["call_id"]: event.path for call in event.calls})
         self._may_ask.release()
@@ -82,12 +82,12 @@ class TerminalPermissionPrompt:
         return verdicts
 
     async def _ask(self, request: PermissionRequest, number: int, count: int) -> Verdict:
-        """Show one call, all of it, and return the verdict about it."""
+        """Show one tool call in full, and return the user's verdict about it."""
         if measure_terminal(sys.stderr).columns < MIN_WIDTH:
             self._screen.note(f"the terminal has fewer than {MIN_WIDTH} columns: the call is denied")
             return _TOO_NARROW
-        frame = frame_for(sys.stderr)
-        add_call(frame, msgspec.to_builtins(request), self._paths.get(request.call_id, ""))
+        frame = make_frame(sys.stderr)
+        add_call_rows(frame, msgspec.to_builtins(request), self._paths.get(request.call_id, ""))
         self._write_head(f"Allow this call? ({number} of {count}, {len(frame.rows):,} rows)")
         if not await self._show_rows(frame.rows):
             return _NO
@@ -119,14 +119,14 @@ class TerminalPermissionPrompt:
         return True
 
     async def _read_scope(self) -> Scope | None:
-        """Read the scope of the approval; `None` for a no."""
+        """Read the scope of an approval from the user; `None` if the user denies the call."""
         while True:
             narrow = measure_terminal(sys.stderr).columns <= len(_CHOICES)
             answer = await self._read_answer(_SHORT_CHOICES if narrow else _CHOICES)
             if answer in _WORDS:  # in full or by its letter: "forget it" is not "forever"
                 return _WORDS[answer]
             if answer in {"?", "h", "help"}:
-                frame = frame_for(sys.stderr)
+                frame = make_frame(sys.stderr)
                 for words, meaning in _HELP:
                     frame.add_label(f"{words}: {meaning}")
                 self._write_rows(frame.rows)
@@ -134,10 +134,12 @@ class TerminalPermissionPrompt:
     async def _choose_offer(self, request: PermissionRequest, scope: Scope) -> Offer | None:
         """Show the rules that a lasting approval can create, and return the one that the user chooses, if any."""
         offers = list_offers(request)
-        frame = frame_for(sys.stderr)
+        frame = make_frame(sys.stderr)
         frame.add_label(f"{_REACH[scope]}, allow without asking:")
         for number, offer in enumerate(offers, 1):
             frame.add_value(f"{number}", offer.matches)
+            frame.add_value("  rule", offer.rule)
+            frame.add_value("  so far", _describe_earlier(offer))
         if scope == "forever":
             frame.add_label("it is listed by perdure permissions list, and revoked by perdure permissions revoke")
         if not await self._show_rows(frame.rows):
@@ -150,7 +152,7 @@ class TerminalPermissionPrompt:
                 return offers[int(answer) - 1]
 
     async def _read_answer(self, prompt: str) -> str:
-        """Ask for one line, and return it in lower case. What was typed before does not count."""
+        """Ask for one line and return it in lower case; what was typed before the prompt is discarded."""
         self._keyboard.discard_typed()
         self._screen.write_question(prompt)
         line = await self._keyboard.read_line()
@@ -162,9 +164,17 @@ class TerminalPermissionPrompt:
         return answer
 
     def _write_head(self, text: str) -> None:
-        """Write a heading, on a row of its own and in a style that no text can have."""
+        """Write a heading on a separate row, in a style that untrusted text cannot have."""
         self._screen.end_line()
         self._screen.write_question((click.style(text, reverse=True) if uses_styles() else text) + "\n")
 
     def _write_rows(self, rows: Sequence[str]) -> None:
         self._screen.write_question("".join([f"{row}\n" for row in rows]))
+
+
+def _describe_earlier(offer: Offer) -> str:
+    """Return the earlier calls of the session that a rule would have matched, as text."""
+    if not offer.matched_count:
+        return "it would have matched no earlier call of this session"
+    plural = "call" if offer.matched_count == 1 else "calls"
+    return f"it would have matched {offer.matched_count} earlier {plural}, such as {'; '.join(offer.matched)}"

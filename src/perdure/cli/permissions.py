@@ -12,10 +12,10 @@ import click
 
 from perdure.core.error import UsageError
 
-from .framed_text import FramedText, frame_for, name_text, quote_text
-from .home import build_session_not_found, grants_path, store_option, use_store
+from .perdure_home import build_session_not_found, grants_path, run_with_store, store_option
 from .run import add_agent_options, take_agent_options
-from .screen import Screen, to_ascii_json, to_one_line
+from .terminal_output import TerminalOutput, to_ascii_json, to_one_line
+from .untrusted_text_frame import UntrustedTextFrame, make_frame, quote_text, quote_unless_plain
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -47,7 +47,7 @@ def permissions(context: click.Context) -> None:
     perdure permissions revoke grant_0123456789abcdef
     """
     if context.invoked_subcommand is None:
-        Screen().write(context.get_help() + "\n")
+        TerminalOutput().write(context.get_help() + "\n")
 
 
 @permissions.command("list")
@@ -67,12 +67,12 @@ def list_permissions(session_id: str | None, *, as_json: bool, **options: Any) -
         return rules, await _list_grants(agent, session_id)
 
     rules, grants = _use_agent(options, collect)
-    screen = Screen()
+    screen = TerminalOutput()
     if as_json:
         for each in (*[_rule_to_json(rule) for rule in rules], *map(_grant_to_json, grants)):
             screen.write(_encode(each))
         return
-    frame = frame_for(sys.stdout)
+    frame = make_frame(sys.stdout)
     for rule in rules:
         frame.add_value("rule", str(rule))
     for grant in grants:
@@ -115,16 +115,18 @@ def explain(tool: str, arguments: str, *, session_id: str | None, as_json: bool,
     found: Explanation = _use_agent(options, work)
     if as_json:
         grant = None if found.grant is None else found.grant.grant_id
-        Screen().write(_encode({"verdict": found.verdict, "why": found.why, "rule": found.rule, "grant_id": grant}))
+        TerminalOutput().write(
+            _encode({"verdict": found.verdict, "why": found.why, "rule": found.rule, "grant_id": grant})
+        )
         return
-    frame = frame_for(sys.stdout)
+    frame = make_frame(sys.stdout)
     frame.add_label({"allow": "allowed", "deny": "denied", "ask": "asked about"}[found.verdict])
     frame.add_value("because", found.why)
     if found.rule:
         frame.add_value("rule", found.rule)
     if found.grant is not None:
         _add_grant(frame, found.grant)
-    Screen().write("".join([f"{row}\n" for row in frame.rows]))
+    TerminalOutput().write("".join([f"{row}\n" for row in frame.rows]))
 
 
 @permissions.command()
@@ -152,16 +154,16 @@ def revoke(grant_id: str, *, session_id: str | None, as_json: bool, **options: A
 
     grant: Grant = _use_agent(options, work)
     if as_json:
-        Screen().write(_encode({**_grant_to_json(grant), "revoked": True}))
+        TerminalOutput().write(_encode({**_grant_to_json(grant), "revoked": True}))
     else:
-        Screen().note(to_one_line(f"{grant_id} is revoked: {quote_text(str(grant.rule))}"))
+        TerminalOutput().note(to_one_line(f"{grant_id} is revoked: {quote_text(str(grant.rule))}"))
 
 
 # -- rules and grants --------------------------------------------------------------------------------------------------
 
 
 def _use_agent(options: dict[str, Any], work: Work) -> Any:
-    """Call `work` with the agent of `perdure run` in this folder and the rules of its configuration; ask no model."""
+    """Call `work` with the agent that `perdure run` would use in this folder, and with its rules. No model is asked."""
     from .agent_assembly import assemble_agent, resolve_store
 
     given = options.pop("store")
@@ -177,7 +179,7 @@ def _use_agent(options: dict[str, Any], work: Work) -> Any:
         async with parts.build_agent(permission=parts.build_gate(ask), store=store, model="demo") as agent:
             return await work(agent, rules)
 
-    return use_store(given or resolve_store(wish), run)
+    return run_with_store(given or resolve_store(wish), run)
 
 
 def _open_grant_file() -> "GrantFile":
@@ -222,10 +224,10 @@ def _decode_arguments(text: str) -> dict[str, Any]:
 # -- on the screen -----------------------------------------------------------------------------------------------------
 
 
-def _add_grant(frame: FramedText, grant: "Grant") -> None:
-    """Add the rows of a grant: its id, the rule, how long it holds, and what it is bound to."""
-    where = "forever" if grant.scope == "forever" else f"{grant.scope} {name_text(grant.session_id)}"
-    width = f", for {name_text(grant.covers)}" if grant.covers != "pattern" else ""
+def _add_grant(frame: UntrustedTextFrame, grant: "Grant") -> None:
+    """Add the rows of a grant: its id, its rule, how long it is valid, and what it is bound to."""
+    where = "forever" if grant.scope == "forever" else f"{grant.scope} {quote_unless_plain(grant.session_id)}"
+    width = f", for {quote_unless_plain(grant.covers)}" if grant.covers != "pattern" else ""
     frame.add_value(f"{grant.grant_id} ({where}{width})", str(grant.rule))
     bound = grant.binding
     if bound is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .screen import Screen, line_width, to_ascii_json, to_one_line
+from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.models.probe import ProbeResult, ProbeWire
@@ -36,7 +36,7 @@ def probe(
     """
     import asyncio
 
-    screen = Screen()
+    screen = TerminalOutput()
     learned = asyncio.run(_run_probe(screen, base_url, model, key_env, wire, deep=deep))
     path = "" if dry_run else learned.save()
     if as_json:
@@ -51,7 +51,7 @@ def probe(
 
 
 async def _run_probe(
-    screen: Screen, base_url: str, model: str, key_env: str | None, wire: "ProbeWire", *, deep: bool
+    screen: TerminalOutput, base_url: str, model: str, key_env: str | None, wire: "ProbeWire", *, deep: bool
 ) -> "ProbeResult":
     from perdure.models.probe import probe as find_out
 
@@ -64,7 +64,7 @@ async def _run_probe(
     return await find_out(base_url, model, key_variable=key_env or "", wire=wire, deep=deep, on_progress=tell)
 
 
-def _print_findings(screen: Screen, learned: "ProbeResult") -> None:
+def _print_findings(screen: TerminalOutput, learned: "ProbeResult") -> None:
     width = max(len(each.about) for each in learned.findings)
     for each in learned.findings:
         screen.write(to_one_line(f"{each.about:{width}}  {each.found}", line_width(sys.stdout)) + "\n")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
-from perdure.context.project import Project
-from perdure.context.role import Role
-from perdure.context.roles import find_role, load_roles
+from perdure.context.agent_role import Role
+from perdure.context.project_instructions import Project
+from perdure.context.role_files import find_role, load_roles
 from perdure.context.skills import Skills, Trust, load_skills
 from perdure.core.error import ConfigError
 from perdure.extensions import history, large_results, notebook
@@ -20,7 +20,8 @@ from perdure.files.confined_folder import ConfinedFolder, FileRefused
 from perdure.runtime.extension import Extension
 
 from .find_config import find_nearest
-from .skills import trust_path
+from .perdure_home import snapshots_path
+from .skills import get_skill_trust_path
 
 if TYPE_CHECKING:
     from perdure.config import Config
@@ -42,7 +43,7 @@ def try_to_load(make: Callable[[], T], what: str, notes: list[str]) -> T | None:
         return None
 
 
-def load_project(here: str, notes: list[str]) -> Project | None:
+def load_project_instructions(here: str, notes: list[str]) -> Project | None:
     """Load the instruction files of the project around folder `here`, such as AGENTS.md; problems go to `notes`."""
     project = try_to_load(lambda: Project(here), "the files of the project are left out", notes)
     notes += () if project is None else project.problems
@@ -51,7 +52,7 @@ def load_project(here: str, notes: list[str]) -> Project | None:
 
 def load_skill_trust() -> Trust:
     """Return the record of project skills that the user trusts, from `~/.perdure`."""
-    return Trust(trust_path())
+    return Trust(get_skill_trust_path())
 
 
 def load_user_and_project_skills(here: str, notes: list[str]) -> Skills | None:
@@ -103,6 +104,19 @@ def build_extra_extensions() -> Sequence[Extension]:
     return [large_results(), history(), notebook()]
 
 
+def is_in_repository(here: str) -> bool:
+    """Return True if a folder is in a git repository."""
+    return find_nearest(".git", here) is not None
+
+
+def build_coding_extension(here: str) -> Extension:
+    """Return the extension with tools for files, search and git in a folder; contents go to `~/.perdure/snapshots`."""
+    from perdure.extensions import coding
+    from perdure.hosts import FolderSnapshots
+
+    return coding(here, snapshots=FolderSnapshots(snapshots_path()))
+
+
 def load_project_roles(
     options: "AgentOptions", config: "Config | None", here: str, notes: list[str]
 ) -> tuple[Sequence[Role], Role | None]:
@@ -133,10 +147,10 @@ def _restrict_roles(roles: Sequence[Role], problems: list[str]) -> list[Role]:
     """Drop roles whose model is a URL, and the models of the others: choosing a model needs trust, which a folder that
     was merely found does not have.
     """
-    from perdure.configuring.trust_required import has_address, list_roles_that_need_trust
+    from perdure.configuring.restricted_settings import has_url, list_roles_that_need_trust
 
     advice = "name the folder in perdure.toml, and trust that"
-    kept = [each for each in roles if not has_address(each.model)]
+    kept = [each for each in roles if not has_url(each.model)]
     problems += [
         f"role {each.name!r} is left out: it would send conversations to {each.model!r}, which is an address; {advice}"
         for each in roles

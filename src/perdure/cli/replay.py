@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .home import build_session_not_found, store_option
+from .perdure_home import build_session_not_found, store_option
 from .run import add_agent_options, take_agent_options
-from .screen import Screen, escape_controls, to_ascii_json, to_one_line
 from .session_choice import session_argument
+from .terminal_output import TerminalOutput, escape_controls, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.core.outcome import Outcome
@@ -60,7 +60,7 @@ async def _replay(
 
     from .run_session import restore_agent_options
 
-    screen = Screen(quiet=as_json)
+    screen = TerminalOutput(quiet=as_json)
     agent = _build_agent(screen, await restore_agent_options(wish, session_id), as_json=as_json)
     overrides = Overrides() if wish.model is None else Overrides(model=wish.model)
     async with agent:
@@ -76,7 +76,7 @@ async def _replay(
     return 0 if replayed.agrees else DIVERGED
 
 
-def _build_agent(screen: Screen, wish: "AgentOptions", *, as_json: bool) -> "Agent[Any]":
+def _build_agent(screen: TerminalOutput, wish: "AgentOptions", *, as_json: bool) -> "Agent[Any]":
     """Build the agent of `perdure run`, with a watcher that prints its live part."""
     from perdure.core.event import Entry, QuestionAsked
 
@@ -84,9 +84,9 @@ def _build_agent(screen: Screen, wish: "AgentOptions", *, as_json: bool) -> "Age
     from .event_printer import TextEventPrinter
     from .line_input import LineReader
     from .permission_prompt import TerminalPermissionPrompt
-    from .screen import can_ask
+    from .terminal_output import can_ask_user
 
-    question = TerminalPermissionPrompt(screen, LineReader()) if can_ask() else None
+    question = TerminalPermissionPrompt(screen, LineReader()) if can_ask_user() else None
     report = TextEventPrinter(screen)
 
     async def show(entry: Entry) -> None:
@@ -136,7 +136,7 @@ def _to_json(replayed: "Replayed") -> bytes:
     )
 
 
-def _print_result(screen: Screen, replayed: "Replayed") -> None:
+def _print_result(screen: TerminalOutput, replayed: "Replayed") -> None:
     name = replayed.session_id
     if replayed.skipped:
         screen.note(f"{_format_count(replayed.skipped, 'call')} without a model could not be replayed")
@@ -151,10 +151,10 @@ def _print_result(screen: Screen, replayed: "Replayed") -> None:
         screen.note(f'session {fork}; go on with: perdure run --session {fork} "…"')
 
 
-def _print_divergence(screen: Screen, name: str, divergence: "Divergence") -> None:
+def _print_divergence(screen: TerminalOutput, name: str, divergence: "Divergence") -> None:
     screen.end_line()
     screen.write(f"session {name} differs from the log at entry {divergence.seq}: {divergence.what}\n")
-    coloured = Screen(raw=True)
+    coloured = TerminalOutput(raw=True)
     for line in divergence.diff.splitlines():
         coloured.write(_colour_line(escape_controls(line)) + "\n")
 

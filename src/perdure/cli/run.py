@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .home import store_option
-from .screen import Screen, can_ask
+from .perdure_home import store_option
 from .session_choice import session_argument
+from .terminal_output import TerminalOutput, can_ask_user
 
 if TYPE_CHECKING:
     from .run_options import AgentOptions
@@ -36,6 +36,11 @@ def add_display_options(command: Any) -> Any:
 def add_agent_options(command: Any) -> Any:
     """Decorate a click command with the options that change how the agent is assembled, such as `--config`."""
     for option in (
+        click.option(
+            "--coding/--no-coding",
+            default=None,
+            help="Give the agent tools for files, search and git.  [default: in a repository]",
+        ),
         click.option(
             "--context/--no-context",
             default=None,
@@ -72,7 +77,8 @@ def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> Non
 
     What is piped in is added below PROMPT, as in: cat app.py | perdure run "explain this". Without PROMPT, or if it is
     "-", the prompt is standard input. The agent can read the clock, calculate, and read text files below the working
-    folder. It asks at the terminal before it writes a file; without a terminal, writing is denied.
+    folder. It asks at the terminal before it writes a file; without a terminal, writing is denied. In a git repository,
+    or with --coding, it can list, search and edit files, and use git; perdure files undo takes its changes back.
 
     Without --model and PERDURE_MODEL, the model is the one in the role or in perdure.toml; else that of the first
     provider whose key is set, such as ANTHROPIC_API_KEY; else a small model that runs in this process, if installed;
@@ -143,7 +149,7 @@ def _choose_session(given: str | None, options: dict[str, Any], *, last: bool) -
 
 def _offer_trust(options: "AgentOptions") -> None:
     """Ask at the terminal whether a configuration file that needs trust is trusted."""
-    if can_ask():
+    if can_ask_user():
         from .find_config import offer_trust
 
         offer_trust(options)
@@ -157,7 +163,7 @@ def _read_prompt(given: str | None) -> str:
     if given is None and sys.stdin.isatty():
         raise click.UsageError('there is no prompt; write it as perdure run "…", or pipe it in')
     if sys.stdin.isatty():
-        Screen().note("type the prompt; end it with Ctrl-D on an empty line")
+        TerminalOutput().note("type the prompt; end it with Ctrl-D on an empty line")
     text = _decode_input(_read_typed() if sys.stdin.isatty() and os.name == "posix" else _read_piped())
     if not text.strip():
         raise click.UsageError('there is no prompt on standard input; write it as perdure run "…", or pipe it in')
@@ -175,7 +181,7 @@ def _decode_input(data: bytes) -> str:
 
 
 def _fence_text(text: str) -> str:
-    """Return text as a block of code: it is not the user's own words, so `/name` and `@path` in it do nothing."""
+    """Return piped text as a code block, so that `/name` and `@path` in it are not treated as directives."""
     import re
 
     fence = "`" * max(3, *[len(run) + 1 for run in re.findall(r"`+", text)], 3)
@@ -183,12 +189,12 @@ def _fence_text(text: str) -> str:
 
 
 def _read_piped() -> bytes:
-    """Read standard input to its end. A note says so if that takes long: some programs leave a pipe open for ever."""
+    """Read standard input to its end; after a while, print a note that the program waits for it."""
     import threading
 
     waiting = threading.Timer(
         _NOTE_AFTER_SECONDS,
-        lambda: Screen().note("reading standard input to its end; to run without it, add </dev/null"),
+        lambda: TerminalOutput().note("reading standard input to its end; to run without it, add </dev/null"),
     )
     waiting.daemon = True
     waiting.start()

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core.fold import State
+from perdure.core.message import Message
 
 METADATA: Final = "command_line"
 """Key in a prompt's metadata under which the options are stored."""
@@ -31,15 +32,20 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     """Use no configuration file."""
     context: bool | None = None
     """True to give the agent project instructions, skills and more tools; `None` lets the size of its model decide."""
+    coding: bool | None = None
+    """True to give the agent tools for files, search and git; `None` to do so in a repository, for a large model."""
     store: str | None = None
     """The store that keeps sessions."""
     previous_model: str = ""
     """The model of the run that is resumed: its context window decides when `context` is `None`."""
 
     def build_prompt_metadata(self, project: str = "") -> dict[str, Any]:
-        """Return what to store in the metadata of a prompt: the project, and options that the log has nowhere else."""
+        """Return the metadata to store with a prompt: the project, and options that the log does not store
+        elsewhere.
+        """
         said = {
             "context": self.context,
+            "coding": self.coding,
             "config": self.config and os.path.abspath(self.config),
             "no_config": self.no_config or None,
             "project": project or None,
@@ -77,16 +83,15 @@ class _StoredOptions(Struct, frozen=True):
     """Options about the agent, as they are stored in the metadata of a prompt."""
 
     context: bool | None = None
+    coding: bool | None = None
     config: str | None = None
     no_config: bool = False
 
 
-def restore_options(options: AgentOptions, state: State) -> AgentOptions:
-    """Return `options` with each one that the user did not give taken from the session's last run."""
+def fill_missing_options(options: AgentOptions, state: State) -> AgentOptions:
+    """Return the options, with each one that the user did not give taken from the last run in the session's `state`."""
     model = None if state.run is None else state.run.options.get("model")
-    prompt = next(
-        (each for each in state.messages[state.first_message_index :] if each.role == "user" and not each.origin), None
-    )
+    prompt = _find_prompt(state)
     try:
         said = msgspec.convert({} if prompt is None else prompt.metadata.get(METADATA, {}), _StoredOptions)
     except msgspec.ValidationError:  # it is not ours
@@ -96,6 +101,19 @@ def restore_options(options: AgentOptions, state: State) -> AgentOptions:
         model=options.model or model,
         previous_model=model or "",
         context=said.context if options.context is None else options.context,
+        coding=said.coding if options.coding is None else options.coding,
         config=said.config if options.config is None and not options.no_config else options.config,
         no_config=options.no_config or (said.no_config and options.config is None),
     )
+
+
+def was_begun_by_command(state: State) -> bool:
+    """Return True if the last run of a session was begun by `perdure run`, and not by another program."""
+    prompt = _find_prompt(state)
+    return prompt is not None and METADATA in prompt.metadata
+
+
+def _find_prompt(state: State) -> Message | None:
+    """Return the prompt of the session's last run."""
+    added = state.messages[state.first_message_index :]
+    return next((each for each in added if each.role == "user" and not each.origin), None)

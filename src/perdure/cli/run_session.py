@@ -12,20 +12,21 @@ from perdure.core.event import Event, QuestionAsked, RunResumed
 from perdure.core.fold import fold_entries
 from perdure.core.message import user
 from perdure.core.outcome import Outcome
-from perdure.core.permission import later, questions_of
+from perdure.core.permission import as_question_gate, later
 from perdure.runtime.session import Session
 from perdure.stores import open_store
 
 from .agent_assembly import AgentParts, assemble_agent, resolve_store
 from .event_printer import JsonEventPrinter, TextEventPrinter
-from .home import build_session_not_found, describe_open_question
 from .line_input import LineReader
+from .perdure_home import build_session_not_found, describe_open_question, format_session_arguments
 from .permission_prompt import TerminalPermissionPrompt
 from .project_context import describe_unused_skills
-from .run_options import AgentOptions, CommandOptions, restore_options
-from .screen import OutputFailed, Screen, can_ask, report_error, to_one_line, warn
+from .resume_check import check_can_resume
+from .run_options import AgentOptions, CommandOptions, fill_missing_options
 from .session_choice import get_project_path, shorten_id
 from .signals import SignalHandler
+from .terminal_output import OutputFailed, TerminalOutput, can_ask_user, report_error, to_one_line, warn
 from .tool_questions import TerminalQuestions, UnattendedQuestions
 
 ENDED_EARLY: Final = 3
@@ -45,16 +46,16 @@ def run_session(options: CommandOptions) -> int:
 
 
 async def _run_with_signals(order: CommandOptions) -> int:
-    screen = Screen(raw=order.raw or order.as_json, quiet=order.quiet or order.as_json)
+    screen = TerminalOutput(raw=order.raw or order.as_json, quiet=order.quiet or order.as_json)
     with SignalHandler(screen.note) as interrupts:
         return interrupts.exit_with(await _run_attended(order, screen, interrupts))
 
 
-async def _run_attended(order: CommandOptions, screen: Screen, interrupts: SignalHandler) -> int:
+async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupts: SignalHandler) -> int:
     """Run the agent while signals are handled, and return the exit code."""
     report = JsonEventPrinter(screen) if order.as_json else TextEventPrinter(screen)
     keyboard = LineReader()
-    question = TerminalPermissionPrompt(screen, keyboard) if can_ask() else None
+    question = TerminalPermissionPrompt(screen, keyboard) if can_ask_user() else None
     equipment = assemble_agent(
         order.agent if order.prompt is not None else await restore_agent_options(order.agent, order.session_id)
     )
@@ -80,7 +81,7 @@ async def _run_attended(order: CommandOptions, screen: Screen, interrupts: Signa
         code = 0
         for begin in await _plan_runs(session, order, equipment):
             outcome = None if interrupts.is_interrupted else await _show_run(session, begin, show, interrupts)
-            code = code or _report_outcome(outcome, interrupts)
+            code = code or _report_outcome(outcome, interrupts, order.agent.store)
             if interrupts.is_interrupted:
                 break
         slots.cancel_all()
@@ -91,28 +92,28 @@ async def _run_attended(order: CommandOptions, screen: Screen, interrupts: Signa
 
 
 def _can_ask_permission(event: Event) -> bool:
-    """Return True if a permission question can be asked now: this event asked it, or an earlier run left it open."""
+    """Return True if a permission question can be shown now: this event asked it, or an earlier run left it open."""
     return isinstance(event, RunResumed) or (isinstance(event, QuestionAsked) and event.about == "permission")
 
 
 def _build_question_handler(
-    session: Session, screen: Screen, order: CommandOptions, keyboard: LineReader | None
+    session: Session, screen: TerminalOutput, order: CommandOptions, keyboard: LineReader | None
 ) -> TerminalQuestions | UnattendedQuestions:
     """Return the handler for questions that tools ask: at the terminal, or without one."""
     if keyboard is not None:
         return TerminalQuestions(session.display, keyboard, screen)
 
     def tell(question: QuestionAsked) -> None:
-        screen.note(describe_open_question(session.session_id, question))
+        screen.note(describe_open_question(session.session_id, question, order.agent.store))
 
     return UnattendedQuestions(session.display, tell if order.later else None)
 
 
 async def restore_agent_options(options: AgentOptions, session_id: str | None) -> AgentOptions:
-    """Return the options with each one that the user did not give taken from the session's last run."""
+    """Read the session from its store, and return the options completed with those of its last run."""
     store = open_store(resolve_store(options))
     try:
-        return restore_options(options, fold_entries(await store.read(session_id or "")))
+        return fill_missing_options(options, fold_entries(await store.read(session_id or "")))
     finally:
         await store.aclose()
 
@@ -132,6 +133,7 @@ async def _plan_runs(session: Session, order: CommandOptions, equipment: AgentPa
         state = fold_entries(await session.store.read(session.session_id))
         if state.run is None and order.prompt is None:
             raise build_session_not_found(session.session_id)
+        check_can_resume(session.agent, session.session_id, state)
         if state.is_interrupted or order.prompt is None:
             begins.append(_build_resume(session, asked=bool(state.open_questions), unpark=order.unpark))
     if order.prompt is not None:
@@ -142,7 +144,7 @@ async def _plan_runs(session: Session, order: CommandOptions, equipment: AgentPa
 
 def _build_resume(session: Session, *, asked: bool, unpark: bool) -> StartRun:
     """Return a function that resumes the last run. An open question stays open until it has an answer."""
-    gate = questions_of(session.agent.permission)
+    gate = as_question_gate(session.agent.permission)
     if asked and gate is not None and gate.handler is None:
         waiting = gate.with_handler(later, gate.grants)
         return lambda: session.resume(permission=waiting, unpark=unpark)
@@ -177,8 +179,12 @@ async def _show_run(session: Session, begin: StartRun, show: Show, interrupts: S
         return None
 
 
-def _report_outcome(outcome: Outcome[Any] | None, interrupts: SignalHandler) -> int:
+def _report_outcome(outcome: Outcome[Any] | None, interrupts: SignalHandler, store: str | None) -> int:
     """Return the exit code of a run, and print a line unless it ended well."""
+    if outcome is not None and outcome.status == "waiting" and not outcome.questions:  # it is left to the next process
+        named = format_session_arguments(shorten_id(outcome.session_id), store)
+        warn(f"the run was stopped; finish it with: perdure resume {named}")
+        return interrupts.exit_code
     if outcome is None or outcome.status == "cancelled":
         if interrupts.is_shutdown:
             warn("the run was ended; finished work is kept")
@@ -195,10 +201,10 @@ def _report_outcome(outcome: Outcome[Any] | None, interrupts: SignalHandler) -> 
         return 0
     if outcome.status == "waiting":
         for question in outcome.questions:
-            report_error(describe_open_question(outcome.session_id, question))
+            report_error(describe_open_question(outcome.session_id, question, store))
         return ENDED_EARLY
     if outcome.status == "parked":
-        command = f"perdure resume {shlex.quote(outcome.session_id)} --unpark"
+        command = f"perdure resume {format_session_arguments(outcome.session_id, store, '--unpark')}"
         report_error(f"the run was parked ({outcome.reason}): it crashed again and again; continue it with {command}")
         return ENDED_EARLY
     more = "allow more with --max-turns, or " if outcome.reason == "max_turns" else ""
@@ -219,6 +225,8 @@ def _format_next_command(order: CommandOptions, session_id: str) -> str:
     given = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value]
     if wish.context is not None:
         given.append("--context" if wish.context else "--no-context")
+    if wish.coding is not None:
+        given.append("--coding" if wish.coding else "--no-coding")
     if wish.no_config:
         given.append("--no-config")
     return f'perdure run {" ".join(given)} "…"'

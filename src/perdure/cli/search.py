@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from .home import store_option, use_store
-from .screen import Screen, line_width, to_ascii_json, to_one_line
+from .perdure_home import run_with_store, store_option
+from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.core.store import Hit, Store
@@ -65,11 +65,11 @@ def search(
     import msgspec
 
     async def find(opened: "Store") -> "list[Hit]":
-        from perdure.runtime.stored_session import require_search
+        from perdure.runtime.stored_session import require_searchable_store
 
         from .session_choice import find_session
 
-        return await require_search(opened).search(
+        return await require_searchable_store(opened).search(
             " ".join(query),
             syntax="query" if query_syntax else "words",
             session_id=await find_session(opened, session_id),
@@ -81,8 +81,8 @@ def search(
             offset=offset,
         )
 
-    hits = use_store(store, find)
-    screen = Screen()
+    hits = run_with_store(store, find)
+    screen = TerminalOutput()
     for hit in hits:
         screen.write((to_ascii_json(msgspec.json.encode(hit)) if as_json else _format_hit(hit)) + "\n")
     if not hits and not as_json:

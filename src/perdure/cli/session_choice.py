@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .home import store_spec, use_store
-from .screen import to_one_line
+from .perdure_home import resolve_store_spec, run_with_store
+from .terminal_output import to_one_line
 
 if TYPE_CHECKING:
     from perdure.core.store import SessionInfo, Store
@@ -60,7 +60,7 @@ def resolve_session(given: str | None, options: dict[str, Any]) -> str:
     async def find(store: "Store") -> str:
         return await find_session(store, given) if given is not None else await find_last_session(store)
 
-    return use_store(_get_store(options), find)
+    return run_with_store(_get_store(options), find)
 
 
 def resolve_session_to_run(given: str | None, options: dict[str, Any]) -> str | None:
@@ -77,7 +77,7 @@ def resolve_session_to_run(given: str | None, options: dict[str, Any]) -> str | 
         found = await _list_by_prefix(store, given)
         return _get_only(given, [each for each in found if _GENERATED.fullmatch(each.session_id)])
 
-    return use_store(_get_store(options), find)
+    return run_with_store(_get_store(options), find)
 
 
 async def find_session(store: "Store", given: str) -> str:
@@ -120,7 +120,7 @@ async def find_last_session(store: "Store") -> str:
 
 def get_project_path() -> str:
     """Return the path of the project: the root of the repository around the working folder, or that folder itself."""
-    from perdure.context.project import Project
+    from perdure.context.project_instructions import Project
     from perdure.core.error import ConfigError
 
     try:
@@ -130,7 +130,7 @@ def get_project_path() -> str:
 
 
 async def read_project(store: "Store", session_id: str) -> str:
-    """Return the path of the project in which the command line last used a session; empty if it did not."""
+    """Return the path of the project in which the command line last used a session; empty if there is none."""
     from perdure.core.event import MessageAdded
     from perdure.core.store import read_events
 
@@ -153,7 +153,7 @@ def _get_store(options: dict[str, Any]) -> str:
     """Return the store that a command uses: of `--store`, or, for a command with an agent, of its configuration."""
     given: str | None = options.get("store")
     if given or "config" not in options:
-        return store_spec(given)
+        return resolve_store_spec(given)
     from .agent_assembly import resolve_store
     from .run_options import AgentOptions
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from .home import store_option, use_session, use_store
-from .screen import Screen, escape_controls, line_width, to_ascii_json, to_one_line
+from .perdure_home import run_with_session, run_with_store, store_option
 from .session_choice import MOST_SEARCHED, get_project_path, read_project, session_argument, shorten_id
 from .sessions_forks import fork, tree
 from .sessions_prune import du, prune
 from .sessions_show import show
 from .sessions_transfer import export, import_
+from .terminal_output import TerminalOutput, escape_controls, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.core.store import SessionInfo, Store
@@ -30,7 +30,7 @@ _ID_WIDTH: Final = 16
 def sessions(context: click.Context) -> None:
     """List, show, fork, export, import and remove sessions."""
     if context.invoked_subcommand is None:
-        Screen().write(context.get_help() + "\n")
+        TerminalOutput().write(context.get_help() + "\n")
 
 
 @sessions.command("list")
@@ -48,8 +48,8 @@ def list_sessions(**options: Any) -> None:
     """
     import msgspec
 
-    screen, as_json = Screen(), options.pop("as_json")
-    page = use_store(options.pop("store"), lambda store: _find_page(store, **options))
+    screen, as_json = TerminalOutput(), options.pop("as_json")
+    page = run_with_store(options.pop("store"), lambda store: _find_page(store, **options))
     for info in page.infos:
         screen.write((to_ascii_json(msgspec.json.encode(info)) if as_json else _format_session(info)) + "\n")
     if as_json:
@@ -69,7 +69,7 @@ def list_sessions(**options: Any) -> None:
 
 
 class _SessionPage(NamedTuple):
-    """Sessions to list, and what is not listed."""
+    """The sessions to list, and how many are not listed."""
 
     infos: "list[SessionInfo]"
     has_more: bool
@@ -112,11 +112,11 @@ def rename(session_id: str, title: str, *, as_json: bool, store: str | None) -> 
     """Give session ID a title, shown in lists instead of its first prompt."""
     import msgspec
 
-    use_session(store, session_id, lambda session: session.rename(title))
+    run_with_session(store, session_id, lambda session: session.rename(title))
     if as_json:
-        Screen().write(to_ascii_json(msgspec.json.encode({"session_id": session_id, "title": title})) + "\n")
+        TerminalOutput().write(to_ascii_json(msgspec.json.encode({"session_id": session_id, "title": title})) + "\n")
     else:
-        Screen().note(to_one_line(f"session {session_id} is now titled {title!r}"))
+        TerminalOutput().note(to_one_line(f"session {session_id} is now titled {title!r}"))
 
 
 @sessions.command()
@@ -140,11 +140,13 @@ def rm(context: click.Context, /, session_id: str, *, yes: bool, as_json: bool, 
         await store.delete(session_id)
         return was_there
 
-    removed = use_store(store, remove)
+    removed = run_with_store(store, remove)
     if as_json:
-        Screen().write(to_ascii_json(msgspec.json.encode({"session_id": session_id, "removed": removed})) + "\n")
+        TerminalOutput().write(
+            to_ascii_json(msgspec.json.encode({"session_id": session_id, "removed": removed})) + "\n"
+        )
     else:
-        Screen().note(to_one_line(f"session {session_id} {'is removed' if removed else 'does not exist'}"))
+        TerminalOutput().note(to_one_line(f"session {session_id} {'is removed' if removed else 'does not exist'}"))
 
 
 for command in (show, fork, tree, export, import_, du, prune):

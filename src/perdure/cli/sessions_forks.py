@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .home import build_session_not_found, store_option, use_session, use_store
-from .screen import Screen, line_width, to_ascii_json, to_one_line
+from .perdure_home import build_session_not_found, run_with_session, run_with_store, store_option
 from .session_choice import resolve_session, session_argument
+from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.core.store import SessionInfo, Store
@@ -31,10 +31,10 @@ def fork(session_id: str, new_id: str | None, *, at: int | None, as_json: bool, 
     async def make(session: "Session") -> "SessionInfo | None":
         return await (await session.fork(new_id, at=at)).info()
 
-    info = use_session(store, session_id, make)
+    info = run_with_session(store, session_id, make)
     if info is None:
         raise build_session_not_found(session_id)
-    screen = Screen()
+    screen = TerminalOutput()
     screen.write((to_ascii_json(msgspec.json.encode(info)) if as_json else to_one_line(info.session_id)) + "\n")
     name = to_one_line(info.session_id)
     screen.note(f'session {name} begins with {info.entries} entries; go on with: perdure run -s {name} "…"')
@@ -50,10 +50,10 @@ def tree(session_id: str | None, *, as_json: bool, store: str | None) -> None:
 
     if session_id is not None:
         session_id = resolve_session(session_id, {"store": store})
-    infos = use_store(store, _list_all)
+    infos = run_with_store(store, _list_all)
     forks = _group_by_parent(infos)
     roots = forks.get("", []) if session_id is None else [_find_root(session_id, infos)]
-    screen = Screen()
+    screen = TerminalOutput()
     for depth, margin, info in _walk_tree(roots, forks):
         if as_json:
             node = {**msgspec.to_builtins(info), "depth": depth}

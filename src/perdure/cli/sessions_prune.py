@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from . import units as amount
-from .home import store_option, use_store
-from .screen import Screen, line_width, to_ascii_json, to_one_line
+from . import durations_and_sizes as amount
+from .perdure_home import run_with_store, store_option
+from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.core.store import SessionInfo, Store, StoreSize
@@ -28,8 +28,8 @@ def du(*, limit: int, as_json: bool, store: str | None) -> None:
 
         return await require_maintainable_store(opened).size()
 
-    size = use_store(store, measure)
-    screen = Screen()
+    size = run_with_store(store, measure)
+    screen = TerminalOutput()
     if as_json:
         screen.write(to_ascii_json(msgspec.json.encode(size)) + "\n")
         return
@@ -87,7 +87,7 @@ def prune(
     sizes that `perdure sessions du` shows per session. A session with an active run is never deleted, and one that
     waits for an answer only with --waiting-too. Forks keep the entries they share with deleted sessions.
     """
-    from perdure.store_maintenance import list_expendable_sessions, remove_sessions
+    from perdure.store_maintenance import delete_sessions, list_expendable_sessions
 
     if older_than is None and keep is None and max_bytes is None:
         raise click.UsageError("there is no criterion; give at least one of --older-than, --keep and --max-bytes")
@@ -102,21 +102,21 @@ def prune(
             now=time.time(),
         )
 
-    chosen = use_store(store, choose)
-    screen = Screen()
+    chosen = run_with_store(store, choose)
+    screen = TerminalOutput()
     if dry_run or not chosen:
         _print_sessions(screen, chosen, as_json=as_json)
         screen.note("nothing was removed" if dry_run else "there is nothing to remove")
         return
     if not yes:
         _confirm_removal(context, screen, chosen)
-    removed = use_store(store, lambda opened: remove_sessions(opened, chosen))
+    removed = run_with_store(store, lambda opened: delete_sessions(opened, chosen))
     _print_sessions(screen, removed, as_json=as_json)
     skipped = len(chosen) - len(removed)
     screen.note(f"removed {len(removed)} sessions{f'; {skipped} were used meanwhile and are kept' if skipped else ''}")
 
 
-def _confirm_removal(context: click.Context, screen: Screen, chosen: "Sequence[SessionInfo]") -> None:
+def _confirm_removal(context: click.Context, screen: TerminalOutput, chosen: "Sequence[SessionInfo]") -> None:
     """List the sessions and ask at the terminal whether to delete them."""
     if not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask at; use --yes to remove the sessions, or --dry-run")
@@ -126,7 +126,7 @@ def _confirm_removal(context: click.Context, screen: Screen, chosen: "Sequence[S
         context.exit(1)
 
 
-def _print_sessions(screen: Screen, infos: "Sequence[SessionInfo]", *, as_json: bool) -> None:
+def _print_sessions(screen: TerminalOutput, infos: "Sequence[SessionInfo]", *, as_json: bool) -> None:
     import msgspec
 
     for info in infos:

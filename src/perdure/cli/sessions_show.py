@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .framed_text import name_text, quote_text
-from .home import MAX_QUESTION, build_session_not_found, format_answer_commands, store_option, use_store
-from .screen import Screen, to_ascii_json, to_one_line
+from .perdure_home import MAX_QUESTION, build_session_not_found, format_answer_commands, run_with_store, store_option
 from .session_choice import session_argument
+from .terminal_output import TerminalOutput, to_ascii_json, to_one_line
+from .untrusted_text_frame import quote_text, quote_unless_plain
 
 if TYPE_CHECKING:
     from perdure.core.event import Entry
@@ -29,44 +29,51 @@ def show(session_id: str, *, as_json: bool, store: str | None) -> None:
     async def read(store: "Store") -> "tuple[list[Entry], list[Post]]":
         return await store.read(session_id), await store.posts(session_id)
 
-    entries, posts = use_store(store, read)
+    entries, posts = run_with_store(store, read)
     if not entries:
         raise build_session_not_found(session_id)
-    screen = Screen()
+    screen = TerminalOutput()
     if as_json:
         for entry in entries:
             screen.write(to_ascii_json(_add_sources(entry, encode_entry(entry))) + "\n")
     else:
-        _print_session(screen, session_id, entries, posts)
+        _print_session(screen, session_id, entries, posts, store)
 
 
-def _print_session(screen: Screen, session_id: str, entries: "Sequence[Entry]", posts: "Sequence[Post]") -> None:
+def _print_session(
+    screen: TerminalOutput, session_id: str, entries: "Sequence[Entry]", posts: "Sequence[Post]", store: str | None
+) -> None:
+    from perdure.core.clock import SYSTEM_CLOCK
     from perdure.core.fold import fold_entries
     from perdure.core.inbox import list_inbox_items
+    from perdure.runtime.resume_reasons import list_expired_questions
+
+    from .resume_check import format_resume_hint
 
     state = fold_entries(entries)
     answered = {post.body["ask_id"] for post in posts if post.kind == "answer"}
+    expired = list_expired_questions(state, SYSTEM_CLOCK.now())
     for line in (
         *_import_lines(state),
         *_transcript_lines(state),
         *_grant_lines(state, session_id),
-        *_question_lines(state, answered),
+        *_question_lines(state, answered, expired),
         *_inbox_lines(list_inbox_items(entries, posts)),
     ):
         screen.write(line + "\n")
     for question in state.open_questions:
-        if question.ask_id not in answered:
-            screen.note(to_one_line(format_answer_commands(session_id, question)))
-    if state.is_interrupted and not state.is_waiting:
-        screen.note(to_one_line(f"the last run was cut off; finish it with: perdure resume {session_id}"))
+        if question.ask_id not in (*answered, *expired):
+            screen.note(to_one_line(format_answer_commands(session_id, question, store)))
+    if state.is_interrupted and not (state.is_waiting and state.open_questions):
+        screen.note(to_one_line(f"the last run was cut off; {format_resume_hint(session_id, state, store)}"))
     elif state.is_parked:
-        screen.note(to_one_line(f"the last run was parked; continue it with: perdure resume {session_id} --unpark"))
-    elif answered:
-        screen.note(to_one_line(f"the last run can continue: perdure resume {session_id}"))
+        screen.note(to_one_line(f"the last run was parked; {format_resume_hint(session_id, state, store, '--unpark')}"))
+    elif answered or expired:
+        screen.note(to_one_line(f"the last run can continue; {format_resume_hint(session_id, state, store)}"))
 
 
 def _add_sources(entry: "Entry", encoded: bytes) -> bytes:
-    """Return an encoded entry with its sources beside it: who wrote it."""
+    """Add the sources of an entry (who wrote it) to its encoded JSON."""
     import msgspec
 
     from perdure.core.provenance import list_event_sources
@@ -75,7 +82,7 @@ def _add_sources(entry: "Entry", encoded: bytes) -> bytes:
 
 
 def _import_lines(state: "State") -> Iterator[str]:
-    """Yield a line per import from which the log began."""
+    """Yield a line about each import that the session began with."""
     for each in state.imports:
         by = f" by {each.by}" if each.by else ""
         how = "whole" if each.trusted else "without grants, settings, questions and jobs"
@@ -98,7 +105,7 @@ def _transcript_lines(state: "State") -> Iterator[str]:
     if state.unsettled_reply is not None:
         yield from _message_lines(state.unsettled_reply)
         for result in state.results.values():
-            yield f"  {name_text(result.name)} {result.status}: {_indent(result.text)}"
+            yield f"  {quote_unless_plain(result.name)} {result.status}: {_indent(result.text)}"
 
 
 def _message_lines(message: "Message") -> Iterator[str]:
@@ -113,9 +120,9 @@ def _message_lines(message: "Message") -> Iterator[str]:
             case Thinking(text=text):
                 yield f"  [thinking] {_indent(text)}"
             case ToolCall(name=name, arguments=arguments):
-                yield f"  call {name_text(name)} {to_one_line(arguments)}"
+                yield f"  call {quote_unless_plain(name)} {to_one_line(arguments)}"
             case ToolResult(name=name, status=status):
-                yield f"  {name_text(name)} {status}: {_indent(part.text)}"
+                yield f"  {quote_unless_plain(name)} {status}: {_indent(part.text)}"
             case _:
                 yield f"  {parts_to_text((part,))}"
 
@@ -127,10 +134,11 @@ def _describe_message(message: "Message") -> str:
     return "; ".join(filter(None, (message.origin or message.model or message.author, labels, sources)))
 
 
-def _question_lines(state: "State", answered: Collection[str]) -> Iterator[str]:
-    """Yield a line per open question, including those answered but not yet resumed."""
+def _question_lines(state: "State", answered: Collection[str], expired: Collection[str]) -> Iterator[str]:
+    """Yield a line per open question, including those answered, or expired, but not yet resumed."""
     for question in state.open_questions:
-        mark = "answered, not resumed yet" if question.ask_id in answered else "open"
+        mark = "expired, not resumed yet" if question.ask_id in expired else "open"
+        mark = "answered, not resumed yet" if question.ask_id in answered else mark
         yield f"question {to_one_line(question.ask_id)} ({mark}): {quote_text(question.text, MAX_QUESTION)}"
 
 
@@ -150,7 +158,7 @@ def format_inbox_item(item: "InboxItem") -> str:
 
 
 def _parenthesise(text: str) -> str:
-    return f" ({name_text(text)})" if text else ""
+    return f" ({quote_unless_plain(text)})" if text else ""
 
 
 def _indent(text: str) -> str:

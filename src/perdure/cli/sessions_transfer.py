@@ -14,9 +14,9 @@ import click
 
 from perdure.core.error import ConfigError
 
-from .home import store_option, use_store
-from .screen import Screen, to_ascii_json, to_one_line
+from .perdure_home import run_with_store, store_option
 from .session_choice import session_argument
+from .terminal_output import TerminalOutput, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.core.store import Store
@@ -41,9 +41,9 @@ def export(session_id: str, *, output: str, force: bool, as_json: bool, store: s
 
     from perdure.session_transfer import export_session
 
-    document = use_store(store, lambda opened: export_session(opened, session_id))
+    document = run_with_store(store, lambda opened: export_session(opened, session_id))
     data = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
-    screen = Screen()
+    screen = TerminalOutput()
     if output == STREAM:
         _print_json(data)
         return
@@ -80,9 +80,9 @@ def import_(file: str, *, name: str | None, trusted: bool, as_json: bool, store:
         report = await import_session(opened, data, session_id=name, trusted=trusted, by=_get_user_name())
         return report, msgspec.to_builtins(await opened.info(report.session_id))
 
-    report, info = use_store(store, make)
+    report, info = run_with_store(store, make)
     info["imported"] = msgspec.to_builtins(report)
-    screen = Screen()
+    screen = TerminalOutput()
     screen.write((to_ascii_json(msgspec.json.encode(info)) if as_json else to_one_line(report.session_id)) + "\n")
     for kind, count in sorted(report.dropped.items()):
         screen.note(to_one_line(f"dropped {count} {kind}"))
@@ -141,7 +141,7 @@ def _check_free(path: str, *, replace: bool) -> None:
 
 def _print_json(data: bytes) -> None:
     """Print JSON in ASCII only, so that a terminal cannot obey anything in it."""
-    Screen(raw=True).write("\n".join([to_ascii_json(line) for line in data.splitlines()]) + "\n")
+    TerminalOutput(raw=True).write("\n".join([to_ascii_json(line) for line in data.splitlines()]) + "\n")
 
 
 def _read_file(path: str) -> bytes:

@@ -86,7 +86,7 @@ class SignalHandler:
             self._tell("cancelling the run; interrupt once more to quit at once")
 
     def _set_deadline(self, number: int) -> None:
-        """Start a timer thread that ends the process: unlike the event loop, it cannot get stuck."""
+        """Start a timer thread that ends the process even if the event loop is stuck."""
         if number != signal.SIGINT:
             seconds = TOOL_SECONDS + LAST_SECONDS + SPARE_SECONDS
             self._deadline = threading.Timer(seconds, os._exit, (128 + number,))

@@ -10,8 +10,8 @@ import click
 
 from perdure.core.error import ConfigError
 
-from .home import home_path
-from .screen import Screen, line_width, to_ascii_json, to_one_line, warn
+from .perdure_home import get_home_file_path
+from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line, warn
 
 if TYPE_CHECKING:
     from perdure.context.skills import Skill, Skills, Trust
@@ -29,7 +29,7 @@ def skills(context: click.Context) -> None:
     needs new trust.
     """
     if context.invoked_subcommand is None:
-        Screen().write(context.get_help() + "\n")
+        TerminalOutput().write(context.get_help() + "\n")
 
 
 @skills.command("list")
@@ -38,7 +38,7 @@ def list_skills(*, as_json: bool) -> None:
     """List skills, and what is wrong with them."""
     found, trust = _load_skills()
     every = [*found, *found.untrusted]
-    screen = Screen()
+    screen = TerminalOutput()
     width = max((len(each.name) for each in every), default=0)
     for skill in every:
         screen.write((_to_json(skill, trust) if as_json else _format_skill(skill, trust, width)) + "\n")
@@ -57,7 +57,7 @@ def show(name: str, *, as_json: bool) -> None:
     """Show skill NAME in full, with its files. Invisible characters are not part of its text."""
     found, trust = _load_skills()
     skill = _find_skill(found, name)
-    screen = Screen()
+    screen = TerminalOutput()
     if as_json:
         screen.write(_to_json(skill, trust, whole=True) + "\n")
         return
@@ -95,15 +95,15 @@ def revoke(name: str, *, as_json: bool) -> None:
 # -- what there is -----------------------------------------------------------------------------------------------------
 
 
-def trust_path() -> str:
+def get_skill_trust_path() -> str:
     """Return the path of the file in `~/.perdure` that records which project skills are trusted."""
-    return home_path("trusted-skills.json")
+    return get_home_file_path("trusted-skills.json")
 
 
 def _load_skills() -> "tuple[Skills, Trust]":
     from perdure.context.skills import Trust, load_skills
 
-    trust = Trust(trust_path())
+    trust = Trust(get_skill_trust_path())
     return load_skills(os.curdir, trust=trust), trust
 
 
@@ -132,7 +132,7 @@ def _skill_state(skill: "Skill", trust: "Trust") -> str:
 
 
 def _skill_facts(skill: "Skill", trust: "Trust") -> Iterator[tuple[str, str]]:
-    """Yield what to know about a skill before trusting it, without empty fields."""
+    """Yield the facts about a skill that a user should know before trusting it, as label and text."""
     facts = {
         "name": skill.name,
         "description": skill.description,
@@ -172,6 +172,6 @@ def _to_json(skill: "Skill", trust: "Trust", *, whole: bool = False) -> str:
 
 def _print_result(skill: "Skill", trust: "Trust", text: str, *, as_json: bool) -> None:
     if as_json:
-        Screen().write(_to_json(skill, trust) + "\n")
+        TerminalOutput().write(_to_json(skill, trust) + "\n")
     else:
-        Screen().note(to_one_line(text))
+        TerminalOutput().note(to_one_line(text))

@@ -1,4 +1,4 @@
-"""Ask at the terminal the questions that tools put to the user.
+"""Ask the user at the terminal the questions that tools ask.
 
 Each kind of question has its own form: yes or no, a number from a list, a form field by field. For an answer that does
 not fit, the reason is printed and the question repeated; the end of the input (Ctrl-D) declines.
@@ -16,12 +16,12 @@ from perdure.core.validation_problems import Invalid, missing_key_problem
 from perdure.interaction.slot_view import SlotView, slot_view_of_question
 from perdure.runtime.session_display import SessionDisplay
 
-from .call_text import add_call
-from .framed_text import frame_for, name_text, quote_text
+from .display_slot_text import render_slot
 from .line_input import LineReader
-from .parse_input import parse_input
-from .screen import Screen, to_one_line
-from .slot_text import render_slot
+from .terminal_output import TerminalOutput, to_one_line
+from .tool_call_text import add_call_rows
+from .typed_answer import parse_typed_answer
+from .untrusted_text_frame import make_frame, quote_text, quote_unless_plain
 
 DECLINED: Final = "the user declined to answer"
 ABSENT: Final = "there is no terminal at which to answer"
@@ -34,9 +34,9 @@ Ask: TypeAlias = Callable[[str], Awaitable[str]]
 
 
 class TerminalQuestions:
-    """Asks the user at the terminal the questions that tools put, one after the other, and sends the answers."""
+    """Asks the user at the terminal the questions of tools, one after the other, and sends the answers."""
 
-    def __init__(self, display: SessionDisplay, keyboard: LineReader, screen: Screen) -> None:
+    def __init__(self, display: SessionDisplay, keyboard: LineReader, screen: TerminalOutput) -> None:
         self._display = display
         self._keyboard = keyboard
         self._screen = screen
@@ -132,7 +132,7 @@ async def ask_question(view: SlotView, ask: Ask) -> Any:
         case "confirm":
             yes, no = _show_name(str(data.get("yes", "Yes"))), _show_name(str(data.get("no", "No")))
             return await _ask_until_valid(
-                ask, f"{question} [y: {yes}, n: {no}] ", lambda text: parse_input(text, view.output)
+                ask, f"{question} [y: {yes}, n: {no}] ", lambda text: parse_typed_answer(text, view.output)
             )
         case "choice" | "choices":
             options = cast("Sequence[Mapping[str, str]]", data.get("options", ()))
@@ -145,31 +145,31 @@ async def ask_question(view: SlotView, ask: Ask) -> Any:
         case "form":
             return await _ask_form(question, data, view.output or {}, ask)
         case "line" | "settlement":
-            return await _ask_until_valid(ask, f"{question} ", lambda text: parse_input(text, view.output))
+            return await _ask_until_valid(ask, f"{question} ", lambda text: parse_typed_answer(text, view.output))
         case _:  # a kind that this screen does not know
             head = f"{question.rstrip()}\n{render_slot(view.renderer, view.input)}\n"
-            return await _ask_until_valid(ask, f"{head}answer: ", lambda text: parse_input(text, view.output))
+            return await _ask_until_valid(ask, f"{head}answer: ", lambda text: parse_typed_answer(text, view.output))
 
 
 def _show_question(view: SlotView) -> str:
-    """Return the text of a question. One that would not fit on a row is framed, and so is a call that was cut off."""
-    frame = frame_for(sys.stderr)
+    """Return the text of a question. A long one is framed, and so is a tool call that was cut off."""
+    frame = make_frame(sys.stderr)
     if view.renderer == "settlement":
         for call in cast("Sequence[Mapping[str, Any]]", view.input["calls"]):
-            add_call(frame, call, view.path)
+            add_call_rows(frame, call, view.path)
     elif _is_harmless(view.text):
         return view.text
-    frame.add_value(f"{name_text(view.tool)} asks" if view.tool else "question", view.text)
+    frame.add_value(f"{quote_unless_plain(view.tool)} asks" if view.tool else "question", view.text)
     return "\n".join([*frame.rows, ""])
 
 
 def _show_name(text: str, most: int = 200) -> str:
-    """Return a name or a description as it is if it is short and plain, else in quotes."""
+    """Return a name or description unchanged if it is short and plain, else in quotes."""
     return text if _is_harmless(text) else quote_text(text, most)
 
 
 def _is_harmless(text: str) -> bool:
-    """Return True if a text fits on a row and has nothing in it that could mislead."""
+    """Return True if a text fits on a row and has no misleading characters."""
     return len(text) <= MAX_PLAIN and text.isprintable() and "   " not in text and quote_text(text)[1:-1] == text
 
 
@@ -243,7 +243,7 @@ async def _ask_field(ask: Ask, prompt: str, schema: Mapping[str, Any], *, option
 
     def read(text: str) -> Any:
         if text.strip():
-            return parse_input(text, schema)
+            return parse_typed_answer(text, schema)
         if optional:
             return _NOTHING
         raise Invalid([missing_key_problem("")])

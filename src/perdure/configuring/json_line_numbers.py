@@ -18,7 +18,7 @@ _PLAIN: Final = re.compile(r"[-+.\w]++")
 _WORD: Final = re.compile(r"[-+.0-9eE]++|true|false|null")
 
 
-def scan_json(text: str) -> LineNumbers:
+def find_json_line_numbers(text: str) -> LineNumbers:
     """Return the line number of each value in a JSON text. Raises `ScanError` where the text stops being JSON."""
     return _JsonScanner(text).scan_document()
 
@@ -50,7 +50,7 @@ class _JsonScanner(TextScanner):
             self._scan_unquoted()
 
     def _scan_unquoted(self) -> None:
-        """Scan a number, `true`, `false` or `null`; what only resembles one is left to the parser."""
+        """Scan a number, `true`, `false` or `null`; the parser checks that it is valid."""
         start, word = self.position, self.skip_match(_PLAIN)
         self.line_numbers.check_unquoted(word, start)
         if not _WORD.fullmatch(word):

@@ -46,7 +46,9 @@ class LineNumbers:
 
 
 class ScanError(Exception):
-    """The scanner cannot read the text from this line on. If it knows no reason, the parser decides and reports one."""
+    """Raised by a TOML or JSON scanner at the line where it cannot go on. Without a message, the parser reports the
+    error.
+    """
 
     def __init__(self, line: int, message: str = "") -> None:
         super().__init__(line, message)
@@ -77,7 +79,7 @@ class LineNumbersBuilder:
             raise ScanError(self.line_at(place), f"there are more than {MAX_VALUES:,} values: make the file shorter")
 
     def check_unquoted(self, word: str, place: int) -> None:
-        """Raise `ScanError` for an unquoted value that is too long: huge numbers are slow to parse."""
+        """Raise `ScanError` for an unquoted value, such as a number, that is too long to be parsed quickly."""
         if len(word) > MAX_UNQUOTED:
             raise ScanError(
                 self.line_at(place), f"this value has {len(word):,} characters and no quotes: make it shorter"
@@ -92,6 +94,6 @@ class LineNumbersBuilder:
 
 
 def check_depth(path: ValuePath, line: int) -> None:
-    """Raise `ScanError` if `path` is nested more than `MAX_DEPTH` deep, which could keep a parser busy for hours."""
+    """Raise `ScanError` if a value is nested more than `MAX_DEPTH` deep, which would slow the parser down."""
     if len(path) > MAX_DEPTH:
         raise ScanError(line, f"values are nested deeper than {MAX_DEPTH} levels: make it flatter")

@@ -19,7 +19,7 @@ from perdure.mcp.server import McpServer, McpTransport
 from .config_error import BadConfig, ConfigFault
 from .expand_variables import VariableExpander
 from .line_numbers import ValuePath
-from .read_config_file import ConfigSource, read_json
+from .read_config_file import ParsedConfigFile, read_json
 from .tables import ServerTable
 from .validation import find_unusable_values
 
@@ -34,10 +34,10 @@ _TRANSPORTS: Final[Mapping[str, McpTransport]] = {
 }
 
 
-class ServerSource(Struct, frozen=True, eq=False):
+class UnexpandedServers(Struct, frozen=True, eq=False):
     """MCP servers as a file describes them, with `${NAME}` not yet replaced, so that it contains no secrets."""
 
-    source: ConfigSource
+    source: ParsedConfigFile
     """The file that describes the servers."""
     path: ValuePath
     """Path of the servers within the file, such as `("mcpServers",)`."""
@@ -79,10 +79,12 @@ def load_mcp_servers(
 
     Raises `BadConfig` with the line.
     """
-    return read_servers(path, trusted=trusted).expand_servers(environment)
+    return read_unexpanded_servers(path, trusted=trusted).expand_servers(environment)
 
 
-def read_servers(path: str | os.PathLike[str], *, trusted: Callable[[str], bool] | bool = True) -> ServerSource:
+def read_unexpanded_servers(
+    path: str | os.PathLike[str], *, trusted: Callable[[str], bool] | bool = True
+) -> UnexpandedServers:
     """Read the MCP servers of a file like `.mcp.json`, and leave `${NAME}` as it is. Raises `BadConfig`."""
     source = read_json(path)
     if not (trusted(source.digest) if callable(trusted) else trusted):
@@ -90,14 +92,16 @@ def read_servers(path: str | os.PathLike[str], *, trusted: Callable[[str], bool]
     faults = [source.build_fault(place, message) for place, message in find_unusable_values(source.values, ())]
     if faults:
         raise BadConfig(source.path, faults)
-    return build_server_source(source, ("mcpServers",), _read_tables(source))
+    return build_unexpanded_servers(source, ("mcpServers",), _read_tables(source))
 
 
-def build_server_source(source: ConfigSource, above: ValuePath, tables: Mapping[str, ServerTable]) -> ServerSource:
-    """Build a `ServerSource` from the server tables of a parsed file; raises `BadConfig` if there are too many."""
+def build_unexpanded_servers(
+    source: ParsedConfigFile, above: ValuePath, tables: Mapping[str, ServerTable]
+) -> UnexpandedServers:
+    """Build `UnexpandedServers` from the server tables of a parsed file. Raises `BadConfig` if there are too many."""
     if len(tables) > MAX_SERVERS:
         source.fail(above, f"there are {len(tables)} servers, and {MAX_SERVERS} are the most: leave some out")
-    return ServerSource(source, above, tables)
+    return UnexpandedServers(source, above, tables)
 
 
 def format_trust_advice(path: str) -> str:
@@ -108,14 +112,14 @@ def format_trust_advice(path: str) -> str:
 
 
 class _ServerValueError(ConfigError):
-    """A value of a server that is wrong after expansion, with its path."""
+    """A setting of an MCP server is invalid after `${NAME}` was replaced; it has the path of the setting."""
 
     def __init__(self, path: ValuePath, message: str) -> None:
         super().__init__(message)
         self.path = path
 
 
-def _read_tables(source: ConfigSource) -> dict[str, ServerTable]:
+def _read_tables(source: ParsedConfigFile) -> dict[str, ServerTable]:
     servers: Any = source.values.get("mcpServers")
     if not isinstance(servers, dict):
         here: ValuePath = ("mcpServers",) if "mcpServers" in source.values else ()

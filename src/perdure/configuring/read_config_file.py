@@ -20,10 +20,10 @@ from perdure.core.jsonable import replace_surrogates
 from perdure.files.file_head import UnreadableFile, read_file_head
 
 from .config_error import BadConfig, ConfigFault
-from .json_line_numbers import scan_json
+from .json_line_numbers import find_json_line_numbers
 from .line_numbers import LineNumbers, ScanError
-from .named_files import combine_digests
-from .toml_line_numbers import scan_toml
+from .referenced_files import compute_trust_digest
+from .toml_line_numbers import find_toml_line_numbers
 
 MAX_BYTES: Final = 1024 * 1024
 """Limit on the size of a configuration file."""
@@ -33,7 +33,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _WHERE: Final = re.compile(r" \((?:at line (\d+), column \d+|at end of document)\)\Z")
 
 
-class ConfigSource(Struct, frozen=True):
+class ParsedConfigFile(Struct, frozen=True):
     """A configuration file that was read and parsed, but not validated: its values, line numbers and digest."""
 
     path: str
@@ -56,20 +56,20 @@ class ConfigSource(Struct, frozen=True):
         raise BadConfig(self.path, [self.build_fault(path, message)])
 
 
-def read_toml(path: str | os.PathLike[str]) -> ConfigSource:
+def read_toml(path: str | os.PathLike[str]) -> ParsedConfigFile:
     """Read and parse a TOML file. Raises only `BadConfig`, also for a file that cannot be read."""
-    return _read_source(path, scan_toml, _parse_toml)
+    return _read_source(path, find_toml_line_numbers, _parse_toml)
 
 
-def read_json(path: str | os.PathLike[str]) -> ConfigSource:
+def read_json(path: str | os.PathLike[str]) -> ParsedConfigFile:
     """Read and parse a file with one JSON object. Raises only `BadConfig`, also for a file that cannot be read."""
-    return _read_source(path, scan_json, _parse_json)
+    return _read_source(path, find_json_line_numbers, _parse_json)
 
 
 _Parse = Callable[[str], dict[str, Any]]
 
 
-def _read_source(path: str | os.PathLike[str], scan: Callable[[str], LineNumbers], parse: _Parse) -> ConfigSource:
+def _read_source(path: str | os.PathLike[str], scan: Callable[[str], LineNumbers], parse: _Parse) -> ParsedConfigFile:
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise ConfigError(f"{path!r} is no path of a file: name the file to be read")
     name = replace_surrogates(os.fspath(path))
@@ -86,7 +86,7 @@ def _read_source(path: str | os.PathLike[str], scan: Callable[[str], LineNumbers
     except _ParseError as error:
         raise BadConfig(name, [ConfigFault(error.line, error.message)]) from error
     content_hash = hashlib.sha256(data).hexdigest()
-    return ConfigSource(name, combine_digests(name, {"itself": content_hash}), content_hash, values, lines)
+    return ParsedConfigFile(name, compute_trust_digest(name, {"itself": content_hash}), content_hash, values, lines)
 
 
 def _read_bytes(name: str, path: str) -> bytes:

@@ -20,7 +20,9 @@ class TextScanner:
         self.line_numbers = LineNumbersBuilder(text)
 
     def skip_bracket(self, bracket: str) -> bool:
-        """Advance past `bracket` and return True if it is next. Raises `ScanError` at the end of the text."""
+        """Move past `bracket` and return True if it is the next character. Raises `ScanError` at the end of the
+        text.
+        """
         self.skip_match(self.separator)
         if self.position >= len(self.text):
             self.fail()

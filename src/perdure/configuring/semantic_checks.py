@@ -65,7 +65,7 @@ def _find_in_rule(rule: RuleTable) -> Iterator[str]:
 
 
 def _find_in_tool(pattern: str) -> Iterator[str]:
-    """Yield the mistakes of a pattern for tool names: one that can match no tool must not pass for a rule."""
+    """Yield the mistakes in a pattern for tool names, such as one that can match no tool."""
     if "(" in pattern:
         yield f'{short_repr(pattern, 80)} names no tool: write {{ tool = "shell", target = "git *" }} to say on what'
     elif pattern and not _TOOL.fullmatch(pattern):

@@ -78,6 +78,8 @@ class CompactionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     at_fraction: float = 0.8
     """Fraction of the model's context window that triggers compaction, if the window is known."""
+    before_tools_fraction: float = 0.9
+    """Fraction of the limit in tokens that triggers compaction before the tool calls of a reply."""
     at_tokens: int | None = None
     """Context size in tokens that triggers compaction, whatever the window."""
     at_messages: int | None = None

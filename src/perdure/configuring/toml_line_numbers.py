@@ -25,7 +25,7 @@ _PLAIN: Final = re.compile(r"[^,\[\]{}#\n\"'=]++")
 """Pattern of a number, a date, `true` or `false`, up to what ends it."""
 
 
-def scan_toml(text: str) -> LineNumbers:
+def find_toml_line_numbers(text: str) -> LineNumbers:
     """Return the line number of each key in a TOML text. Raises `ScanError` where the text stops being TOML."""
     return _TomlScanner(text).scan_document()
 

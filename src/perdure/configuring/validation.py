@@ -17,7 +17,7 @@ from perdure.core.validation_problems import problem_from_msgspec_error, problem
 
 from .config_error import BadConfig, ConfigFault
 from .line_numbers import ValuePath
-from .read_config_file import ConfigSource
+from .read_config_file import ParsedConfigFile
 from .schema import build_schema
 from .semantic_checks import find_mistakes
 from .tables import ConfigFile
@@ -28,7 +28,7 @@ _FIELD: Final = re.compile(r"\w+\((\w+)=")
 """Pattern of messages from value checks: `Limits(max_turns=0): …`."""
 
 
-def convert_config(source: ConfigSource) -> ConfigFile:
+def convert_config(source: ParsedConfigFile) -> ConfigFile:
     """Convert a parsed `perdure.toml` to a `ConfigFile`. Raises `BadConfig` with all mistakes of the file."""
     for look in (_find_unusable, _find_schema_errors):
         _raise_faults(source, list(look(source)))
@@ -37,7 +37,7 @@ def convert_config(source: ConfigSource) -> ConfigFile:
     return file
 
 
-def _raise_faults(source: ConfigSource, faults: list[ConfigFault]) -> None:
+def _raise_faults(source: ParsedConfigFile, faults: list[ConfigFault]) -> None:
     if faults:
         raise BadConfig(source.path, faults)
 
@@ -45,7 +45,7 @@ def _raise_faults(source: ConfigSource, faults: list[ConfigFault]) -> None:
 # -- what JSON cannot represent ----------------------------------------------------------------------------------------
 
 
-def _find_unusable(source: ConfigSource) -> Iterator[ConfigFault]:
+def _find_unusable(source: ParsedConfigFile) -> Iterator[ConfigFault]:
     for path, message in find_unusable_values(source.values, ()):
         yield source.build_fault(path, message)
 
@@ -96,7 +96,7 @@ def _validator() -> tuple[Any, dict[str, Any]]:
     return jsonschema_rs.Draft202012Validator(schema), schema
 
 
-def _find_schema_errors(source: ConfigSource) -> Iterator[ConfigFault]:
+def _find_schema_errors(source: ParsedConfigFile) -> Iterator[ConfigFault]:
     validator, schema = _validator()
     for error in validator.iter_errors(source.values):
         path: ValuePath = tuple(error.instance_path)
@@ -106,7 +106,7 @@ def _find_schema_errors(source: ConfigSource) -> Iterator[ConfigFault]:
             yield source.build_fault(where, str(problem))
 
 
-def _convert_values(source: ConfigSource) -> ConfigFile:
+def _convert_values(source: ParsedConfigFile) -> ConfigFile:
     try:
         return msgspec.convert(source.values, ConfigFile)
     except msgspec.ValidationError as error:

@@ -18,26 +18,33 @@ from perdure.core.error import ContextOverflow, StoreError
 from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
 from perdure.core.message import Message, Text
 from perdure.core.model import Model, Settings, model_info
+from perdure.core.option_class import OptionClass
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, tool
 
+from .compaction_strategies import (
+    MAX_SUMMARY_TOKENS,
+    MIN_SUMMARY_TOKENS,
+    CompactionPlan,
+    Strategy,
+    SummaryMessageBuilder,
+)
+from .conversation_summarizer import DEFAULT_WINDOW_TOKENS, ConversationSummarizer
 from .cut_point import find_cut_point, find_first_message_without_reply
-from .snapshot_writer import DEFAULT_WINDOW_TOKENS, SnapshotWriter
-from .strategies import MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS, CompactionPlan, Strategy, SummaryMessageBuilder
 from .summary import build_summary_message, is_summary
 from .tokens import (
     MEASUREMENTS_KEY,
     SUMMARY_ORIGIN,
     ContextTokenCounter,
-    SummaryMeasurements,
+    LearnedContextWindow,
     estimate_message_tokens,
     estimate_messages_tokens,
     get_token_counter,
-    read_token_measurements,
+    read_learned_window,
 )
 
 FRACTION_BEFORE_TOOLS = 0.9
-"""Fraction of the limit that triggers compaction before tool calls, whose results will need room."""
+"""Default fraction of the limit that triggers compaction before tool calls, whose results will need room."""
 MIN_GROWTH = 1.1
 """Factor by which a conversation has to grow before the next compaction, or the next attempt."""
 MIN_GROWTH_AFTER_LONG_SUMMARY = 1.5
@@ -48,11 +55,13 @@ ANSWER_TOKENS = 8_192
 """Room for the reply if the settings and the model have no limit."""
 
 
-class Compaction(Struct, frozen=True, kw_only=True, eq=False):
+class Compaction(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionClass):
     """Settings of an agent for compaction: when and how the start of a conversation is replaced by a summary."""
 
     at_fraction: float = 0.8
     """Fraction of the model's context window that triggers it, if the window is known."""
+    before_tools_fraction: float = FRACTION_BEFORE_TOOLS
+    """Fraction of the limit in tokens that triggers it before the tool calls of a reply."""
     at_tokens: int | None = None
     """Size of the context that triggers it, whatever the window."""
     at_messages: int | None = None
@@ -77,11 +86,11 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
     """Function that makes the summary message: `keep_recent`, or your own. `None`: a model writes a snapshot."""
 
     def __post_init__(self) -> None:
-        check.require_number("Compaction", "at_fraction", self.at_fraction, 1)
-        if not self.at_fraction:
-            check.raise_config_error(
-                "Compaction", "at_fraction", self.at_fraction, "give a number above 0, such as 0.8"
-            )
+        for name in ("at_fraction", "before_tools_fraction"):
+            fraction = getattr(self, name)
+            check.require_number("Compaction", name, fraction, 1)
+            if not fraction:
+                check.raise_config_error("Compaction", name, fraction, "give a number above 0, such as 0.8")
         for name, least in _INTEGER_FIELDS.items():
             value = getattr(self, name)
             if value is not None:
@@ -112,7 +121,7 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
             return ""
         limit = self.limit_tokens(run)
         if state.unsettled_reply is not None:
-            return "before_tools" if limit is not None and tokens >= limit * FRACTION_BEFORE_TOOLS else ""
+            return "before_tools" if limit is not None and tokens >= limit * self.before_tools_fraction else ""
         if limit is not None and tokens >= limit:
             return "tokens"
         if self.at_messages is not None and len(state.view) >= self.at_messages:
@@ -145,7 +154,7 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
         summary; `error` has the size of the window if the model reported it.
         """
         gauge = get_token_counter(run)
-        if gauge.compacting:  # the request for a summary itself was too long: `SnapshotWriter` makes it shorter
+        if gauge.compacting:  # the request for a summary itself was too long: `ConversationSummarizer` makes it shorter
             return False
         if cause == "overflow":
             _learn_window(run, gauge, error)
@@ -174,14 +183,18 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
             return SummaryMessageBuilder(
                 run,
                 plan,
-                SnapshotWriter(run.wrapped_model, _get_readable_tokens(run), run.options.settings, instructions),
+                ConversationSummarizer(
+                    run.wrapped_model, _get_readable_tokens(run), run.options.settings, instructions
+                ),
             )
         return SummaryMessageBuilder(
-            run, plan, SnapshotWriter(self.model, model_info(self.model).context_tokens, Settings(), instructions)
+            run,
+            plan,
+            ConversationSummarizer(self.model, model_info(self.model).context_tokens, Settings(), instructions),
         )
 
     async def _make_summary(self, work: SummaryMessageBuilder, *, must_help: bool) -> Message | None:
-        """Return the message that replaces those of the plan; None if making it failed, or it would not be shorter."""
+        """Return the message that replaces the planned ones; None if making it failed, or it would not be shorter."""
         plan = work.plan
         summary: Message | None = None
         try:
@@ -201,7 +214,7 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False):
         return marker if estimate_message_tokens(marker) < plan.tokens else None
 
     def _plan_compaction(self, run: Run, gauge: ContextTokenCounter) -> CompactionPlan | None:
-        """Return the plan of what to replace now; None if there is nothing but an earlier summary."""
+        """Return the plan of which messages to replace now; None if there is only an earlier summary to replace."""
         view = run.state.view
         everything, tokens = gauge.estimate_request_tokens(run), gauge.count_context_tokens(run)
         limit = self.limit_tokens(run)
@@ -274,8 +287,8 @@ def _get_window(run: Run) -> int | None:
 
 
 def _get_learned_window(run: Run) -> int | None:
-    """Return the window learned from refusals of this model, in this run or before the last summary."""
-    noted = read_token_measurements(run.state.view)
+    """Return the context window learned from requests that this model refused as too long; None if there is none."""
+    noted = read_learned_window(run.state.view)
     earlier = noted.window if noted.model == model_info(run.wrapped_model).name else None
     return min([each for each in (get_token_counter(run).window, earlier) if each is not None], default=None)
 
@@ -290,13 +303,15 @@ async def _record_discarded_summary(work: SummaryMessageBuilder) -> None:
 def _add_measurements(run: Run, summary: Message) -> Message:
     """Add the measurements of this moment to the summary's metadata."""
     said = len(run.state.messages) + (run.state.unsettled_reply is not None)
-    noted = msgspec.to_builtins(SummaryMeasurements(said, _get_learned_window(run), model_info(run.wrapped_model).name))
+    noted = msgspec.to_builtins(
+        LearnedContextWindow(said, _get_learned_window(run), model_info(run.wrapped_model).name)
+    )
     return msgspec.structs.replace(summary, metadata={**summary.metadata, MEASUREMENTS_KEY: noted})
 
 
 def _get_readable_tokens(run: Run) -> int | None:
-    """Return how much the run's model can read: its window, or the size of its last request if that is larger than the
-    default.
+    """Return how many tokens the run's model can read: its window, or the size of its last request if that is
+    larger.
     """
     window = _get_window(run)
     if window is not None:
@@ -306,16 +321,14 @@ def _get_readable_tokens(run: Run) -> int | None:
 
 
 def _learn_window(run: Run, gauge: ContextTokenCounter, error: ContextOverflow | None) -> None:
-    """Lower the known window: a request of this size was refused."""
+    """Lower the known context window, because a request of this size was refused as too long."""
     known = (gauge.count_context_tokens(run), gauge.window, None if error is None else error.window_tokens)
     gauge.window = min([each for each in known if each is not None])
 
 
 @contextmanager
 def _mark_compacting(run: Run, gauge: ContextTokenCounter) -> Generator[None, None, None]:
-    """Mark a compaction as running: no other one starts, and the run cannot be dropped from memory, since the log does
-    not have its state.
-    """
+    """Mark a compaction as in progress, so that no other one starts and the run stays in memory."""
     forgettable, run.simulates_crashes, gauge.compacting = run.simulates_crashes, False, True
     try:
         yield

@@ -89,9 +89,7 @@ def _raise_bad_front_matter(problem: str, line: int) -> NoReturn:
 
 
 def _parse_fields(head: str) -> tuple[dict[str, Any], dict[str, int]]:
-    """Parse the fields; if that fails, put quotes around values that need them (`description: Note: a colon`) and try
-    again.
-    """
+    """Parse the YAML fields; if that fails, quote values that need it (`description: Note: a colon`) and try again."""
     try:
         return _YamlReader(head).read_document()
     except _NotYaml as error:
@@ -101,7 +99,7 @@ def _parse_fields(head: str) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 def _quote_values(head: str) -> str:
-    """Put quotes around each outermost text that is not valid YAML without them; lines stay the same."""
+    """Quote each top-level text that is not valid YAML without quotes, keeping the lines."""
 
     def quote_value(field: re.Match[str]) -> str:
         value = field[2].rstrip()

@@ -7,7 +7,7 @@ that changes from turn to turn does not belong here: it is appended to a request
 
 from collections.abc import Iterable
 
-from .role import Role
+from .agent_role import Role
 
 
 def compose_instructions(

@@ -39,8 +39,8 @@ class LargeResults(Struct, frozen=True):
 
 
 def large_results(max_characters: int = MAX_CHARACTERS) -> LargeResults:
-    """Return the parts of an agent extension that sends results longer than `max_characters` as a preview, and lets
-    the model read the rest.
+    """Return the tools and the tool wrapper that send results longer than `max_characters` as a preview, and let the
+    model read the rest.
     """
     _check_max_characters("large_results", max_characters)
     return LargeResults((read_result, grep_result), lambda each: previewed(each, max_characters))

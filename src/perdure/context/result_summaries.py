@@ -11,7 +11,7 @@ from perdure.core import check
 from perdure.core.event import ViewChanged
 from perdure.core.message import Message
 from perdure.core.run import Run
-from perdure.core.transcript import message_as_sent
+from perdure.core.transcript import build_sent_message
 
 from .tokens import count_context_tokens, estimate_message_tokens
 
@@ -22,10 +22,10 @@ def summarize_old_results(*, min_tokens: int = 2_000, min_fraction: float = 0.1)
     """Return a function that makes later runs send old tool results as their short summaries, once that saves
     `min_tokens` and `min_fraction` of the context.
 
-    Pass it to an extension as `upkeep`, before the compaction: shortened results need not be summarized.
+    Pass it to an extension as `between_turns`, before the compaction: shortened results need not be summarized.
     """
-    check.require_int("summarised", "min_tokens", min_tokens)
-    check.require_number("summarised", "min_fraction", min_fraction, 1)
+    check.require_int("summarize_old_results", "min_tokens", min_tokens)
+    check.require_number("summarize_old_results", "min_fraction", min_fraction, 1)
 
     async def upkeep(run: Run) -> None:
         state, transcript = run.state, run.state.transcript
@@ -44,7 +44,7 @@ def estimate_savings(messages: Sequence[Message]) -> Iterator[int]:
     for message in messages:
         if message.role == "tool":
             yield max(
-                estimate_message_tokens(message_as_sent(message))
-                - estimate_message_tokens(message_as_sent(message, short=True)),
+                estimate_message_tokens(build_sent_message(message))
+                - estimate_message_tokens(build_sent_message(message, short=True)),
                 0,
             )

@@ -1,4 +1,4 @@
-"""Build the summary message that replaces the start of a conversation in a compaction.
+"""Build the summary message that replaces the start of a conversation after compaction.
 
 Besides the snapshot that a model wrote, it has what no model should have to remember: the current request verbatim;
 open tasks; pending inbox items; loaded skills; changed and read files. Each has its share of the room, and unused room
@@ -168,7 +168,7 @@ def collect_skill_texts(messages: Iterable[Message]) -> dict[str, str]:
 
 
 def _fit_texts(texts: Mapping[str, str], room: int) -> dict[str, str]:
-    """Keep as many texts as fit, the latest first; of the others only the name."""
+    """Keep as many texts as fit into `room` tokens, the latest first; of the others only the name."""
     kept: dict[str, str] = {}
     for name, text in reversed(list(texts.items())):
         size = estimate_text_tokens(text) + estimate_text_tokens(name)

@@ -1,4 +1,4 @@
-"""Decode untrusted files as text: line ends, invalid bytes, and characters that nobody can see."""
+"""Decode untrusted files as text: line ends, invalid bytes, and invisible characters."""
 
 # ruff: noqa: PTH118 - a Path would cost every start milliseconds
 import os

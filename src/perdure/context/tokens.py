@@ -14,7 +14,7 @@ from msgspec import Struct
 from perdure.core.message import Citation, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, tool_message
 from perdure.core.model import ToolSpec
 from perdure.core.run import Run
-from perdure.core.transcript import View, message_as_sent
+from perdure.core.transcript import View, build_sent_message
 from perdure.core.wrappers import shorten_text
 
 LETTER_TOKENS = 0.4
@@ -144,7 +144,7 @@ class ContextTokenCounter:
         """Return the reported size of the last reply and its request, plus newer messages; `None` without a report."""
         state, view = run.state, run.state.view
         sent_from = max(
-            state.transcript.shortened_count, read_token_measurements(view).at
+            state.transcript.shortened_count, read_learned_window(view).at
         )  # older replies were made from another view
         said = len(state.messages)
         if state.unsettled_reply is not None:
@@ -157,8 +157,8 @@ class ContextTokenCounter:
         return None
 
 
-class SummaryMeasurements(Struct, frozen=True):
-    """Message count and learned context window, stored with a summary so that a later run need not learn them again."""
+class LearnedContextWindow(Struct, frozen=True):
+    """Message count and context window learned from a refusal, stored with a summary for later runs."""
 
     at: int = 0
     """Number of messages at that time, including a reply with open calls."""
@@ -168,26 +168,26 @@ class SummaryMeasurements(Struct, frozen=True):
     """Name of that model."""
 
 
-def read_token_measurements(view: View) -> SummaryMeasurements:
-    """Return the measurements stored with the summary that the model is sent first; empty ones if there is none."""
+def read_learned_window(view: View) -> LearnedContextWindow:
+    """Return the learned context window stored with the summary that the model is sent first; empty if none is."""
     if not len(view) or view[0].origin != SUMMARY_ORIGIN:
         return _NO_MEASUREMENTS
-    return msgspec.convert(view[0].metadata.get(MEASUREMENTS_KEY, {}), SummaryMeasurements)
+    return msgspec.convert(view[0].metadata.get(MEASUREMENTS_KEY, {}), LearnedContextWindow)
 
 
-_NO_MEASUREMENTS = SummaryMeasurements()
+_NO_MEASUREMENTS = LearnedContextWindow()
 
 
 def _estimate_pending_reply(run: Run) -> int:
-    """Return the size of a reply with open calls: it is not part of the conversation yet, but will be sent."""
+    """Estimate the tokens of a reply with open tool calls, which is not part of the conversation yet."""
     reply = run.state.unsettled_reply
     return 0 if reply is None else estimate_message_tokens(reply) + _estimate_pending_results(run)
 
 
 def _estimate_pending_results(run: Run) -> int:
-    """Return the size of the results that such a reply has so far."""
+    """Estimate the tokens of the results so far of a reply whose tool calls are still open."""
     results = run.state.results
-    return estimate_message_tokens(message_as_sent(tool_message(list(results.values())))) if results else 0
+    return estimate_message_tokens(build_sent_message(tool_message(list(results.values())))) if results else 0
 
 
 def _get_reported_tokens(reply: Message) -> int | None:

@@ -56,12 +56,12 @@ def collect_touched_files(messages: Iterable[Message]) -> TouchedFiles:
             for call in calls:
                 place = _choose_list(call, results.get(call.call_id), modified, read)
                 if place is not None:
-                    place += get_paths(call)
+                    place += get_call_paths(call)
     return TouchedFiles().merge_later(TouchedFiles(tuple(modified), tuple(read)))
 
 
 def _choose_list(call: ToolCall, result: ToolResult | None, modified: list[str], read: list[str]) -> list[str] | None:
-    """Return the list to which the files of a call are added, or None."""
+    """Return the list, `modified` or `read`, to which the files of a tool call are added; None for neither."""
     if result is None or not (result.status is Status.OK or result.status in UNCERTAIN_STATUSES):
         return None
     words = [word.lower() for word in _split_words(call.name)]
@@ -70,7 +70,7 @@ def _choose_list(call: ToolCall, result: ToolResult | None, modified: list[str],
     return read if any(word.startswith(READ_VERBS) for word in words) else None
 
 
-def get_paths(call: ToolCall) -> list[str]:
+def get_call_paths(call: ToolCall) -> list[str]:
     """Return the file paths in the arguments of a tool call."""
     try:
         arguments: Any = msgspec.json.decode(call.arguments)

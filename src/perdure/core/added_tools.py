@@ -1,4 +1,4 @@
-"""Tools that were added while a run went on: how they are stored, and found again after a resume or a restart.
+"""Tools that are added to a run in progress: how they are stored in the log, and found again after a restart.
 
 The log has their names and where to find them, as the value `perdure:added_tools`, stored together with the result of
 the call that added them. They are looked up in what the process has loaded; nothing is imported because a log says so.
@@ -31,7 +31,7 @@ logger = logging.getLogger("perdure")
 
 
 class AddedTool(Struct, frozen=True):
-    """A tool that was added to a run: its name, where to find it again, and how long it is offered."""
+    """The record of a tool that was added to a run: its name, where to find it again, and how long it is offered."""
 
     name: str
     place: str
@@ -54,8 +54,8 @@ def _get_spare_tool(name: str, spare: Toolbox) -> Tool[..., Any]:
     return tool
 
 
-def locate_tools(run: "Run", tools: Iterable[Tool[..., Any]], scope: ToolScope) -> list[AddedTool]:
-    """Return what to store of tools that are added to a run. Raises `ConfigError` for one that could not be found."""
+def build_added_tool_records(run: "Run", tools: Iterable[Tool[..., Any]], scope: ToolScope) -> list[AddedTool]:
+    """Build the records that store tools added to a run. Raises `ConfigError` if a restart could not find one again."""
     if scope == "process":
         return []
     spare, agent = run.spec.spare_tools, run.agent_name
@@ -63,7 +63,7 @@ def locate_tools(run: "Run", tools: Iterable[Tool[..., Any]], scope: ToolScope) 
 
 
 def _locate_tool(tool: Tool[..., Any], spare: Toolbox) -> str:
-    """Return where a tool can be found again. Raises `ConfigError` if it cannot: it exists in this process only."""
+    """Return where a later process can find a tool. Raises `ConfigError` if the tool exists in this process only."""
     if spare.get(tool.name) is tool:
         return SPARE
     module = tool.source.partition(":")[0]
@@ -77,7 +77,7 @@ def _locate_tool(tool: Tool[..., Any], spare: Toolbox) -> str:
 
 
 def build_added_tools_event(run: "Run", added: Sequence[AddedTool]) -> ValueKept:
-    """Build the event that stores tools which were added, together with those before them that are still offered."""
+    """Build the event that stores the added tools: the new ones, and the earlier ones that are still offered."""
     before = [each for each in _read_added_tools(run.state) if _is_offered(each, each.agent, run.run_id)]
     names = {(each.name, each.agent) for each in added}
     kept = [*[each for each in before if (each.name, each.agent) not in names], *added]
@@ -85,7 +85,7 @@ def build_added_tools_event(run: "Run", added: Sequence[AddedTool]) -> ValueKept
 
 
 def find_added_tools(state: "State", agent: str, run_id: str, spare: Toolbox) -> list[Tool[..., Any]]:
-    """Return the tools that were added to this run or to this session before, as far as the process has them."""
+    """Return the tools that were added to this run or session earlier, as far as this process has them."""
     return [
         tool
         for each in _read_added_tools(state)

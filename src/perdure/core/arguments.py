@@ -50,14 +50,14 @@ def parse_arguments(raw: str) -> dict[str, Any]:
 
 
 class FrozenArguments(Struct, frozen=True):
-    """The arguments of a call as bytes: what is shown to a person, hashed, and decoded again for the effect."""
+    """The arguments of a tool call as bytes, which are shown to a person, hashed, and decoded again for the call."""
 
     data: bytes
     is_plain: bool
     """True if the usual decoder reads them; False for numbers that it would change."""
 
     def thaw(self) -> dict[str, Any]:
-        """Return the arguments as a new dict."""
+        """Decode the arguments of the call to a new dict."""
         if self.is_plain:
             plain: dict[str, Any] = _decode(self.data)
             return plain
@@ -68,7 +68,9 @@ class FrozenArguments(Struct, frozen=True):
 
 
 def freeze_arguments(arguments: dict[str, Any]) -> FrozenArguments:
-    """Encode the arguments of a call, in the order of their keys; what JSON cannot express becomes text."""
+    """Encode the arguments of a tool call as JSON bytes, with sorted keys; values that JSON cannot express become
+    text.
+    """
     try:
         data = _encode(arguments)
     except Exception:  # noqa: BLE001 - a value that JSON cannot express; a hook may have put it there

@@ -12,7 +12,9 @@ from .run import Run
 
 
 async def run_between_turns(run: Run) -> None:
-    """Store closed slots and revoked grants, then call the run's `upkeep` functions (compaction, shortening, …)."""
+    """Do the work between two turns: store closed slots and revoked grants, then call the run's `upkeep` functions
+    (compaction, …).
+    """
     if run.mailbox.log_only_events:
         await store_log_only_events(run)
     for upkeep in run.spec.between_turns:
@@ -22,12 +24,12 @@ async def run_between_turns(run: Run) -> None:
 
 
 async def store_log_only_events(run: Run) -> None:
-    """Store events that the model is not sent: closed slots, revoked grants, and what the host program has added."""
+    """Store events that the model is not sent: closed slots, revoked grants, and events of the host program."""
     events, names = run.mailbox.take_log_only_events()
     await run.emit(*[run.stamp_event(each) for each in events], entry_ids=names)
     for event in events:
         if isinstance(event, GrantRevoked):
-            from .gate_operations import list_grants_of  # at first use: few programs revoke grants
+            from .gate_chain import list_chain_grants  # at first use: few programs revoke grants
 
-            for _, grants in list_grants_of(run.gate):
+            for _, grants in list_chain_grants(run.gate):
                 grants.forget(event.grant_id)

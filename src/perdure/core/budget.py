@@ -42,22 +42,28 @@ class Reservation(Struct, frozen=True, eq=False):
 
 
 class Budget:
-    """A budget in tokens, in money, or both. Give the same object to every agent that shares it."""
+    """A budget in tokens, in money, or both. Give the same object to every agent that shares it.
+
+    With 0, nothing is left: a run ends as `limit` with the reason `budget` before its first request.
+    """
 
     def __init__(self, *, token_budget: int | None = None, max_cost_usd: float | None = None) -> None:
         if token_budget is None and max_cost_usd is None:
             raise ConfigError("Budget(): give it a token_budget, a max_cost_usd, or both")
         if token_budget is not None:
-            check.require_int("Budget", "token_budget", token_budget, 1)
+            check.require_int("Budget", "token_budget", token_budget)
         if max_cost_usd is not None and (
-            not isinstance(max_cost_usd, (int, float)) or isinstance(max_cost_usd, bool) or not max_cost_usd > 0
+            not isinstance(max_cost_usd, (int, float)) or isinstance(max_cost_usd, bool) or not max_cost_usd >= 0
         ):
-            check.raise_config_error("Budget", "max_cost_usd", max_cost_usd, "give a number of dollars above zero")
+            check.raise_config_error("Budget", "max_cost_usd", max_cost_usd, "give a number of dollars, 0 or more")
         self.token_budget = token_budget
+        """The most tokens that all requests together may use; `None` for any number."""
         self.max_cost_usd = max_cost_usd
+        """The most dollars that all requests together may cost; `None` for any amount."""
         self.spent_tokens = 0
         """The tokens that answers have used."""
         self.spent_usd = 0.0
+        """The dollars that answers have cost."""
         self._open: dict[int, Reservation] = {}
         self._run_ids: set[str] = set()
         """The runs whose requests are counted here from their beginning, or whose past was counted."""
@@ -91,7 +97,7 @@ class Budget:
                 self.spent_usd += cost_usd
 
     def count_past(self, run_id: str, tokens: int, cost_usd: float) -> None:
-        """Count, once for each run, what it has used before this budget knew it: in a process that died."""
+        """Count, once per run, the tokens and dollars that a resumed run had used in a process that died."""
         with self._lock:
             if run_id not in self._run_ids:
                 self._run_ids.add(run_id)
@@ -162,7 +168,7 @@ def _settle_reservation(
 
 
 def _reserve_again(model: Model, budget: Budget, before: Reservation) -> Reservation:
-    """Reserve the same amount again, for a request that is sent once more."""
+    """Reserve the same amount again, for a second attempt at a request."""
     reservation = budget.reserve(before.tokens, before.cost_usd)
     if reservation is None:
         raise _out_of_budget_error(model, budget)
@@ -175,13 +181,17 @@ def _out_of_budget_error(model: Model, budget: Budget) -> OutOfBudget:
 
 
 def _plan_request(model: Model, budget: Budget, request: Request) -> tuple[Request, Reservation]:
-    """Return the request and its reservation; without tools, and with a shorter answer, if it has to be the last."""
-    reading = max_input_tokens(request) + _count_bytes([_WRAP_UP_MESSAGE])  # in case it turns out to be the last one
+    """Return the request to send and its reservation; if only one more fits the budget, it has no tools and a shorter
+    answer.
+    """
+    reading = estimate_max_input_tokens(request) + _count_bytes(
+        [_WRAP_UP_MESSAGE]
+    )  # in case it turns out to be the last one
     wanted = request.settings.max_output_tokens or DEFAULT_OUTPUT_TOKENS
     reservation = budget.reserve(*_max_cost(model, reading, wanted))
     if reservation is None:
         last = _as_last_request(request)
-        reading = max_input_tokens(last)
+        reading = estimate_max_input_tokens(last)
         wanted = min(wanted, _affordable_output_tokens(model, budget, reading))
         reservation = budget.reserve(*_max_cost(model, reading, wanted)) if wanted >= MIN_OUTPUT_TOKENS else None
         if reservation is None:
@@ -221,8 +231,8 @@ def _affordable_output_tokens(model: Model, budget: Budget, reading: int) -> int
     return int(max(0.0, min(most, DEFAULT_OUTPUT_TOKENS)))
 
 
-def max_input_tokens(request: Request) -> int:
-    """Return an upper bound of the input tokens of a request.
+def estimate_max_input_tokens(request: Request) -> int:
+    """Estimate an upper bound of the input tokens of a request.
 
     The provider has counted the model's last answer, with everything before it. The messages since then are counted
     here, one token for each byte: no token is shorter.

@@ -60,12 +60,15 @@ class BufferStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PushReport(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """The results of pushing several items, with the older items that had to make room for them."""
+    """The results of pushing several items: what happened to each, and the older items that were dropped for them.
+
+    Each item is in one of the four.
+    """
 
     accepted: tuple[T, ...] = ()
     """Items that are in the buffer, on their own or as a part of the one before them."""
     evicted: tuple[T, ...] = ()
-    """Older items that were dropped to make room; an item pushed just before may be among them."""
+    """Items that were dropped to make room: older ones, then those of this push that later ones displaced."""
     refused: tuple[T, ...] = ()
     """Items that were dropped on arrival (`drop_newest`), or came after the buffer was closed."""
     blocked: tuple[T, ...] = ()
@@ -139,8 +142,10 @@ class Buffer(Generic[T]):
         return self._append(item)
 
     def push_all(self, items: Iterable[T]) -> PushReport[T]:
-        """Add items without waiting, one after the other, and return what became of each, and what they displaced."""
-        accepted: list[T] = []
+        """Add items without waiting; return what happened to each, and which older items were dropped for them."""
+        older = len(self._items)
+        joined: list[T] = []  # to an item that was there before
+        accepted: list[list[T]] = []  # each with those that were joined to it
         evicted: list[T] = []
         refused: list[T] = []
         blocked: list[T] = []
@@ -149,10 +154,20 @@ class Buffer(Generic[T]):
             result = self.push(item)
             if result == "displaced":
                 evicted.append(cast("T", oldest))
-            places = {"dropped": refused, "closed": refused, "refused": blocked}
-            places.get(result, accepted).append(item)
+                if older:
+                    older -= 1
+                else:
+                    del accepted[0]
+            if result in {"kept", "displaced"}:
+                accepted.append([item])
+            else:
+                last = accepted[-1] if accepted else joined
+                {"merged": last, "refused": blocked}.get(result, refused).append(item)
         return PushReport(
-            accepted=tuple(accepted), evicted=tuple(evicted), refused=tuple(refused), blocked=tuple(blocked)
+            accepted=(*joined, *[item for group in accepted for item in group]),
+            evicted=tuple(evicted),
+            refused=tuple(refused),
+            blocked=tuple(blocked),
         )
 
     async def put(self, item: T) -> PushResult:
@@ -189,7 +204,9 @@ class Buffer(Generic[T]):
         return self
 
     def get_nowait(self) -> T:
-        """Take the oldest item; raise `asyncio.QueueEmpty` if there is none that no waiting task is about to take."""
+        """Take the oldest item without waiting; raise `asyncio.QueueEmpty` if all items are promised to waiting
+        tasks.
+        """
         if len(self._items) <= self._getters.granted:
             raise asyncio.QueueEmpty
         return self._take()
@@ -288,9 +305,7 @@ class _WaitQueue:
         self.waiting: deque[asyncio.Future[bool]] = deque()
 
     async def wait(self) -> None:
-        """Wait until this task is granted an item or room, or all tasks are dismissed. The caller then acts without
-        awaiting.
-        """
+        """Wait until this task is granted an item (or room for one), or all tasks are dismissed."""
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.waiting.append(turn)
         try:
@@ -306,7 +321,7 @@ class _WaitQueue:
             self.granted -= 1
 
     def grant(self) -> None:
-        """Wake the task that has waited longest, if there is one."""
+        """Wake the task that has waited longest, if any task waits."""
         while self.waiting:
             turn = self.waiting.popleft()
             if not turn.done():

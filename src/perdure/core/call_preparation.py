@@ -30,7 +30,7 @@ from .unsuccessful_results import (
 
 async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCall]:
     """Return the tool calls that may run, as prepared calls; store an error result for each mistake of the model."""
-    jobs: list[PreparedCall] = []
+    prepared_calls: list[PreparedCall] = []
     refused: list[ToolResult] = []
     over: tuple[Event, ...] = ()
     limits = run.options.limits
@@ -41,22 +41,22 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
         refused = [build_reply_limit_result(call, each_reply) for call in calls if call.call_id in over_count]
         calls = [call for call in calls if call.call_id not in over_count]
     for call in calls:
-        job = await prepare_call(run, call)
-        if isinstance(job, ToolResult):
-            refused.append(job)
-        elif most is not None and _is_uncounted(run, job) and run.state.tool_calls + len(jobs) >= most:
+        prepared = await prepare_call(run, call)
+        if isinstance(prepared, ToolResult):
+            refused.append(prepared)
+        elif most is not None and _is_uncounted(run, prepared) and run.state.tool_calls + len(prepared_calls) >= most:
             refused.append(build_call_limit_result(call, most))
             over = (LimitReached("max_tool_calls", run_id=run.run_id, path=run.path),)
         else:
-            jobs.append(job)
+            prepared_calls.append(prepared)
     if refused:
         await store_results_without_running(run, refused, *over)
-    return jobs
+    return prepared_calls
 
 
-def _is_uncounted(run: Run, job: PreparedCall) -> bool:
-    """Return True if a call does not count towards the limit of tool calls yet."""
-    return not job.attempts and job.call.call_id not in run.state.subagents
+def _is_uncounted(run: Run, prepared: PreparedCall) -> bool:
+    """Return True if a tool call has not been counted towards the run's limit of tool calls."""
+    return not prepared.attempts and prepared.call.call_id not in run.state.subagents
 
 
 async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
@@ -65,9 +65,9 @@ async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
     if before is not None and before.effect == "at_most_once":
         return build_unknown_result(call)
     if before is not None and before.effect == "ask":
-        from .question import ask_settlement  # at first use: few programs ask
+        from .question import ask_about_interrupted_call  # at first use: few programs ask
 
-        told = await ask_settlement(run, call)
+        told = await ask_about_interrupted_call(run, call)
         if told is not None:
             return told
     tool = _get_provider_tool(call) if call.run_by_provider else run.toolbox.get(call.name)
@@ -94,7 +94,7 @@ async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
 
 
 def _get_provider_tool(call: ToolCall) -> Tool[..., Any]:
-    from .provider_call import build_provider_tool  # at first use: few providers ask
+    from .provider_tool_call import build_provider_tool  # at first use: few providers ask
 
     return build_provider_tool(call)
 
@@ -122,11 +122,11 @@ def validate_arguments(tool: Tool[..., Any], arguments: Arguments) -> tuple[Argu
 async def store_results_without_running(run: Run, results: Sequence[ToolResult], *decisions: Event) -> None:
     """Store the results of tool calls that will not run, after the permission decisions that led to them."""
     if results or decisions:
-        await run.emit(*decisions, *[event for result in results for event in build_settling_events(run, result)])
+        await run.emit(*decisions, *[event for result in results for event in build_call_ending_events(run, result)])
 
 
-def build_settling_events(run: Run, result: ToolResult, seconds: float = 0.0) -> list[Event]:
-    """Build the events that end a tool call: its open questions are withdrawn, and its result is stored."""
+def build_call_ending_events(run: Run, result: ToolResult, seconds: float = 0.0) -> list[Event]:
+    """Build the events that end a tool call: one stores its result, others withdraw its open questions."""
     finished = build_tool_finished(run, result, seconds)
     if run.unstored_tools:
         return [*_take_added_tools(run), *build_withdrawals(run.state, result), finished]
@@ -134,7 +134,7 @@ def build_settling_events(run: Run, result: ToolResult, seconds: float = 0.0) ->
 
 
 def _take_added_tools(run: Run) -> list[Event]:
-    """Return the event that stores the tools which were added since the last result."""
+    """Return the event that stores the tools added since the last tool result, if any were."""
     from .added_tools import build_added_tools_event  # at first use, which few runs have
 
     added, run.unstored_tools = run.unstored_tools, []

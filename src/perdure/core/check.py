@@ -1,10 +1,10 @@
-"""Validation of arguments at the public API, so that a mistake is reported where the caller made it.
+"""Checks of the arguments of public functions: each raises `ConfigError` for a wrong value.
 
 Each function is given the call, the name of the parameter and its value, and raises a `ConfigError` that shows all
 three, with advice.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, NoReturn, cast
 
 from .error import ConfigError
@@ -15,6 +15,15 @@ def raise_config_error(call: str, name: str, value: object, advice: str) -> NoRe
     """Raise a `ConfigError` that names the call, the parameter and its value, and gives advice."""
     message = f"{call}({name}={short_repr(value)}): {advice}"
     raise ConfigError(message)
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return `did you mean …? ` with the known name that is most like a misspelt one; empty if none is like it."""
+    import difflib  # at first use: only errors need it
+
+    spelled = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), spelled, n=1)
+    return f"did you mean {spelled[near[0]]!r}? " if near else ""
 
 
 def require_text(call: str, name: str, value: object, *, non_empty: bool = False) -> None:

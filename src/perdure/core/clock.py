@@ -61,5 +61,5 @@ def new_id() -> str:
 
 
 def random_fraction() -> float:
-    """Return a random number from 0 to 1, to spread what would otherwise happen at the same moment."""
+    """Return a random number from 0 to 1, for jitter in delays."""
     return int.from_bytes(os.urandom(4)) / 0xFFFF_FFFF

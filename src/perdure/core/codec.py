@@ -117,7 +117,7 @@ def encode_events(events: Iterable[Event]) -> bytes:
     return b"[%b]" % b",".join([encode_event(event) for event in events])
 
 
-def pack_events(events: Sequence[Event]) -> bytes:
+def encode_events_as_msgpack(events: Sequence[Event]) -> bytes:
     """Encode events as MessagePack for `decode_events`: smaller than JSON, and faster to decode.
 
     Falls back to JSON for numbers that MessagePack cannot represent. Only for events that were decoded before: others
@@ -130,8 +130,8 @@ def pack_events(events: Sequence[Event]) -> bytes:
 
 
 def decode_events(raw: bytes, *, critical: Collection[str] = (), version: int = VERSION) -> list[Event]:
-    """Decode a list of events from `encode_events` or `pack_events`. Unknown kinds become `Unknown`, or an error if
-    `critical` has them.
+    """Decode a list of events, as JSON or as msgpack. Unknown kinds become `Unknown`, or an error if `critical` has
+    them.
     """
     known = decode_known_events(raw, version=version)
     if known is not None:

@@ -1,4 +1,5 @@
-"""Commands as targets of tool calls: the words of one simple command, or a text that only a shell can interpret.
+"""Shell commands as targets of permission rules: the words of one simple command, or text that only a shell can
+interpret.
 
 A command line is taken apart only if every POSIX shell would take it apart in the same way: plain words, and words in
 quotes. Everything else (a pipe, a variable, a substitution, a redirection, a pattern, an assignment) leaves the command
@@ -27,17 +28,36 @@ _RESERVED = frozenset(
 _ANY_REST = "*"
 
 
+class CommandPart(Struct, frozen=True, omit_defaults=True):
+    """A simple command of a command line that a parser has taken apart."""
+
+    argv: tuple[str, ...]
+    """The words of the command."""
+    reads_only: str = ""
+    """Why it needs no permission, such as "git status only reads"; empty if it does need it."""
+
+    def __str__(self) -> str:
+        return quote_words(self.argv)
+
+
 class CommandTarget(Struct, frozen=True, tag_field="kind", tag="command"):
-    """A command that a tool call runs: its words, or none if only a shell can tell what it does."""
+    """A shell command that a tool call runs: its words, or none if it is too complex to split into words."""
 
     text: str
     """The command line, as the tool was given it."""
     argv: tuple[str, ...] = ()
     """The words of the command; empty if it is not one simple command. Run these, without a shell."""
+    parts: tuple[CommandPart, ...] = ()
+    """Every simple command that a shell would run for this line, if a parser has proved that these are all.
+
+    Each is then decided on its own. Empty if the tool has no such parser, or it could not prove it.
+    """
+    note: str = ""
+    """What a person who is asked should know besides, such as that the command runs without a sandbox."""
 
     @classmethod
     def of(cls, command: str | Sequence[str]) -> "CommandTarget":
-        """Parse a command line; a list of words is used as it is. Raises `ValueError` if there is no command."""
+        """Make a target from a command line or a list of words. Raises `ValueError` if there is no command."""
         if isinstance(command, str):
             if not command.strip():
                 raise ValueError("the command is empty")
@@ -49,15 +69,21 @@ class CommandTarget(Struct, frozen=True, tag_field="kind", tag="command"):
 
     @classmethod
     def of_argument(cls, name: str) -> "ArgumentTarget[CommandTarget]":
-        """Return a function for `@tool(target=…)` that parses the argument of this name: text or a list of words."""
+        """Return a function for `@tool(target=…)` that makes the target from the tool's argument of this name."""
         return ArgumentTarget(name, cls.of)
+
+    @property
+    def reads_only(self) -> str:
+        """The reason why the command needs no permission, if each part of it only reads; else empty."""
+        reasons = [each.reads_only for each in self.parts]
+        return "; ".join(dict.fromkeys(reasons)) if all(reasons) else ""
 
     def __str__(self) -> str:
         return self.text
 
 
 class CommandPattern(Struct, frozen=True, tag_field="kind", tag="command"):
-    """A pattern for commands: the first words, each with wildcards; more words may follow."""
+    """A pattern for shell commands: their first words, each with wildcards; further words may follow."""
 
     pattern: str
 
@@ -76,38 +102,54 @@ class CommandPattern(Struct, frozen=True, tag_field="kind", tag="command"):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The patterns of the first words. A last word `*` stands for any further words, also for none."""
+        """The patterns of the first words of a command. A last `*` matches any further words, or none."""
         words = split_pattern(self.pattern)
         return words[:-1] if len(words) > 1 and words[-1] == _ANY_REST else words
 
     def allows(self, target: CommandTarget) -> bool:
-        """Return True if the command has words, and they begin with those of the pattern."""
+        """Return True if the command has words, and they begin with those of the pattern.
+
+        Of a line with several parts, every part that does not only read must begin with them.
+        """
+        if target.argv or not target.parts:
+            return self._matches_words(target.argv)
+        asking = [each for each in target.parts if not each.reads_only]
+        return bool(asking) and all(self._matches_words(each.argv) for each in asking)
+
+    def _matches_words(self, argv: Sequence[str]) -> bool:
         words = self.words
-        return len(target.argv) >= len(words) and all(map(matches_text, target.argv, words))
+        return len(argv) >= len(words) and all(map(matches_text, argv, words))
 
     def may_match(self, target: CommandTarget) -> bool:
-        """Return True if the command begins with these words, in any case, and with any folder before the first.
+        """Return True if a denying rule matches: the command begins with the pattern's words, in any case and from any
+        folder.
 
         Of a text that only a shell can interpret, each part may begin with them.
         """
         words = [each.casefold() for each in self.words]
-        if target.argv:
-            return _begins_with([each.casefold() for each in target.argv], words)
-        mentioned = split_roughly(target.text.casefold())
+        if proved := list_argvs(target):
+            return any(_begins_with([each.casefold() for each in argv], words) for argv in proved)
+        mentioned = list_possible_words(target.text.casefold())
         return any(_begins_with(mentioned[place:], words) for place in range(len(mentioned)))
 
     def might_match(self, target: CommandTarget) -> bool:
         """Return True if it cannot be ruled out that this command runs, because a shell or another command runs it."""
-        if not target.argv:
+        proved = list_argvs(target)
+        if not proved:
             return True
         first = self.words[0].casefold()
-        mentioned = [base_name(word) for each in target.argv for word in split_roughly(each)]
+        mentioned = [base_name(word) for argv in proved for each in argv for word in list_possible_words(each)]
         return any(matches_text(word.casefold(), first) for word in mentioned)
 
     def is_within(self, other: "CommandPattern") -> bool:
         """Return True if it is certain that every command which matches this pattern matches the other."""
         narrow, wide = self.words, other.words
         return len(narrow) >= len(wide) and all(map(is_text_pattern_within, narrow, wide))
+
+
+def list_argvs(target: CommandTarget) -> list[tuple[str, ...]]:
+    """Return the argv of each simple command that the target is proved to run; empty if nothing is proved."""
+    return [target.argv] if target.argv else [each.argv for each in target.parts]
 
 
 def _begins_with(given: Sequence[str], words: Sequence[str]) -> bool:
@@ -118,7 +160,7 @@ def _begins_with(given: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def split_command(command: str) -> tuple[str, ...] | None:
-    """Return the words of one simple command, or `None` if a shell would do more than split it."""
+    """Split one simple shell command into words; return `None` if a shell would do more than split it."""
     words: list[str] = []
     word: list[str] | None = None
     quote = ""
@@ -139,8 +181,8 @@ def split_command(command: str) -> tuple[str, ...] | None:
             if word is not None:
                 words.append("".join(word))
             word = None
-        elif character in _SHELL_CHARACTERS:
-            return None
+        elif character in _SHELL_CHARACTERS and not (character == "~" and word and word[-1].isalnum()):
+            return None  # within a word, as in HEAD~1, a tilde means nothing
         else:
             word = word or []
             word.append(character)
@@ -151,12 +193,12 @@ def split_command(command: str) -> tuple[str, ...] | None:
 
 
 def _is_simple(first: str) -> bool:
-    """Return True if the first word names a program: it is no assignment, and no word that the shell interprets."""
+    """Return True if the first word of a command names a program: it is no assignment and no shell keyword."""
     return bool(first) and "=" not in first and first not in _RESERVED and not first.startswith("-")
 
 
 def split_pattern(pattern: str) -> tuple[str, ...]:
-    """Return the words of a pattern: separated by spaces, in quotes where a word contains one."""
+    """Split a command pattern into words: separated by spaces, in quotes where a word contains a space."""
     import shlex
 
     try:
@@ -166,31 +208,34 @@ def split_pattern(pattern: str) -> tuple[str, ...]:
         raise ConfigError(message) from None
 
 
-def split_roughly(text: str) -> list[str]:
-    """Return everything in a text that could be a word of a command, also within quotes and between operators."""
+def list_possible_words(text: str) -> list[str]:
+    """Return every part of a text that could be a word of a command, also within quotes and between operators."""
     import re
 
     return [each for each in re.split(r"[\s|&;<>()$`'\"\\{}=,:]+", text) if each]
 
 
 def base_name(word: str) -> str:
-    """Return the last part of a path."""
+    """Return the last part of a file path."""
     return word.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
 
 def quote_words(words: Sequence[str]) -> str:
-    """Return words as one command line that a shell splits into the same words."""
+    """Join the words of a command to one command line that a shell splits into the same words."""
     import shlex
 
     return shlex.join(words)
 
 
-def prefix_pattern(target: CommandTarget) -> CommandPattern | None:
-    """Return the pattern for commands that begin like this one, with the program and its subcommand; `None` for none.
+def build_subcommand_pattern(target: CommandTarget) -> CommandPattern | None:
+    """Return a pattern for all commands with the same program and subcommand as this one; `None` if there is none.
 
-    A program without a subcommand gets no pattern: `rm` alone would cover every use of it.
+    A program without a subcommand gets no pattern: `rm` alone would cover every use of it. A line with several parts
+    gets one if all parts that do not only read begin alike.
     """
-    words = target.argv[:2]
+    asking = [target.argv] if target.argv else [each.argv for each in target.parts if not each.reads_only]
+    beginnings = {each[:2] for each in asking}
+    words = beginnings.pop() if len(beginnings) == 1 else ()
     if len(words) < 2 or not words[1].replace("-", "_").isidentifier() or words[1].startswith("-"):  # noqa: PLR2004
         return None
     return CommandPattern(quote_words([escape_pattern(each) for each in words]))

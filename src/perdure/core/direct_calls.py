@@ -1,4 +1,4 @@
-"""Tool calls that no reply of the model asked for: those of an engine (`run.call_tool`) or a caller (`session.call`).
+"""Direct tool calls, which no model reply requested: calls by an engine (`run.call_tool`) or a caller (`session.call`).
 
 They are validated, gated, stored and carried out like the calls of a reply, and count towards the same limits. Only the
 conversation does not have them: the result goes to the code that called.
@@ -31,7 +31,7 @@ _PROGRESS_KEY = "perdure:direct_calls"
 
 
 class _Progress:
-    """The calls that the engine of a run has made so far."""
+    """Counts of the direct tool calls that the engine of a run has made so far."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -51,12 +51,13 @@ async def call_tools(run: "Run", calls: Sequence[tuple[str, Mapping[str, Any]]])
     progress = run.scratch.setdefault(_PROGRESS_KEY, _Progress())
     made = [_build_call(run, progress, name, arguments) for name, arguments in calls]
     async with progress.lock:  # calls that are made at once would pass the limits
-        await carry_out_directly(run, [call for call in made if call.call_id not in run.state.direct_results])
+        await carry_out_direct_calls(run, [call for call in made if call.call_id not in run.state.direct_results])
     return [run.state.direct_results[call.call_id] for call in made]
 
 
 def _build_call(run: "Run", progress: "_Progress", name: str, arguments: Mapping[str, Any]) -> ToolCall:
-    """Build a call whose id follows from what it does, and from how often the run has done it before.
+    """Build a direct tool call, with an id derived from its name, its arguments, and how often the run made the same
+    call.
 
     So the id is the same when the engine makes the call again after a crash.
     """
@@ -71,8 +72,10 @@ def _build_call(run: "Run", progress: "_Progress", name: str, arguments: Mapping
     return ToolCall(f"engine_{run.state.first_message_index}_{digest}_{progress.made[digest]}", name, encoded)
 
 
-async def carry_out_directly(run: "Run", calls: Sequence[ToolCall]) -> None:
-    """Carry out tool calls that no reply asked for; each gets exactly one result, even if the run is cancelled."""
+async def carry_out_direct_calls(run: "Run", calls: Sequence[ToolCall]) -> None:
+    """Carry out tool calls that no model reply requested; each gets exactly one result, even if the run is
+    cancelled.
+    """
     token = _running_for.set(run)
     try:
         jobs = await prepare_calls(run, calls)
@@ -87,7 +90,7 @@ async def carry_out_directly(run: "Run", calls: Sequence[ToolCall]) -> None:
 
 
 async def store_open_direct_results(run: "Run", calls: Sequence[ToolCall]) -> None:
-    """Store a result for each of these calls that has none: unknown if it has begun, else not started."""
+    """Store a result for each direct call that has none: `unknown` if the call had begun, else not started."""
     left = [
         build_unknown_result(call) if call.call_id in run.entered_calls else build_not_started_result(call)
         for call in calls
@@ -97,11 +100,13 @@ async def store_open_direct_results(run: "Run", calls: Sequence[ToolCall]) -> No
 
 
 def direct_call_engine(call: ToolCall) -> "Engine":
-    """Return an engine that carries out one tool call without a model, with the usual validation, gate and log."""
+    """Return an engine that only carries out one tool call, without a model, but with the usual validation, gate and
+    log.
+    """
 
     async def direct_call(run: "Run") -> Outcome[Any]:
         try:
-            await carry_out_directly(run, [call])
+            await carry_out_direct_calls(run, [call])
         finally:
             run.output = run.state.latest_result
         return run.outcome("done")

@@ -27,19 +27,19 @@ SlotLifetime: TypeAlias = Literal["closed", "call", "run"]
 
 
 class Showable(Struct, frozen=True):
-    """Base class of content that a tool shows to people. Its fields are the data for the renderer."""
+    """Base class of content that a tool shows to people in a display slot. Its fields are the data for the renderer."""
 
     renderer: ClassVar[str] = ""
     """Name of its kind, by which a user interface selects how to show it."""
 
     @property
     def shown_as(self) -> str:
-        """Name of the renderer by which a user interface displays it."""
+        """Name of the renderer with which a user interface displays this content."""
         return self.renderer
 
     @property
     def input(self) -> Any:
-        """Data for the renderer, as JSON values."""
+        """The fields as JSON values: the data for the renderer."""
         return to_jsonable(msgspec.structs.asdict(self))
 
 
@@ -53,11 +53,11 @@ class Askable(Showable, Generic[T_co], frozen=True):
 
     @property
     def output(self) -> Mapping[str, Any] | None:
-        """JSON Schema of an answer; `None` when any value is accepted."""
+        """JSON Schema that an answer must match; `None` if any value is accepted."""
         return None
 
     def read(self, answer: Any) -> T_co:
-        """Convert an answer that fits the schema to the value that the tool gets."""
+        """Convert an answer that matches the schema to the value that the tool gets."""
         return answer  # type: ignore[no-any-return]
 
 
@@ -78,12 +78,14 @@ class TextQuestion(Askable[str], frozen=True):
 
     @property
     def output(self) -> Mapping[str, Any]:
-        """JSON Schema of a string."""
+        """JSON Schema of the answer: a string."""
         return {"type": "string"}
 
 
 class Display:
-    """The display slots of one tool call: show, update and remove content, ask questions (`ToolContext.display`)."""
+    """The display slots of one tool call (`ToolContext.display`): show, update and remove content, and ask
+    questions.
+    """
 
     __slots__ = ("_context",)
 
@@ -136,7 +138,9 @@ class Display:
         return asked.read(await ask_slot_question(self._context, asked, timeout_seconds))
 
     def _require_known_slot(self, call: str, slot_id: str) -> None:
-        """Raise `ToolError` for a slot that this call never opened. A slot that was closed meanwhile is accepted."""
+        """Raise `ToolError` for a slot that this tool call never opened. A slot that was closed meanwhile is
+        accepted.
+        """
         check.require_text(call, "slot_id", slot_id, non_empty=True)
         context, known = self._context, self._context.run.state.slots
         own = [_slot_id(context.run_id, context.call_id, place) for place in range(1, context.slot_count + 1)]
@@ -158,7 +162,7 @@ def _slot_id(run_id: str, call_id: str, place: int) -> str:
 
 
 def require_showable(call: str, value: object, kind: type) -> None:
-    """Raise `ConfigError` unless the value can be shown, or, with the kind `Askable`, asked."""
+    """Raise `ConfigError` unless the value is an instance of `kind`: `Showable` (content) or `Askable` (a question)."""
     if not isinstance(value, kind):
         wanted = "a question in words, or one such as Confirm(…)" if kind is Askable else "something such as Table(…)"
         check.raise_config_error(call, "shown" if kind is Showable else "question", value, f"give {wanted}")

@@ -15,7 +15,7 @@ PerdureError
 │ ├ ContextOverflow        the request is too long
 │ ├ AuthFailed             no key, or a wrong one
 │ ├ BadRequest             the provider rejected the request's form
-│ ├ Refused                the provider refused its content
+│ ├ ContentRefused         the provider refused its content
 │ ├ InvalidOutput          the answer does not match the requested type
 │ ├ OutOfBudget            a shared budget does not allow another request
 │ └ AllModelsFailed        every model of a failover failed
@@ -51,7 +51,7 @@ class ConfigError(PerdureError, ValueError):
 
 
 class UsageError(PerdureError, RuntimeError):
-    """A call that is valid, but not now or not here."""
+    """A call that is valid, but not allowed in the current state or place."""
 
     exit_code = 2
 
@@ -113,7 +113,7 @@ class ProviderDown(ModelError):
 
 
 class ReplyCutOff(ModelError):
-    """The stream ended before the model had finished its reply."""
+    """The stream of a model's reply ended before the reply was complete."""
 
     retryable = True
 
@@ -134,23 +134,23 @@ class ContextOverflow(ModelError):
 
 
 class AuthFailed(ModelError):
-    """The key is missing, wrong, or not allowed to do this."""
+    """The provider rejected the API key: it is missing, wrong, or not allowed to do this."""
 
 
 class BadRequest(ModelError):
-    """The provider did not accept the form of the request."""
+    """The provider rejected the request as malformed."""
 
 
-class Refused(ModelError):
-    """The provider refused to answer the content of the request."""
+class ContentRefused(ModelError):
+    """The provider refused to answer because of the content of the request, such as a content filter."""
 
 
 class InvalidOutput(ModelError):
-    """The answer is not a value of the requested type, and the model did not correct it."""
+    """The model's answer is not a valid value of the requested output type, and the model did not correct it."""
 
 
 class OutOfBudget(ModelError):
-    """The rest of a shared budget does not allow another request. The run ends with status `limit`."""
+    """A shared budget has too little left for another request. The run ends with status `limit`."""
 
 
 class AllModelsFailed(ModelError):
@@ -175,7 +175,7 @@ def is_transient(error: Exception) -> bool:
 
 
 class MiddlewareFailed(PerdureError):
-    """A middleware raised an error of its own. Its cause is that error."""
+    """A middleware function raised an error, which is the cause of this one."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"the middleware {name!r} failed {problem}")
@@ -190,33 +190,33 @@ class MiddlewareFailed(PerdureError):
 
 
 class ToolError(PerdureError):
-    """Raise it from a tool to send the model an error message. Any other exception works too, but is logged."""
+    """Error for tools to raise: the model is sent its message. Any other exception works too, but is logged."""
 
 
 class NotStarted(ToolError):
-    """Raise it from a tool that is sure that nothing has happened: the call may then be tried again."""
+    """Error for a tool to raise if it is certain that the call had no effect, so that it may be tried again."""
 
     retryable = True
 
 
 class NotAnswered(ToolError):
-    """A question was not answered: it was declined, it has expired, or there is no person to ask."""
+    """A question got no answer: it was declined, it has expired, or there is no person to ask."""
 
 
 class StoreError(PerdureError):
-    """The log could not be written or read. Entries that were acknowledged before are still there."""
+    """The log of a session could not be written or read. Entries stored before are still there."""
 
     exit_code = 74
 
 
 class Conflict(StoreError):
-    """The log has grown since the process that runs the session read it."""
+    """The log of a session has grown since this process read it, so that its append was rejected."""
 
     retryable = True
 
 
 class Fenced(StoreError):
-    """Another process has taken over the session, so this one can store nothing more: stop, and open it again."""
+    """Another process has taken over the session, so that this process can no longer append to its log."""
 
 
 class SessionNotFound(StoreError):
@@ -232,12 +232,12 @@ class SessionExists(StoreError):
 
 
 class Unsupported(StoreError):
-    """This store does not support the operation."""
+    """The store does not support the operation that was requested."""
 
     exit_code = 69
 
 
 class UnreadableEntry(StoreError):
-    """Raised when the log has an entry of a kind that only a newer Perdure knows and that cannot be skipped: upgrade to
-    run the session.
+    """The log has an entry that only a newer Perdure can read and that must not be skipped: upgrade to run the
+    session.
     """

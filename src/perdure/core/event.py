@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from .binding import Binding
+from .approval_binding import ApprovalBinding
 from .event_class import Event as Event  # noqa: PLC0414 - everybody imports it from here
-from .event_class import list_kinds
+from .event_class import list_event_kinds
 from .interaction_event import QuestionAnswered as QuestionAnswered  # noqa: PLC0414 - as Event
 from .interaction_event import QuestionAsked as QuestionAsked  # noqa: PLC0414 - as Event
 from .interaction_event import QuestionWithdrawn as QuestionWithdrawn  # noqa: PLC0414 - as Event
@@ -63,7 +63,7 @@ class RunStarted(Event, frozen=True):
 
 
 class RunResumed(Event, frozen=True):
-    """An interrupted run continues."""
+    """A run that was interrupted, or waited, continues."""
 
     durable = True
     replay = "skipped"
@@ -140,7 +140,7 @@ class ErrorRaised(Event, frozen=True):
 
 
 class ModelRequested(Event, frozen=True):
-    """A request is sent to the model: for the next reply of the conversation, or beside it."""
+    """A request is about to be sent to the model: for the next reply of the conversation, or outside it."""
 
     durable = True
     replay = "compared"
@@ -162,16 +162,19 @@ class ModelRequested(Event, frozen=True):
     """Estimate of the input tokens. They count as used if a crash keeps the reply from being stored."""
     aside: bool = False
     """True if an engine or a tool asked beside the conversation: `ModelReplied` has the reply."""
+    price_usd: tuple[float | None, ...] = ()
+    """Price of the model, as `Price.to_tuple` returns it; empty if it is not known. With it, the log tells the cost of
+    a run that is not over, or whose process has died."""
 
 
 class TextDelta(Event, frozen=True):
-    """A piece of the reply's text."""
+    """A streamed piece of the reply's text."""
 
     text: str
 
 
 class ThinkingDelta(Event, frozen=True):
-    """A piece of the model's thinking."""
+    """A streamed piece of the model's thinking."""
 
     structural = frozenset({"signature", "data", "details"})
 
@@ -187,7 +190,7 @@ class ThinkingDelta(Event, frozen=True):
 
 
 class ToolCallDelta(Event, frozen=True):
-    """A piece of a tool call: its name and id once, its arguments in pieces."""
+    """A streamed piece of a tool call: its name and id once, its arguments in pieces."""
 
     structural = frozenset({"call_id", "name", "signature"})
 
@@ -200,7 +203,7 @@ class ToolCallDelta(Event, frozen=True):
 
 
 class CitationAdded(Event, frozen=True):
-    """A source of the reply's text so far."""
+    """The reply cites a source for the text so far."""
 
     citation: Citation
 
@@ -212,7 +215,7 @@ class UsageReported(Event, frozen=True):
 
 
 class ReplyFinished(Event, frozen=True):
-    """End of a model's stream."""
+    """The model's stream has ended, with its stop reason and usage."""
 
     structural = frozenset({"stop", "model", "provider"})
 
@@ -264,7 +267,7 @@ class ReplyDiscarded(Event, frozen=True):
 
 
 class ModelReplied(Event, frozen=True):
-    """The model replied to a request beside the conversation: an engine or a tool got the reply, and it counts."""
+    """The model replied to a request outside the conversation, of an engine or a tool; its usage counts."""
 
     durable = True
     replay = "skipped"
@@ -322,7 +325,7 @@ class PermissionDecided(Event, frozen=True):
     """Calls that a lasting decision is for: `arguments`, `target`, `tool`, or a pattern for the target."""
     target_kind: str = ""
     """Kind of target of a lasting decision: `path`, `command` or `url`; empty for text."""
-    binding: Binding | None = None
+    binding: ApprovalBinding | None = None
     """Identity of tool, agent, store, project and session that a lasting decision is bound to."""
     level: int = 0
     """Gate that asked, for a lasting decision: 0 for that of the session's own agent, 1 for an agent below, …"""
@@ -363,7 +366,7 @@ class ToolProgress(Event, frozen=True):
 
 
 class ToolFinished(Event, frozen=True):
-    """Result of a tool call. Each call has exactly one."""
+    """A tool call has its result. Each call gets exactly one."""
 
     durable = True
     critical = True
@@ -395,7 +398,7 @@ class ToolsChanged(Event, frozen=True):
 
 
 class LimitReached(Event, frozen=True):
-    """The run is close to a limit, and the model was informed of it."""
+    """The run has reached a limit or is close to it, and the model was informed."""
 
     durable = True
     replay = "skipped"
@@ -428,7 +431,9 @@ class AutoContinued(Event, frozen=True):
 
 
 class PostTaken(Event, frozen=True):
-    """A post (a stored message to the session) was removed as it arrived too late: a second answer, a late cancel."""
+    """A post (a stored message to the session) was dropped because it arrived too late: a second answer, a late
+    cancel.
+    """
 
     durable = True
     replay = "skipped"
@@ -439,7 +444,7 @@ class PostTaken(Event, frozen=True):
 
 
 class InboxAdded(Event, frozen=True):
-    """An entry was added to the inbox: a result from outside that the session waits for, of a job or a person."""
+    """The agent began to wait for a result from outside (an inbox item), of a job or a person."""
 
     durable = True
     replay = "copied"
@@ -457,7 +462,7 @@ class InboxAdded(Event, frozen=True):
 
 
 class InboxResolved(Event, frozen=True):
-    """A result from outside that the agent waited for has arrived, and is passed to the model.
+    """The result of an inbox item has arrived from outside, and is passed to the model.
 
     Stored together with the message that passes it on.
     """
@@ -473,7 +478,7 @@ class InboxResolved(Event, frozen=True):
 
 
 class HookInvoked(Event, frozen=True):
-    """A `/name` in a user's message called the command of that name."""
+    """A `/name` in a user's message called the command of that name. (The event keeps an older word for it.)"""
 
     structural = frozenset({"name"})
 
@@ -551,7 +556,9 @@ class Compacted(Event, frozen=True):
 
 
 class ViewChanged(Event, frozen=True):
-    """Requests no longer begin with what was sent before, so that the provider's prompt cache cannot be used."""
+    """Requests to the model no longer begin with what was sent before, so that the provider's prompt cache is
+    missed.
+    """
 
     durable = True
     replay = "compared"
@@ -572,7 +579,7 @@ ADDED_TOOLS_NAME = f"{RESERVED_PREFIX}added_tools"
 
 
 class ValueKept(Event, frozen=True):
-    """A tool stored a value (a list of tasks, a page of notes) in the log under a name, replacing the one before."""
+    """A tool stored a value (such as a task list) in the log under a name, replacing the value stored before."""
 
     durable = True
     replay = "copied"
@@ -647,7 +654,7 @@ class Unknown(Event, frozen=True):
 
 
 class EntriesLost(Event, frozen=True):
-    """Entries of the log were lost to damage. Not stored: whoever reads the log finds that their numbers are missing.
+    """Entries of the log were lost to damage. Never stored: a reader of the log derives it from missing entry numbers.
 
     `run_id` is the run in which they were lost; empty if runs may have begun or ended among them.
     """
@@ -701,5 +708,5 @@ class Entry(Struct, frozen=True, gc=False):
     """Id of the entry, by which a repeated append is recognised."""
 
 
-EVENTS: Mapping[str, type[Event]] = list_kinds(Event)
+EVENTS: Mapping[str, type[Event]] = list_event_kinds(Event)
 """All event classes by wire name."""

@@ -1,4 +1,4 @@
-"""The base class of all events: what each of them declares, and the checks of these declarations."""
+"""The base class of all events, and the checks of the declarations that each event class makes."""
 
 import re
 from typing import ClassVar, Literal, TypeAlias
@@ -42,12 +42,12 @@ class Event(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag
         cls.structural = Event.structural | cls.structural
 
     def search_text(self) -> tuple[str, str] | None:
-        """Return the role and the text that a search looks at; `None` when the event has no text to be found."""
+        """Return the role and the text of the event for full-text search; `None` if it has no text."""
         return None
 
 
 def check_event_class(kind: type[Event]) -> None:
-    """Raise `TypeError` for an event class with an invalid declaration: unknown fields, or no treatment in replays.
+    """Raise `TypeError` if an event class names unknown fields, or does not declare how replays treat it.
 
     A class that is stored has to declare how a replay treats it.
     """
@@ -58,8 +58,10 @@ def check_event_class(kind: type[Event]) -> None:
         raise TypeError(f"{kind.__name__} is durable: set `replay` to how a replay treats it")
 
 
-def list_kinds(parent: type[Event]) -> dict[str, type[Event]]:
-    """Return the direct subclasses of an event class by wire name. Raises `TypeError` for an invalid declaration."""
+def list_event_kinds(parent: type[Event]) -> dict[str, type[Event]]:
+    """Return the direct subclasses of an event class by their names in JSON. Raises `TypeError` for an invalid
+    declaration.
+    """
     kinds = parent.__subclasses__()
     for kind in kinds:
         check_event_class(kind)

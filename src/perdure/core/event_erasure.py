@@ -51,7 +51,9 @@ def erase_event_content(event: Event) -> Event:
 
 
 def find_summaries_of(entries: Sequence[Entry], entry: Entry) -> list[Entry]:
-    """Return the log entries with summaries that repeat this entry's content, directly or through another summary."""
+    """Return the log entries whose summaries may repeat the content of an entry, directly or through another
+    summary.
+    """
     if not isinstance(entry.event, (MessageAdded, ToolFinished, Compacted)):
         return []
     path, state = entry.event.path, State()

@@ -251,7 +251,7 @@ class Subscription(Generic[T]):
 
     @property
     def stats(self) -> BufferStats:
-        """The counters of the events that it was given."""
+        """The counters of the events that this subscription was given."""
         return self._buffer.stats
 
 
@@ -294,7 +294,7 @@ class _BackpressureSubscription(Subscription[T]):
 
 
 class _Congestion:
-    """The set of full subscriptions for which the publisher has to wait."""
+    """The full subscriptions for which the publisher has to wait."""
 
     def __init__(self) -> None:
         self.full: set[object] = set()

@@ -49,7 +49,7 @@ _ACTIONS = ("kill", "raise", "stop")
 
 
 class FaultInjected(Exception):
-    """Raised at a fault point that a test has armed; no code of Perdure catches it."""
+    """Raised at a fault point that a test has armed; the runtime never catches it."""
 
 
 class _Fault:
@@ -76,7 +76,7 @@ def is_armed() -> bool:
     return bool(_armed)
 
 
-def point_names() -> tuple[str, ...]:
+def list_fault_points() -> tuple[str, ...]:
     """Return the names of all fault points."""
     return tuple(POINTS)
 
@@ -89,13 +89,13 @@ def arm(faults: Mapping[str, str]) -> None:
 
 
 def arm_from_text(text: str) -> None:
-    """Arm points from text like `name=kill,other=raise@3`; an empty text disarms every point."""
+    """Arm fault points from text like `name=kill,other=raise@3`; an empty text disarms all of them."""
     pairs = [item.strip().partition("=") for item in text.split(",") if item.strip()]
     arm({name.strip(): action.strip() for name, _, action in pairs})
 
 
 def disarm() -> None:
-    """Disarm every point."""
+    """Disarm all fault points."""
     _armed.clear()
 
 

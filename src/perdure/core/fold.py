@@ -1,4 +1,4 @@
-"""Computation of a session's current state from the events of its log.
+"""The state of a session, computed from the events of its log.
 
 The same fold builds the state of a running session, event by event, and of one that is read from its log, so the two
 cannot differ. It depends on nothing but the events: no clock, no randomness, no I/O.
@@ -47,6 +47,7 @@ from .event import (
 from .lost_entries import mark_lost_entries
 from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, merge_labels
 from .provenance import list_message_sources
+from .run_totals import RunTotals, UncountedRun, add_run_cost
 from .transcript import Transcript, View
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _estimated_usage(request: ModelRequested) -> Usage:
 
 
 class PastRun(Struct, frozen=True):
-    """An earlier run with an `input_id` of the caller: the same input gets its outcome again, not a second run."""
+    """A run that the caller gave an `input_id`: when the input is repeated, its outcome is returned again."""
 
     run_id: str
     first_message_index: int
@@ -79,22 +80,15 @@ class PastRun(Struct, frozen=True):
     """The event that ended it; `None` while it has not ended."""
 
 
-class RunTotals(Struct, frozen=True):
-    """Tokens, turns and cost of several runs."""
-
-    usage: Usage = NO_USAGE
-    turns: int = 0
-    cost_usd: float | None = 0.0
-    """Cost in US dollars; `None` if the price of one of them is not known."""
-
-
 class State:
     """The current state of a session, computed from the events of its log."""
 
     __slots__ = (
         "_children_usage",
+        "_past_totals",
         "_pending_usage",
         "_reported_usage",
+        "_uncounted_runs",
         "_usage",
         "answers_by_question",
         "aside_requests",
@@ -120,8 +114,8 @@ class State:
         "open_calls",
         "open_children",
         "parent",
-        "past",
         "path",
+        "price_usd",
         "questions_by_id",
         "reached_limit",
         "recoveries",
@@ -184,14 +178,14 @@ class State:
         """The request of that run whose reply was neither stored nor discarded yet, and that no estimate counts."""
         self.aside_requests: dict[int, ModelRequested] = {}
         """Requests beside the conversation whose reply was neither stored nor discarded yet, by turn."""
-        self.past = RunTotals()
-        """Tokens, turns and cost of all runs before that one, and of summaries between runs."""
-        self._usage = self._children_usage = NO_USAGE
-        self._reported_usage = NO_USAGE
-        """The part of it whose cost the provider has reported."""
+        self._past_totals = RunTotals()
+        self._uncounted_runs: list[UncountedRun] = []
+        self._usage = self._children_usage = self._reported_usage = NO_USAGE  # reported: with a cost of the provider
         self._pending_usage: list[Usage] = []
         self.children_usd = 0.0
         """Cost of the finished children of that run."""
+        self.price_usd: tuple[float | None, ...] = ()
+        """Price of the model of that run's last request, as `Price.to_tuple` returns it; empty if it is not known."""
         self.unsettled_reply: Message | None = None
         """The reply whose calls do not all have results yet."""
         self.open_calls: dict[str, ToolCall] = {}
@@ -286,6 +280,14 @@ class State:
         return self.own_usage if self._children_usage is NO_USAGE else self.own_usage + self._children_usage
 
     @property
+    def past(self) -> RunTotals:
+        """Tokens, turns and cost of all runs before that one, and of summaries between runs."""
+        for run in self._uncounted_runs:
+            self._past_totals = run.add_to(self._past_totals)
+        self._uncounted_runs.clear()
+        return self._past_totals
+
+    @property
     def total_usage(self) -> Usage:
         """Tokens used by all runs of the session, with their subagents, and by summaries between runs."""
         return self.usage if self.past.usage is NO_USAGE else self.past.usage + self.usage
@@ -297,37 +299,42 @@ class State:
 
     @property
     def total_usd(self) -> float | None:
-        """Cost of all runs of the session that have ended; `None` if the price of one is not known."""
-        ended, past_usd = self.run_ended_event, self.past.cost_usd
-        if ended is None or past_usd is None:
-            return past_usd
-        if ended.cost_usd is None:
-            return None if ended.usage.total_tokens else past_usd
-        return past_usd + ended.cost_usd
+        """Cost of all runs of the session, also of one that is not over; `None` if the price of one is not known."""
+        past_usd = self.past.cost_usd
+        if past_usd is None or not self.is_interrupted:
+            return add_run_cost(past_usd, self.run_ended_event)
+        from .run_cost import find_cost_usd  # at first use: mostly, the cost is asked for when a run has ended
+
+        last_usd = find_cost_usd(self)
+        return None if last_usd is None else past_usd + last_usd
 
     @property
     def unanswered_usage(self) -> Usage:
         """Estimated input tokens of the requests without a reply, of this run and of its subagents in progress."""
         below = [child.unanswered_usage for child in self.open_children.values()] if self.open_children else []
-        asked = [_estimated_usage(each) for each in self.unanswered_requests]
-        return sum([*below, *asked], NO_USAGE)
+        return sum(below, self.own_unanswered_usage)
+
+    @property
+    def own_unanswered_usage(self) -> Usage:
+        """Estimated input tokens of the requests of this run, without subagents, that have no reply."""
+        return sum([_estimated_usage(each) for each in self.unanswered_requests], NO_USAGE)
 
     @property
     def unanswered_requests(self) -> list[ModelRequested]:
-        """Requests of that run whose reply was neither stored nor discarded yet."""
+        """Model requests of the current run whose reply was neither stored nor discarded yet."""
         own = [] if self.unanswered_request is None else [self.unanswered_request]
         return [*own, *self.aside_requests.values()] if self.aside_requests else own
 
     @property
     def answer(self) -> Message | None:
-        """The last reply of the run that has no tool calls; `None` if another message followed it."""
+        """The last reply of the run, if it has no tool calls and no message followed it; else `None`."""
         messages = self.transcript.messages
         last = messages[-1] if len(messages) > self.first_message_index else None
         return last if last is not None and last.role == "assistant" and last.origin not in SENT_ORIGINS else None
 
     @property
     def last_reply(self) -> Message | None:
-        """The last reply of the run; `None` if anything but the results of its tool calls followed it."""
+        """The last reply of the run, if only the results of its tool calls followed it; else `None`."""
         if self.unsettled_reply is not None or self.attempts:
             return self.unsettled_reply
         messages = self.transcript.messages
@@ -404,6 +411,14 @@ class State:
         if change is not None:
             change(self if event.path == self.path else self.get_child(event.path), event)
 
+    def apply_all(self, events: Iterable[Event]) -> None:
+        """Update the state with the next events of the log, as `apply` does with each."""
+        path, find_change = self.path, _CHANGES.get
+        for event in events:
+            change = find_change(type(event))
+            if change is not None:
+                change(self if event.path == path else self.get_child(event.path), event)
+
     def get_child(self, path: str) -> "State":
         """Return the state of the subagent at this path; create it if there is none."""
         state = self.children.get(path)
@@ -416,11 +431,14 @@ class State:
     def apply_run_started(self, event: RunStarted) -> None:
         """Reset the per-run fields for a new run, after adding those of the run before to the totals."""
         if self.run is not None:
-            self._add_to_totals()
+            self._uncounted_runs.append(
+                UncountedRun(self._usage, self._pending_usage, self._children_usage, self.turns, self.run_ended_event)
+            )
+            self._pending_usage = []
         self.first_run_id = self.first_run_id or event.run_id
         self.run, self.run_ended_event, self.is_waiting, self.reached_limit = event, None, False, ""
         self.first_message_index = len(self.transcript.messages)
-        self._children_usage, self.children_usd = NO_USAGE, 0.0
+        self._children_usage, self.children_usd, self.price_usd = NO_USAGE, 0.0, ()
         self.turns = self.attempts = self.tool_calls = self.recoveries = 0
         self.unanswered_request = None
         self.has_lost_entries = False
@@ -435,10 +453,6 @@ class State:
         self._usage = self._reported_usage = NO_USAGE
         self._pending_usage.clear()
 
-    def _add_to_totals(self) -> None:
-        """Add the tokens, turns and cost of the last run to those of the runs before it."""
-        self.past = RunTotals(self.total_usage, self.total_turns, self.total_usd)
-
     def apply_run_ended(self, event: RunEnded) -> None:
         """Mark the run as ended, and remove its questions and display slots."""
         if event.reason in CRASH_REASONS:
@@ -446,10 +460,8 @@ class State:
         self.unanswered_request = None
         self.aside_requests.clear()
         self.run_ended_event, self.is_waiting = event, False
-        for ask_id, question in list(self.questions_by_id.items()):
-            if self.parent is None or question.path == self.path:
-                del self.questions_by_id[ask_id]
-                self.answers_by_question.pop(ask_id, None)
+        if self.questions_by_id:
+            self._remove_questions()
         if self.slots:
             self._close_slots("run", event.run_id)
         if self.parent is not None:
@@ -458,6 +470,13 @@ class State:
         if self.run is not None and self.run.input_id:
             past = PastRun(event.run_id, self.first_message_index, len(self.transcript.messages), event)
             self.runs_by_input_id[self.run.input_id] = past
+
+    def _remove_questions(self) -> None:
+        """Remove the questions of a run that has ended; those of the session's own run with those of all agents."""
+        for ask_id, question in list(self.questions_by_id.items()):
+            if self.parent is None or question.path == self.path:
+                del self.questions_by_id[ask_id]
+                self.answers_by_question.pop(ask_id, None)
 
     def _close_slots(self, until: str, owner_id: str) -> None:
         """Remove the display slots that were to be shown only during this run, or during this tool call."""
@@ -488,7 +507,7 @@ class State:
         self._reset_recoveries()
 
     def apply_run_resumed(self, _event: RunResumed) -> None:
-        """Mark the run as resumed, and count the recovery; a parked run is not over any more."""
+        """Mark the run as resumed, and count the recovery; a parked run is open again."""
         if self.run is not None and self.is_parked:
             self.run_ended_event, self.recoveries = None, 0
             if self.run.input_id:
@@ -498,7 +517,7 @@ class State:
         self.recoveries += 1
 
     def apply_entries_lost(self, event: EntriesLost) -> None:
-        """Record that entries are missing here, and that nothing is certain about the open runs and their calls."""
+        """Record that log entries are missing at this point, so that the open runs and their calls are uncertain."""
         for state in (self, *self.children.values()):
             state.has_lost_entries |= state.is_interrupted or bool(state.open_calls)
         if not event.run_id:
@@ -513,7 +532,7 @@ class State:
         self.aside_requests.clear()
 
     def apply_limit_reached(self, event: LimitReached) -> None:
-        """Record the limit that keeps the run from continuing."""
+        """Record the limit because of which the run cannot continue."""
         self.reached_limit = event.limit
 
     def apply_question_asked(self, event: QuestionAsked) -> None:
@@ -552,7 +571,7 @@ class State:
         self.skills[event.name] = event
 
     def apply_session_configured(self, event: SessionConfigured) -> None:
-        """Merge changed settings, of the session or of the agent that they are for."""
+        """Merge changed settings of the session, or of the one agent that they apply to."""
         whose = event.changes.get(FOR_AGENT)
         told = self.settings_by_agent.setdefault(str(whose), {}) if whose else self.settings
         told.update({name: value for name, value in event.changes.items() if name != FOR_AGENT})
@@ -589,9 +608,10 @@ class State:
             del owner.inbox[event.item_id]
 
     def apply_model_requested(self, event: ModelRequested) -> None:
-        """Count a new turn, or another attempt at it; beside the conversation, a turn that changes nothing else."""
+        """Count a new turn, or another attempt at it. A request aside from the conversation counts as a turn too."""
         if event.turn > self.turns:  # noqa: PLR1730 - as quick as can be; an attempt may be older than a request aside
             self.turns = event.turn
+        self.price_usd = event.price_usd
         if event.aside:
             self.aside_requests[event.turn] = event
             return
@@ -602,7 +622,7 @@ class State:
             self.view_turns += 1
 
     def apply_message_added(self, event: MessageAdded) -> None:
-        """Append a message to the transcript; delay a reply with calls until they have their results."""
+        """Append a message to the transcript; hold back a reply with tool calls until all have their results."""
         message = event.message
         self.recoveries = 0
         if self.parent is not None:
@@ -637,7 +657,7 @@ class State:
             self._add_usage(event.partial.usage)
 
     def apply_model_replied(self, event: ModelReplied) -> None:
-        """Count the tokens of a reply beside the conversation."""
+        """Count the tokens of a reply that is not part of the conversation."""
         self.aside_requests.pop(event.turn, None)
         self._reset_recoveries()
         if event.message.usage is not None:
@@ -663,7 +683,7 @@ class State:
             self.children_usd += event.cost_usd or 0.0
 
     def apply_tool_finished(self, event: ToolFinished) -> None:
-        """Store the result of a call; the last one adds reply and results to the transcript."""
+        """Store the result of a tool call; the last one adds the reply and all results to the transcript."""
         call_id, calls, results = event.call_id, self.open_calls, self.results
         self.recoveries = 0
         if self.parent is not None:
@@ -690,7 +710,7 @@ class State:
                     self._add_labels(result.labels, (f"tool:{result.name}",))
 
     def _add_labels(self, labels: Iterable[str], sources: Iterable[str]) -> None:
-        """Record labels that the model sees from now on, and where they come from."""
+        """Record labels of text that the model has now seen, and the sources of that text."""
         for label in labels:
             self.labels[label] = merge_labels(self.labels.get(label, ()), sources)[:_MAX_SOURCES]
 
@@ -752,6 +772,5 @@ def fold_entries(entries: Iterable[Entry]) -> State:
 def fold_events(events: Iterable[Event]) -> State:
     """Return the session state that results from the events of a log."""
     state = State()
-    for event in events:
-        state.apply(event)
+    state.apply_all(events)
     return state

@@ -1,4 +1,4 @@
-"""Gates: the functions that decide which tool calls may run, and the optional powers that a gate object may have."""
+"""The protocol of permission gates, which decide whether tool calls may run, and of their optional abilities."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias, cast, runtime_checkable
@@ -27,7 +27,7 @@ Handler: TypeAlias = Callable[[Sequence[PermissionRequest]], Sequence[Verdict] |
 
 
 class Explanation(Struct, frozen=True):
-    """An explanation of a decision about a tool call: allowed, denied or asked about, and the reason."""
+    """An explanation of a permission decision about a tool call: allowed, denied or asked about, and why."""
 
     verdict: Policy
     """Allowed, denied, or asked about."""
@@ -116,23 +116,23 @@ class SupportsQuestions(SupportsGrants, Gate, Protocol):
         ...
 
     async def verdicts(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict | None]:
-        """Return the verdict for each request that needs no question, and `None` for each that does."""
+        """Return a verdict for each request that can be decided at once, and `None` if a person has to be asked."""
         ...
 
     def with_handler(self, handler: Handler, grants: Grants) -> "SupportsQuestions":
-        """Return a copy of this gate that asks by this function, and remembers decisions in these grants."""
+        """Return a copy of this gate that asks with this handler, and remembers decisions in these grants."""
         ...
 
 
-def grants_of(gate: Gate | None) -> Grants | None:
-    """Return the grants that a gate remembers, or `None` if it does not remember decisions."""
+def get_gate_grants(gate: Gate | None) -> Grants | None:
+    """Return the remembered decisions (grants) of a gate, or `None` if the gate does not remember any."""
     grants = getattr(gate, "grants", None)
     return grants if isinstance(grants, Grants) else None
 
 
-def questions_of(gate: Gate | None) -> SupportsQuestions | None:
-    """Return the gate if it has all members of `SupportsQuestions`, or `None`."""
+def as_question_gate(gate: Gate | None) -> SupportsQuestions | None:
+    """Return the gate if it implements `SupportsQuestions`, else `None`."""
     members = ("handler", "expires_seconds", "verdicts", "with_handler")
-    if grants_of(gate) is None or not all(hasattr(gate, each) for each in members):
+    if get_gate_grants(gate) is None or not all(hasattr(gate, each) for each in members):
         return None
     return cast("SupportsQuestions", gate)

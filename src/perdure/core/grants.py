@@ -1,4 +1,4 @@
-"""Grants: decisions about tool calls that are remembered for later calls, and the widths in which they are offered.
+"""Grants: permission decisions that are remembered for later tool calls, and how widely each may be remembered.
 
 A grant says for how long it holds (a run, a session, forever) and for what (exactly these arguments, a target, a
 pattern, a tool). One that allows is bound to the identity of the tool, the agent, the store, the project and the
@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from . import check
-from .binding import Binding
+from .approval_binding import ApprovalBinding
 from .error import ConfigError
 from .event import GrantRevoked, PermissionDecided, Scope
-from .permission_request import SCOPES, WIDTHS, Covers, PermissionRequest, Verdict, build_decision
+from .permission_request import SCOPES, WIDTHS, Covers, PermissionRequest, Verdict, build_permission_decided_event
 from .rule import Rule
 from .target import (
     CommandPattern,
@@ -24,12 +24,14 @@ from .target import (
     TextPattern,
     UnknownTarget,
     UrlPattern,
-    allows_target,
-    restricts_target,
-    wider_patterns,
+    list_wider_patterns,
+    match_restricting_rule,
+    matches_allow_rule,
 )
 from .text_target import escape_pattern
 
+SHOWN_MATCHES = 3
+"""Number of earlier calls that an offer shows."""
 _PATTERN_KINDS: dict[str, type[Pattern]] = {"path": PathPattern, "command": CommandPattern, "url": UrlPattern}
 
 
@@ -43,7 +45,7 @@ class Grant(Struct, frozen=True, omit_defaults=True):
     target: str = ""
     """The target, or a pattern for it if `covers` is `pattern`; empty for any."""
     session_id: str = ""
-    """The session; empty for a grant of scope `forever`."""
+    """The id of the session in its innermost store; empty for a grant of scope `forever`."""
     reason: str = ""
     covers: str = "pattern"
     """The calls that it is for: `arguments`, `target`, `tool` or `pattern`."""
@@ -53,7 +55,7 @@ class Grant(Struct, frozen=True, omit_defaults=True):
     """The hash of the arguments, if it is for exactly these."""
     run_id: str = ""
     """The run, for a grant of scope `run`."""
-    binding: Binding | None = None
+    binding: ApprovalBinding | None = None
     """The identity that it is bound to; `None` for a grant that a program has written, which holds everywhere."""
     by: str = ""
     """Who decided."""
@@ -86,7 +88,7 @@ class Grant(Struct, frozen=True, omit_defaults=True):
 
     @property
     def rule(self) -> Rule:
-        """A rule for the same calls, for display; that of a grant for exact arguments shows their target."""
+        """The grant as a permission rule, for display."""
         target: str | Pattern = "*"
         if self.covers in {"target", "arguments"}:
             target = escape_pattern(self.target)
@@ -103,12 +105,12 @@ class Grant(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_exact(self) -> bool:
-        """True if it is for exactly one target, or for exactly these arguments."""
+        """True if the grant is for exactly one target, or for exactly these arguments."""
         return self.covers in {"arguments", "target"}
 
     @classmethod
     def of_decision(cls, decision: PermissionDecided, session_id: str) -> "Grant":
-        """Build the grant that a stored decision implies for later calls."""
+        """Build the grant for later calls from a permission decision in the log."""
         if not decision.covers:  # written by a version that knew no widths
             scope = decision.scope
             target = "" if scope == "session" else decision.target
@@ -147,16 +149,16 @@ class Grant(Struct, frozen=True, omit_defaults=True):
     def _holds_in(self, request: PermissionRequest) -> bool:
         if self.scope == "forever":
             return True
-        if self.scope == "once" or self.session_id != request.session_id:
+        is_bound = self.binding is not None and bool(self.binding.session)  # then that decides: see `_is_bound_to`
+        if self.scope == "once" or not (is_bound or self.session_id == request.session_id):
             return False
         return self.scope != "run" or self.run_id == request.root_run_id
 
-    def _is_bound_to(self, other: Binding) -> bool:
+    def _is_bound_to(self, other: ApprovalBinding) -> bool:
         own = self.binding
         if own is None:
             return True
-        is_same_session = self.scope == "forever" or own.session == other.session
-        if not (own.is_same_place(other) and is_same_session):
+        if not (own.has_in_store(other) if self.scope == "forever" else own.is_same_session(other)):
             return False
         return (own.tool, own.agent) == (other.tool, other.agent) if self.allow else own.is_above(other)
 
@@ -169,18 +171,20 @@ class Grant(Struct, frozen=True, omit_defaults=True):
             return True
         target = request.matched_target
         if self.allow:
-            return allows_target(self.pattern, target)
-        return restricts_target(self.pattern, target, request.arguments) != "no"
+            return matches_allow_rule(self.pattern, target)
+        return match_restricting_rule(self.pattern, target, request.arguments) != "no"
 
 
-def _narrow_binding(decision: PermissionDecided) -> Binding | None:
-    """Return the binding of a decision, without the session if it holds in every one."""
+def _narrow_binding(decision: PermissionDecided) -> ApprovalBinding | None:
+    """Return the binding of a decision; without the session, if the decision applies in all sessions."""
     binding = decision.binding
     return binding if binding is None or decision.scope != "forever" else replace(binding, session="")
 
 
-class Offer(Struct, frozen=True):
-    """A width in which an answer about a call can be remembered, with the rule that it would make."""
+class Offer(Struct, frozen=True, omit_defaults=True):
+    """A choice that a person has when approving a call: for which calls the answer is remembered, and the resulting
+    rule.
+    """
 
     covers: Covers
     """The value for `Verdict(covers=…)`."""
@@ -188,39 +192,47 @@ class Offer(Struct, frozen=True):
     """The rule that an approval would add, as text."""
     matches: str
     """What the rule would match, as text."""
+    matched_count: int = 0
+    """Number of earlier calls in this session that the rule would have matched."""
+    matched: tuple[str, ...] = ()
+    """Targets of the last of these, each once."""
 
 
 def list_offers(request: PermissionRequest) -> tuple[Offer, ...]:
-    """Return the widths in which an answer about a call can be remembered, the narrowest first."""
+    """Return the choices of how widely an answer about a tool call is remembered, the narrowest first."""
     target: Target | None = request.typed_target
     name = f"{request.tool!r}" if request.action == request.tool else f"{request.tool!r} to {request.action}"
     offers = [_make_offer(request, "arguments", f"{name} with exactly these arguments")]
     if not isinstance(target, UnknownTarget):
         offers.append(_make_offer(request, "target", f"{name} on exactly {request.target}"))
-        for pattern, described in () if target is None else wider_patterns(target):
+        for pattern, described in () if target is None else list_wider_patterns(target):
             offers.append(_make_offer(request, pattern.text, f"{name} on {described}"))
     offers.append(_make_offer(request, "tool", f"every call of {name}"))
     return tuple(offers)
 
 
 def _make_offer(request: PermissionRequest, covers: Covers, matches: str) -> Offer:
-    return Offer(covers, describe_rule(request, covers), matches)
+    grant = make_grant(request, Verdict(allow=True, scope="session", covers=covers))
+    matched = [each.target for each in request.earlier if grant.covers_call(each)]
+    shown = tuple(list(dict.fromkeys(reversed(matched)))[:SHOWN_MATCHES])
+    return Offer(covers, describe_rule(request, covers), matches, len(matched), shown)
 
 
 def make_grant(request: PermissionRequest, verdict: Verdict, at: float = 0.0) -> Grant:
-    """Return the grant that a verdict about a call makes. Raises `ConfigError` if its pattern is not one."""
-    grant = Grant.of_decision(build_decision(request, verdict, at=at), request.session_id)
+    """Build the grant that a verdict about a tool call leads to. Raises `ConfigError` if its pattern is invalid."""
+    session_id = request.binding.session_id or request.session_id
+    grant = Grant.of_decision(build_permission_decided_event(request, verdict, at=at), session_id)
     _ = grant.rule  # parses the pattern
     return grant
 
 
 def describe_rule(request: PermissionRequest, covers: Covers) -> str:
-    """Return the rule that an approval of this width would add, as text."""
+    """Return as text the rule that an approval of this width (`covers`) would add."""
     rule = str(make_grant(request, Verdict(allow=True, scope="session", covers=covers)).rule)
     return f"{rule} with exactly these arguments" if covers == "arguments" else rule
 
 
-def check_covers(request: PermissionRequest, verdict: Verdict) -> None:
+def check_grant_pattern(request: PermissionRequest, verdict: Verdict) -> None:
     """Raise `ConfigError` if a verdict is to be remembered for a pattern that does not match the call itself."""
     if (
         verdict.scope != "once"
@@ -241,7 +253,7 @@ def grants_from_log(
     *,
     level: int = 0,
 ) -> dict[Grant, bool]:
-    """Return the grants in a session's log, each with True unless it has been revoked since.
+    """Return the grants in a session's log, each with True if it is still valid, or False if it was revoked.
 
     `session_keys` are the session itself as bindings name it, and those whose grants a fork keeps. A permission that an
     older version stored is bound to no tool, and is not used: the next call is asked about again. Its denials are.
@@ -249,6 +261,8 @@ def grants_from_log(
     keys = tuple(session_keys)
     decided: dict[str, Grant] = {}
     revoked: set[str] = set()
+    ids_as_decided: dict[str, str] = {}
+    """The ids that grants had where they were decided, by their ids in this session: by these they may be revoked."""
     for event in remembered:
         if isinstance(event, GrantRevoked):
             revoked.add(event.grant_id)
@@ -257,12 +271,17 @@ def grants_from_log(
             continue
         grant = Grant.of_decision(event, session_id)
         if grant.scope != "forever" and grant.binding is not None and keys:
-            if grant.binding.session not in keys:
+            if not [key for key in keys if grant.binding.names_session(key)]:
                 continue  # of the session that this one was forked from, or of one that had its name before
+            as_decided = replace(grant, session_id=grant.binding.session_id).grant_id
             grant = replace(grant, binding=replace(grant.binding, session=keys[0]))
+            ids_as_decided[grant.grant_id] = as_decided
+            revoked.discard(as_decided)
         decided[grant.grant_id] = grant
         revoked.discard(grant.grant_id)
-    return {grant: grant_id not in revoked for grant_id, grant in decided.items()}
+    return {
+        grant: not {grant_id, ids_as_decided.get(grant_id, grant_id)} & revoked for grant_id, grant in decided.items()
+    }
 
 
 class Grants:
@@ -321,7 +340,9 @@ class Grants:
         return True
 
     def forget(self, grant_id: str) -> None:
-        """Remove a grant that was revoked in a session's log. Other logs do not restore one of scope `forever`."""
+        """Remove a grant that was revoked in one session's log; a grant of scope `forever` is not restored by other
+        logs.
+        """
         grant = self._grants.pop(grant_id, None)
         if grant is not None and grant.scope == "forever":
             self._revoked.add(grant_id)

@@ -1,4 +1,4 @@
-"""Inbox: the results from outside that an agent waits for (of jobs, mails, people, other agents).
+"""Inbox items: results from outside (of jobs, mails, people, other agents) that an agent waits for.
 
 An item is *pending* when the agent has asked for it, *resolved* when the answer has been posted, and *consumed* when it
 was passed to the model: the entry that does so is the one that consumes the post, so no answer is delivered twice or
@@ -28,7 +28,7 @@ HostEvent: TypeAlias = InboxAdded | ValueKept | SlotOpened | SlotUpdated
 
 
 def decode_host_event(post: Post) -> HostEvent | None:
-    """Return the event of a host program's post; `None` if it cannot be understood."""
+    """Decode the event in a post from the host program; `None` if it cannot be decoded."""
     try:
         return cast("HostEvent", msgspec.convert(post.body, HostEvent))
     except (msgspec.ValidationError, TypeError):
@@ -36,7 +36,7 @@ def decode_host_event(post: Post) -> HostEvent | None:
 
 
 class InboxItem(Struct, frozen=True):
-    """A result from outside that an agent waits for, or has received."""
+    """An item of a session's inbox: a result from outside that an agent waits for, or has received."""
 
     item_id: str
     """Id that an answer has to name."""
@@ -58,7 +58,7 @@ class InboxItem(Struct, frozen=True):
 
 
 def build_resolution_post(item_id: str, response: Any, at: float, labels: Sequence[str] = ()) -> Post:
-    """Build the post (a stored message to a session) that answers an inbox item. Its id makes a second answer
+    """Build the post (a stored message to a session) that resolves an inbox item. Its fixed id makes a second one
     ineffective.
     """
     body = {"item_id": item_id, "response": response, **({"labels": list(labels)} if labels else {})}
@@ -101,7 +101,7 @@ def _with_answer(item: InboxItem, status: InboxStatus, response: Any, at: float)
 
 
 def build_inbox_message(items: Mapping[str, InboxAdded], resolved: Sequence[InboxResolved], path: str = "") -> Message:
-    """Build the message that passes results to the model that waited for them, at `path` in the tree of agents.
+    """Build the message that passes the results of inbox items to the model that waited for them.
 
     A result for a subagent that has ended is passed to the agent above it, and is marked with the subagent's path.
     """
@@ -117,7 +117,7 @@ def _inbox_line(item: InboxAdded | None, resolved: InboxResolved, path: str) -> 
 
 
 def build_inbox_reminder(items: Iterable[InboxAdded]) -> Message | None:
-    """Build the message, never stored, that reminds the model of the results it cannot continue without."""
+    """Build the reminder (a message that is never stored) of the inbox items that the model cannot continue without."""
     lines = [f"- [{item.tag}] {item.request}" for item in items if item.blocking]
     if not lines:
         return None

@@ -1,4 +1,4 @@
-"""Events of questions to people, and of what tools show them. Imported from `event`, with all other events."""
+"""Events of questions to people, and of the display slots in which tools show content."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -36,7 +36,7 @@ class QuestionAsked(Event, frozen=True):
 
 
 class QuestionAnswered(Event, frozen=True):
-    """A question was answered. No later answer counts."""
+    """A question was answered. Later answers to it are ignored."""
 
     durable = True
     replay = "copied"
@@ -54,7 +54,7 @@ class QuestionAnswered(Event, frozen=True):
 
 
 class QuestionWithdrawn(Event, frozen=True):
-    """A question no longer needs an answer; `reason` explains why."""
+    """A question was withdrawn: it no longer needs an answer, for the `reason` given."""
 
     durable = True
     replay = "skipped"
@@ -65,7 +65,9 @@ class QuestionWithdrawn(Event, frozen=True):
 
 
 class SlotOpened(Event, frozen=True):
-    """A tool or the host program shows something to people. (A tool that waits for an answer asks `QuestionAsked`.)"""
+    """A tool or the host program shows content to people in a new display slot. (A question of a tool is a
+    `QuestionAsked`.)
+    """
 
     durable = True
     replay = "copied"
@@ -90,7 +92,7 @@ class SlotOpened(Event, frozen=True):
 
 
 class SlotUpdated(Event, frozen=True):
-    """The content that a tool shows in a display slot was replaced."""
+    """New content replaced the content of a display slot."""
 
     durable = True
     replay = "copied"
@@ -101,7 +103,7 @@ class SlotUpdated(Event, frozen=True):
 
 
 class SlotClosed(Event, frozen=True):
-    """The content of a display slot is no longer shown."""
+    """A display slot was closed, so that its content is no longer shown."""
 
     durable = True
     replay = "copied"

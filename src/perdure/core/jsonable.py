@@ -99,7 +99,7 @@ def error_message(error: BaseException) -> str:
 
 
 class _Conversion:
-    """State of one conversion: the number of values still allowed, and the containers it is inside of."""
+    """State of one conversion to JSON: how many more values are allowed, and the containers it is inside of."""
 
     __slots__ = ("open_containers", "values_left")
 

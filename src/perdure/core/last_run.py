@@ -1,4 +1,4 @@
-"""Progress of a session's last run, read from single events: what a store records to find interrupted sessions quickly.
+"""Progress of a session's last run (over, waiting, cut off), which stores record to find interrupted sessions.
 
 A store that records the last value for each session, in the same transaction as the append, can list the sessions whose
 last run is not over without reading their logs.
@@ -17,7 +17,7 @@ if no process drives the session, it was interrupted. `waiting`: it waits for an
 
 
 class LastRun(Struct, frozen=True):
-    """The progress of a session's last run, and when it must continue without an answer."""
+    """The progress of a session's last run, and the time at which it must continue even without an answer."""
 
     progress: RunProgress
     due_at: float | None = None
@@ -29,7 +29,7 @@ _CUT_OFF = LastRun("cut_off")
 
 
 def find_last_run(entries: Sequence[Entry]) -> LastRun | None:
-    """Return the progress of the session's own run after these entries; `None` if they do not change it.
+    """Return the progress of a session's last run after these new entries; `None` if they do not change it.
 
     Runs of subagents do not count: they are part of the session's own run.
     """

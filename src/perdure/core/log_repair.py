@@ -1,4 +1,4 @@
-"""Events that end an interrupted run in the log, so that the conversation can continue with a new message.
+"""Repair of the log after an interrupted run: events that end the run, so that a new message can follow.
 
 Repairs are appended; entries are never changed. They depend on nothing but the state: no clock, no randomness, no I/O.
 """
@@ -6,6 +6,7 @@ Repairs are appended; entries are never changed. They depend on nothing but the 
 from .event import Event, QuestionWithdrawn, RunEnded, SubagentFinished, SubagentStarted, ToolFinished
 from .fold import CRASH_REASONS, State
 from .message import Status, Text, ToolResult
+from .run_cost import find_cost_usd
 
 INTERRUPTED_CALL_TEXT = (
     "The runtime stopped while this ran. It may or may not have taken effect. Check the state before repeating."
@@ -21,9 +22,10 @@ ENDING_LOG_DAMAGED = ("failed", "log_damaged", "entries of its log were lost to 
 """Status, reason and error text with which a run is closed that no process drives."""
 
 
-def build_repairs(state: State, ending: tuple[str, str, str] = ENDING_PROCESS_DIED) -> list[Event]:
-    """Build the events that end an interrupted run, and give its open tool calls a result, so that a new message can
-    follow.
+def build_repair_events(state: State, ending: tuple[str, str, str] = ENDING_PROCESS_DIED) -> list[Event]:
+    """Build the events that end an interrupted run and give its open tool calls a result.
+
+    A new message can follow them.
 
     A call that was started gets the status *unknown*, one that was not gets a result saying so, and the run is ended.
     If entries of the run were lost to damage, every open call may have been started, and is *unknown*. Applying the
@@ -40,14 +42,16 @@ def build_repairs(state: State, ending: tuple[str, str, str] = ENDING_PROCESS_DI
     events += build_direct_call_repairs(state)
     if state.is_interrupted:
         status, reason, words = ending
-        usage = state.usage + state.unanswered_usage if reason in CRASH_REASONS else state.usage
-        ended = RunEnded(status, reason, words, usage, turns=state.turns, run_id=run_id, path=state.path)
+        is_crash = reason in CRASH_REASONS  # then the provider may bill requests whose replies were lost
+        usage = state.usage + state.unanswered_usage if is_crash else state.usage
+        cost_usd = find_cost_usd(state, with_unanswered=is_crash)
+        ended = RunEnded(status, reason, words, usage, cost_usd, state.turns, run_id=run_id, path=state.path)
         events.append(ended)
     return events
 
 
 def build_direct_call_repairs(state: State) -> list[Event]:
-    """Build the results of calls that an engine or a caller began, and that have none: they are *unknown*."""
+    """Build the results, `unknown`, of direct tool calls that were begun and have none."""
     lost = [start for call_id, start in state.started_calls.items() if call_id not in state.open_calls]
     return [
         event
@@ -60,13 +64,15 @@ def build_child_repairs(state: State, ending: tuple[str, str, str]) -> list[Even
     """Build the events that end the interrupted runs of subagents that carried out tool calls of this run."""
     if not has_open_children(state):
         return []
-    events: list[Event] = [event for child in state.open_children.values() for event in build_repairs(child, ending)]
+    events: list[Event] = [
+        event for child in state.open_children.values() for event in build_repair_events(child, ending)
+    ]
     own = [each for each in state.subagents.values() if each.child.rpartition("/")[0] == state.path]  # in this log
     return events + [_build_task_given_up(each, ending) for each in own]
 
 
 def has_open_children(state: State) -> bool:
-    """Return True if subagents have runs or tasks that are not over."""
+    """Return True if subagents have unfinished runs or tasks."""
     return bool(state.open_children or state.subagents)
 
 

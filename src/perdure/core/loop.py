@@ -1,4 +1,4 @@
-"""The agent loop. Read this first, from top to bottom.
+"""The agent loop: ask the model, run its tool calls, repeat. Read this first, from top to bottom.
 
 - `execute`: a run, from its first event to its last, by an engine such as `react`
   - `react`: a turn, then its tool calls, repeated until there is a reason to stop
@@ -7,7 +7,7 @@
       - `prepare_calls`: resolve the tool, parse, hooks, validate (in `call_preparation.py`)
       - `filter_permitted`: one permission question for the whole batch (in `call_permission.py`)
       - `carry_out_calls`: store intents wave by wave, then execute the calls, several at a time
-        - `settle_call`: execute one call (`tool_execution.py`), store its one result
+        - `execute_call`: execute one call (`tool_execution.py`), store its one result
 
 What must last is stored by `run.emit` before the loop goes on: a reply before any of its calls, an intent before its
 effect, a result before the next request. (With `run.hold` a reply or a result waits for the append that comes next.) So
@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from . import check
 from . import fault_injection as faults
 from .between_turns import run_between_turns, store_log_only_events
-from .call_preparation import build_settling_events, prepare_calls, store_results_without_running
+from .call_preparation import build_call_ending_events, prepare_calls, store_results_without_running
 from .error import EmptyReply, LimitExceeded, ModelError, ReplyCutOff, StoreError, UsageError
 from .event import (
     ErrorRaised,
@@ -55,9 +55,10 @@ from .outcome import Outcome
 from .run import Accepted, Engine, HistoryProcessor, Retry, Run
 from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition
 from .store import wait_despite_cancel
-from .tool_execution import PreparedCall, add_tool_labels, run_call, run_call_without_intent, run_finish_hooks
+from .tool import REPEATABLE_EFFECTS
+from .tool_execution import PreparedCall, add_tool_labels, run_asks_first_call, run_call, run_finish_hooks
 from .unsuccessful_results import (
-    Suspended,
+    RunSuspended,
     build_not_started_result,
     build_truncated_reply_result,
     build_unknown_result,
@@ -74,23 +75,24 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     run.task = asyncio.current_task()
     run.engine = engine
     run.joins_appends = engine is react and not run.calls_code_between_turns
-    timer = run.start_timer()
+    run.start_timer()
     try:
         outcome = await (end_cancelled_run(run) if run.is_interrupted else engine(run))
         check.require_return_type("engine", engine, outcome, Outcome, "an Outcome, such as run.outcome('done')")
     except asyncio.CancelledError as error:
+        if run.leaving_reason:
+            return await suspend_run(run)
         outcome = await (end_cancelled_run(run) if run.is_interrupted else end_failed_run(run, error))
-    except Suspended:
+    except RunSuspended:
         return await suspend_run(run)
     except StoreError:
         raise  # the end cannot be stored either; the log is repaired when the session is opened again
     except Exception as error:  # noqa: BLE001 - any error becomes an outcome that keeps the work done so far
         outcome = await end_failed_run(run, error)
     finally:
-        if timer is not None:
-            timer.cancel()
+        run.stop_timer()
     if run.state.aside_requests:
-        outcome = await discard_open_replies(run, outcome)
+        outcome = await discard_open_aside_replies(run, outcome)
     if run.mailbox.log_only_events:
         with suppress(asyncio.CancelledError):
             await store_log_only_events(run)
@@ -105,31 +107,34 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     return outcome
 
 
-async def discard_open_replies(run: Run, outcome: Outcome[Any]) -> Outcome[Any]:
-    """Store that replies beside the conversation were not received to their end; return an outcome that counts them."""
-    from .run_model import build_left_open_discards  # at first use, which few runs have
+async def discard_open_aside_replies(run: Run, outcome: Outcome[Any]) -> Outcome[Any]:
+    """Store that open replies outside the conversation were discarded; return the outcome with their tokens counted."""
+    from .aside_model_requests import build_open_aside_discarded_events  # at first use, which few runs have
 
     with suppress(asyncio.CancelledError):  # the events are stored, and the run is over
-        await run.emit(*build_left_open_discards(run))
+        await run.emit(*build_open_aside_discarded_events(run))
     return replace(outcome, usage=run.state.usage, cost_usd=run.cost_usd)
 
 
 async def suspend_run(run: Run) -> Outcome[Any]:
-    """Store that the run waits for answers, with its tool calls open, and return the `waiting` outcome.
+    """Store that the run waits for answers or for another process, and return the `waiting` outcome.
 
-    The run is not over: it is resumed once its questions are answered. Until then no process drives it.
+    The run is not over, and its tool calls stay open: it is resumed once its questions are answered, or at once if it
+    has none. Until then no process drives it.
     """
     questions = run.state.open_questions
     due_at = min([each.expires_at for each in questions if each.expires_at is not None], default=None)
+    if not questions:  # this process leaves the run: any other can continue it now
+        due_at = run.clock.now()
     waiting = RunWaiting(tuple([each.ask_id for each in questions]), due_at, run_id=run.run_id, path=run.path)
     with suppress(asyncio.CancelledError):  # the event is stored: nothing is left to cancel
         await run.emit(waiting, sync=True)
-    return run.outcome("waiting", "question")
+    return run.outcome("waiting", "question" if questions else run.leaving_reason)
 
 
 async def end_cancelled_run(run: Run) -> Outcome[Any]:
     """Give the open tool calls of a cancelled run a result, and return its outcome."""
-    await settle_open_calls(run)
+    await store_open_call_results(run)
     return run.interrupted_outcome()
 
 
@@ -138,12 +143,12 @@ async def end_failed_run(run: Run, error: BaseException) -> Outcome[Any]:
 
     The error may be a cancel that was not requested through this run.
     """
-    await settle_open_calls(run)
+    await store_open_call_results(run)
     stray = ModelError(f"{run.info.name} was cancelled by something other than this run")
     return run.failed_outcome(error if isinstance(error, Exception) else stray)
 
 
-async def settle_open_calls(run: Run) -> None:
+async def store_open_call_results(run: Run) -> None:
     """Store a result for each tool call that is still open when the run ends."""
     with suppress(asyncio.CancelledError):  # the results are stored, and the run is over
         await store_results_without_running(run, build_open_call_results(run, run.state.begun_call_ids))
@@ -176,12 +181,12 @@ async def run_turn(run: Run) -> Message:
     around turns is called around all of this.
     """
     if run.spec.around_turn is not None:
-        return await run.spec.around_turn(run, lambda: run_turn_inside(run))
-    return await run_turn_inside(run)
+        return await run.spec.around_turn(run, lambda: run_turn_without_middleware(run))
+    return await run_turn_without_middleware(run)
 
 
-async def run_turn_inside(run: Run) -> Message:
-    """Run a turn without middleware: check the limits, deliver queued messages, request the reply and store it."""
+async def run_turn_without_middleware(run: Run) -> Message:
+    """Run a turn inside the middleware: check the limits, deliver queued messages, request the reply and store it."""
     if limit := run.find_reached_limit():
         raise LimitExceeded(limit)
     check_turn_may_begin(run)
@@ -202,7 +207,7 @@ async def run_turn_inside(run: Run) -> Message:
         faults.fault_point("loop.requested")
         reply = sanitize_reply(await collect_reply(run, request), run.state.call_ids)
         if is_empty(reply):
-            reply = await explain_empty_reply(run, request, reply)
+            reply = await set_empty_reply_reason(run, request, reply)
         run.partial_reply = None
         faults.fault_point("loop.replied")
         added = MessageAdded(reply, run_id=run.run_id, path=run.path)
@@ -215,15 +220,17 @@ async def run_turn_inside(run: Run) -> Message:
 
 
 def check_turn_may_begin(run: Run) -> None:
-    """Raise `UsageError` if an engine begins a turn while another is not over."""
+    """Raise `UsageError` if an engine begins a turn while another is not over; `RunSuspended` if the run is left."""
+    if run.leaving_reason:
+        raise RunSuspended
     if run.has_turn_in_progress:
         raise UsageError("this run waits for a reply already: await run_turn(run) before you call it again")
     if run.state.open_calls:
         raise UsageError("the calls of the last reply have no results yet: await act(run, reply) before the next turn")
 
 
-async def explain_empty_reply(run: Run, request: Request, reply: Message) -> Message:
-    """Return a reply without text or calls, with the stop reason that explains it. Raises `EmptyReply` if none does."""
+async def set_empty_reply_reason(run: Run, request: Request, reply: Message) -> Message:
+    """Return an empty reply with the stop reason that explains why it is empty. Raises `EmptyReply` if nothing does."""
     reason = find_empty_reply_reason(reply.stop, request)
     if reason is None:
         await record_discarded_reply(run, "empty", reply)
@@ -290,7 +297,7 @@ async def discard_partial_reply(run: Run, received: Sequence[ModelEvent], reason
 
 
 def reject_non_event(run: Run, event: object) -> NoReturn:
-    """Raise `ModelError` because the model yielded something that is not an event."""
+    """Raise `ModelError` because the model's stream yielded an object that is not an event."""
     raise ModelError(
         f"{run.info.name} yielded {event!r}, which is not an event: a model yields deltas and one ReplyFinished"
     )
@@ -313,7 +320,7 @@ async def record_discarded_reply(run: Run, reason: str, partial: Message) -> Non
 
 
 async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
-    """Return the outcome after a reply without tool calls; `None` if the run goes on.
+    """Handle a reply without tool calls: return the outcome, or `None` if the run goes on.
 
     It goes on if messages are queued or an output validator asks for another attempt, unless a limit is reached or the
     stop condition is true.
@@ -344,13 +351,13 @@ async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
             await add_messages(run, [user(verdict.feedback, origin=verdict.origin)], *beside)
             return None
     if run.mailbox.follow_ups and not limit and not is_stopped:
-        await deliver_queued_messages(run, run.mailbox.take_follow_ups())
+        await store_delivery(run, run.mailbox.take_follow_ups())
         return None
     return run.outcome("done")
 
 
 async def handle_tool_calls(run: Run, reply: Message) -> Outcome[Any] | None:
-    """Carry out the tool calls of a reply, then return the outcome; `None` if the run goes on.
+    """Carry out the tool calls of a reply; return the outcome, or `None` if the run goes on.
 
     Queued steering messages take precedence over every reason to stop, except a cancel or a limit.
     """
@@ -365,7 +372,7 @@ async def handle_tool_calls(run: Run, reply: Message) -> Outcome[Any] | None:
     if run.spec.stop is not None and await evaluate_condition(run.spec.stop, step):
         return run.outcome("stopped", "stop_condition")
     tripped = [(each, verdict) for each in run.spec.guardrails if (verdict := each(step)) is not None]
-    return await apply_guardrails(run, tripped) if tripped and not run.find_reached_limit() else None
+    return await apply_guardrail_verdicts(run, tripped) if tripped and not run.find_reached_limit() else None
 
 
 def is_ended_by_tools(results: Sequence[ToolResult]) -> bool:
@@ -379,7 +386,7 @@ def is_ended_by_tools(results: Sequence[ToolResult]) -> bool:
     return ran
 
 
-async def apply_guardrails(run: Run, verdicts: Sequence[tuple[Guardrail, Nudge | Halt]]) -> Outcome[Any] | None:
+async def apply_guardrail_verdicts(run: Run, verdicts: Sequence[tuple[Guardrail, Nudge | Halt]]) -> Outcome[Any] | None:
     """Act on tripped guardrails: stop the run for a `Halt`, add a message to the conversation for each `Nudge`."""
     named = [(getattr(each, "__name__", type(each).__name__), verdict) for each, verdict in verdicts]
     for name, verdict in named:
@@ -397,11 +404,11 @@ async def deliver_due_messages(run: Run) -> None:
     """Add steering messages and inbox results to the conversation, before the next turn."""
     if run.mailbox.log_only_events:  # an inbox item that the host has added comes before its result
         await store_log_only_events(run)
-    await deliver_queued_messages(run, run.mailbox.take_due_messages(run.state.session_inbox, run.path))
+    await store_delivery(run, run.mailbox.take_due_messages(run.state.session_inbox, run.path))
 
 
-async def deliver_queued_messages(run: Run, delivery: Delivery) -> None:
-    """Add messages and inbox results that arrived from outside to the conversation.
+async def store_delivery(run: Run, delivery: Delivery) -> None:
+    """Add a delivery (messages and inbox results from outside) to the conversation, and remove it from the mailbox.
 
     The same append removes their posts from the mailbox.
     """
@@ -419,7 +426,7 @@ async def add_messages(run: Run, messages: Sequence[Message], *events: Event) ->
 
 
 async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
-    """Carry out the tool calls of a stored reply: each gets exactly one result, in the order of the calls."""
+    """Carry out the tool calls of a stored reply: each gets exactly one result, stored in the order of the calls."""
     in_doubt = run.state.begun_call_ids  # calls started before a crash: their effects are unknown
     try:
         if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
@@ -429,15 +436,17 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
         else:
             if run.spec.between_turns or run.mailbox.log_only_events:
                 await run_between_turns(run)
-            jobs = await prepare_calls(run, run.state.unsettled_calls)
-            if run.spec.gate is not None or [job for job in jobs if job.needs_permission()]:
+            prepared_calls = await prepare_calls(run, run.state.unsettled_calls)
+            labels = run.state.labels
+            if run.spec.gate is not None or [each for each in prepared_calls if each.needs_permission(labels)]:
                 from .call_permission import filter_permitted  # at first use: many agents need no permission
 
                 await run.store_held_events()  # a person may be asked
-                jobs = await filter_permitted(run, jobs)
-            await carry_out_calls(run, jobs)
+                prepared_calls = await filter_permitted(run, prepared_calls)
+            await carry_out_calls(run, prepared_calls)
     except asyncio.CancelledError:
-        await store_results_without_running(run, build_open_call_results(run, in_doubt))
+        if not run.leaving_reason:  # else whoever resumes the run carries them out
+            await store_results_without_running(run, build_open_call_results(run, in_doubt))
         raise
     if run.state.unsettled_reply is not None:  # a cancel with `after_tools` kept some of the calls from starting
         await store_results_without_running(run, build_open_call_results(run, in_doubt))
@@ -445,7 +454,7 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
 
 
 def build_open_call_results(run: Run, in_doubt: Collection[str]) -> list[ToolResult]:
-    """Build the results of open tool calls that will not be carried out.
+    """Build the results of tool calls that are still open and will not be carried out.
 
     A call whose effect a crash left in doubt is reported as unknown, and so is one that has begun and whose result
     could not be stored. Any other is reported as not started.
@@ -457,46 +466,51 @@ def build_open_call_results(run: Run, in_doubt: Collection[str]) -> list[ToolRes
     ]
 
 
-async def carry_out_calls(run: Run, jobs: Sequence[PreparedCall]) -> None:
+async def carry_out_calls(run: Run, prepared_calls: Sequence[PreparedCall]) -> None:
     """Execute prepared tool calls, at most `max_parallel_tools` at a time; a tool that is not parallel runs alone.
 
-    Raises `Suspended` if one of them waits for an answer, once all others are settled.
+    Raises `RunSuspended` if one of them waits for an answer, once all others are settled.
     """
-    if len(jobs) == 1:  # a separate task would only cost time
-        await store_intents(run, jobs)
-        await settle_call(run, jobs[0], is_alone=jobs[0].call.call_id in run.state.open_calls)  # not beside others
-        if jobs[0].is_suspended:
-            raise Suspended
+    if len(prepared_calls) == 1:  # a separate task would only cost time
+        await store_call_intents(run, prepared_calls)
+        await execute_call(
+            run, prepared_calls[0], is_alone=prepared_calls[0].call.call_id in run.state.open_calls
+        )  # not beside others
+        if prepared_calls[0].is_suspended:
+            raise RunSuspended
         return
-    waiting = deque(jobs)
+    waiting = deque(prepared_calls)
     running: dict[asyncio.Task[None], PreparedCall] = {}
     try:
         while waiting or running:
-            if run.cancel_mode == "after_tools":
+            if run.cancel_mode == "after_tools" or run.leaving_reason:
                 waiting.clear()
-            wave = take_next_wave(waiting, running.values(), run.limits.max_parallel_tools)
+            wave = take_startable_calls(waiting, running.values(), run.limits.max_parallel_tools)
             if wave:
-                await store_intents(run, wave)
-            running |= {asyncio.ensure_future(settle_call(run, job)): job for job in wave}
+                await store_call_intents(run, wave)
+            running |= {asyncio.ensure_future(execute_call(run, prepared)): prepared for prepared in wave}
             if running:
                 await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in [each for each in running if each.done()]:
                 del running[task]
                 task.result()
     except BaseException:
-        for task, job in running.items():
-            job.is_interrupted = True
+        for task, prepared in running.items():
+            prepared.is_interrupted = True
             task.cancel()
         await wait_despite_cancel(running)
         for task in running:
             _ = task.cancelled() or task.exception()  # retrieved, so that asyncio does not log it
         raise
-    if [job for job in jobs if job.is_suspended]:  # all other calls are settled: the run waits for these
-        raise Suspended
+    suspended = [prepared for prepared in prepared_calls if prepared.is_suspended]
+    if run.leaving_reason or suspended:  # all others are settled: the run waits for these
+        raise RunSuspended
 
 
-def take_next_wave(waiting: deque[PreparedCall], running: Collection[PreparedCall], limit: int) -> list[PreparedCall]:
-    """Remove and return the prepared calls that may start now, in the order of the calls."""
+def take_startable_calls(
+    waiting: deque[PreparedCall], running: Collection[PreparedCall], limit: int
+) -> list[PreparedCall]:
+    """Remove and return the prepared calls that may start now, in order, within the limit of parallel calls."""
     wave: list[PreparedCall] = []
     while waiting and len(running) + len(wave) < limit:
         alone = not waiting[0].tool.parallel
@@ -508,8 +522,8 @@ def take_next_wave(waiting: deque[PreparedCall], running: Collection[PreparedCal
     return wave
 
 
-async def store_intents(run: Run, wave: Sequence[PreparedCall]) -> None:
-    """Store that these tool calls are about to run, before they can have an effect.
+async def store_call_intents(run: Run, wave: Sequence[PreparedCall]) -> None:
+    """Store the intents of these tool calls (that they are about to run), before they can have an effect.
 
     Unless all of them only read, the append is synced, so that a power failure cannot lose it.
     """
@@ -517,35 +531,41 @@ async def store_intents(run: Run, wave: Sequence[PreparedCall]) -> None:
     if run.interrupt_reason:  # a tool or hook swallowed the cancel: no effect may begin any more
         raise asyncio.CancelledError
     intents = [
-        job.build_intent(run) for job in wave if not job.tool.asks_first
+        prepared.build_intent(run) for prepared in wave if not prepared.tool.asks_first
     ]  # the others store their intent themselves
     if intents:
-        await run.emit(*intents, sync=bool([None for intent in intents if intent.effect != "read"]))
+        run.stores_intents = True  # a process that ends now gives these calls their time too
+        try:
+            await run.emit(*intents, sync=bool([None for intent in intents if intent.effect != "read"]))
+        finally:
+            run.stores_intents = False
     else:
         await run.store_held_events()
     faults.fault_point("loop.intent_stored")
 
 
-async def settle_call(run: Run, job: PreparedCall, *, is_alone: bool = False) -> None:
-    """Execute one prepared call and store its result, even while the run is being cancelled."""
+async def execute_call(run: Run, prepared: PreparedCall, *, is_alone: bool = False) -> None:
+    """Execute one prepared tool call and store its result, even while the run is being cancelled."""
     began = run.clock.monotonic()
     try:
-        result = await (run_call_without_intent(run, job) if job.tool.asks_first else run_call(run, job))
-    except Suspended:
-        job.is_suspended = True
-        run.entered_calls.discard(job.call.call_id)
+        result = await (run_asks_first_call(run, prepared) if prepared.tool.asks_first else run_call(run, prepared))
+    except RunSuspended:
+        prepared.is_suspended = True
+        run.entered_calls.discard(prepared.call.call_id)
         return
     faults.fault_point("loop.effect_done")
-    if job.tool.finish or job.tool.summary is not None:
-        result = await run_finish_hooks(run, job, result)
-    if job.tool.labels:
-        result = add_tool_labels(job, result)
-    settled = build_settling_events(run, result, run.clock.monotonic() - began)
+    if run.leaving_reason and result.status is Status.CANCELLED and prepared.tool.effect in REPEATABLE_EFFECTS:
+        raise asyncio.CancelledError  # it stays open: whoever resumes the run makes the call again, with the same key
+    if prepared.tool.finish or prepared.tool.summary is not None:
+        result = await run_finish_hooks(run, prepared, result)
+    if prepared.tool.labels:
+        result = add_tool_labels(prepared, result)
+    settled = build_call_ending_events(run, result, run.clock.monotonic() - began)
     if not (is_alone and run.hold(*settled)):  # else it is stored with the next request, or with the end of the run
         await run.emit(*settled)
         faults.fault_point("loop.result_stored")
-    run.entered_calls.discard(job.call.call_id)
-    if job.is_interrupted or run.interrupt_reason:
+    run.entered_calls.discard(prepared.call.call_id)
+    if prepared.is_interrupted or run.interrupt_reason:
         raise asyncio.CancelledError
 
 

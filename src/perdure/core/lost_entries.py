@@ -1,4 +1,4 @@
-"""Find entries that a log has lost to damage, by their missing numbers, and mark their places among its events.
+"""Detection of entries that a log has lost to damage, by the gaps in their numbers.
 
 A store that loses entries keeps the numbers of the others, and never gives a lost number to another entry. So the place
 of a loss can be seen for ever, and folding the log takes it into account.
@@ -11,7 +11,7 @@ from .event import EntriesLost, Entry, Event, RunStarted
 
 
 def mark_lost_entries(entries: Sequence[Entry], after: int | None = None, head: int = 0) -> list[Event]:
-    """Return the events of consecutive entries of a log, with an `EntriesLost` wherever numbers are missing.
+    """Return the events of log entries, with an `EntriesLost` event wherever entry numbers are missing.
 
     `after` is the number of the entry before them, by default that before the first one; `head` is the number that the
     log is known to have reached.
@@ -33,7 +33,7 @@ def mark_lost_entries(entries: Sequence[Entry], after: int | None = None, head: 
 
 
 def _build_mark(before: int, next_seq: int, events: Sequence[Event], event: Event | None) -> EntriesLost:
-    """Build the mark for the entries between two others. Events of one run on both sides mean that no other run is
+    """Build the `EntriesLost` event for the gap between two entries. If both belong to one run, no other run is
     missing.
     """
     run_id = events[-1].run_id if events else ""
@@ -42,7 +42,7 @@ def _build_mark(before: int, next_seq: int, events: Sequence[Event], event: Even
 
 
 def build_lost_entries_error(session_id: str) -> StoreError:
-    """Build the error of a run that cannot be resumed, because entries of it were lost."""
+    """Build the error for a run that cannot be resumed because some of its entries were lost."""
     return StoreError(
         f"entries of the interrupted run of session {session_id!r} were lost to damage, and its calls may have had "
         "effects that the log does not show: check those, then go on with run()"
@@ -50,7 +50,7 @@ def build_lost_entries_error(session_id: str) -> StoreError:
 
 
 def build_lost_input_error(session_id: str, input_id: str) -> StoreError:
-    """Build the error for an `input_id` that may have had its run, in entries that were lost."""
+    """Build the error for an `input_id` whose run may have been among the entries that were lost."""
     return StoreError(
         f"session {session_id!r} has lost entries to damage, and the input {input_id!r} may have been among them: "
         "check whether it had its effect, then repeat it without an input_id, or in another session"

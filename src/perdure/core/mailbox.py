@@ -54,13 +54,13 @@ def build_slot_closing_post(closed: SlotClosed, at: float) -> Post:
     return Post(f"{SLOT_POST}-{closed.slot_id}", SLOT_POST, {**body, **answer}, at)
 
 
-def build_record_post(event: HostEvent, post_id: str, at: float) -> Post:
-    """Build the post with which a host program adds an event to the log of a session that is being driven."""
+def build_host_event_post(event: HostEvent, post_id: str, at: float) -> Post:
+    """Build the post with which a host program adds an event to the log of a session that another process runs."""
     return Post(post_id, RECORD_POST, msgspec.to_builtins(event), at)
 
 
 def list_posted_events(posts: Iterable[Post]) -> list[HostEvent]:
-    """Return the events of a host program that are still posts: the next run of the session stores them."""
+    """Return the events of the host program that are still posts, to be stored by the next run of the session."""
     found = [decode_host_event(post) for post in posts if post.kind == RECORD_POST]
     return [event for event in found if event is not None]
 
@@ -70,7 +70,7 @@ def build_revocation_post(grant_id: str, at: float) -> Post:
     return Post(f"{REVOKE_POST}-{grant_id}-{new_id()}", REVOKE_POST, {"grant_id": grant_id}, at)
 
 
-def answer_post_id(ask_id: str) -> str:
+def get_answer_post_id(ask_id: str) -> str:
     """Return the id of the post that answers a question. It is always the same, so that only one answer is stored."""
     return f"{ANSWER_POST}-{ask_id}"
 
@@ -171,7 +171,7 @@ class Mailbox:
         return True
 
     def _find_own_results(self) -> list[tuple[str, InboxResolved]]:
-        """Return the inbox results that have arrived for this run, with the ids of their posts."""
+        """Return the inbox results for the agent of this run, with the ids of their posts."""
         receives = self.receives_result
         return [each for each in self.inbox_results if receives is None or receives(each[1].item_id)]
 
@@ -190,7 +190,7 @@ class Mailbox:
         return events, names
 
     def drop_post(self, post_id: str) -> None:
-        """Remove a post whose content reaches the model in another way."""
+        """Remove a post whose content the model gets in another way."""
         self._known_post_ids.add(post_id)
         self.inbox_results[:] = [each for each in self.inbox_results if each[0] != post_id]
 

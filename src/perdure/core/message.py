@@ -30,7 +30,7 @@ class Text(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", 
 
 
 class Thinking(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="thinking"):
-    """Reasoning of a model before its reply. Sent back, byte for byte, only to the model that wrote it."""
+    """Reasoning of a model before its reply. Sent back, byte for byte, to the model that wrote it, and to no other."""
 
     text: str = ""
     """Readable part; empty when the provider shows none."""
@@ -115,7 +115,7 @@ class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="typ
 
 
 class Status(StrEnum):
-    """Status of a finished tool call. After one of the last three, it is unknown if the call had an effect."""
+    """Status of a finished tool call; if `timed_out`, `cancelled` or `unknown`, it may have had an effect."""
 
     OK = "ok"
     ERROR = "error"
@@ -259,7 +259,7 @@ def clamp_usage(usage: Usage) -> Usage:
 
 
 def is_cost(value: object) -> bool:
-    """Return True if a value can be a cost in dollars: a number from 0 to `MAX_TOKENS`."""
+    """Return True if a value is a valid cost in dollars: a number from 0 to `MAX_TOKENS`."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
 
 
@@ -326,7 +326,7 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def thinking(self) -> str:
-        """Readable part of the thinking."""
+        """The model's thinking, as far as it is readable text."""
         return "".join(part.text for part in self.parts if type(part) is Thinking)
 
     @property
@@ -384,7 +384,7 @@ def assistant(content: Content, *, stop: StopReason | None = None, usage: Usage 
 
 
 def tool_message(results: Sequence[ToolResult]) -> Message:
-    """Build the message that answers all the tool calls of the message before it."""
+    """Build the message with the results of all tool calls of the message before it."""
     if isinstance(results, (tuple, list)) and all(isinstance(result, ToolResult) for result in results):
         return Message("tool", tuple(results))
     message = f"{results!r} cannot be put into a message of results: give a list of ToolResult(…)"
@@ -410,7 +410,7 @@ MAX_LABEL_LENGTH = 64
 
 
 def check_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    """Return labels as a tuple, each once. Raises `ConfigError` unless each is a short word on one line."""
+    """Return labels as a tuple without duplicates. Raises `ConfigError` unless each is short and on one line."""
     if isinstance(labels, (tuple, list)) and all(map(_is_label, labels)):
         return tuple(dict.fromkeys(labels))
     message = f"labels={labels!r}: give a list of short words, such as ['untrusted']"

@@ -33,6 +33,7 @@ from .message import (
     sanitize_citation,
     sanitize_part,
 )
+from .option_class import OptionClass
 
 
 class ToolSpec(Struct, frozen=True):
@@ -52,7 +53,7 @@ CacheLife: TypeAlias = Literal["off", "5m", "1h"]
 """The lifetime of the prompt in the cache of a provider that needs to be asked for it."""
 
 
-class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True, metaclass=OptionClass):
     """Settings of a request to a model, such as temperature. `None` leaves a setting to the provider."""
 
     temperature: float | None = None
@@ -163,7 +164,7 @@ ShortenRequest: TypeAlias = Callable[[Request, ContextOverflow], "Awaitable[Requ
 """A function that shortens a request that was too long for its model; `None` when it cannot."""
 
 
-class Price(Struct, frozen=True, kw_only=True):
+class Price(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
     """The price of a model, in US dollars for a million tokens."""
 
     input_usd: float
@@ -182,16 +183,28 @@ class Price(Struct, frozen=True, kw_only=True):
 
     @property
     def read_usd(self) -> float:
-        """The price of a million tokens read from the provider's cache."""
+        """The price of a million input tokens that the provider reads from its prompt cache."""
         return self.input_usd if self.cache_read_usd is None else self.cache_read_usd
 
     @property
     def write_usd(self) -> float:
-        """The price of a million tokens written to the provider's cache."""
+        """The price of a million input tokens that the provider writes to its prompt cache."""
         return self.input_usd if self.cache_write_usd is None else self.cache_write_usd
 
+    def to_tuple(self) -> tuple[float | None, ...]:
+        """Return the prices of input, output, cache reads and cache writes, as they are stored with a request."""
+        return self.input_usd, self.output_usd, self.cache_read_usd, self.cache_write_usd
+
+    @classmethod
+    def from_tuple(cls, prices: "Sequence[float | None]") -> "Price | None":
+        """Return the price that was stored with a request; `None` if none was, or it is not a price."""
+        try:
+            return msgspec.convert(dict(zip(cls.__struct_fields__, prices, strict=False)), cls)
+        except (msgspec.ValidationError, ConfigError):
+            return None
+
     def cost_usd(self, usage: Usage) -> float:
-        """Return the cost of these token counts, in dollars: the one that the provider reports, if it reports one."""
+        """Return the cost of these tokens in dollars; the cost that the provider reports has precedence."""
         if usage.reported_usd is not None:
             return usage.reported_usd
         fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
@@ -242,7 +255,7 @@ class Model(Protocol):
 
 @runtime_checkable
 class DescribedModel(Protocol):
-    """Protocol of a model that has facts about itself as a property, `info`."""
+    """Protocol of a model with a property `info`: facts about the model."""
 
     @property
     def info(self) -> ModelInfo: ...
@@ -294,7 +307,7 @@ def assemble_reply(events: Sequence[ModelEvent], finished: ReplyFinished | None 
 
 
 def _partial_usage(events: Sequence[ModelEvent]) -> Usage | None:
-    """Return the last usage reported by a stream that was cut off, marked as partial."""
+    """Return the last token usage that a cut-off stream has reported, marked as partial."""
     for event in reversed(events):
         if isinstance(event, UsageReported):
             return msgspec.structs.replace(_check_usage(event.usage), precision="partial")
@@ -310,7 +323,7 @@ def _check_usage(usage: Usage) -> Usage:
 
 
 def _complete_message(message: Message, finished: ReplyFinished, usage: Usage | None) -> Message:
-    """Add the fields to a message that only the end of the stream has, such as its stop reason."""
+    """Add to a message the fields that only the end of its stream contains, such as the stop reason."""
     return msgspec.structs.replace(
         message,
         provider=message.provider or finished.provider,

@@ -12,9 +12,13 @@ from .message import Message, Usage
 from .prompt_cache import CacheReport
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from .run_record import RunStep, ToolCallRecord
 
-T = TypeVar("T")
+    T = TypeVarWithDefault("T", default=Any)
+else:
+    T = TypeVar("T")
 
 OutcomeStatus: TypeAlias = Literal["done", "stopped", "limit", "waiting", "cancelled", "failed", "parked"]
 
@@ -86,7 +90,7 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
 
     @property
     def is_cost_reported(self) -> bool:
-        """True if `cost_usd` is what the provider reports, not what its prices suggest."""
+        """True if `cost_usd` was reported by the provider, and not computed from its prices."""
         return self.cost_usd is not None and self.usage.reported_usd is not None
 
     @property
@@ -113,7 +117,7 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
         return f"Outcome({', '.join([f'{name}={shown}' for name, shown in self._summary()])})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Return these fields for `rich`, which would otherwise print the whole conversation."""
+        """Return the fields of the short `repr` for `rich`, which would otherwise print the whole conversation."""
         return [(name, _Shown(shown)) for name, shown in self._summary()]
 
     def _summary(self) -> Iterator[tuple[str, str]]:
@@ -139,7 +143,7 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class _Shown(str):
-    """Text that `repr` shows without quotes."""
+    """Text that `repr` prints without quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__

@@ -1,4 +1,5 @@
-"""Paths as targets of tool calls: resolved, compared folder by folder, and opened without following a new link.
+"""File paths as targets of permission rules: resolved, compared folder by folder, and opened without following new
+links.
 
 A path is resolved as the kernel would: `..` and links are followed, so `drafts/../../etc/x` is `/etc/x`. A pattern in
 an allowing rule is read as narrowly as possible, and in a denying or asking one as widely as possible: there it ignores
@@ -35,7 +36,7 @@ class PathTarget(Struct, frozen=True, tag_field="kind", tag="path"):
 
     @classmethod
     def of(cls, path: "str | os.PathLike[str]", root: "str | os.PathLike[str]" = ".") -> "PathTarget":
-        """Resolve a path, relative to `root`. Raises `ValueError` for one that cannot be resolved."""
+        """Make a target from a path, resolved relative to `root`. Raises `ValueError` if it cannot be resolved."""
         text = os.fspath(path)
         if not isinstance(text, str) or not text.strip() or "\0" in text:
             raise ValueError(f"{text!r} is not a path")
@@ -48,7 +49,7 @@ class PathTarget(Struct, frozen=True, tag_field="kind", tag="path"):
 
     @classmethod
     def of_argument(cls, name: str, root: "str | os.PathLike[str]" = ".") -> "ArgumentTarget[PathTarget]":
-        """Return a function for `@tool(target=…)` that resolves the argument of this name, relative to `root`."""
+        """Return a function for `@tool(target=…)` that makes the target from the tool's argument of this name."""
         return ArgumentTarget(name, lambda path: cls.of(path, root))
 
     def __str__(self) -> str:
@@ -56,7 +57,7 @@ class PathTarget(Struct, frozen=True, tag_field="kind", tag="path"):
 
     def open(self, mode: Literal["r", "w", "x", "a"] = "r") -> "IO[bytes]":
         """Open the file as bytes. Raises `OSError` if a folder on the way, or the file, has become a link meanwhile."""
-        from .open_below import open_file_below  # at first use: for a quick start
+        from .open_without_links import open_file_below  # at first use: for a quick start
 
         drive, path = os.path.splitdrive(self.path)
         descriptor = open_file_below(drive + os.sep, split_path(path), _OPEN_FLAGS[mode])
@@ -64,7 +65,7 @@ class PathTarget(Struct, frozen=True, tag_field="kind", tag="path"):
 
 
 class PathPattern(Struct, frozen=True, tag_field="kind", tag="path"):
-    """A pattern for paths: `*`, `?` and `[…]` match within one name, `**` any number of folders."""
+    """A pattern for file paths: `*`, `?` and `[…]` match within one name, `**` any number of folders."""
 
     pattern: str
 
@@ -83,7 +84,7 @@ class PathPattern(Struct, frozen=True, tag_field="kind", tag="path"):
         return self.pattern
 
     def allows(self, target: PathTarget) -> bool:
-        """Return True if the target matches exactly: in the same case; a relative pattern, below the root."""
+        """Return True if an allowing rule matches: the path matches exactly, in the same case and below the root."""
         text = os.path.expanduser(self.pattern)
         pattern = split_path(text) + ([_ANY_DEPTH] if text.endswith(("/", os.sep)) else [])
         if pattern[-1:] == [_ANY_DEPTH]:
@@ -92,11 +93,11 @@ class PathPattern(Struct, frozen=True, tag_field="kind", tag="path"):
         return steps[: len(root)] == root and match_steps(steps[len(root) :], pattern)
 
     def may_match(self, target: PathTarget) -> bool:
-        """Return True if the pattern, read widely, matches the target or a folder above it."""
+        """Return True if a denying rule matches: the path, or a folder above it, matches in any spelling."""
         return self._matches_widely(target.path, target.root)
 
     def may_match_text(self, text: str) -> bool:
-        """Return True if a text that may be a path, as it is written or resolved, matches the pattern read widely."""
+        """Return True if a denying rule matches a text that may be a path, as written or resolved."""
         if "\0" in text:
             text = text.replace("\0", "")
         written = {text, os.path.normpath(text), os.path.realpath(text)}
@@ -115,7 +116,7 @@ class PathPattern(Struct, frozen=True, tag_field="kind", tag="path"):
         return wide[-1:] == [_ANY_DEPTH] and not any(map(has_wildcard, folder)) and narrow[: len(folder)] == folder
 
     def _matches_widely(self, path: str, root: str) -> bool:
-        readings = [fold_steps(split_path(path), whole=whole) for whole in (True, False)]
+        readings = [normalize_path_names(split_path(path), whole=whole) for whole in (True, False)]
         return any(
             match_steps(steps[:length], pattern)
             for pattern in self._wide_patterns(root)
@@ -124,13 +125,13 @@ class PathPattern(Struct, frozen=True, tag_field="kind", tag="path"):
         )
 
     def _wide_patterns(self, root: str) -> list[list[str]]:
-        """Return all readings of the pattern in a denying rule: from the root, at any depth, with links resolved."""
+        """Return all patterns that a denying rule checks: from the root, at any depth, and with links resolved."""
         text = os.path.expanduser(self.pattern)
         steps = split_path(text)
-        folded = fold_steps(steps)
+        folded = normalize_path_names(steps)
         if os.path.isabs(text):
             return [folded, *_resolve_literal_steps(steps, os.sep)]
-        base = fold_steps([escape_pattern(each) for each in split_path(root)])
+        base = normalize_path_names([escape_pattern(each) for each in split_path(root)])
         readings = [[*base, *folded], *_resolve_literal_steps(steps, root)]
         if len(steps) == 1 or steps[0] == _ANY_DEPTH or not root:  # of plain text it is not known where it begins
             readings.append([_ANY_DEPTH, *folded])
@@ -138,17 +139,17 @@ class PathPattern(Struct, frozen=True, tag_field="kind", tag="path"):
 
 
 def _resolve_literal_steps(steps: Sequence[str], root: str) -> list[list[str]]:
-    """Return the pattern with the links in its leading folders followed, if there are any."""
+    """Return the pattern with links in its leading folders (those without wildcards) resolved, if there are any."""
     literal = next((place for place, step in enumerate(steps) if has_wildcard(step)), len(steps))
     if not literal or not root:
         return []
     start = os.path.join(root, *steps[:literal])
     real = os.path.realpath(start)
-    return [] if real == start else [fold_steps([*map(escape_pattern, split_path(real)), *steps[literal:]])]
+    return [] if real == start else [normalize_path_names([*map(escape_pattern, split_path(real)), *steps[literal:]])]
 
 
 def _has_link(path: str) -> bool:
-    """Return True if a resolved path still has a link in it: one that leads to itself."""
+    """Return True if a resolved path still contains a link: one that refers to itself."""
     here = path
     while not os.path.islink(here):
         above = os.path.dirname(here)
@@ -159,13 +160,13 @@ def _has_link(path: str) -> bool:
 
 
 def split_path(path: str) -> list[str]:
-    """Return the names in a path, without empty ones and `.`."""
+    """Split a path into its names, without empty ones and `.`."""
     text = path.replace("\\", "/") if os.sep == "\\" else path
     return [each for each in text.split("/") if each not in {"", os.curdir}]
 
 
 def match_steps(steps: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Return True if the names of a path match those of a pattern, one by one; `**` matches any number of them."""
+    """Return True if the names of a path match a pattern, name by name; `**` matches any number of names."""
     from fnmatch import fnmatchcase
 
     # The places in the pattern that can be reached after each name: linear in time for any number of `**`.
@@ -194,17 +195,19 @@ def _skip_any_depth(places: set[int], pattern: Sequence[str]) -> set[int]:
     return found
 
 
-def fold_steps(steps: Sequence[str], *, whole: bool = True) -> list[str]:
-    """Return names in a form in which all spellings that some file system takes for the same are equal.
+def normalize_path_names(steps: Sequence[str], *, whole: bool = True) -> list[str]:
+    """Normalize the names of a path so that spellings which some file system treats as equal are equal.
 
     Without `whole`, a name ends at a colon, as on NTFS, and a backslash separates names.
     """
     parts = steps if whole else [part.split(":")[0] or part for step in steps for part in step.split("\\")]
-    return [folded for each in parts if (folded := fold_name(each))]
+    return [folded for each in parts if (folded := normalize_file_name(each))]
 
 
-def fold_name(name: str) -> str:
-    """Return one name without differences of case, Unicode form, invisible characters, and trailing dots and spaces."""
+def normalize_file_name(name: str) -> str:
+    """Normalize a file name: remove differences of case, Unicode form, invisible characters, trailing dots and
+    spaces.
+    """
     if name.isascii():
         folded = name.casefold()
     else:
@@ -215,8 +218,8 @@ def fold_name(name: str) -> str:
     return folded.rstrip(". ") or folded
 
 
-def folder_pattern(target: PathTarget) -> PathPattern:
-    """Return the pattern for everything in the folder of a path, also further below."""
+def build_folder_pattern(target: PathTarget) -> PathPattern:
+    """Return the pattern for everything below the folder of a path."""
     folder = os.path.dirname(target.path)
     escaped = "/".join([escape_pattern(each) for each in split_path(folder)])
     prefix = "" if sys.platform == "win32" else "/"

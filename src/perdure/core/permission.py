@@ -1,4 +1,4 @@
-"""The gate that decides by rules, by remembered decisions, and by asking a person.
+"""The usual permission gate: decides about tool calls by rules, by remembered decisions, and by asking a person.
 
 `Permissions.explain` is the one place where a call is decided; every other method builds on it. The rules decide first
 (see `rule.py`), then remembered decisions (see `grants.py`). Without a matching rule, a call of a tool that needs
@@ -9,8 +9,10 @@ import inspect
 from collections.abc import Sequence
 from copy import copy
 
+from msgspec.structs import replace
+
 from . import check
-from .binding import Binding
+from .approval_binding import ApprovalBinding
 from .error import ConfigError
 from .gate import (
     Explanation,
@@ -20,10 +22,10 @@ from .gate import (
     SupportsGrants,
     SupportsQuestions,
     SupportsRules,
-    grants_of,
-    questions_of,
+    as_question_gate,
+    get_gate_grants,
 )
-from .grants import Grant, Grants, Offer, check_covers, describe_rule, grants_from_log, list_offers, make_grant
+from .grants import Grant, Grants, Offer, check_grant_pattern, describe_rule, grants_from_log, list_offers, make_grant
 from .permission_request import (
     EVERYTHING_ALLOWED,
     EXPIRED,
@@ -32,8 +34,9 @@ from .permission_request import (
     NOTHING_ALLOWED,
     PermissionRequest,
     Verdict,
-    build_decision,
+    build_permission_decided_event,
     complete_verdicts,
+    list_part_requests,
 )
 from .rule import Policy, Rule, allow, ask, decide_by_layers, deny
 
@@ -43,7 +46,7 @@ __all__ = [
     "NOTHING_ALLOWED",
     "NO_ANSWER",
     "NO_ONE_TO_ASK",
-    "Binding",
+    "ApprovalBinding",
     "Explanation",
     "Gate",
     "Grant",
@@ -61,19 +64,19 @@ __all__ = [
     "Verdict",
     "allow",
     "allow_all",
+    "as_question_gate",
     "ask",
-    "build_decision",
-    "check_covers",
+    "build_permission_decided_event",
+    "check_grant_pattern",
     "complete_verdicts",
     "deny",
     "deny_all",
     "describe_rule",
+    "get_gate_grants",
     "grants_from_log",
-    "grants_of",
     "later",
     "list_offers",
     "make_grant",
-    "questions_of",
 ]
 
 
@@ -86,6 +89,7 @@ class Permissions:
         handler: Handler | None = None,
         grants: Grants | None = None,
         expires_seconds: float | None = None,
+        data_flow: bool = True,
     ) -> None:
         """Make a gate that decides by these rules, and asks `handler` about calls that no rule decides.
 
@@ -94,6 +98,8 @@ class Permissions:
             handler: Asks a person who is present; or `later`, and the run waits for an answer from anywhere.
             grants: The remembered decisions, to be shared by several agents.
             expires_seconds: How long a question stays open; then the call is denied.
+            data_flow: Ask again before a call that can send data out, whatever the rules allow, once the model has seen
+                private data and untrusted text.
         """
         for rule in rules:
             if not isinstance(rule, Rule):
@@ -108,6 +114,8 @@ class Permissions:
             check.raise_config_error(
                 "Permissions", "expires_seconds", expires_seconds, "give a number above zero, or None"
             )
+        check.require_bool("Permissions", "data_flow", data_flow)
+        self.data_flow = data_flow
         self._layers: tuple[tuple[Rule, ...], ...] = (rules,)
         self.handler = handler
         self.expires_seconds = expires_seconds
@@ -145,22 +153,32 @@ class Permissions:
 
     def explain(self, request: PermissionRequest) -> Explanation:
         """Explain whether a call would be allowed, denied or asked about. Asks no one, and remembers nothing."""
+        explanation = self._decide(request)
+        if explanation.verdict == "ask" and (parts := list_part_requests(request)):
+            explanation = _combine_parts(explanation, parts, [self._decide(each) for each in parts])
+        if explanation.verdict == "ask" and self.handler is None:
+            return replace(explanation, verdict="deny", why=NO_ONE_TO_ASK.reason)
+        return explanation
+
+    def _decide(self, request: PermissionRequest) -> Explanation:
+        """Decide about a call as a whole: by rules, by remembered decisions, and by what its tool needs."""
         decided = decide_by_layers(self._layers, request)
+        can_leak = self.data_flow and request.can_leak
         rule, beaten = "" if decided.rule is None else str(decided.rule), tuple(map(str, decided.beaten))
         if decided.policy == "deny":
             reason = "" if decided.rule is None else decided.rule.reason
             return Explanation("deny", reason or f"denied by the rule {rule}", rule, beaten=beaten)
-        grant = self.grants.find(request, exact=decided.is_uncertain or self._asks_about_labels(request))
+        grant = self.grants.find(request, exact=decided.is_uncertain or can_leak or self._asks_about_labels(request))
         if grant is not None and not grant.allow:
             return Explanation("deny", grant.reason or f"denied before, for {grant.scope}", rule, grant, beaten)
+        if can_leak:
+            return _explain_flow(request, rule, grant, beaten)
         if decided.policy == "allow":
             return Explanation("allow", f"allowed by the rule {rule}", rule, beaten=beaten)
         if decided.policy is None and not request.required:
-            return Explanation("allow", "the tool needs no permission")
+            return Explanation("allow", request.reads_only or "the tool needs no permission")
         if grant is not None:
             return Explanation("allow", grant.reason or f"allowed before, for {grant.scope}", rule, grant, beaten)
-        if self.handler is None:
-            return Explanation("deny", NO_ONE_TO_ASK.reason, rule, beaten=beaten)
         why = "the tool needs permission"
         if decided.is_uncertain:
             why = f"it cannot be ruled out that the rule {rule} denies this"
@@ -169,7 +187,7 @@ class Permissions:
         return Explanation("ask", why, rule, beaten=beaten)
 
     def _asks_about_labels(self, request: PermissionRequest) -> bool:
-        """Return True if a rule asks about the call for its labels: a wide answer from before was given without them.
+        """Return True if a rule asks about the labels of a call, which an earlier, wider approval did not consider.
 
         Only an answer for exactly these arguments or this target counts then.
         """
@@ -198,15 +216,38 @@ class Permissions:
         answered = (self.handler or later)(requests)
         answers = complete_verdicts(requests, list(await answered if inspect.isawaitable(answered) else answered))
         for request, answer in zip(requests, answers, strict=True):
-            check_covers(request, answer)
+            check_grant_pattern(request, answer)
         for request, answer in zip(requests, answers, strict=True):
             if answer.scope != "once":
                 self.grants.remember(make_grant(request, answer))
         return answers
 
 
+def _explain_flow(request: PermissionRequest, rule: str, grant: Grant | None, beaten: tuple[str, ...]) -> Explanation:
+    """Explain the decision about a call that can send out private data: only an answer for exactly this call counts."""
+    if grant is not None:
+        return Explanation("allow", grant.reason or f"allowed before, for {grant.scope}", rule, grant, beaten)
+    seen, sources = ", ".join(request.labels), ", ".join(request.sources)
+    why = f"it can send data out, and the model has seen private data and untrusted text ({seen}; from {sources})"
+    return Explanation("ask", why, rule, beaten=beaten)
+
+
+def _combine_parts(
+    whole: Explanation, parts: Sequence[PermissionRequest], decided: Sequence[Explanation]
+) -> Explanation:
+    """Combine the decisions about the simple commands of a line: the strictest holds."""
+    denied = next((each for each in decided if each.verdict == "deny"), None)
+    if denied is not None:
+        return denied
+    asking = [part.target for part, each in zip(parts, decided, strict=True) if each.verdict == "ask"]
+    if not asking:
+        why = "; ".join([f"{part.target}: {each.why}" for part, each in zip(parts, decided, strict=True)])
+        return decided[0] if len(parts) == 1 else Explanation("allow", why)
+    return whole if len(parts) == 1 else replace(whole, why=f"{whole.why}, for: {'; '.join(asking)}")
+
+
 def later(requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
-    """Handler for unattended agents: stores the question instead of asking, and the run ends as `waiting`.
+    """Permission handler for unattended agents: store the question, and end the run as `waiting` until it is answered.
 
     `session.answer` answers it, from any process, and `session.resume` goes on. Called directly, it denies.
     """

@@ -12,11 +12,11 @@ from .error import ConfigError
 from .event import QuestionAsked, QuestionWithdrawn
 from .gate import Handler as Asker
 from .gate import SupportsQuestions
-from .grants import check_covers, list_offers, make_grant
+from .grants import check_grant_pattern, list_offers, make_grant
 from .permission import later
 from .permission_request import EXPIRED, NO_ANSWER, NO_ONE_TO_ASK, PermissionRequest, Verdict, complete_verdicts
-from .question import EXPIRED_SOURCE, find_asked_question, get_answer
-from .unsuccessful_results import CONTAINED_ERRORS, Suspended, describe_error
+from .question import EXPIRED_SOURCE, ask_and_store_answer, find_asked_question
+from .unsuccessful_results import CONTAINED_ERRORS, RunSuspended, describe_error
 
 if TYPE_CHECKING:
     from .run import Run
@@ -41,8 +41,8 @@ async def ask_permission(
     asks = gate.handler
     here = None if asks is None or asks is later else lambda: _ask_handler(run, asks, requests)
     try:
-        reply = await get_answer(run, question, here, patience_seconds=run.options.answer_timeout_seconds)
-    except Suspended:
+        reply = await ask_and_store_answer(run, question, here, patience_seconds=run.options.answer_timeout_seconds)
+    except RunSuspended:
         if run.can_wait:
             raise
         return [NO_ONE_TO_ASK] * len(requests)
@@ -55,11 +55,13 @@ async def ask_permission(
 
 def _describe_request(request: PermissionRequest) -> dict[str, Any]:
     """Return a request as JSON, with the widths in which an answer can be remembered."""
-    return {**msgspec.to_builtins(request), "offers": [msgspec.to_builtins(each) for each in list_offers(request)]}
+    stored: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(request, earlier=()))
+    del stored["earlier"]  # the offers say what of it is of use
+    return {**stored, "offers": [msgspec.to_builtins(each) for each in list_offers(request)]}
 
 
 async def _withdraw_outdated(run: "Run", requests: Sequence[PermissionRequest]) -> None:
-    """Withdraw open questions about the same calls, which were asked when the tool was another one."""
+    """Withdraw open questions about these calls that were asked about an older version of the tool."""
     names = {each.call_id for each in requests}
     open_questions = [each for each in run.state.open_questions if each.path == run.path and each.about == "permission"]
     outdated = [each for each in open_questions if names & {call["call_id"] for call in each.calls}]
@@ -76,7 +78,7 @@ def parse_verdicts(requests: Sequence[PermissionRequest], answer: Any) -> list[V
     for request in requests:
         try:
             verdict = msgspec.convert(given.get(request.call_id), Verdict)
-            check_covers(request, verdict)
+            check_grant_pattern(request, verdict)
         except (msgspec.ValidationError, ValueError, ConfigError):
             verdict = NO_ANSWER
         verdicts.append(verdict)
@@ -89,14 +91,13 @@ def validate_verdicts(question: QuestionAsked, answer: Any, by: str = "") -> dic
     said: object = answer
     apart = isinstance(said, Mapping) and not (_ALLOW_FIELD in said and _ALLOW_FIELD not in names)
     given = cast("Mapping[str, Any]", said if apart else dict.fromkeys(names, cast("Any", said)))
-    verdicts = {name: _parse_verdict(each) for name, each in given.items()}
-    if given.keys() - set(names) or None in verdicts.values():
-        message = (
-            f"{answer!r} does not answer whether calls may be made: give True, False, a Verdict(…), "
-            f"or one of these for each call of {', '.join(map(repr, names))}"
-        )
-        raise ConfigError(message)
-    if not apart and len(names) > 1 and isinstance(said := verdicts[names[0]], Verdict) and said.scope != "once":
+    try:
+        verdicts = {name: _parse_verdict(each) for name, each in given.items()}
+    except (msgspec.ValidationError, ValueError) as problem:
+        raise _build_answer_error(answer, names, f" ({problem})") from None
+    if given.keys() - set(names):
+        raise _build_answer_error(answer, names)
+    if not apart and len(names) > 1 and verdicts[names[0]].scope != "once":
         message = (
             f"{answer!r} is to be remembered, and would be for each of {len(names)} calls: give an answer for each of "
             f"{', '.join(map(repr, names))}"
@@ -104,29 +105,34 @@ def validate_verdicts(question: QuestionAsked, answer: Any, by: str = "") -> dic
         raise ConfigError(message)
     for call in question.calls:
         if (verdict := verdicts.get(call["call_id"])) is not None:
-            check_covers(_parse_request(call), verdict)
+            check_grant_pattern(_parse_request(call), verdict)
     return {name: {**msgspec.to_builtins(each), **({"by": by} if by else {})} for name, each in verdicts.items()}
 
 
+def _build_answer_error(answer: Any, names: Sequence[str], problem: str = "") -> ConfigError:
+    """Build the error for an answer that is none about these calls."""
+    return ConfigError(
+        f"{answer!r} does not answer whether calls may be made{problem}: give True, False, a Verdict(…), "
+        f"or one of these for each call of {', '.join(map(repr, names))}"
+    )
+
+
 def _parse_request(call: Mapping[str, Any]) -> PermissionRequest:
-    """Return the request that a stored question has asked about."""
+    """Rebuild the permission request that a stored question was about."""
     return msgspec.convert(
         {name: call[name] for name in PermissionRequest.__struct_fields__ if name in call}, PermissionRequest
     )
 
 
-def _parse_verdict(given: Any) -> Verdict | None:
-    """Convert an answer about one call, perhaps in JSON, to a verdict; `None` if it is not a valid one."""
+def _parse_verdict(given: Any) -> Verdict:
+    """Convert an answer about one call, perhaps in JSON, to a verdict. Raises `ValidationError` or `ValueError`."""
     if isinstance(given, bool):
         return Verdict(allow=given)
-    try:
-        return given if isinstance(given, Verdict) else msgspec.convert(given, Verdict)
-    except (msgspec.ValidationError, ValueError):
-        return None
+    return given if isinstance(given, Verdict) else msgspec.convert(given, Verdict)
 
 
 async def _ask_handler(run: "Run", asks: Asker, requests: Sequence[PermissionRequest]) -> Any:
-    """Ask by the gate's handler function. If it raises, all calls are denied."""
+    """Ask the gate's handler function for verdicts. If it raises an error, all calls are denied."""
     try:
         answered = asks(requests)
         answers = list(await answered if inspect.isawaitable(answered) else answered)
@@ -149,5 +155,7 @@ def _is_being_cancelled() -> bool:
 def _permission_text(requests: Sequence[PermissionRequest]) -> str:
     """Return the permission question as text."""
     text = "; ".join([f"May {each.tool!r} be called on {each.target}?" for each in requests])
+    notes = dict.fromkeys([each.note for each in requests if each.note])
+    text = " ".join([text, *[f"({note})" for note in notes]])
     labels, sources = ", ".join(requests[0].labels), ", ".join(requests[0].sources)
     return f"{text} (It follows text that is labelled {labels}, from {sources}.)" if labels else text

@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from . import check
-from .binding import NO_BINDING, Binding
+from .approval_binding import NO_BINDING, ApprovalBinding
 from .error import ConfigError
 from .event import PermissionDecided, Scope
-from .target import Target, TextTarget, is_pattern
+from .option_class import OptionClass
+from .provenance import can_leak
+from .target import CommandTarget, Target, TextTarget, is_pattern
 
 SCOPES = get_args(Scope)
 
@@ -40,12 +42,21 @@ class PermissionRequest(Struct, frozen=True):
     run_id: str = ""
     typed_target: Target | None = None
     """The target that rules match, and that the tool gets as `context.target`; `None` for plain text."""
-    binding: Binding = NO_BINDING
+    binding: ApprovalBinding = NO_BINDING
     """The identity of tool, agent, store, project and session that a remembered answer is bound to."""
     labels: tuple[str, ...] = ()
     """Labels of what the model had seen when it made the call, such as `untrusted`."""
     sources: tuple[str, ...] = ()
     """Where the text with these labels came from: `tool:fetch`, `file:notes.txt`, `import:…`."""
+    sends: bool = False
+    """True if the call can send data out of the machine."""
+    earlier: tuple["PermissionRequest", ...] = ()
+    """Earlier calls of the tool in this session, as far as the model still sees them, for a person who is asked."""
+
+    @property
+    def can_leak(self) -> bool:
+        """True if the call can send out private data because untrusted text, which the model has seen, asks for it."""
+        return self.sends and can_leak(self.labels)
 
     @property
     def matched_target(self) -> Target:
@@ -53,12 +64,22 @@ class PermissionRequest(Struct, frozen=True):
         return TextTarget(self.target) if self.typed_target is None else self.typed_target
 
     @property
+    def note(self) -> str:
+        """A note for the person who is asked, such as that there is no sandbox; or empty."""
+        return self.typed_target.note if isinstance(self.typed_target, CommandTarget) else ""
+
+    @property
+    def reads_only(self) -> str:
+        """The reason why a command needs no permission, such as "git status only reads"; else empty."""
+        return self.typed_target.reads_only if isinstance(self.typed_target, CommandTarget) else ""
+
+    @property
     def root_run_id(self) -> str:
-        """The id of the run of the session; a subagent works in it."""
+        """The id of the session's own run, in which a subagent works."""
         return self.run_id.partition("/")[0]
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(Struct, frozen=True, metaclass=OptionClass):
     """A decision about a tool call: allowed or not, the reason, and for how long and for what it is remembered."""
 
     allow: bool
@@ -76,7 +97,7 @@ class Verdict(Struct, frozen=True):
             message = f"Verdict(allow={self.allow!r}): give True or False"
             raise ConfigError(message)
         if self.scope not in SCOPES:
-            message = f"Verdict(scope={self.scope!r}): the scopes are {', '.join(map(repr, SCOPES))}"
+            message = f"Verdict(scope={self.scope!r}): the scopes are 'once', 'run', 'session' and 'forever'"
             raise ConfigError(message)
         if is_pattern(self.covers):
             force_setattr(self, "covers", self.covers.text)  # type: ignore[attr-defined]
@@ -98,7 +119,25 @@ NO_ONE_TO_ASK = Verdict(
 )
 
 
-def build_decision(
+def list_part_requests(request: PermissionRequest) -> list[PermissionRequest]:
+    """Return a request for each simple command of a command line that a parser has taken apart; else none."""
+    target = request.typed_target
+    if not isinstance(target, CommandTarget):
+        return []
+    return [
+        replace(
+            request,
+            target=str(part),
+            typed_target=CommandTarget(str(part), part.argv, (part,)),
+            required=request.required and not part.reads_only,
+            sends=request.sends and not part.reads_only,
+            arguments_hash=request.arguments_hash if len(target.parts) == 1 else "",
+        )
+        for part in target.parts
+    ]
+
+
+def build_permission_decided_event(
     request: PermissionRequest, verdict: Verdict, path: str = "", *, level: int = 0, at: float = 0.0
 ) -> PermissionDecided:
     """Build the event that stores a verdict about a tool call. It is stored before the call runs.

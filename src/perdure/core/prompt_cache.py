@@ -1,4 +1,4 @@
-"""Detection of requests that miss the provider's prompt cache because they do not begin like the request before them.
+"""Detection of prompt cache misses: requests that do not begin like the request before them.
 
 A request is segments in a fixed order: model, instructions, tools, then the messages. A provider reads unchanged
 segments from its cache, at a tenth of the price, up to the first one that changed. Text added to one request only
@@ -25,8 +25,8 @@ class PartHash(Struct, frozen=True):
     """Number of bytes of its JSON."""
 
 
-def hash_part(part: object) -> PartHash:
-    """Return the hash of one part of a request."""
+def hash_request_part(part: object) -> PartHash:
+    """Return the hash of one part of a request to a model, such as its tools."""
     import hashlib  # imported at first use: it loads OpenSSL
 
     encoded = msgspec.json.encode(part)
@@ -35,12 +35,14 @@ def hash_part(part: object) -> PartHash:
 
 @lru_cache(maxsize=32)
 def hash_instructions(instructions: str) -> PartHash:
-    """Return the hash of the instructions of a request; known for those that were hashed a while ago."""
-    return hash_part(instructions)
+    """Return the hash of the instructions of a request; recent ones are cached."""
+    return hash_request_part(instructions)
 
 
 class PrefixChange(Struct, frozen=True):
-    """A request that missed the provider's prompt cache, because it did not begin like the request before it."""
+    """A miss of the provider's prompt cache: the request that no longer began like the one before, and its first
+    change.
+    """
 
     turn: int
     """Turn of the run whose request it was."""
@@ -51,7 +53,7 @@ class PrefixChange(Struct, frozen=True):
 
 
 class CacheReport(Struct, frozen=True, kw_only=True):
-    """Report on how well a run used the provider's prompt cache."""
+    """A report on how well a run used the provider's prompt cache."""
 
     requests: int = 0
     """Number of requests that were compared with the one before them."""
@@ -66,7 +68,7 @@ class CacheReport(Struct, frozen=True, kw_only=True):
 
     @property
     def first_changed(self) -> str:
-        """The first part that changed in this run, such as `tools`; empty if all requests began like the one before."""
+        """The first part of a request that changed in this run, such as `tools`; empty if none did."""
         return self.changes[0].segment if self.changes else ""
 
 
@@ -125,7 +127,7 @@ def find_first_change(before: Request, after: Request) -> tuple[str, int]:
 
 
 def count_kept_messages(messages: Sequence[Message]) -> int:
-    """Return the number of messages that the next request repeats: all but the reminders at the end."""
+    """Return the number of messages that the next request will repeat: all except reminders at the end."""
     count = len(messages)
     while count and messages[count - 1].origin in PASSING_ORIGINS:
         count -= 1
@@ -133,7 +135,7 @@ def count_kept_messages(messages: Sequence[Message]) -> int:
 
 
 def _count_shared_messages(before: Sequence[Message], after: Sequence[Message], kept: int) -> int:
-    """Return the number of messages, at most `kept`, that are the same at the beginning of both requests."""
+    """Return how many messages at the beginning of two requests are the same, at most `kept`."""
     shared = 0
     for one, other in zip(before, after, strict=False):
         if shared == kept or (one is not other and one != other):
@@ -142,8 +144,10 @@ def _count_shared_messages(before: Sequence[Message], after: Sequence[Message], 
     return shared
 
 
-def prefix_change_cause(before: ModelRequested, now: ModelRequested, segment: str) -> str:
-    """Return why a request does not begin like the one before; empty if it does. `segment` is the first to differ."""
+def describe_prefix_change(before: ModelRequested, now: ModelRequested, segment: str) -> str:
+    """Describe why a request does not begin like the one before; empty if it does. `segment` is the first part that
+    differs.
+    """
     if before.model != now.model or before.provider != now.provider:
         return "model"
     if before.prefix != now.prefix:

@@ -1,10 +1,12 @@
-"""Sources of what a session contains: who wrote an entry, and what brought a label into the conversation.
+"""Provenance: who wrote each entry of a session, and where labelled text came from.
 
 Most of it follows from the kind of an entry: a reply is a model's, a result is its tool's. Only what does not is
 stored, where text enters: `author`, `labels` and `sources` of a message, `labels` of a result. A source is a short
 text: `person`, `person:NAME`, `model:NAME`, `tool:NAME`, `agent:NAME`, `skill:NAME`, `file:PATH`,
 `import:DIGEST`, `inbox`, `program` or `program:PART`.
 """
+
+from collections.abc import Collection
 
 from .event import (
     Compacted,
@@ -26,12 +28,26 @@ IMPORTED_LABEL = "imported"
 """Label of all that came with an imported session."""
 FILE_LABEL = "file"
 """Label of messages that contain files which a user mentioned."""
+PRIVATE_LABEL = "private"
+"""Label of results that contain data of the user: files, command output, mail."""
+UNTRUSTED_LABEL = "untrusted"
+"""Label of results that anybody may have written: web pages, messages of others."""
+_PRIVATE_LABELS = frozenset({PRIVATE_LABEL, FILE_LABEL})
+_UNTRUSTED_LABELS = frozenset({UNTRUSTED_LABEL, IMPORTED_LABEL})
 PERSONAL_ORIGINS = frozenset({"", "steering", "follow_up"})
 """Origins of messages that a person wrote."""
 
 
+def can_leak(labels: Collection[str]) -> bool:
+    """Return True if the model has seen private data and text that anybody may have written.
+
+    Such text can make the model give the data away, with the next call that sends something out.
+    """
+    return not _PRIVATE_LABELS.isdisjoint(labels) and not _UNTRUSTED_LABELS.isdisjoint(labels)
+
+
 def list_message_sources(message: Message) -> tuple[str, ...]:
-    """Return who wrote a message, and where other parts of it come from."""
+    """Return the sources of a message: who wrote it, and where its other parts came from."""
     return (*_list_authors(message), *message.sources)
 
 
@@ -58,7 +74,7 @@ def _describe_origin(message: Message) -> str:
 
 
 def list_event_sources(event: Event) -> tuple[str, ...]:
-    """Return who wrote an entry of the log: a person, a model, a tool, an import, or the program itself."""
+    """Return the sources of a log entry: a person, a model, a tool, an import, or the program itself."""
     if isinstance(event, (MessageAdded, ModelReplied)):
         return list_message_sources(event.message)
     if isinstance(event, Compacted):

@@ -14,10 +14,11 @@ from .clock import new_id
 from .error import NotAnswered
 from .event import QuestionAnswered, QuestionAsked
 from .jsonable import replace_surrogates, to_text
-from .mailbox import answer_post_id
+from .mailbox import get_answer_post_id
 from .message import Status, Text, ToolCall, ToolResult
+from .pausable_timer import paused_timers
 from .store import Post
-from .unsuccessful_results import Suspended, build_unknown_result
+from .unsuccessful_results import RunSuspended, build_unknown_result
 
 if TYPE_CHECKING:
     from .display_slot import Askable
@@ -31,8 +32,10 @@ FROM_POST, FROM_HANDLER, EXPIRED_SOURCE = "post", "handler", "expired"
 """Sources of an answer."""
 
 
-async def ask_settlement(run: "Run", call: ToolCall) -> ToolResult | None:
-    """Ask a person about the effect of a call that a crash interrupted; return its result, or `None` to repeat it."""
+async def ask_about_interrupted_call(run: "Run", call: ToolCall) -> ToolResult | None:
+    """Ask a person whether a tool call that a crash interrupted had its effect; return its result, or `None` to repeat
+    it.
+    """
     attempt = run.state.started_calls[call.call_id].attempt  # an answer about one attempt does not apply to the next
     calls = ({"call_id": call.call_id, "tool": call.name, "arguments": call.arguments, "attempt": attempt},)
     text = (
@@ -42,7 +45,9 @@ async def ask_settlement(run: "Run", call: ToolCall) -> ToolResult | None:
     question = find_asked_question(run, "settlement", calls)
     if question is None:
         question = QuestionAsked(new_id(), "settlement", text, calls, run_id=run.run_id, path=run.path)
-    answer = (await get_answer(run, question, None, patience_seconds=run.options.answer_timeout_seconds)).answer
+    answer = (
+        await ask_and_store_answer(run, question, None, patience_seconds=run.options.answer_timeout_seconds)
+    ).answer
     if answer == "retry":
         return None
     if answer == "skip":
@@ -52,7 +57,9 @@ async def ask_settlement(run: "Run", call: ToolCall) -> ToolResult | None:
 
 
 async def ask_slot_question(context: "ToolContext[Any]", asked: "Askable[Any]", timeout_seconds: float | None) -> Any:
-    """Ask people a tool's question; return the answer. Raises `NotAnswered`, or `Suspended` if the call can restart."""
+    """Ask people a tool's question in a display slot; return the answer. Raises `NotAnswered`, or `RunSuspended` if the
+    call can restart.
+    """
     run = context.run
     if not run.options.interactive:
         raise NotAnswered("no questions can be asked in this run: it is not interactive")
@@ -75,10 +82,10 @@ async def ask_slot_question(context: "ToolContext[Any]", asked: "Askable[Any]", 
     may_wait = run.can_wait and context.can_restart
     waits_here = run.can_wait and not may_wait  # the call has begun: only this process can continue it
     try:
-        reply = await get_answer(
+        reply = await ask_and_store_answer(
             run, question, None, patience_seconds=None if waits_here else run.options.answer_timeout_seconds
         )
-    except Suspended:
+    except RunSuspended:
         if may_wait:
             raise
         raise NotAnswered(_unanswered_reason(run)) from None
@@ -98,7 +105,7 @@ def _unanswered_reason(run: "Run") -> str:
 
 
 def find_asked_question(run: "Run", about: str, calls: Sequence[Mapping[str, Any]]) -> QuestionAsked | None:
-    """Return the question that this run asked before about the same calls with the same arguments, if any."""
+    """Return the question that this run asked earlier about the same calls and arguments, if there is one."""
     wanted = _call_identities(calls)
     for question in run.state.questions_by_id.values():
         if question.path == run.path and question.about == about and _call_identities(question.calls) == wanted:
@@ -112,10 +119,10 @@ def _call_identities(calls: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]
     return [(tool, *[call.get(name) for name in names]) for call, tool in zip(calls, tools, strict=True)]
 
 
-async def get_answer(
+async def ask_and_store_answer(
     run: "Run", question: QuestionAsked, handler: QuestionHandler | None, *, patience_seconds: float | None
 ) -> QuestionAnswered:
-    """Ask a question, store the answer and return it. Raises `Suspended` after `patience_seconds` (`None`: never)."""
+    """Ask a question, store the answer, return it. Raises `RunSuspended` after `patience_seconds` (`None`: never)."""
     ask_id = question.ask_id
     before = run.state.answers_by_question.get(ask_id)
     if before is not None:
@@ -125,7 +132,7 @@ async def get_answer(
         faults.fault_point("question.asked")
     source, answer, rejected, by = await _first_answer(run, question, handler, patience_seconds)
     name = (
-        run.mailbox.answers[ask_id].id if source == FROM_POST else answer_post_id(ask_id)
+        run.mailbox.answers[ask_id].id if source == FROM_POST else get_answer_post_id(ask_id)
     )  # the same id as any other answer: only one is stored
     answered = QuestionAnswered(ask_id, answer, source, rejected, by, run_id=run.run_id, path=run.path)
     await run.emit(answered, entry_ids=[name])
@@ -144,10 +151,11 @@ async def _first_answer(
         return EXPIRED_SOURCE, None, "", ""
     patience = None if handler is not None else patience_seconds
     if run.mailbox.is_closing or (patience is not None and patience <= 0):
-        raise Suspended
+        raise RunSuspended
     asking = None if handler is None else asyncio.ensure_future(cast("Awaitable[Any]", handler()))
     try:
-        await _wait_for_any(run, [posted, asking], [left, patience])
+        with paused_timers(run, [str(each.get("call_id")) for each in question.calls]):
+            await _wait_for_any(run, [posted, asking], [left, patience])
         if (post := _posted_answer(run, question)) is not None:
             return _answer_in_post(post)
         if asking is not None and asking.done():
@@ -157,10 +165,10 @@ async def _first_answer(
             asking.cancel()
             await asyncio.wait((asking,), timeout=1)
     if run.mailbox.is_closing:
-        raise Suspended
+        raise RunSuspended
     if left is not None and (patience is None or left <= patience):
         return EXPIRED_SOURCE, None, "", ""
-    raise Suspended
+    raise RunSuspended
 
 
 def _answer_in_post(post: Post) -> tuple[str, Any, str, str]:
@@ -168,7 +176,7 @@ def _answer_in_post(post: Post) -> tuple[str, Any, str, str]:
 
 
 def _posted_answer(run: "Run", question: QuestionAsked) -> Post | None:
-    """Return the answer that was posted before the question expired, if there is one."""
+    """Return the post with an answer that arrived before the question expired, if there is one."""
     post = run.mailbox.answers.get(question.ask_id)
     in_time = post is not None and (question.expires_at is None or post.at < question.expires_at)
     return post if in_time else None

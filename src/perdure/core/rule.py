@@ -16,10 +16,10 @@ from .target import (
     Match,
     Pattern,
     TextPattern,
-    allows_target,
+    is_narrower_pattern,
     is_pattern,
-    is_pattern_within,
-    restricts_target,
+    match_restricting_rule,
+    matches_allow_rule,
 )
 from .text_target import is_text_pattern_within, matches_text
 
@@ -63,17 +63,17 @@ class Rule(Struct, frozen=True):
         return self.match(request) == "yes"
 
     def match(self, request: PermissionRequest) -> Match:
-        """Return whether the rule matches the call: an allowing rule narrowly, a denying or asking one widely."""
+        """Return how the rule matches a call: allowing rules are read narrowly, denying and asking rules widely."""
         if not (matches_text(request.tool, self.tool) and matches_text(request.action, self.action)):
             return "no"
         if self.when and not any(matches_text(label, self.when) for label in request.labels):
             return "no"
         if self.policy == "allow":
-            return "yes" if allows_target(self.pattern, request.matched_target) else "no"
-        return restricts_target(self.pattern, request.matched_target, request.arguments)
+            return "yes" if matches_allow_rule(self.pattern, request.matched_target) else "no"
+        return match_restricting_rule(self.pattern, request.matched_target, request.arguments)
 
     def is_narrower(self, other: "Rule") -> bool:
-        """Return True if this rule certainly matches a part of the calls that the other matches, and no others."""
+        """Return True if every call that matches this rule matches the other, and not the reverse."""
         return self.is_within(other) and not other.is_within(self)
 
     def is_within(self, other: "Rule") -> bool:
@@ -81,7 +81,7 @@ class Rule(Struct, frozen=True):
         return (
             is_text_pattern_within(self.tool, other.tool)
             and is_text_pattern_within(self.action, other.action)
-            and is_pattern_within(self.pattern, other.pattern)
+            and is_narrower_pattern(self.pattern, other.pattern)
             and (not other.when or (bool(self.when) and is_text_pattern_within(self.when, other.when)))
         )
 
@@ -98,7 +98,7 @@ def allow(tool: str = "*", *, action: str = "*", target: str | Pattern = "*", wh
 
 
 def deny(tool: str = "*", *, action: str = "*", target: str | Pattern = "*", when: str = "", reason: str = "") -> Rule:
-    """Make a rule that denies matching calls. The model is told the `reason`, if one is given."""
+    """Make a rule that denies matching calls. The model gets the `reason`, if one is given."""
     return Rule("deny", tool, action, target, when, reason)
 
 
@@ -108,7 +108,7 @@ def ask(tool: str = "*", *, action: str = "*", target: str | Pattern = "*", when
 
 
 class RuleDecision(Struct, frozen=True):
-    """The decision of rules about a call: the rule that decides, and those that match too and do not."""
+    """The decision of permission rules about a call: the rule that decides, and other rules that match."""
 
     policy: Policy | None = None
     """The decision; `None` if no rule matches."""
@@ -122,7 +122,7 @@ NO_RULE = RuleDecision()
 
 
 def decide_by_rules(rules: Iterable[Rule], request: PermissionRequest) -> RuleDecision:
-    """Return the decision of rules about a call."""
+    """Return the decision of a list of permission rules about a call."""
     matches: list[tuple[Rule, Match]] = [(rule, rule.match(request)) for rule in rules]
     found = [each for each in matches if each[1] != "no"]
     if not found:
@@ -138,7 +138,7 @@ def decide_by_rules(rules: Iterable[Rule], request: PermissionRequest) -> RuleDe
 
 
 def decide_by_layers(layers: Sequence[Sequence[Rule]], request: PermissionRequest) -> RuleDecision:
-    """Return the strictest of the decisions of several lists of rules: no list weakens another."""
+    """Return the strictest decision of several lists of permission rules: no list can weaken another."""
     decisions = [made for rules in layers if (made := decide_by_rules(rules, request)).rule is not None]
     if not decisions:
         return NO_RULE
@@ -148,7 +148,7 @@ def decide_by_layers(layers: Sequence[Sequence[Rule]], request: PermissionReques
 
 
 def _is_set_aside(rule: Rule, found: Sequence[tuple[Rule, Match]]) -> bool:
-    """Return True if a less strict rule that certainly matches is narrower than this one."""
+    """Return True if a rule does not apply because a narrower and less strict rule certainly matches."""
     return any(
         match == "yes" and _STRICTNESS[other.policy] < _STRICTNESS[rule.policy] and other.is_narrower(rule)
         for other, match in found

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from . import fault_injection as faults
-from .clock import Timer
 from .error import ContextOverflow, Fenced, LimitExceeded, OutOfBudget, PerdureError, StoreError, UsageError
 from .event import (
     CancelRequested,
@@ -33,7 +32,8 @@ from .jsonable import error_message, to_jsonable
 from .message import Message, ToolResult, Usage, user
 from .model import CHARACTERS_PER_TOKEN, Model, Request, ToolSpec, estimate_input_tokens, model_info
 from .outcome import Outcome, OutcomeStatus
-from .prompt_cache import hash_instructions, hash_part, prefix_change_cause
+from .pausable_timer import RUN_TIMER, PausableTimer
+from .prompt_cache import describe_prefix_change, hash_instructions, hash_request_part
 from .reminders import build_reminder_messages
 from .run_callbacks import (
     Accepted,
@@ -47,8 +47,10 @@ from .run_callbacks import (
     Retry,
     get_engine_name,
 )
+from .run_cost import find_cost_usd
 from .run_spec import RunPlace, RunSpec
 from .stop_conditions import Limits, repeated_calls
+from .store import find_full_id
 from .tool import Tool
 from .transcript import View
 
@@ -86,7 +88,7 @@ _add_tools_lock = threading.Lock()
 
 
 class SimulatedCrash(BaseException):
-    """Thrown into the agent loop by tests that runs can be resumed from the log (`PERDURE_ALWAYS_RESUME`)."""
+    """Thrown into the agent loop when `PERDURE_ALWAYS_RESUME` is set, to test that runs resume from the log."""
 
 
 class Run:
@@ -117,6 +119,8 @@ class Run:
             "is_abandoned",
             "joins_appends",
             "abandoned",
+            "leaving_reason",
+            "stores_intents",
             "log",
         ),
         *(
@@ -131,12 +135,24 @@ class Run:
             "run_id",
             "scratch",
         ),
-        *("redaction", "session_id", "spec", "state", "task", "toolbox", "calls_without_intent", "entered_calls"),
-        *("_begun_turns", "engine", "has_turn_in_progress", "unstored_tools"),
+        *(
+            "redaction",
+            "full_session_id",
+            "session_id",
+            "spec",
+            "state",
+            "task",
+            "toolbox",
+            "calls_without_intent",
+            "entered_calls",
+        ),
+        *("_begun_turns", "stored_price", "timers", "engine", "has_turn_in_progress", "unstored_tools"),
     )
 
     def __init__(self, spec: RunSpec, place: RunPlace, state: State) -> None:  # noqa: PLR0915 - a line for each field
         self.session_id = place.session_id
+        self.full_session_id = find_full_id(place.log.store, place.session_id)
+        """The id of the session in its innermost store, which is the same through every part of that store."""
         self.run_id = place.run_id
         self.path = state.path
         self.parent = place.parent
@@ -154,6 +170,8 @@ class Run:
         self.redaction = place.redaction
         """Redacts secrets in everything that is stored and shown."""
         self.switch_spec(spec)
+        self.timers: dict[str, PausableTimer] = {}
+        """The timers of the run and of its calls in progress, by call id; that of the run is `RUN_TIMER`."""
         self.children: list[Run] = []
         """The runs that carry out tool calls of this one now."""
         self.calls_without_intent: set[str] = set()
@@ -182,6 +200,12 @@ class Run:
         """The task in which the loop runs; cancelling the run cancels it."""
         self.interrupt_reason = ""
         """The reason why the run has to end now: `cancelled` or `timeout`; empty if it need not."""
+        self.leaving_reason = ""
+        """The reason why this process leaves the run for another one to resume, such as `shutdown`; empty if it does
+        not.
+        """
+        self.stores_intents = False
+        """True while the intents of tool calls are being stored, which then begin."""
         self._loop = asyncio.get_running_loop()
         self.abandoned: asyncio.Future[None] = self._loop.create_future()
         """Done when the run was cancelled, did not end in time, and is no longer waited for."""
@@ -207,6 +231,8 @@ class Run:
         self.options = options = spec.options
         self.clock = options.clock
         self.info = model_info(spec.model)
+        self.stored_price = () if self.info.price is None else self.info.price.to_tuple()
+        """The price of the model, as it is stored with each request."""
         allowed = options.limits.allowed_tools
         self.toolbox = spec.toolbox if allowed is None else spec.toolbox.with_only(allowed, spec.spare_tools)
         self.instructions = spec.instructions
@@ -236,14 +262,14 @@ class Run:
 
     @property
     def model(self) -> Model:
-        """The model, for requests of an engine or a tool beside the conversation.
+        """The model, for requests of an engine or a tool that are not part of the conversation.
 
         Each request is checked against the limits of the run (at one it raises `LimitExceeded`), stored, and counts as
         a turn; its usage counts too. `run_turn` requests the next reply of the conversation.
         """
-        from .run_model import RunModel  # at first use, which few runs have
+        from .aside_model_requests import AsideModel  # at first use, which few runs have
 
-        return RunModel(self)
+        return AsideModel(self)
 
     @property
     def wrapped_model(self) -> Model:
@@ -271,6 +297,9 @@ class Run:
         own = self.state.own_cost_usd(self.info.price)
         # Children that have ended are counted in `state.children_usd`.
         below = [child.cost_usd for child in self.children if child.state.run_ended_event is None]
+        if self.state.open_children:  # after a resume: subagents that have not been resumed
+            live = [child.state for child in self.children]
+            below += [find_cost_usd(each) for each in self.state.open_children.values() if each not in live]
         if own is None or None in below:
             return None
         return own + self.state.children_usd + sum([each or 0.0 for each in below])
@@ -301,7 +330,8 @@ class Run:
             raise SimulatedCrash
 
     def hold(self, *events: Event) -> bool:
-        """Apply events now, and store them with the next append; return False, with nothing done, if they cannot wait.
+        """Apply events to the state now, and store them with the next append; return False, with nothing done, if that
+        is not safe.
 
         Between this and that append nothing may be awaited that can suspend the run, and no code of the program called.
         """
@@ -316,12 +346,12 @@ class Run:
         return True
 
     async def store_held_events(self) -> None:
-        """Store the events that were to wait for the next append."""
+        """Store the events that `hold` has applied and not stored yet."""
         if self._held_events:
             await self.emit()
 
     async def _emit_after_held(self, events: Sequence[Event], *, sync: bool, entry_ids: Sequence[str]) -> None:
-        """Store the held events, which are applied already, and these after them, in one append."""
+        """Store the held events and these new events in one append."""
         if entry_ids:  # which are for the first entries: the held events are stored before
             await self.emit()
             await self.emit(*events, sync=sync, entry_ids=entry_ids)
@@ -345,7 +375,7 @@ class Run:
 
     @property
     def calls_code_between_turns(self) -> bool:
-        """True if functions of the program are called after replies or results, before what follows them is stored.
+        """True if functions of the program run after a reply or result, so that it must be stored before them.
 
         The gate and the hooks of a tool are not among them: what is held is stored before they are called.
         """
@@ -372,7 +402,7 @@ class Run:
         )
 
     async def store_for_stuck_loop(self, build_events: Callable[[], Sequence[Event]]) -> None:
-        """Store events on behalf of an agent loop that does not end; that loop can no longer store anything.
+        """Store events on behalf of an agent loop that ignores its cancel and can no longer store anything.
 
         They are built when the last append of that loop is stored, which may be the result of a tool call.
         """
@@ -381,7 +411,7 @@ class Run:
         self.log.head = log.head
 
     def _apply_and_publish(self, entries: Sequence[Entry], applied: int = 0) -> None:
-        """Take note of stored entries. The first `applied` of them were held: the state has them already."""
+        """Apply stored entries to the state, except the first `applied` ones, which were held; then publish them."""
         self.entries += entries
         new = entries[applied:] if applied else entries
         for entry in new:
@@ -456,11 +486,11 @@ class Run:
             tools=self.toolbox.specs,
             settings=self.options.settings,
             output=self.spec.output_spec,
-            session_id=self.session_id,
+            session_id=self.full_session_id,
         )
 
     def begin_request(self, *, aside: bool = False) -> int:
-        """Return the turn of a request that is about to be stored and sent. Raises `LimitExceeded` at a limit.
+        """Return the turn number of a request that is about to be sent. Raises `LimitExceeded` if a limit is reached.
 
         Turns are numbered here and not by the log, so that requests made at the same time cannot pass the limit.
         """
@@ -493,29 +523,36 @@ class Run:
             self.hash_prefix(request),
             len(request.messages),
             estimated_tokens=estimate_input_tokens(request, self.prefix_tokens),
+            price_usd=self.stored_price,
             run_id=self.run_id,
             path=self.path,
         )
         segment, before = self.prefix_comparer.compare_request(request, info, turn), state.last_request
-        if before is None or state.view_changed or not (cause := prefix_change_cause(before, requested, segment)):
+        if before is None or state.view_changed or not (cause := describe_prefix_change(before, requested, segment)):
             return (requested,)
         return ViewChanged(cause, run_id=self.run_id, path=self.path), requested
 
     def hash_prefix(self, request: Request) -> str:
-        """Return the hash of instructions and tools, cached as long as both are the same objects."""
+        """Return the hash of a request's instructions and tools, cached as long as both are the same objects."""
         instructions, tools, known = self._prefix
         if instructions is request.instructions and tools is request.tools and known:
             return known
         text = hash_instructions(request.instructions)
-        offered = self.toolbox.specs_hash if request.tools is self.toolbox.specs else hash_part(request.tools)
+        offered = self.toolbox.specs_hash if request.tools is self.toolbox.specs else hash_request_part(request.tools)
         known = f"{text.digest}-{offered.digest}"
         self.prefix_tokens = (text.length + offered.length) // CHARACTERS_PER_TOKEN
         self._prefix = (request.instructions, request.tools, known)
         return known
 
     def idempotency_key(self, call_id: str) -> str:
-        """Return a key for a tool call that is identical for every attempt at it, also after a crash."""
-        return f"{self.session_id}/{self.run_id}/{call_id}"
+        """Return a key for a tool call that is identical for every attempt at it, also after a crash.
+
+        It does not depend on the store object through which the session is continued.
+        """
+        started = self.state.started_calls.get(call_id)
+        if started is not None and started.idempotency_key:  # a service may have been sent it
+            return started.idempotency_key
+        return f"{self.full_session_id}/{self.run_id}/{call_id}"
 
     def add_tools(self, tools: "Iterable[Tool[..., Any] | str]", scope: "ToolScope" = "process") -> None:
         """Offer more tools from the next turn on, if the limits allow them. May be called from any thread.
@@ -523,22 +560,22 @@ class Run:
         A text is the name of a spare tool. With the scope `run` or `session` they are stored, to be offered again after
         a resume; `ConfigError` is raised for one that could not be found again.
         """
-        from .added_tools import locate_tools, resolve_tools  # at first use, which few runs have
+        from .added_tools import build_added_tool_records, resolve_tools  # at first use, which few runs have
 
         allowed, wrap = self.limits.allowed_tools, self.spec.wrap_tool
         found = resolve_tools(tools, self.spec.spare_tools)
         offered = [each if wrap is None else wrap(each) for each in found if allowed is None or each.name in allowed]
         with _add_tools_lock:
             toolbox = self.toolbox.with_tools(offered)
-            self.unstored_tools += locate_tools(self, found, scope)
+            self.unstored_tools += build_added_tool_records(self, found, scope)
             self.toolbox = toolbox
             self._tool_changes.extend(offered)
 
     async def ask_model(self, request: Request) -> Message:
-        """Ask the model beside the conversation, and return its whole reply; it is limited and counted like `model`."""
-        from .run_model import ask_aside
+        """Ask the model aside from the conversation, and return its whole reply; the limits of the run apply."""
+        from .aside_model_requests import request_aside_reply
 
-        return await ask_aside(self, request)
+        return await request_aside_reply(self, request)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """Call a tool from an engine, with the permissions, limits and log of any other call, and return its result.
@@ -560,7 +597,7 @@ class Run:
         return compact is not None and await compact(self, cause, error=error)
 
     def take_tool_changes(self) -> tuple[str, ...]:
-        """Return the names of the tools added since the last call of this method."""
+        """Return the names of the tools that were added since this method was last called."""
         if not self._tool_changes:
             return ()
         changes, self._tool_changes = self._tool_changes, []
@@ -602,7 +639,7 @@ class Run:
         return own + sum([child._in_flight_usd() for child in self.children])  # noqa: SLF001 - another Run
 
     def count_past_usage(self) -> None:
-        """Count what this run has used so far in its budgets, unless they know it: after a crash, a budget is new.
+        """Count what a resumed run used before a crash in its budgets, unless they have counted it already.
 
         Subagents in progress count their own part when they are resumed.
         """
@@ -615,13 +652,22 @@ class Run:
             for budget in self.spec.budgets:
                 budget.count_past(self.run_id, tokens, cost_usd)
 
-    def start_timer(self) -> Timer | None:
+    def start_timer(self) -> None:
         """Start the timer that interrupts the run at its time limit, if it has one."""
         seconds = self.limits.timeout_seconds
-        return None if seconds is None else self.clock.call_later(seconds, lambda: self.interrupt("timeout"))
+        if seconds is not None:
+            self.timers[RUN_TIMER] = PausableTimer(self.clock, seconds, lambda: self.interrupt("timeout"))
+
+    def stop_timer(self) -> None:
+        """Stop the timer of the run's time limit, if it has one."""
+        timer = self.timers.pop(RUN_TIMER, None)
+        if timer is not None:
+            timer.cancel()
 
     def cancel(self, mode: CancelMode = "now") -> None:
-        """Ask the run to stop. Finished results are kept, and every other tool call gets a result that says so."""
+        """Ask the run to stop. Finished tool results are kept; every other tool call gets the result that it was
+        cancelled.
+        """
         self.cancel_mode = mode
         self.publish(CancelRequested(mode, run_id=self.run_id, path=self.path))
         if mode == "now" or (mode == "after_tools" and not (self.state.started_calls or self.children)):
@@ -637,13 +683,25 @@ class Run:
             self.task.cancel()
             self.clock.call_later(CANCEL_GRACE_SECONDS, self._abandon_when_safe)
 
+    def leave(self, reason: str) -> None:
+        """Stop driving the run without ending it, so that another process can resume it; its outcome is `waiting`.
+
+        Tool calls in progress are waited for, unless `interrupt` is called as well. No other call or request begins.
+        """
+        self.leaving_reason = reason
+        self.mailbox.stop_waiting()
+        for child in self.children:
+            child.leave(reason)
+        if not (self.children or self.stores_intents or self.state.started_calls or self.state.open_questions):
+            self.interrupt(reason)
+
     @property
     def is_interrupted(self) -> bool:
         """True if the run was cancelled or timed out, perhaps before it began."""
         return bool(self.interrupt_reason) or (self.task is not None and self.task.cancelling() > 0)
 
     def _abandon_when_safe(self) -> None:
-        """Abandon a run that ignores its cancel, but not while it executes a tool that must not be aborted."""
+        """Abandon a run that ignores its cancel, once no tool is running that must not be aborted."""
         if self._has_unabortable_tool():
             self.clock.call_later(CANCEL_GRACE_SECONDS, self._abandon_when_safe)
         else:

@@ -72,6 +72,35 @@ Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
 """Drives a run to its outcome. `react` is the engine in core; others wrap it."""
 
 
+SHUTDOWN_REASON = "shutdown"
+"""Reason in the outcome of a run that its process left, or ended, because the process itself ends."""
+PROCESS_END_ATTRIBUTE = "process_end"
+"""The attribute of an engine whose runs stop when the process is asked to end: its `ShutdownSignal`."""
+
+
+class ShutdownSignal(Protocol):
+    """Protocol of an object that knows whether the process was asked to end, and stops runs then, as `Shutdown`."""
+
+    @property
+    def requested(self) -> bool:
+        """True once the process was asked to end."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until the process is asked to end."""
+        ...
+
+    def wrap_engine(self, engine: Engine) -> Engine:
+        """Return an engine whose runs stop when the process is asked to end."""
+        ...
+
+
+def find_shutdown_signal(engine: Engine | None) -> ShutdownSignal | None:
+    """Return the object that stops the runs of this engine when the process is asked to end; `None` without one."""
+    found: ShutdownSignal | None = getattr(engine, PROCESS_END_ATTRIBUTE, None)
+    return found
+
+
 def get_engine_name(engine: Engine) -> str:
     """Return the name of an engine, for the log and for errors: its `name`, or that of its function or class."""
     given = getattr(engine, "name", None)

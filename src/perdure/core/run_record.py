@@ -1,4 +1,4 @@
-"""Record of a run: its turns and tool calls with their times, from the entries that the run has stored."""
+"""Record of a finished run, from its log entries: its turns and tool calls with their times."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from .message import SENT_ORIGINS, Message, ToolCall, ToolResult
 
 
 class ToolCallRecord(Struct, frozen=True, kw_only=True):
-    """A tool call of a finished run: what was called, what came of it, and when."""
+    """A tool call of a finished run: its tool, arguments, result and times."""
 
     call_id: str
     name: str
@@ -66,17 +66,17 @@ def list_run_steps(entries: Iterable[Entry]) -> list[RunStep]:
 
 
 def _is_reply(message: Message) -> bool:
-    """Return True for words of the model: not those that a host has sent in the assistant's name."""
+    """Return True if a model wrote this message, and not a host program in the assistant's name."""
     return message.role == "assistant" and message.origin not in SENT_ORIGINS
 
 
 def _add_aside_reply(step: RunStep, replied: ModelReplied, at: float) -> RunStep:
-    """Return a step with the reply to a request beside the conversation, if it is that of its turn."""
+    """Add the reply to a request aside from the conversation to a step, if it belongs to the turn of the step."""
     return replace(step, reply=replied.message, replied_at=at) if step.turn == replied.turn else step
 
 
 def _add_calls(step: RunStep, starts: dict[str, float], ends: dict[str, tuple[float, ToolFinished]]) -> RunStep:
-    """Return a step with the calls of its reply."""
+    """Add the tool calls of its reply to a step."""
     calls = () if step.reply is None else step.reply.tool_calls
     return replace(step, tool_calls=tuple([_build_record(call, starts, ends) for call in calls])) if calls else step
 

@@ -21,7 +21,7 @@ from .run_callbacks import (
     ToolCaller,
     TurnWrapper,
 )
-from .secret_redaction import SharedRedaction
+from .secret_redaction import RelatedRunsRedaction
 from .stop_conditions import Guardrail, Limits, StopCondition
 from .store import Log
 from .tool import D, Tool
@@ -92,7 +92,7 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class RunPlace(Struct, frozen=True, kw_only=True, eq=False):
-    """The surroundings of a run: its session, log, watchers, mailbox and parent run."""
+    """The environment of a run: its session, log, watchers, mailbox and parent run."""
 
     session_id: str
     run_id: str
@@ -107,5 +107,5 @@ class RunPlace(Struct, frozen=True, kw_only=True, eq=False):
     """The run whose tool call this one carries out."""
     is_restricted: bool = True
     """False if the agent's own gate decides alone, without that of the parent run."""
-    redaction: SharedRedaction = field(default_factory=SharedRedaction)
+    redaction: RelatedRunsRedaction = field(default_factory=RelatedRunsRedaction)
     """The redaction that all runs of a session and its subagents share."""

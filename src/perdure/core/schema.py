@@ -100,7 +100,7 @@ def parameters_from_json_schema(schema: JsonSchema) -> Parameters:
 
 
 def check_json_schema(schema: JsonSchema) -> JsonSchema:
-    """Return a copy of a raw JSON Schema for any value. Raises `ConfigError` for one that cannot be used."""
+    """Return a copy of a raw JSON Schema. Raises `ConfigError` if it is invalid, or too costly to check."""
     own = _copy_schema(schema)
     _make_checker(own)
     return own
@@ -136,7 +136,7 @@ def check_value(value: Any, schema: JsonSchema) -> None:
 
 
 def _make_checker(schema: JsonSchema, *, validate_formats: bool = False) -> "SchemaChecker":
-    """Make the checker of a raw JSON Schema."""
+    """Compile a raw JSON Schema to a checker of values."""
     from .schema_checker import SchemaChecker  # at first use: for a quick start
 
     return SchemaChecker(schema, validate_formats=validate_formats)
@@ -234,7 +234,7 @@ class _SchemaParameters(Parameters):
 
 
 class _TypeConverter(Protocol):
-    """Base class of the JSON Schema and the converter of one type."""
+    """Protocol of a converter for one type: its JSON Schema, and the conversion of JSON values to the type."""
 
     schema: JsonSchema
 
@@ -309,7 +309,7 @@ class _PydanticConverter:
 
 
 def _make_converter(annotation: Any, where: str) -> _TypeConverter:
-    """Return the converter of a type. `where` names in an error the parameter or output that has the type."""
+    """Return the converter of a type. `where` is the parameter or output that errors name."""
     try:
         survey = FieldClassFinder(annotation)
         if not survey.needs_pydantic:

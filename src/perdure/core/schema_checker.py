@@ -10,7 +10,7 @@ from typing import Any
 
 from .error import ConfigError
 from .schema_definitions import JsonSchema
-from .validation_cost import MAX_CHECKS, MAX_VALUE_DEPTH, count_values, estimate_cost, is_deeper
+from .validation_cost import MAX_CHECKS, MAX_VALUE_DEPTH, count_values, estimate_validation_cost, is_nested_deeper
 from .validation_problems import MAX_KEPT_PROBLEMS, Problem, problems_from_schema_error
 
 MAX_LISTED_CHECKS = 50_000
@@ -26,14 +26,14 @@ _TOO_MUCH = Problem("", "has too many values to be checked against its schema; s
 
 
 class SchemaChecker:
-    """A JSON Schema whose cost is known, and its validator."""
+    """A compiled JSON Schema that checks values with bounded work."""
 
     __slots__ = ("_cost", "_validator", "schema")
 
     def __init__(self, schema: JsonSchema, *, validate_formats: bool = False) -> None:
         """Compile a schema. Raises `ConfigError` for one that is invalid, or that could take too long to check."""
         self.schema = schema
-        self._cost = estimate_cost(schema)
+        self._cost = estimate_validation_cost(schema)
         try:
             self._validator = _make_validator(
                 schema, validate_formats=validate_formats, pattern_bytes=self._cost.pattern_bytes
@@ -48,9 +48,9 @@ class SchemaChecker:
             raise ConfigError(message)
 
     def find_problems(self, value: Any) -> list[Problem]:
-        """Return the problems of a value, empty if it is valid. Raises `ValueError` for one that cannot be read."""
+        """Return the problems of a value, empty if it is valid. Raises `ValueError` if the value cannot be checked."""
         cost = self._cost
-        if cost.max_depth < MAX_VALUE_DEPTH and is_deeper(value, cost.max_depth):
+        if cost.max_depth < MAX_VALUE_DEPTH and is_nested_deeper(value, cost.max_depth):
             message = f"is nested more than {cost.max_depth} levels deep, which would take too long to check"
             return [Problem("", message)]
         if cost.checks_per_value > _FEW_CHECKS_PER_VALUE:

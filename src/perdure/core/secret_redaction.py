@@ -1,4 +1,4 @@
-"""Removal of secrets from what is stored, shown and sent; shared by an agent, its subagents and its handoffs.
+"""Redaction of secrets in what is stored, shown and sent; shared by an agent, its subagents and its handoffs.
 
 A secret given to one of these agents may appear in the output of any other, so all of them use the same redactor.
 Unrelated sessions have separate ones.
@@ -14,14 +14,14 @@ E = TypeVar("E", bound=Event)
 
 
 class StreamRedactor(Protocol):
-    """Removes secrets from one text that arrives in pieces."""
+    """Protocol of an object that removes secrets from one text that arrives in pieces."""
 
     def feed(self, chunk: str, /) -> str:
-        """Add a piece of text; return, redacted, what can no longer be the beginning of a secret."""
+        """Add a piece of text; return, redacted, as much as cannot be the beginning of a secret."""
         ...
 
     def end(self) -> str:
-        """Return the rest of the text, redacted, after the last chunk."""
+        """Return the redacted rest of the text, after the last piece."""
         ...
 
 
@@ -49,8 +49,8 @@ class SecretRedactor(Protocol):
         ...
 
 
-class SharedRedaction:
-    """Removal of secrets for related runs. Returns everything unchanged until a redactor is set.
+class RelatedRunsRedaction:
+    """Redaction of secrets that is shared by related runs. Until a redactor is set, nothing is changed.
 
     All related runs share one object, so that the redactor of the first agent with a vault applies to all of them at
     once.

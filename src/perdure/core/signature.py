@@ -36,7 +36,7 @@ class Parameter(Struct, frozen=True):
 
 
 class Signature(Struct, frozen=True):
-    """The parameters of a tool's function."""
+    """The signature of a tool's function: the parameters that the model fills in, and its context parameter."""
 
     name: str
     """The function's name, for messages."""
@@ -82,7 +82,9 @@ def _inspect_parameters(function: Callable[..., Any], name: str) -> list[inspect
 
 
 def _unwrap_function(function: Any) -> Any:
-    """Return the function inside partials, wrappers and callable objects, which has annotations and docstring."""
+    """Return the function inside partials, wrappers and callable objects, which has the annotations and the
+    docstring.
+    """
     while True:
         if isinstance(function, functools.partial):
             function = function.func
@@ -112,7 +114,7 @@ def _check_parameter_kind(parameter: inspect.Parameter, where: str) -> None:
 
 
 class _AnnotationScope:
-    """The names by which the string annotations of a function are evaluated."""
+    """The global and local names with which string annotations of a function are evaluated."""
 
     def __init__(self, function: Any, context_type: type | None) -> None:
         self.context_type = context_type

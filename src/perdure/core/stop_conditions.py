@@ -12,9 +12,10 @@ from msgspec import Struct
 from . import check
 from .error import ConfigError
 from .message import Message, Status, ToolCall, ToolResult
+from .option_class import OptionClass
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class Limits(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
     """The limits of a run. `None` is no limit. Reaching one ends the run with status `limit`."""
 
     max_turns: int | None = 50
@@ -24,7 +25,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_cost_usd: float | None = None
     """Cost in dollars; needs a model whose price is known."""
     timeout_seconds: float | None = None
-    """Wall-clock time of the run."""
+    """Wall-clock time of the run, without the time in which it waits for an answer to a question."""
     max_tool_calls: int | None = None
     """Calls that are carried out. The model may still answer from their results; requesting more ends the run."""
     max_calls_per_reply: int | None = 128
@@ -32,7 +33,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_parallel_tools: int = 8
     """Calls of one reply that run at the same time."""
     tool_timeout_seconds: float | None = None
-    """Timeout of each call of a tool that sets none."""
+    """Timeout of each call of a tool that sets none; the time in which a call waits for an answer does not count."""
     allowed_tools: tuple[str, ...] | None = None
     """The names of the only tools that are offered and run."""
 
@@ -189,7 +190,9 @@ count.
 
 
 def repeated_calls(*, nudge_at: int = 3, halt_at: int = 5) -> Callable[[], Guardrail]:
-    """Make a guardrail against the same single call turn after turn: nudges the model, then ends the run."""
+    """Make a guardrail against a model that repeats the same tool call in each turn: it nudges the model, then ends the
+    run.
+    """
     _check_thresholds("repeated_calls", nudge_at, halt_at, first=2)
 
     def start() -> Guardrail:
@@ -210,7 +213,7 @@ def repeated_calls(*, nudge_at: int = 3, halt_at: int = 5) -> Callable[[], Guard
 
 
 def mistakes(*, nudge_at: int = 3, halt_at: int = 6) -> Callable[[], Guardrail]:
-    """Make a guardrail against turn after turn in which every tool call fails: nudges the model, then ends the run."""
+    """Make a guardrail against turns in which every tool call fails: it nudges the model, then ends the run."""
     _check_thresholds("mistakes", nudge_at, halt_at, first=1)
 
     def start() -> Guardrail:

@@ -10,6 +10,7 @@ Every other process posts. A post is kept until the driver writes an entry with 
 
 import asyncio
 import math
+import os
 from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, runtime_checkable
@@ -38,7 +39,7 @@ Each answer may take twice as long as the one before it, the last one five secon
 """
 
 _MAX_CANCELS = 10
-"""Number of cancellations after which `run_to_completion_repeatedly` gives up: work that fails so often cancels itself.
+"""Number of cancellations after which `restart_until_completed` gives up: work that fails so often cancels itself.
 """
 
 
@@ -155,7 +156,7 @@ class Store(Protocol):
         ...
 
     async def fork(self, session_id: str, new_id: str, *, at: int | None = None) -> None:
-        """Create a session that begins with the first `at` entries of another (by default all of them).
+        """Create a session that begins with the first `at` entries of another session (by default all of them).
 
         Entries are shared rather than copied where possible. Posts stay with the original. Raises `SessionNotFound`,
         `SessionExists` when `new_id` is not empty, and `ConfigError` when there are not that many entries.
@@ -167,7 +168,7 @@ class Store(Protocol):
         Raises `Fenced`, and `Conflict` when there is no entry of this number.
         """
 
-    async def interrupted(
+    async def list_interrupted(
         self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
     ) -> list[InterruptedSession]:
         """Return the sessions whose last run can continue and that no living process drives, the longest idle first.
@@ -280,7 +281,10 @@ class ImmediateStore(Protocol):
 
 @runtime_checkable
 class GroupCommitStore(Protocol):
-    """Protocol of a store that writes the appends of many sessions in one commit, which is faster."""
+    """Protocol of a store that writes the appends of many sessions in one commit, which is faster.
+
+    All its appends with `sync` are made in this way: `append_now` is not asked for them.
+    """
 
     def append_soon(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> "asyncio.Future[None]":
         """Start an `append`, and return its future; it is completed even if the caller stops waiting."""
@@ -289,7 +293,7 @@ class GroupCommitStore(Protocol):
 
 @runtime_checkable
 class EventStore(Protocol):
-    """Protocol of a store that can read events without their numbers, ids and times, which is faster."""
+    """Protocol of a store that can return just the events of a log, without entry numbers, ids and times: faster."""
 
     async def events(self, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
         """Return the events of the entries numbered above `after`, in order, and the number of the last of them.
@@ -308,8 +312,8 @@ class ForkListingStore(Protocol):
         ...
 
 
-class StoreShortcuts(NamedTuple):
-    """The faster ways in which a store of some class can do what every store can."""
+class StoreFastPaths(NamedTuple):
+    """The optional, faster operations that a class of stores supports."""
 
     appends_now: bool
     appends_in_groups: bool
@@ -317,9 +321,9 @@ class StoreShortcuts(NamedTuple):
 
 
 @cache
-def find_shortcuts(kind: type) -> StoreShortcuts:
-    """Return the faster ways of a class of stores; found once for each class, as checks of protocols are slow."""
-    return StoreShortcuts(
+def detect_store_fast_paths(kind: type) -> StoreFastPaths:
+    """Return which optional, faster operations a class of stores supports; cached, as protocol checks are slow."""
+    return StoreFastPaths(
         issubclass(kind, ImmediateStore), issubclass(kind, GroupCommitStore), issubclass(kind, EventStore)
     )
 
@@ -331,17 +335,22 @@ id of the session there. It may contain a password: it is never shown."""
 
 @runtime_checkable
 class LocatingStore(Protocol):
-    """Protocol of a store of which a process may have several objects: for the same file, or for a part of another."""
+    """Protocol of a store whose sessions have the same key through every store object in the process."""
 
     def locate_session(self, session_id: str) -> SessionPlace:
-        """Return the place of a session: the same one for every store object by which this process reaches it."""
+        """Return a key of a session that is the same for all store objects through which this process reaches it."""
         ...
 
 
-def locate_session(store: Store, session_id: str) -> SessionPlace:
-    """Return the place of a session; in a store that is no `LocatingStore`, the store object itself and the id."""
+def identify_session(store: Store, session_id: str) -> SessionPlace:
+    """Return the key of a session in this process; all store objects that reach the session give the same key."""
     locate: Callable[[str], SessionPlace] | None = getattr(store, "locate_session", None)
     return (id(store), session_id) if locate is None else locate(session_id)
+
+
+def find_full_id(store: Store, session_id: str) -> str:
+    """Return the id of a session in its innermost store: the same one through every part of that store."""
+    return identify_session(store, session_id)[1]
 
 
 async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
@@ -349,10 +358,26 @@ async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple
 
     The number is read, not counted: a damaged log may have gaps. In their place is an `EntriesLost`.
     """
-    if find_shortcuts(type(store)).reads_events:
+    if detect_store_fast_paths(type(store)).reads_events:
         return await cast("EventStore", store).events(session_id, after=after)
     entries = await store.read(session_id, after=after)
     return mark_lost_entries(entries, after), entries[-1].seq if entries else after
+
+
+class EntryIds:
+    """The ids that one writer gives to entries: a random stem, and numbers of which none is given twice.
+
+    A store compares consecutive ids of one stem quickly, so the runs of a session in one process share them.
+    """
+
+    __slots__ = ("given", "process_id", "stem")
+
+    def __init__(self) -> None:
+        self.process_id = os.getpid()
+        """The process that may use them: a fork of it would give the same ids again."""
+        self.stem = new_id()[-16:]
+        self.given = 0
+        """The number of the last id."""
 
 
 class Log:
@@ -365,26 +390,24 @@ class Log:
         "_clock",
         "_confirmed_at",
         "_confirmed_seconds",
-        "_entries_made",
+        "_ids",
         "_is_retired",
         "_queued_appends",
-        "_writer",
         "head",
         "lease",
         "store",
     )
 
-    def __init__(self, store: Store, lease: Lease, head: int, clock: Clock) -> None:
+    def __init__(self, store: Store, lease: Lease, head: int, clock: Clock, ids: EntryIds | None = None) -> None:
         self.store = store
         self.lease = lease
         self.head = head
         """Number of the last entry."""
         self._clock = clock
-        shortcuts = find_shortcuts(type(store))
+        shortcuts = detect_store_fast_paths(type(store))
         self._append_immediately = cast("ImmediateStore", store).append_now if shortcuts.appends_now else None
         self._append_grouped = cast("GroupCommitStore", store).append_soon if shortcuts.appends_in_groups else None
-        self._writer = new_id()[-16:]
-        self._entries_made = 0
+        self._ids = ids if ids is not None and ids.process_id == os.getpid() else EntryIds()
         self._queued_appends = 0
         """Number of tasks that have the lock or wait for it. At 0, the lock is acquired without waiting."""
         self._append_lock = asyncio.Lock()
@@ -395,18 +418,18 @@ class Log:
         """Seconds for which that counts: longer than usual when the store takes longer to answer."""
 
     async def hand_over(self) -> "Log":
-        """Return a new object for the same log, and disable this one: its next append raises `Fenced`."""
+        """Return a new `Log` object for the same log, and disable this one: its next append raises `Fenced`."""
         self._queued_appends += 1
         try:
             async with self._append_lock:
                 self._is_retired = True
-                return Log(self.store, self.lease, self.head, self._clock)
+                return Log(self.store, self.lease, self.head, self._clock, self._ids)
         finally:
             self._queued_appends -= 1
 
     @property
     def is_lease_confirmed(self) -> bool:
-        """True if the store has confirmed the lease a moment ago: usually within the last `CONFIRMED_SECONDS`.
+        """True if the store has confirmed the lease recently, within the last `CONFIRMED_SECONDS`.
 
         A process that was stopped finds by the clock that the confirmation is old, and so does one whose machine slept.
         """
@@ -443,7 +466,7 @@ class Log:
         The first entries get the ids in `entry_ids`, if there are any: an entry that consumes a post has the id of the
         post.
         """
-        if self._append_immediately is None or self._queued_appends:
+        if self._append_immediately is None or self._queued_appends or (sync and self._append_grouped is not None):
             return None
         entries = self._make_entries(events, entry_ids)
         if not self._append_immediately(self.lease, entries, sync=sync):
@@ -470,7 +493,7 @@ class Log:
         try:
             if is_alone and self._append_grouped is not None:
                 return await self._append_soon(self._append_grouped, events, sync, on_stored, entry_ids)
-            _, cancelled = await run_to_completion_repeatedly(lambda: self._append(events, sync, on_stored, entry_ids))
+            _, cancelled = await restart_until_completed(lambda: self._append(events, sync, on_stored, entry_ids))
         finally:
             self._queued_appends -= 1
         return cancelled
@@ -495,7 +518,7 @@ class Log:
                 await append_soon(self.lease, entries, sync=sync)
             except asyncio.CancelledError:
                 # The append goes on without this task. Repeated, it adds nothing, and raises what the first one raised.
-                await run_to_completion_repeatedly(lambda: self.store.append(self.lease, entries, sync=sync))
+                await restart_until_completed(lambda: self.store.append(self.lease, entries, sync=sync))
                 cancelled = True
             self._record_stored(entries)
             on_stored(entries)
@@ -510,7 +533,7 @@ class Log:
     ) -> None:
         async with self._append_lock:
             entries = self._make_entries(events, entry_ids)
-            await run_to_completion_repeatedly(lambda: self.store.append(self.lease, entries, sync=sync))
+            await restart_until_completed(lambda: self.store.append(self.lease, entries, sync=sync))
             self._record_stored(entries)
             on_stored(entries)
 
@@ -524,17 +547,17 @@ class Log:
             message = f"this run of session {self.lease.session_id!r} was taken over: no more entries can be appended"
             raise Fenced(message)
         # An id is never used for two entries, even after a failed append: it may have been stored after all.
-        at, made = self._clock.now(), self._entries_made
-        self._entries_made = made + len(events)
-        head, writer = self.head, self._writer
+        at, ids = self._clock.now(), self._ids
+        head, stem, given = self.head, ids.stem, ids.given
+        ids.given = given + len(events)
         if not entry_ids:
-            return [Entry(head + place, at, event, f"{writer}-{made + place}") for place, event in enumerate(events, 1)]
-        called = [*entry_ids, *[f"{writer}-{made + place}" for place in range(len(entry_ids) + 1, len(events) + 1)]]
+            return [Entry(head + place, at, event, f"{stem}-{given + place}") for place, event in enumerate(events, 1)]
+        called = [*entry_ids, *[f"{stem}-{given + place}" for place in range(len(entry_ids) + 1, len(events) + 1)]]
         return [Entry(head + place, at, event, called[place - 1]) for place, event in enumerate(events, 1)]
 
 
-async def run_to_completion_repeatedly(work: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
-    """Await repeatable work to its end like `run_to_completion`; start it again if the work itself is cancelled.
+async def restart_until_completed(work: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+    """Await repeatable work to its end even if the caller is cancelled; start it again if the work itself is cancelled.
 
     That happens when an event loop is closed, for then each of its tasks is cancelled.
     """
@@ -557,12 +580,12 @@ async def finish_before_cancel(work: Callable[[], Awaitable[T]]) -> T:
     try:
         return await work()
     except asyncio.CancelledError:
-        await run_to_completion_repeatedly(work)
+        await restart_until_completed(work)
         raise
 
 
 async def run_to_completion(work: Awaitable[T]) -> tuple[T, bool]:
-    """Await `work` to its end even if the caller is cancelled; return its result, and True if that happened.
+    """Await `work` to its end even if the caller is cancelled; return its result, and whether the caller was cancelled.
 
     The caller finishes its own bookkeeping first, and then raises the `CancelledError` that it owes.
     """

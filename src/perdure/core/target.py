@@ -1,4 +1,4 @@
-"""Targets of tool calls, typed, and the patterns by which permission rules match them.
+"""Targets of tool calls (files, commands, addresses, text), and the patterns with which permission rules match them.
 
 A tool returns what a call will touch: a `PathTarget`, `CommandTarget`, `UrlTarget`, or plain text. Rules match that
 object and not a text, and the function gets the same object as `context.target`: what was checked is what is used.
@@ -7,11 +7,11 @@ object and not a text, and the function gets the same object as `context.target`
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
-from .command_target import CommandPattern, CommandTarget, prefix_pattern, split_roughly
+from .command_target import CommandPattern, CommandTarget, build_subcommand_pattern, list_possible_words
 from .error import ConfigError
-from .path_target import PathPattern, PathTarget, folder_pattern
+from .path_target import PathPattern, PathTarget, build_folder_pattern
 from .text_target import TextPattern, TextTarget, UnknownTarget, is_text_pattern_within, matches_text
-from .url_target import UrlPattern, UrlTarget, host_pattern
+from .url_target import UrlPattern, UrlTarget, build_host_pattern
 
 __all__ = [
     "CommandPattern",
@@ -48,7 +48,9 @@ def path(pattern: str) -> PathPattern:
 
 
 def command(pattern: str) -> CommandPattern:
-    """Make a pattern for the target of a rule that matches commands by their first words: `command("git status")`."""
+    """Make a pattern for the target of a rule that matches shell commands by their first words: `command("git
+    status")`.
+    """
     return CommandPattern(_require_text("command", pattern))
 
 
@@ -70,40 +72,42 @@ def is_pattern(value: object) -> bool:
 
 
 def to_target(value: object) -> Target:
-    """Return the target that a tool's `target` function returned; anything else becomes text."""
+    """Convert what a tool's `target` function returned to a target; other values become text."""
     return cast("Target", value) if isinstance(value, _TARGETS) else TextTarget(str(value))
 
 
-def is_any(pattern: Pattern) -> bool:
+def matches_everything(pattern: Pattern) -> bool:
     """Return True if a pattern matches every target."""
     return isinstance(pattern, TextPattern) and pattern.pattern == "*"
 
 
-def allows_target(pattern: Pattern, target: Target) -> bool:
-    """Return True if an allowing rule with this pattern matches the target. One for another kind of target does not."""
+def matches_allow_rule(pattern: Pattern, target: Target) -> bool:
+    """Return True if an allowing rule with this pattern matches the target. Patterns for other kinds of targets never
+    do.
+    """
     if isinstance(target, UnknownTarget):
         return False
-    if is_any(pattern):
+    if matches_everything(pattern):
         return True
-    typed = as_kind_of(pattern, target)
+    typed = convert_to_kind(pattern, target)
     if isinstance(typed, TextPattern):
         return isinstance(target, TextTarget) and matches_text(target.text, typed.pattern)
     return typed is not None and typed.allows(cast("Any", target))
 
 
-def restricts_target(pattern: Pattern, target: Target, arguments: Mapping[str, Any]) -> Match:
-    """Return whether a denying or asking rule with this pattern matches the target, read as widely as is sensible.
+def match_restricting_rule(pattern: Pattern, target: Target, arguments: Mapping[str, Any]) -> Match:
+    """Return whether the pattern of a denying or asking rule matches a target (`yes`, `no`, `maybe`), read widely.
 
     One for another kind of target is applied to every text in the arguments: a denied file is denied to a tool too
     that does not say which files it touches.
     """
-    if is_any(pattern):
+    if matches_everything(pattern):
         return "yes"
     if isinstance(target, UnknownTarget):
         return "maybe"
     if isinstance(pattern, TextPattern) and matches_text(str(target), pattern.pattern):
         return "yes"
-    typed = as_kind_of(pattern, target)
+    typed = convert_to_kind(pattern, target)
     if isinstance(typed, TextPattern):
         return "no"
     if typed is None:
@@ -113,8 +117,8 @@ def restricts_target(pattern: Pattern, target: Target, arguments: Mapping[str, A
     return "maybe" if isinstance(typed, CommandPattern) and typed.might_match(cast("Any", target)) else "no"
 
 
-def as_kind_of(pattern: Pattern, target: Target) -> Pattern | None:
-    """Return the pattern for this kind of target: text is read as one, and a pattern of another kind gives `None`."""
+def convert_to_kind(pattern: Pattern, target: Target) -> Pattern | None:
+    """Convert a pattern to the kind of a target: a text pattern is parsed as one, another kind gives `None`."""
     kinds: dict[type, type] = {PathTarget: PathPattern, CommandTarget: CommandPattern, UrlTarget: UrlPattern}
     wanted = kinds.get(type(target), TextPattern)
     if isinstance(pattern, wanted):
@@ -129,7 +133,7 @@ def as_kind_of(pattern: Pattern, target: Target) -> Pattern | None:
 
 
 def _mentions(pattern: Pattern, target: Target, arguments: Mapping[str, Any]) -> bool:
-    """Return True if a text in a call of another kind matches the pattern."""
+    """Return True if a pattern for another kind of target matches a text in the arguments of a call."""
     if isinstance(pattern, TextPattern):
         return False
     texts = [str(target), *_texts_in(arguments)]
@@ -137,7 +141,7 @@ def _mentions(pattern: Pattern, target: Target, arguments: Mapping[str, Any]) ->
         commands = [CommandTarget.of(each) for each in texts if each.strip()]
         return any(pattern.may_match(each) for each in commands)
     if isinstance(target, CommandTarget):
-        texts += [word for each in (*target.argv, target.text) for word in (each, *split_roughly(each))]
+        texts += [word for each in (*target.argv, target.text) for word in (each, *list_possible_words(each))]
     return any(pattern.may_match_text(each) for each in texts if each)
 
 
@@ -153,9 +157,9 @@ def _texts_in(value: Any) -> Iterator[str]:
             yield from _texts_in(each)
 
 
-def is_pattern_within(narrow: Pattern, wide: Pattern) -> bool:
+def is_narrower_pattern(narrow: Pattern, wide: Pattern) -> bool:
     """Return True if it is certain that every target which matches `narrow` matches `wide`."""
-    if is_any(wide):
+    if matches_everything(wide):
         return True
     if isinstance(narrow, TextPattern) and isinstance(wide, TextPattern):
         return is_text_pattern_within(narrow.pattern, wide.pattern)
@@ -166,7 +170,7 @@ def is_pattern_within(narrow: Pattern, wide: Pattern) -> bool:
 
 
 def _same_kind(narrow: Pattern, wide: Pattern) -> tuple[Any, Any] | None:
-    """Return two patterns, of which one is text, as patterns of the other's kind; `None` if the text is not one."""
+    """Convert two patterns to the same kind, if one of them is text; `None` if the text is not valid for that kind."""
     kind = type(wide) if isinstance(narrow, TextPattern) else type(narrow)
     try:
         return (narrow, kind(wide.text)) if isinstance(wide, TextPattern) else (kind(narrow.text), wide)
@@ -174,13 +178,13 @@ def _same_kind(narrow: Pattern, wide: Pattern) -> tuple[Any, Any] | None:
         return None
 
 
-def wider_patterns(target: Target) -> list[tuple[Pattern, str]]:
-    """Return patterns that cover more than a target, each with a description: its folder, its host, its subcommand."""
+def list_wider_patterns(target: Target) -> list[tuple[Pattern, str]]:
+    """Return patterns that match more than a target, each with a description: its folder, its host, its subcommand."""
     if isinstance(target, PathTarget):
-        folder = folder_pattern(target)
+        folder = build_folder_pattern(target)
         return [(folder, f"every file and folder below {folder.pattern.removesuffix('/**') or '/'}")]
     if isinstance(target, UrlTarget):
-        return [(host_pattern(target), f"every page of {target.origin}")]
-    if isinstance(target, CommandTarget) and (begin := prefix_pattern(target)) is not None:
+        return [(build_host_pattern(target), f"every page of {target.origin}")]
+    if isinstance(target, CommandTarget) and (begin := build_subcommand_pattern(target)) is not None:
         return [(begin, f"every command that begins with: {begin.pattern}")]
     return []

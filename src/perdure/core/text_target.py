@@ -1,4 +1,4 @@
-"""Plain text as the target of a tool call, and what all kinds of targets share: wildcards, and targets from arguments.
+"""Plain text as the target of a permission rule, and wildcards, which all kinds of targets share.
 
 Wildcards on plain text are a convenience, and no protection: a text has as many spellings as its tool accepts. Tools
 that touch files, commands or addresses return a `PathTarget`, `CommandTarget` or `UrlTarget` instead.
@@ -34,7 +34,9 @@ class UnknownTarget(Struct, frozen=True, tag_field="kind", tag="unknown"):
 
 
 class TextPattern(Struct, frozen=True, tag_field="kind", tag="text"):
-    """A pattern for plain text: `*`, `?` and `[…]`. On another kind of target it is read as that kind's pattern."""
+    """A pattern for plain text: `*`, `?` and `[…]`. For a target of another kind, it is parsed as a pattern of that
+    kind.
+    """
 
     pattern: str
 
@@ -48,7 +50,7 @@ class TextPattern(Struct, frozen=True, tag_field="kind", tag="text"):
 
 
 class ArgumentTarget(Generic[T]):
-    """A function for `@tool(target=…)` that makes the target from one argument of the call."""
+    """A function for `@tool(target=…)` that makes the target of a call from one of its arguments."""
 
     __slots__ = ("_make", "default", "name")
 
@@ -78,7 +80,7 @@ def escape_pattern(text: str) -> str:
 
 
 def matches_text(text: str, pattern: str) -> bool:
-    """Return True if a text matches a pattern with wildcards, in the same case."""
+    """Return True if a text matches a pattern with wildcards; case matters."""
     if pattern == "*":
         return True
     if not has_wildcard(pattern):

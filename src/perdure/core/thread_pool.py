@@ -38,7 +38,7 @@ class _Job(Struct, eq=False):
 
 
 class _SessionQueue(Struct, eq=False):
-    """The jobs of one session: those that wait, oldest first, and the number of those that run."""
+    """The calls of one session: those that wait, oldest first, and the number of those that run."""
 
     limit: int
     waiting: OrderedDict[_Job, None] = field(default_factory=OrderedDict[_Job, None])
@@ -46,7 +46,7 @@ class _SessionQueue(Struct, eq=False):
 
     @property
     def startable(self) -> int:
-        """The number of its jobs that could run now, if there were threads for them."""
+        """The number of waiting calls of this session that could run now, if there were threads for them."""
         return min(len(self.waiting), self.limit - self.running)
 
 
@@ -64,12 +64,12 @@ class ThreadPool:
         self.reset_after_fork()
 
     def set_limits(self, limit: int, session_limit: int) -> None:
-        """Set the number of functions that run at the same time, of all sessions and of each, for calls to come."""
+        """Set how many functions run at the same time, in total and per session; later calls are affected."""
         self._limit = limit
         self._session_limit = session_limit
 
     def reset_after_fork(self) -> None:
-        """Forget all threads and jobs in a forked process, where they do not exist."""
+        """Clear all threads and queued calls in a forked process, where the threads do not exist."""
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._queues: dict[str | None, _SessionQueue] = {}
@@ -124,7 +124,7 @@ class ThreadPool:
                 self._wake_or_start_thread()
 
     def _update_turn(self, session_id: str | None, queue: _SessionQueue, before: int) -> None:
-        """Give a session its place in the round, or take it away, after its queue has changed."""
+        """Add a session to the round-robin of sessions, or remove it, after its queue has changed."""
         startable = queue.startable
         self._startable += startable - before
         if not startable:
@@ -159,7 +159,7 @@ class ThreadPool:
                 self._update_turn(job.session_id, queue, before)
 
     def _release(self, job: _Job) -> None:
-        """Count a job as no longer running: the next one of its session may."""
+        """Count a call as no longer running, so that the next one of its session may start."""
         queue = self._queues[job.session_id]
         before = queue.startable
         queue.running -= 1
@@ -177,7 +177,7 @@ class ThreadPool:
             del job, outcome  # an idle thread must not keep objects of the caller alive
 
     def _next_job(self) -> _Job | None:
-        """Return the next job, or `None` when this thread has been idle for long enough to end."""
+        """Return the next queued call; `None` when this thread has been idle long enough to end."""
         with self._lock:
             while not self._turns:
                 self._busy -= 1

@@ -65,13 +65,17 @@ once. `at_most_once`: never run again; after a crash the result is *unknown*. `a
 settles the result after a crash.
 """
 
+REPEATABLE_EFFECTS = frozenset({"read", "idempotent"})
+"""The effects of calls that are made again after a crash."""
 _EFFECTS = get_args(Effect)
 _NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _MAX_NAME_LENGTH = 64  # the limit of providers
 
 
 class ToolOutput(Struct, frozen=True):
-    """Return value for a tool that returns more than text."""
+    """The return value of a tool that returns more than text: data for a screen, a summary, labels, or a request to end
+    the run.
+    """
 
     content: Any = ""
     """For the model: text, parts, or any JSON value."""
@@ -88,7 +92,7 @@ class ToolOutput(Struct, frozen=True):
 
 
 class Skip(Struct, frozen=True):
-    """Returned by a *prepare* hook: do not make this call, and send the model this reason as its result."""
+    """Returned by a `prepare` hook of a tool: do not make this call, and send the model this reason as its result."""
 
     reason: str = "skipped by a hook"
 
@@ -158,6 +162,13 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     """The name of the function's parameter that receives the `ToolContext`, or `None`."""
     labels: Sequence[str] = ()
     """Labels of all its results, such as `untrusted`: gates see them with every later call."""
+    sends: bool = False
+    """True if a call can send data out of the machine: mail, HTTP requests, commands with network access.
+
+    It is asked about once the model has seen private data and untrusted text.
+    """
+    isolate: bool = False
+    """The function runs in a worker process, which is killed when the call is cancelled or its time is over."""
     receiver: str | None = None
     """The `self` or `cls` parameter of a method that is not bound yet; `None` for functions and bound methods."""
 
@@ -218,6 +229,8 @@ class ToolOptions(TypedDict, total=False):
     summary: Callable[[ToolResult], str | Awaitable[str]] | None
     prompt: str
     labels: Sequence[str]
+    sends: bool
+    isolate: bool
 
 
 @overload
@@ -231,7 +244,8 @@ def tool(
 def tool(
     function: Callable[P, R] | None = None, /, *, name: str = "", description: str = "", **options: Unpack[ToolOptions]
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
-    """Make a tool from a function, with the function's name, docstring and parameters.
+    """Make a tool from a function: it takes the function's name, docstring and parameters. Works as `@tool` and as
+    `@tool(…)`.
 
     Works on `async def` (runs on the event loop), on plain functions (run on a thread) and on methods (bound to their
     object). The docstring describes the tool and, in Google, NumPy or Sphinx style, its parameters; so does
@@ -251,11 +265,13 @@ def tool_from_schema(
     function: Callable[[Arguments], Any] | Callable[[Arguments, ToolContext[Any]], Any],
     **options: Unpack[ToolOptions],
 ) -> Tool[..., Any]:
-    """Make a tool from a raw JSON Schema.
+    """Make a tool from a raw JSON Schema of its parameters, and a function that gets the arguments as a dict.
 
     `function` receives the validated arguments as one dict, and the `ToolContext` if it takes a second parameter.
     """
     _check_function(function)
+    if options.get("isolate"):
+        raise ConfigError(f"tool_from_schema({name!r}, isolate=True): only functions marked @tool can be isolated")
     takes_context = _takes_context(function)
     is_async = _is_async(function)
     carry_out = cast("Callable[..., Any]", function)
@@ -290,7 +306,9 @@ def _from_function(function: Callable[P, R], name: str, description: str, option
         name=name or getattr(named, "__name__", ""),
         description=description or parse_docstring(inspect.getdoc(named) or "").description,
         parameters=parameters,
-        call=_make_call(function, context),
+        call=_make_isolated_call(function, context, receiver)
+        if options.get("isolate")
+        else _make_call(function, context),
         function=function,
         source=_describe_source(function),
         context_parameter=context,
@@ -336,6 +354,20 @@ def _make_call(function: Callable[..., Any], context_parameter: str | None) -> C
     return call
 
 
+def _make_isolated_call(
+    function: Callable[..., Any], context_parameter: str | None, receiver: str | None
+) -> Callable[..., Awaitable[Any]]:
+    """Return the tool's function as an async function that calls it in a worker process."""
+    from .worker_process import call_isolated, check_isolation  # at first use: most tools share this process
+
+    module, name = check_isolation(function, context_parameter, receiver)
+
+    def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
+        return call_isolated(context, module, name, arguments)
+
+    return call
+
+
 def _is_async(function: Callable[..., Any]) -> bool:
     inner = _unwrap_partial(function)
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
@@ -348,7 +380,7 @@ async def _run_on_thread(
         context.confirm_lease_on_thread()
         return function(*args, **kwargs)
 
-    value = await THREAD_POOL.run(call_unless_fenced, (), {}, session_id=getattr(context, "session_id", None))
+    value = await THREAD_POOL.run(call_unless_fenced, (), {}, session_id=getattr(context, "full_session_id", None))
     return await value if inspect.isawaitable(value) else value  # as for a lambda around an async function
 
 
@@ -396,7 +428,9 @@ def _check_parameters(call: str, name: str, value: object) -> None:
 
 _OPTION_CHECKS: Mapping[str, Callable[[str, str, object], None]] = {
     **dict.fromkeys(("description", "action", "prompt"), check.require_text),
-    **dict.fromkeys(("parallel", "abortable", "terminate", "asks_first", "credentials"), check.require_bool),
+    **dict.fromkeys(
+        ("parallel", "abortable", "terminate", "asks_first", "credentials", "isolate", "sends"), check.require_bool
+    ),
     **dict.fromkeys(("target", "summary"), check.require_callable_or_none),
     **dict.fromkeys(("prepare", "finish"), check.require_callables),
     "call": check.require_callable,
@@ -406,7 +440,15 @@ _OPTION_CHECKS: Mapping[str, Callable[[str, str, object], None]] = {
 
 
 def _options_to_fields(options: ToolOptions, parameters: schema.Parameters) -> dict[str, Any]:
-    """Convert the options of `@tool` to fields of `Tool`; `target="path"` is short for the argument `path`."""
+    """Convert the options of `@tool` to fields of `Tool`; `target="path"` is short for the argument `path`.
+
+    Raises `ConfigError` for an option that `@tool` does not have.
+    """
+    existing = ToolOptions.__annotations__
+    for name in options:
+        if name not in existing:
+            advice = check.suggest_name(name, existing) or f"its options are name, description, {', '.join(existing)}"
+            raise ConfigError(f"@tool({name}=…): there is no option {name!r}: {advice.rstrip()}")
     target = options.get("target")
     if target is None:
         return dict(options)

@@ -79,7 +79,8 @@ class ToolContext(Generic[D]):
     def idempotency_key(self) -> str:
         """A key that is the same for every attempt at this call, by which a service can ignore repeats.
 
-        Attempts after a crash have it too.
+        Attempts after a crash have it too, also in another process that opens the session through another part of the
+        store.
         """
         return self._run.idempotency_key(self.call_id)
 
@@ -113,8 +114,19 @@ class ToolContext(Generic[D]):
 
     @property
     def session_id(self) -> str:
-        """The id of the session of this call."""
+        """The id of the session of this call, in the store through which it is being run.
+
+        Through `namespaced(store, "ann")` it is `k`, and through the whole store `ann/k`: see `full_session_id`.
+        """
         return self._run.session_id
+
+    @property
+    def full_session_id(self) -> str:
+        """The id of the session in the whole store, with the prefixes of `namespaced`: the same in every process.
+
+        Use it where a tool stores things by session: two tenants may have sessions with the same `session_id`.
+        """
+        return self._run.full_session_id
 
     @property
     def run_id(self) -> str:
@@ -152,7 +164,7 @@ class ToolContext(Generic[D]):
                 self._run.publish_progress(self.call_id, self.name, clear)
 
     def flush_progress(self) -> None:
-        """Emit the progress text that was delayed. Called after the tool returns."""
+        """Emit progress text that was delayed. Called after the tool has returned."""
         if self._progress is not None:
             with _progress_lock:
                 if rest := self._progress.end():
@@ -179,7 +191,7 @@ class ToolContext(Generic[D]):
         return values[name] if name in values else values.get(self._run.redaction.redact_value(name), default)
 
     def result_of(self, call_id: str) -> ToolResult | None:
-        """Return the full result of an earlier call in this conversation, or `None`."""
+        """Return the full result of an earlier tool call in this conversation by its id, or `None`."""
         for message in reversed(self._run.state.messages):
             for result in message.tool_results:
                 if result.call_id == call_id:
@@ -204,7 +216,9 @@ class ToolContext(Generic[D]):
 
     @property
     def can_restart(self) -> bool:
-        """True if the call had no effect yet: its tool is marked `asks_first`, and `begin` was not called."""
+        """True if the call had no effect yet, so that it can be made again: the tool has `asks_first`, and `begin` was
+        not called.
+        """
         return self._begin is not None and self.call_id not in self._run.state.started_calls
 
     async def begin(self) -> None:
@@ -226,7 +240,7 @@ class ToolContext(Generic[D]):
         return await self._run.compact("agent")
 
     async def add_to_inbox(self, tag: str, request: str, *, blocking: bool = False, wake: bool = False) -> str:
-        """Request a result from outside that the agent then waits for; return the id that the answer has to name.
+        """Add an inbox item: a result from outside that the agent waits for. Return the id by which it is resolved.
 
         The model receives the answer when it arrives, in this run or a later one. With `blocking`, the model is
         reminded that it cannot go on without it. With `wake`, the answer starts a run when none is active.

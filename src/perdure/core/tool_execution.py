@@ -6,7 +6,7 @@ Everything that a tool can do (return any value, raise any error, hang, be cance
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -28,11 +28,13 @@ from .message import (
     merge_labels,
     sanitize_part,
 )
+from .pausable_timer import PausableTimer
+from .provenance import can_leak
 from .store import wait_despite_cancel
-from .tool import Arguments, Tool, ToolContext, ToolOutput
+from .tool import REPEATABLE_EFFECTS, Arguments, Tool, ToolContext, ToolOutput
 from .unsuccessful_results import (
     CONTAINED_ERRORS,
-    Suspended,
+    RunSuspended,
     build_error_result,
     build_uncertain_result,
     describe_error,
@@ -70,9 +72,11 @@ class PreparedCall(Struct, eq=False):
     target: "Target | None" = None
     """The target of the call, once it was computed."""
 
-    def needs_permission(self) -> bool:
-        """Return True if the tool requires permission for this call."""
+    def needs_permission(self, labels: "Collection[str]" = ()) -> bool:
+        """Return True if the tool requires permission for this call, or it can send out what has these labels."""
         permission = self.tool.permission
+        if self.tool.sends and can_leak(labels):
+            return True
         if isinstance(permission, bool):
             return permission
         try:
@@ -81,14 +85,16 @@ class PreparedCall(Struct, eq=False):
             return True
 
     def freeze(self) -> None:
-        """Fix the arguments: those that a person sees are those that run. Raises `Invalid` if that changes them."""
+        """Fix the arguments, so that those a person approves are those that run. Raises `Invalid` if encoding breaks
+        them.
+        """
         self.frozen = freeze_arguments(self.arguments)
         self.arguments = self.frozen.thaw()
         self.arguments_hash = arguments_hash(self.arguments)
         self.parsed_arguments = self.tool.parameters.parse(self.frozen.thaw())
 
     def take_arguments(self) -> Arguments:
-        """Return the arguments for the function: if they were approved, decoded again from what was approved."""
+        """Return the arguments for the function; after an approval, decoded from the approved bytes."""
         return self.parsed_arguments if self.frozen is None else self.tool.parameters.parse(self.frozen.thaw())
 
     def get_target(self) -> "Target | None":
@@ -100,7 +106,7 @@ class PreparedCall(Struct, eq=False):
         return self.target
 
     def build_intent(self, run: "Run") -> ToolStarted:
-        """Build the event that is stored before the call can have an effect."""
+        """Build the intent of the call: the `ToolStarted` event, stored before the call can have an effect."""
         return ToolStarted(
             self.call.call_id,
             self.tool.name,
@@ -113,40 +119,40 @@ class PreparedCall(Struct, eq=False):
         )
 
 
-async def run_call_without_intent(run: "Run", job: PreparedCall) -> ToolResult:
-    """Run a call of a tool that asks first: it is not recorded as started until the tool calls `context.begin()`."""
-    run.calls_without_intent.add(job.call.call_id)
+async def run_asks_first_call(run: "Run", prepared: PreparedCall) -> ToolResult:
+    """Run a call of a tool with `asks_first`: its intent is stored only when the tool calls `context.begin()`."""
+    run.calls_without_intent.add(prepared.call.call_id)
     try:
-        return await run_call(run, job)
+        return await run_call(run, prepared)
     finally:
-        run.calls_without_intent.discard(job.call.call_id)
+        run.calls_without_intent.discard(prepared.call.call_id)
 
 
-async def run_call(run: "Run", job: PreparedCall) -> ToolResult:
+async def run_call(run: "Run", prepared: PreparedCall) -> ToolResult:
     """Run a tool call, with retries if its tool allows them, and return its result; an error becomes a result too."""
-    tries, call_id, tool = 0, job.call.call_id, job.tool
+    tries, call_id, tool = 0, prepared.call.call_id, prepared.tool
     has_effect = tool.effect != "read" and not tool.asks_first
     seconds = tool.timeout_seconds or run.options.limits.tool_timeout_seconds
     while True:
         tries += 1
-        begin = _intent_storer(run, job) if tool.asks_first else None
-        context: ToolContext[Any] = ToolContext(run, call_id, tool.name, begin, job, has_effect=has_effect)
+        begin = _intent_storer(run, prepared) if tool.asks_first else None
+        context: ToolContext[Any] = ToolContext(run, call_id, tool.name, begin, prepared, has_effect=has_effect)
         if has_effect and not run.log.is_lease_confirmed:
             await run.log.confirm_lease()
         run.entered_calls.add(call_id)
         try:
             if seconds is None and tool.abortable:
-                arguments = job.parsed_arguments if job.frozen is None else job.take_arguments()
-                return to_tool_result(job, await tool.call(arguments, context))
-            return to_tool_result(job, await call_in_task(run, job, context, seconds))
-        except Suspended:
+                arguments = prepared.parsed_arguments if prepared.frozen is None else prepared.take_arguments()
+                return to_tool_result(prepared, await tool.call(arguments, context))
+            return to_tool_result(prepared, await call_in_task(run, prepared, context, seconds))
+        except RunSuspended:
             raise
         except _CallTimedOut as late:
-            return build_uncertain_result(job.call, Status.TIMED_OUT, str(late))
+            return build_uncertain_result(prepared.call, Status.TIMED_OUT, str(late))
         except asyncio.CancelledError as stop:
-            if _is_run_cancelled(run, job):
-                job.is_interrupted = True
-                return build_uncertain_result(job.call, Status.CANCELLED, "The run was cancelled while this ran.")
+            if _is_run_cancelled(run, prepared):
+                prepared.is_interrupted = True
+                return build_uncertain_result(prepared.call, Status.CANCELLED, "The run was cancelled while this ran.")
             error: BaseException = stop
         except GeneratorExit as closing:
             if _current_task() is None:
@@ -157,87 +163,91 @@ async def run_call(run: "Run", job: PreparedCall) -> ToolResult:
         finally:
             context.cancelled = True
             context.flush_progress()
-        if tries > tool.retries or not _can_retry(tool, error) or not await _wait_to_retry(run, job, tries):
-            return _build_failure(run, job, error)
+        if tries > tool.retries or not _can_retry(tool, error) or not await _wait_to_retry(run, prepared, tries):
+            return _build_failure(run, prepared, error)
 
 
-async def _wait_to_retry(run: "Run", job: PreparedCall, tries: int) -> bool:
-    """Wait before the next attempt; return False if the run is cancelled: then the last error is all that is known."""
+async def _wait_to_retry(run: "Run", prepared: PreparedCall, tries: int) -> bool:
+    """Wait before the next attempt at a tool call; return False if the run was cancelled meanwhile."""
     try:
         await run.clock.sleep(RETRY_SECONDS * 2 ** (tries - 1))
     except asyncio.CancelledError:
-        job.is_interrupted = True
+        prepared.is_interrupted = True
         return False
     return True
 
 
-def _intent_storer(run: "Run", job: PreparedCall) -> Callable[[], Awaitable[None]]:
-    """Return a function that records a call as started, for a tool that asks first, when its effect begins."""
+def _intent_storer(run: "Run", prepared: PreparedCall) -> Callable[[], Awaitable[None]]:
+    """Return a function that stores the intent of a call when its effect begins, for a tool with `asks_first`."""
 
     async def begin() -> None:
-        if job.call.call_id not in run.state.started_calls:
-            await run.emit(job.build_intent(run), sync=job.tool.effect != "read")
-        if job.tool.effect != "read":
+        if prepared.call.call_id not in run.state.started_calls:
+            await run.emit(prepared.build_intent(run), sync=prepared.tool.effect != "read")
+        if prepared.tool.effect != "read":
             await run.log.confirm_lease()  # by the intent, unless the process was stopped, or this is another attempt
 
     return begin
 
 
-async def call_in_task(run: "Run", job: PreparedCall, context: ToolContext[Any], seconds: float | None) -> Any:
+async def call_in_task(run: "Run", prepared: PreparedCall, context: ToolContext[Any], seconds: float | None) -> Any:
     """Call the tool in a separate asyncio task, which can be cancelled, and abandoned on timeout."""
-    task = asyncio.ensure_future(_call_tool(job, context))
-    await _wait_for_task(run, job, task, seconds)
+    task = asyncio.ensure_future(_call_tool(prepared, context))
+    await _wait_for_task(run, prepared, task, seconds)
     told_to_stop = not task.done()
     if told_to_stop:
         context.cancelled = True
-        await _cancel_task(run, job, task)
+        await _cancel_task(run, prepared, task)
     if task.done() and not task.cancelled():
         value, error = task.result()
         if error is None:
             return value
         if not told_to_stop or not isinstance(error, asyncio.CancelledError):
             raise error
-    if not told_to_stop or (job.is_interrupted and job.tool.abortable):
+    if not told_to_stop or (prepared.is_interrupted and prepared.tool.abortable):
         raise asyncio.CancelledError
     raise _CallTimedOut(f"Timed out after {seconds:g} seconds; it may still be running.")
 
 
-async def _wait_for_task(run: "Run", job: PreparedCall, task: "asyncio.Future[Any]", seconds: float | None) -> None:
-    """Wait until the task is done, the time is up, or the run is cancelled and the tool may be aborted."""
+async def _wait_for_task(
+    run: "Run", prepared: PreparedCall, task: "asyncio.Future[Any]", seconds: float | None
+) -> None:
+    """Wait until the tool's task is done, its time is up, or the run is cancelled and the tool may be aborted."""
     expired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timer = None if seconds is None else run.clock.call_later(seconds, lambda: expired.done() or expired.cancel())
+    if seconds is not None:
+        timer = PausableTimer(run.clock, seconds, lambda: expired.done() or expired.cancel())
+        run.timers[prepared.call.call_id] = timer
     try:
         while not task.done() and not expired.done():
             try:
                 await asyncio.wait((task, expired), return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
-                job.is_interrupted = True
-                if job.tool.abortable:
+                prepared.is_interrupted = True
+                if prepared.tool.abortable:
                     return
     finally:
         expired.cancel()
-        if timer is not None:
-            timer.cancel()
+        if seconds is not None:
+            run.timers.pop(prepared.call.call_id).cancel()
 
 
-async def _cancel_task(run: "Run", job: PreparedCall, task: "asyncio.Future[Any]") -> None:
+async def _cancel_task(run: "Run", prepared: PreparedCall, task: "asyncio.Future[Any]") -> None:
     """Cancel a task and wait for `GRACE_SECONDS`. A task that does not end is abandoned; its result is ignored."""
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     task.add_done_callback(lambda _: ended.cancel())
     timer = run.clock.call_later(GRACE_SECONDS, ended.cancel)
     task.cancel()
     if await wait_despite_cancel((ended,)):
-        job.is_interrupted = True
+        prepared.is_interrupted = True
     timer.cancel()
 
 
-async def _call_tool(job: PreparedCall, context: ToolContext[Any]) -> tuple[Any, BaseException | None]:
+async def _call_tool(prepared: PreparedCall, context: ToolContext[Any]) -> tuple[Any, BaseException | None]:
     """Call the tool, and return its value or its error. A task cancelled before it starts does not begin the call.
 
     Errors are returned, since asyncio would let some errors raised in a task end the event loop.
     """
     try:
-        return await job.tool.call(job.take_arguments(), context), None
+        return await prepared.tool.call(prepared.take_arguments(), context), None
     except BaseException as error:  # noqa: BLE001 - see above
         return None, error
 
@@ -246,9 +256,9 @@ class _CallTimedOut(Exception):
     """Raised when the time limit of a call is over."""
 
 
-def _is_run_cancelled(run: "Run", job: PreparedCall) -> bool:
+def _is_run_cancelled(run: "Run", prepared: PreparedCall) -> bool:
     """Return True if a `CancelledError` was caused by the run, not by something inside the tool."""
-    return job.is_interrupted or run.is_interrupted
+    return prepared.is_interrupted or run.is_interrupted
 
 
 def _current_task() -> "asyncio.Task[Any] | None":
@@ -259,45 +269,45 @@ def _current_task() -> "asyncio.Task[Any] | None":
 
 
 def _can_retry(tool: Tool[..., Any], error: BaseException) -> bool:
-    return isinstance(error, NotStarted) or (tool.effect in {"read", "idempotent"} and isinstance(error, Exception))
+    return isinstance(error, NotStarted) or (tool.effect in REPEATABLE_EFFECTS and isinstance(error, Exception))
 
 
-async def run_finish_hooks(run: "Run", job: PreparedCall, result: ToolResult) -> ToolResult:
+async def run_finish_hooks(run: "Run", prepared: PreparedCall, result: ToolResult) -> ToolResult:
     """Run the tool's `finish` hooks on the result, and add its short form."""
-    tool = job.tool
+    tool = prepared.tool
     try:
         for hook in tool.finish:
-            changed = hook(job.call, result)
+            changed = hook(prepared.call, result)
             if inspect.isawaitable(changed):
                 changed = await changed
             if changed is not None:
                 check.require_return_type("after", hook, changed, ToolResult, "a ToolResult, or nothing")
-                result = sanitize_result(job.call, changed)
+                result = sanitize_result(prepared.call, changed)
     except CONTAINED_ERRORS as error:  # a hook may hide something: when it fails, nothing is shown
-        if isinstance(error, asyncio.CancelledError) and _is_run_cancelled(run, job):
-            job.is_interrupted = True
+        if isinstance(error, asyncio.CancelledError) and _is_run_cancelled(run, prepared):
+            prepared.is_interrupted = True
             return build_uncertain_result(
-                job.call, Status.CANCELLED, "The run was cancelled when this had just finished."
+                prepared.call, Status.CANCELLED, "The run was cancelled when this had just finished."
             )
         run.report_error(error, f"a finish hook of {tool.name!r}")
         return build_error_result(
-            job.call, f"the tool ran, but its result could not be processed: {describe_error(error)}"
+            prepared.call, f"the tool ran, but its result could not be processed: {describe_error(error)}"
         )
     needs_summary = tool.summary is not None and not result.summary and not result.is_error
-    return await add_summary(run, job, result) if needs_summary else result
+    return await add_result_summary(run, prepared, result) if needs_summary else result
 
 
-async def add_summary(run: "Run", job: PreparedCall, result: ToolResult) -> ToolResult:
-    """Return the result with the short form that its tool makes of it; without one if that fails, or is cancelled."""
+async def add_result_summary(run: "Run", prepared: PreparedCall, result: ToolResult) -> ToolResult:
+    """Add the tool's own summary of its result; leave it out if making it fails or is cancelled."""
     try:
-        made: Any = None if job.tool.summary is None else job.tool.summary(result)
+        made: Any = None if prepared.tool.summary is None else prepared.tool.summary(result)
         if inspect.isawaitable(made):
             made = await made
     except CONTAINED_ERRORS as error:  # it adds to the result: when it fails, the result is still whole
-        if isinstance(error, asyncio.CancelledError) and _is_run_cancelled(run, job):
-            job.is_interrupted = True
+        if isinstance(error, asyncio.CancelledError) and _is_run_cancelled(run, prepared):
+            prepared.is_interrupted = True
         else:
-            run.report_error(error, f"the summary of {job.tool.name!r}")
+            run.report_error(error, f"the summary of {prepared.tool.name!r}")
         return result
     if made is None:
         return result
@@ -307,15 +317,17 @@ async def add_summary(run: "Run", job: PreparedCall, result: ToolResult) -> Tool
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def to_tool_result(job: PreparedCall, value: Any) -> ToolResult:
+def to_tool_result(prepared: PreparedCall, value: Any) -> ToolResult:
     """Convert the return value of a tool to a result."""
-    call = job.call
+    call = prepared.call
     if type(value) is str:
-        return ToolResult(call.call_id, call.name, (Text(replace_surrogates(value)),), terminate=job.tool.terminate)
+        return ToolResult(
+            call.call_id, call.name, (Text(replace_surrogates(value)),), terminate=prepared.tool.terminate
+        )
     if isinstance(value, ToolResult):
         return sanitize_result(call, value)
     if not isinstance(value, ToolOutput):
-        return ToolResult(call.call_id, call.name, to_result_parts(value), terminate=job.tool.terminate)
+        return ToolResult(call.call_id, call.name, to_result_parts(value), terminate=prepared.tool.terminate)
     return ToolResult(
         call.call_id,
         call.name,
@@ -323,13 +335,13 @@ def to_tool_result(job: PreparedCall, value: Any) -> ToolResult:
         Status.ERROR if value.is_error else Status.OK,
         to_jsonable(value.render),
         to_text(value.summary),
-        value.terminate is True or job.tool.terminate,
+        value.terminate is True or prepared.tool.terminate,
         labels=sanitize_labels(value.labels),
     )
 
 
 def sanitize_result(call: ToolCall, result: ToolResult) -> ToolResult:
-    """Return a result from a tool or hook, which was not validated before, in a form that can be stored."""
+    """Return a result that a tool or hook has built in a form that can be stored."""
     content = to_result_parts(result.content) if result.content else ()
     try:
         status = Status(result.status)
@@ -342,16 +354,16 @@ def sanitize_result(call: ToolCall, result: ToolResult) -> ToolResult:
 
 
 def sanitize_labels(labels: Any) -> tuple[str, ...]:
-    """Return the labels that a tool or hook gave, in a form that can be stored; none is dropped."""
+    """Return labels that a tool or hook has set in a form that can be stored; none is dropped."""
     if not labels:
         return ()
     given = cast("Sequence[Any]", labels if isinstance(labels, (tuple, list)) else (labels,))
     return merge_labels([to_text(each)[:MAX_LABEL_LENGTH] for each in given])
 
 
-def add_tool_labels(job: PreparedCall, result: ToolResult) -> ToolResult:
-    """Return a result, also an error or a part of one, with the labels that its tool has for all of them."""
-    return msgspec.structs.replace(result, labels=merge_labels(job.tool.labels, result.labels))
+def add_tool_labels(prepared: PreparedCall, result: ToolResult) -> ToolResult:
+    """Add the labels that a tool gives all its results to a result, even if it is an error or partial."""
+    return msgspec.structs.replace(result, labels=merge_labels(prepared.tool.labels, result.labels))
 
 
 def to_result_parts(value: Any) -> tuple[ResultPart, ...]:
@@ -364,7 +376,7 @@ def to_result_parts(value: Any) -> tuple[ResultPart, ...]:
     return (Text(to_text(value)),)
 
 
-def _build_failure(run: "Run", job: PreparedCall, error: BaseException) -> ToolResult:
+def _build_failure(run: "Run", prepared: PreparedCall, error: BaseException) -> ToolResult:
     if not isinstance(error, ToolError):
-        run.report_error(error, f"tool {job.tool.name!r}")
-    return build_error_result(job.call, describe_error(error))
+        run.report_error(error, f"tool {prepared.tool.name!r}")
+    return build_error_result(prepared.call, describe_error(error))

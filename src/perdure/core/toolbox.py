@@ -1,16 +1,16 @@
-"""The tools of an agent, by name."""
+"""A toolbox: the tools of an agent, by name."""
 
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from .error import ConfigError
 from .model import ToolSpec
-from .prompt_cache import PartHash, hash_part
+from .prompt_cache import PartHash, hash_request_part
 from .tool import Tool
 
 
 class Toolbox:
-    """Tools by unique name, in the order of listing."""
+    """Tools by unique name, in the order in which the model is sent them."""
 
     __slots__ = ("_specs", "_specs_hash", "_tools")
 
@@ -41,9 +41,9 @@ class Toolbox:
 
     @property
     def specs_hash(self) -> PartHash:
-        """The hash of those descriptions."""
+        """The hash of the tool descriptions that are sent to the model."""
         if self._specs_hash is None:
-            self._specs_hash = hash_part(self.specs)
+            self._specs_hash = hash_request_part(self.specs)
         return self._specs_hash
 
     @property
@@ -56,11 +56,13 @@ class Toolbox:
         return self._tools.get(name)
 
     def with_tools(self, tools: Iterable[Tool[..., Any]]) -> "Toolbox":
-        """Return a toolbox with more tools."""
+        """Return a toolbox with these tools added."""
         return Toolbox([*self, *tools])
 
     def with_only(self, names: Iterable[str], later: Container[str] = ()) -> "Toolbox":
-        """Return a toolbox with only these tools. Raises `ConfigError` for a name neither there nor in `later`."""
+        """Return a toolbox with only these tools. Raises `ConfigError` for a name that is neither in it nor in
+        `later`.
+        """
         chosen = tuple(names)
         for name in chosen:
             if name not in self._tools and name not in later:

@@ -13,7 +13,7 @@ from .message import Message, Text, ToolResult
 
 
 class View(Sequence[Message]):
-    """Read-only snapshot of the messages in a list that only grows. It copies nothing, and never changes."""
+    """Read-only snapshot of an append-only list of messages. It copies nothing, and never changes."""
 
     __slots__ = ("_length", "_messages")
 
@@ -85,7 +85,7 @@ class Transcript:
         """Append a reply with tool calls, and the message with all their results."""
         self.messages += (reply, results)
         if self.sent_messages is not self.messages:
-            self.sent_messages += (reply, message_as_sent(results))
+            self.sent_messages += (reply, build_sent_message(results))
         elif [None for part in results.parts if type(part) is ToolResult and part.preview]:
             self._rebuild_sent()
 
@@ -102,14 +102,14 @@ class Transcript:
     def _rebuild_sent(self) -> None:
         first = self.compacted_count
         rest = [
-            message_as_sent(each, short=place < self.shortened_count)
+            build_sent_message(each, short=place < self.shortened_count)
             for place, each in enumerate(self.messages[first:], first)
         ]
         self.sent_messages = rest if self.summary is None else [self.summary, *rest]
 
 
-def message_as_sent(message: Message, *, short: bool = False) -> Message:
-    """Return a message in the form for the model: a long result as its preview and, with `short`, in its short form."""
+def build_sent_message(message: Message, *, short: bool = False) -> Message:
+    """Return a message as the model is sent it: long results as previews or, with `short`, as their summaries."""
     if message.role != "tool":
         return message
     parts = [_result_as_sent(part, short=short) if type(part) is ToolResult else part for part in message.parts]

@@ -69,7 +69,9 @@ class ClassDescription(msgspec.Struct, frozen=True):
 
 
 class FieldClassFinder:
-    """Finds the classes with fields in a type hint, at any depth, and checks if it needs pydantic."""
+    """Finds the classes with fields (dataclasses, structs) in a type hint, at any depth, and whether pydantic is
+    needed.
+    """
 
     __slots__ = ("class_descriptions", "needs_pydantic")
 

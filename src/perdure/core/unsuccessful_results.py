@@ -14,10 +14,8 @@ CONTAINED_ERRORS = (Exception, asyncio.CancelledError, KeyboardInterrupt, System
 MAY_HAVE_HAPPENED = "It may or may not have taken effect: check before repeating."
 
 
-class Suspended(BaseException):
-    """Raised when a run must wait for an answer longer than this process will; the run then ends as `waiting`. Tools
-    should not catch it.
-    """
+class RunSuspended(BaseException):
+    """Raised to end a run as `waiting`, because an answer takes longer than this process waits. Tools let it pass."""
 
 
 def build_error_result(call: ToolCall, text: str) -> ToolResult:
@@ -43,7 +41,7 @@ def build_unknown_result(call: ToolCall) -> ToolResult:
 
 
 def build_not_started_result(call: ToolCall) -> ToolResult:
-    """Build the result of a call that had not started when the run ended."""
+    """Build the result of a tool call that had not started when the run ended."""
     return ToolResult(call.call_id, call.name, (Text(NOT_STARTED_CALL_TEXT),), Status.CANCELLED_BEFORE_START)
 
 
@@ -59,19 +57,19 @@ def build_truncated_reply_result(call: ToolCall, stop: StopReason) -> ToolResult
 
 
 def build_call_limit_result(call: ToolCall, max_calls: int) -> ToolResult:
-    """Build the result of a call that exceeds the run's limit of tool calls."""
+    """Build the result of a tool call that exceeds the run's limit of tool calls."""
     return build_error_result(call, f"This call was not made: the run may make {max_calls} calls, and has made them.")
 
 
 def build_reply_limit_result(call: ToolCall, max_calls: int) -> ToolResult:
-    """Build the result of a call that exceeds the limit of calls in one reply."""
+    """Build the result of a tool call that exceeds the limit of calls in one reply."""
     return build_error_result(
         call, f"This call was not made: only the first {max_calls} calls of a reply are. Make it again if it is needed."
     )
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the text by which the model is informed of an exception."""
+    """Return the text about an exception that is sent to the model."""
     if isinstance(error, asyncio.CancelledError):
         return "the tool was cancelled by something other than this run"
     kind = type(error).__name__

@@ -1,4 +1,4 @@
-"""Addresses as targets of tool calls: scheme, host, port and path in one normal form.
+"""URLs as targets of permission rules: scheme, host, port and path in one normal form.
 
 An address is normalised as browsers do: the host in lower case and ASCII, numbers of IPv4 in any notation, the default
 port filled in, `.` and `..` removed from the path, also when they are encoded. What different programs would read in
@@ -22,7 +22,7 @@ _ANY_DEPTH = "**"
 
 
 class UrlTarget(Struct, frozen=True, tag_field="kind", tag="url"):
-    """An address that a tool call fetches or posts to, in normal form."""
+    """A URL that a tool call fetches or posts to, in normal form."""
 
     scheme: str
     host: str
@@ -35,7 +35,7 @@ class UrlTarget(Struct, frozen=True, tag_field="kind", tag="url"):
 
     @classmethod
     def of(cls, url: str) -> "UrlTarget":
-        """Parse an address. Raises `ValueError` if it is not absolute, or is read in different ways."""
+        """Parse a URL. Raises `ValueError` if it is not absolute, or ambiguous."""
         if not isinstance(url, str) or not url.isprintable() or any(each.isspace() or each == "\\" for each in url):
             raise ValueError(f"{url!r} has characters that an address cannot have")
         scheme, colon, rest = url.partition(":")
@@ -51,7 +51,7 @@ class UrlTarget(Struct, frozen=True, tag_field="kind", tag="url"):
 
     @classmethod
     def of_argument(cls, name: str) -> "ArgumentTarget[UrlTarget]":
-        """Return a function for `@tool(target=…)` that parses the argument of this name."""
+        """Return a function for `@tool(target=…)` that makes the target from the tool's argument of this name."""
         return ArgumentTarget(name, cls.of)
 
     @property
@@ -63,7 +63,7 @@ class UrlTarget(Struct, frozen=True, tag_field="kind", tag="url"):
 
     @property
     def url(self) -> str:
-        """The address in normal form: fetch this one."""
+        """The URL in normal form; the tool should fetch this one."""
         return f"{self.origin}{self.path}{f'?{self.query}' if self.query else ''}"
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class UrlTarget(Struct, frozen=True, tag_field="kind", tag="url"):
 
 
 class UrlPattern(Struct, frozen=True, tag_field="kind", tag="url"):
-    """A pattern for addresses: an origin, and a path in which `**` matches any number of steps.
+    """A pattern for URLs: scheme, host and port, and a path in which `**` matches any number of steps.
 
     Without a path it is about the whole origin. `*.example.org` is about the hosts below `example.org`. Without a
     scheme it allows `https` alone, and denies all schemes and ports.
@@ -113,7 +113,7 @@ class UrlPattern(Struct, frozen=True, tag_field="kind", tag="url"):
         return UrlPatternParts(scheme, host, port, tuple(steps))
 
     def allows(self, target: UrlTarget) -> bool:
-        """Return True if origin and path match exactly."""
+        """Return True if an allowing rule matches: origin and path match exactly."""
         parts = self.parts()
         scheme = parts.scheme or "https"
         port = parts.port or _DEFAULT_PORTS.get(scheme, 0)
@@ -125,25 +125,25 @@ class UrlPattern(Struct, frozen=True, tag_field="kind", tag="url"):
         )
 
     def may_match(self, target: UrlTarget) -> bool:
-        """Return True if the pattern, read widely, matches: also hosts below, other cases, and paths below."""
+        """Return True if a denying rule matches: also subdomains, other cases, and paths below."""
         parts = self.parts()
         if parts.scheme not in {"", "*", target.scheme} or parts.port not in {0, target.port}:
             return False
         if not (matches_text(target.host, parts.host) or matches_text(target.host, f"*.{parts.host}")):
             return False
-        pattern = fold_url_steps(parts.steps)
-        readings = [fold_url_steps(split_url_path(each)) for each in (target.path, _decode(target.path))]
+        pattern = casefold_url_steps(parts.steps)
+        readings = [casefold_url_steps(split_url_path(each)) for each in (target.path, _decode(target.path))]
         return any(match_steps(steps[:length], pattern) for steps in readings for length in range(len(steps) + 1))
 
     def may_match_text(self, text: str) -> bool:
-        """Return True if a text is an address, and matches the pattern read widely."""
+        """Return True if a denying rule matches a text that is a URL."""
         try:
             return self.may_match(UrlTarget.of(text.strip()))
         except ValueError:
             return False
 
     def is_within(self, other: "UrlPattern") -> bool:
-        """Return True if it is certain that every address which matches this pattern matches the other."""
+        """Return True if it is certain that every URL which matches this pattern matches the other."""
         narrow, wide = self.parts(), other.parts()
         is_origin_within = (
             wide.scheme in {"", "*", narrow.scheme}
@@ -162,7 +162,7 @@ class UrlPattern(Struct, frozen=True, tag_field="kind", tag="url"):
 
 
 class UrlPatternParts(Struct, frozen=True):
-    """The parts of a pattern for addresses."""
+    """The parts of a URL pattern: scheme, host, port and path."""
 
     scheme: str
     """In lower case; empty if the pattern has none."""
@@ -172,20 +172,20 @@ class UrlPatternParts(Struct, frozen=True):
     steps: tuple[str, ...]
 
 
-def host_pattern(target: UrlTarget) -> UrlPattern:
-    """Return the pattern for every page of the host of an address."""
+def build_host_pattern(target: UrlTarget) -> UrlPattern:
+    """Return the pattern for every page of the host of a URL."""
     return UrlPattern(f"{target.origin}/{_ANY_DEPTH}")
 
 
 def _split_authority(rest: str) -> tuple[str, str, str]:
-    """Split what follows `//` into host and port, path, and query."""
+    """Split the part of a URL after `//` into host and port, path, and query."""
     before_query, _, query = rest.partition("?")
     authority, slash, path = before_query.partition("/")
     return authority, f"{slash}{path}", query
 
 
 def _split_port(authority: str, scheme: str, *, explicit: bool = False) -> tuple[str, int]:
-    """Split the host from the port; without `explicit` the default of the scheme is filled in."""
+    """Split a host from its port; without `explicit`, the default port of the scheme is filled in."""
     host, colon, digits = authority.rpartition(":")
     if not colon or authority.endswith("]"):
         host, digits = authority, ""
@@ -196,7 +196,7 @@ def _split_port(authority: str, scheme: str, *, explicit: bool = False) -> tuple
 
 
 def normalize_host(host: str) -> str:
-    """Return a host in lower case and ASCII. Raises `ValueError` for one that is read in different ways."""
+    """Return a host in lower case and ASCII. Raises `ValueError` for an ambiguous one."""
     if host.startswith("[") and host.endswith("]"):
         return _normalize_ipv6(host[1:-1])
     if not host or "%" in host or _AMBIGUOUS & {*host}:
@@ -219,7 +219,7 @@ def _is_number(label: str) -> bool:
 
 
 def _normalize_ipv4(labels: Sequence[str]) -> str:
-    """Return an IPv4 address, in decimal, octal or hexadecimal notation and with one to four parts, as usual."""
+    """Normalize an IPv4 address in decimal, octal or hexadecimal notation, with one to four parts."""
     most_parts = 4
     if len(labels) > most_parts or not all(map(_is_number, labels)):
         raise ValueError(f"{'.'.join(labels)!r} is not a host")
@@ -250,7 +250,7 @@ def _normalize_ipv6(address: str) -> str:
 
 
 def normalize_path(path: str, *, wildcards: bool = False) -> str:
-    """Return a path with needless encodings decoded and `.` and `..` removed; with `wildcards`, those are kept."""
+    """Normalize the path of a URL: decode needless escapes, remove `.` and `..`; with `wildcards`, those are kept."""
     text = _normalize_escapes(path)
     steps: list[str] = []
     parts = text.split("/")[1:]
@@ -288,7 +288,7 @@ def _normalize_escapes(path: str) -> str:
 
 
 def _decode(path: str) -> str:
-    """Return a path with every escape decoded, twice: some servers do so, and then a step is another one."""
+    """Decode every escape in a path, twice, as some servers do."""
     from urllib.parse import unquote
 
     decoded = unquote(unquote(path)).replace("\\", "/")
@@ -296,15 +296,15 @@ def _decode(path: str) -> str:
 
 
 def split_url_path(path: str) -> list[str]:
-    """Return the steps of a path, after the first slash."""
+    """Split the path of a URL into its steps, after the first slash."""
     return path.split("/")[1:]
 
 
 def _below(steps: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a pattern whose last `**` matches what is below a path, and not the path itself."""
+    """Return a path pattern whose last `**` matches what is below a path, but not the path itself."""
     return (*steps[:-1], "*", _ANY_DEPTH) if steps[-1] == _ANY_DEPTH else steps
 
 
-def fold_url_steps(steps: Sequence[str]) -> list[str]:
-    """Return the steps of a path in lower case, without empty ones."""
+def casefold_url_steps(steps: Sequence[str]) -> list[str]:
+    """Return the steps of a URL path in lower case, without empty ones."""
     return [each.casefold() for each in steps if each]

@@ -1,4 +1,4 @@
-"""Upper bound on the work of validating a value against a JSON Schema, computed when the schema is first seen.
+"""Upper bound on the work of checking a value against a JSON Schema, so that costly schemas are rejected.
 
 A short schema can take exponential work: each level of references that is applied ten times to one value multiplies the
 checks by ten. The bound counts, for the values at each depth, how many parts of the schema are applied to one of
@@ -53,7 +53,7 @@ _UNIONS = frozenset({"anyOf", "oneOf"})
 
 
 class ValidationCost(Struct, frozen=True):
-    """The most work that a schema can take for one value, and the depth of values for which that holds."""
+    """The most work that checking one value against a schema can take, for values up to a depth."""
 
     checks_per_value: int
     """The most parts of the schema that are applied to one value, weighted with the cost of patterns."""
@@ -69,8 +69,8 @@ class ValidationCost(Struct, frozen=True):
     """References whose target is not in the schema."""
 
 
-def estimate_cost(schema: JsonSchema) -> ValidationCost:
-    """Return an upper bound on the work of checking one value. Raises `ConfigError` if a schema needs too much."""
+def estimate_validation_cost(schema: JsonSchema) -> ValidationCost:
+    """Return an upper bound on the work of checking a value against a schema. Raises `ConfigError` if too much."""
     graph = _SchemaGraph(schema)
     checks = sum([part.weight for part in graph.parts])
     errors, depth = len(graph.parts), MAX_VALUE_DEPTH
@@ -82,7 +82,7 @@ def estimate_cost(schema: JsonSchema) -> ValidationCost:
 
 
 def count_values(value: Any, limit: int) -> int:
-    """Return the number of values in a JSON value, itself included; no more than `limit` + 1 are visited."""
+    """Count the values in a JSON value, itself included; stop at `limit` + 1."""
     count = 1
     pending: list[Any] = [value]
     while pending and count <= limit:
@@ -93,7 +93,7 @@ def count_values(value: Any, limit: int) -> int:
     return count
 
 
-def is_deeper(value: Any, depth: int) -> bool:
+def is_nested_deeper(value: Any, depth: int) -> bool:
     """Return True if a JSON value has containers nested deeper than this; the value itself is at depth 0."""
     level: list[Any] = [value]
     for _ in range(depth + 1):
@@ -110,7 +110,7 @@ def is_deeper(value: Any, depth: int) -> bool:
 
 
 class _Children:
-    """The parts applied to the values in an object, or to those in an array."""
+    """The subschemas that apply to the values in an object, or in an array."""
 
     __slots__ = ("every", "named", "rest")
 
@@ -123,12 +123,12 @@ class _Children:
         """Applied to each value."""
 
     def all_parts(self) -> Iterator["_Part"]:
-        """Yield each part that is applied to a value in it."""
+        """Yield each subschema that applies to one of the values."""
         return itertools.chain(self.named.values(), self.rest, self.every)
 
 
 class _Part:
-    """A schema inside the schema: the parts applied to the same value, and those applied to the values in it."""
+    """A subschema: the subschemas that apply to the same value, and those that apply to the values in it."""
 
     __slots__ = ("here", "items", "node", "properties", "weight")
 
@@ -141,7 +141,7 @@ class _Part:
 
 
 class _SchemaGraph:
-    """The parts of a schema that can be applied to a value, with references resolved."""
+    """The subschemas of a schema that can apply to a value, with references resolved."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
@@ -216,7 +216,7 @@ class _SchemaGraph:
         return [self._part(node[word]) for word in words if word in node]
 
     def _in_place(self, node: JsonSchema) -> Iterator[Any]:
-        """Yield the schemas that are applied to the same value."""
+        """Yield the subschemas that apply to the same value."""
         for word in _IN_PLACE_LISTS:
             if is_array(each := node.get(word)):
                 yield from each
@@ -232,7 +232,7 @@ class _SchemaGraph:
                 yield from self._resolve(reference)
 
     def _resolve(self, reference: str) -> list[Any]:
-        """Return the schemas that a reference may mean; several where a schema has resources of its own."""
+        """Return the schemas that a reference may mean; several if the schema contains embedded resources."""
         address, _, fragment = reference.partition("#")
         if address.startswith(_METASCHEMAS):
             return []
@@ -282,7 +282,7 @@ def _own_weight(node: JsonSchema) -> int:
 
 
 class _Closure(Struct):
-    """All parts that are applied to a value once one part is, with how often each."""
+    """All subschemas that apply to a value once one does, with how often each applies."""
 
     counts: Counter[_Part]
     chain: int
@@ -290,14 +290,16 @@ class _Closure(Struct):
 
 
 class _Inside(Struct):
-    """The parts applied to the values in an object or array, with how often: to each, and more to named ones."""
+    """The subschemas that apply to the values in an object or array, with how often: to each value, and to named
+    ones.
+    """
 
     base: Counter[_Part]
     named: list[Counter[_Part]]
 
 
 class _Estimate:
-    """An estimate of the work, with the steps that it may still take."""
+    """An estimate of the work of checking, with the number of steps that it may still take itself."""
 
     def __init__(self, graph: _SchemaGraph) -> None:
         self._graph = graph
@@ -318,7 +320,7 @@ class _Estimate:
             raise _make_refusal("its references are too entangled to tell")
 
     def _close_all(self) -> None:
-        """Find the closure of each part, the inner ones first, without recursion."""
+        """Compute the closure of each subschema, inner ones first, without recursion."""
         for start in self._graph.parts:
             opened: dict[_Part, Iterator[_Part]] = {} if start in self.closures else {start: iter(start.here)}
             while opened:
@@ -361,7 +363,7 @@ class _Estimate:
         return _Inside(base, list(named.values()))
 
     def count_levels(self, weights: Mapping[_Part, int], limit: int) -> list[int]:
-        """Return the most checks of one value at each depth, as deep as they stay within the limit."""
+        """Return the most checks of one value at each depth, as long as they stay within the limit."""
         root = self._graph.root
         checks = {
             part: sum([count * weights[each] for each, count in self.closures[part].counts.items()])
@@ -390,13 +392,13 @@ def _list_children(part: _Part) -> Iterator[_Part]:
 
 
 def _check_harmless_cycle(opened: list[_Part], again: _Part) -> None:
-    """Raise `ConfigError` unless a part that is applied to its own value again is so along a single path."""
+    """Raise `ConfigError` if a subschema applies to its own value again along more than one path."""
     if any(len(each.here) > 1 for each in opened[opened.index(again) :]):
         raise _make_refusal("a part of it refers back to itself for the same value")
 
 
 def _bound_by_depth(graph: _SchemaGraph) -> tuple[int, int, int]:
-    """Return the most weighted and unweighted checks of one value, and the depth down to which that holds."""
+    """Return the most weighted and unweighted checks of one value, and the depth up to which they are bounded."""
     estimate = _Estimate(graph)
     errors = estimate.count_levels(dict.fromkeys(graph.parts, 1), MAX_CHECKS_PER_VALUE)
     checks = estimate.count_levels({part: part.weight for part in graph.parts}, MAX_WEIGHT_PER_VALUE)

@@ -1,4 +1,4 @@
-"""Deliver buffered events to one watcher (a function that receives events), in a separate task or thread.
+"""Delivery of events to one watcher (a function that receives events), in a separate task or thread.
 
 An async watcher gets a task; a plain function gets a daemon thread, so that one that sleeps or writes to a blocked pipe
 delays neither the event loop nor the end of the process. An async watcher that blocks the event loop gets a tenth of
@@ -44,7 +44,7 @@ _JOIN_SECONDS: Final = 1.0
 
 
 class Feed(ABC, Generic[T]):
-    """Calls one watcher with each pushed event, in a task or thread. Use it on the event loop's thread unless noted."""
+    """Delivers events to one watcher, in a task or thread. Use it on the event loop's thread unless noted."""
 
     def __init__(self, name: str, buffer: Buffer[T], ended: "FeedEnded[T]") -> None:
         self.name = name
@@ -77,7 +77,7 @@ class Feed(ABC, Generic[T]):
 
     @property
     def stats(self) -> BufferStats:
-        """The counters of the pushed events."""
+        """The counters of the events pushed so far."""
         return self._buffer.stats
 
     def _settled_future(self) -> asyncio.Future[None]:
@@ -189,7 +189,7 @@ class TaskFeed(Feed[T]):
             self._mark_settled()
 
     async def _call_timed(self, event: T) -> None:
-        """Call the watcher; rest afterwards if it kept the event loop from running."""
+        """Call the watcher; pause afterwards if it blocked the event loop."""
         blocked = await _measure_longest_step(self._watcher(event))
         if blocked <= _BLOCKING_SECONDS:
             return

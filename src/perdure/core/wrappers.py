@@ -1,4 +1,4 @@
-"""Wrappers around a model (retry, failover, gating) or a tool (hooks, timeout, truncation), each giving a new one.
+"""Wrappers that return a changed model (retry, failover, gating) or a changed tool (hooks, timeout, truncation).
 
 They read as adjectives, and stack: `retried(gated(model, budget))`. A wrapper of a stream closes the stream that it
 wraps.
@@ -71,7 +71,7 @@ def open_stream(model: Model, request: Request) -> "aclosing[Any]":
 
 
 def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Model:
-    """Wrap a model so that `watch` is called with every event of its answers, which it cannot change.
+    """Wrap a model so that `watch` is called with each request and each event of its answer, without changing them.
 
     A request that fails ends with an `ErrorRaised`, which only `watch` gets: the error itself is raised as ever. So
     `retried(observed(model, watch))` shows every attempt, and `observed(retried(model), watch)` a `RetryScheduled` for
@@ -242,7 +242,7 @@ def failover(*models: Model) -> Model:
 
 
 def _highest_price(prices: Sequence[Price | None]) -> Price | None:
-    """Return the highest of each price; `None` when one of them is unknown."""
+    """Return a price with the highest of each rate; `None` when one of the prices is unknown."""
     known = [price for price in prices if price is not None]
     if len(known) < len(prices):
         return None
@@ -297,7 +297,7 @@ ToolWrapper: TypeAlias = Callable[[CallNext, Arguments, ToolContext[Any]], Any]
 
 
 def before(tool: Tool[..., Any], hook: Prepare) -> Tool[..., Any]:
-    """Wrap a tool so that `hook` gets each call before it runs; it may rewrite the arguments, or `Skip` the call."""
+    """Wrap a tool so that `hook` gets each call first, and may rewrite the arguments or `Skip` the call."""
     _check_tool("before", tool, hook)
     return msgspec.structs.replace(tool, prepare=(*tool.prepare, hook))
 

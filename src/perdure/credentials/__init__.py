@@ -13,7 +13,7 @@ from .redactor import Redactor
 from .secret import Secret
 from .secret_forms import list_secret_forms
 from .shared_redactor import SharedRedactor
-from .vault import EnvironmentVault, KeyringVault, MemoryVault, Vault, first_of, list_local_names
+from .vault import EnvironmentVault, KeyringVault, MemoryVault, Vault, first_of, list_local_secret_names
 
 __all__ = [
     "EnvironmentVault",
@@ -29,7 +29,7 @@ __all__ = [
     "credentialed",
     "find_placeholder_names",
     "first_of",
-    "list_local_names",
+    "list_local_secret_names",
     "list_secret_forms",
     "redacted_model",
     "substitute_placeholders",

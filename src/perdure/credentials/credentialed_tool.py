@@ -60,7 +60,7 @@ def credentialed(tool: Tool[..., Any], vault: Vault, *, redactor: Redactor | Non
 async def _call_redacted(
     effect: ToolCallback, vault: Vault, names: Sequence[str], redactor: Redactor, context: ToolContext[Any]
 ) -> tuple[Any, BaseException | None]:
-    """Run the tool and return its redacted result, or its redacted error.
+    """Run the tool with its secrets, and return its redacted result or its redacted error.
 
     The error is returned, not raised: so nothing is chained to it, and no frame of its traceback contains a value.
     """

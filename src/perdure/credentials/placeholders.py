@@ -55,7 +55,7 @@ def substitute_placeholders(arguments: Any, values: Mapping[str, str]) -> Any:
 
 
 def _change_texts(value: Any, change: Change) -> Any:
-    """Apply `change` to each text in a value; return the same object if nothing changes."""
+    """Apply `change` to each text inside a value; return the same object if nothing changes."""
     kind = type_of(value)
     if kind is str:
         return change(value, PLACEHOLDER)

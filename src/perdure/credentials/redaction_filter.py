@@ -13,10 +13,10 @@ from perdure.core.jsonable import to_jsonable, to_text
 from perdure.core.message import PART_TYPES, Media, Message, Thinking, ToolCall
 from perdure.core.tool import ToolOutput
 
-from .form_finder import FormFinder, encode_forms_as_bytes, map_forms_to_names, replace_spans
-from .scattered_forms import ScatteredForms
+from .scattered_forms import ScatteredSecretFinder
 from .secret import MIN_SECRET_LENGTH
-from .secret_forms import list_plain_forms, list_secret_forms, measure_cuttable_start
+from .secret_form_finder import SecretFormFinder, encode_forms_as_latin1, map_forms_to_names, replace_spans
+from .secret_forms import count_revealing_characters, list_plain_forms, list_secret_forms
 from .untyped_builtins import is_a, type_of
 
 _IDS = ("call_id", "provider_call_id", "name", "model", "provider", "signature")
@@ -47,10 +47,12 @@ class RedactionFilter:
         pairs = [(name, value) for name, value in given if len(value.strip()) >= MIN_SECRET_LENGTH]
         pairs.sort(key=lambda pair: -len(pair[1]))
         self._names = map_forms_to_names((name, list_secret_forms(value)) for name, value in pairs)
-        starts = {value: least for _, value in pairs if (least := measure_cuttable_start(value)) is not None}
-        self._finder = FormFinder(self._names, starts)
-        self._scattered = ScatteredForms(map_forms_to_names((name, list_plain_forms(value)) for name, value in pairs))
-        self._bytes: FormFinder | None = None
+        starts = {value: least for _, value in pairs if (least := count_revealing_characters(value)) is not None}
+        self._finder = SecretFormFinder(self._names, starts)
+        self._scattered = ScatteredSecretFinder(
+            map_forms_to_names((name, list_plain_forms(value)) for name, value in pairs)
+        )
+        self._bytes: SecretFormFinder | None = None
         self._is_number = any(_is_number(value) for _, value in pairs)
         self._is_json = any(value.lstrip()[:1] in {"{", "["} for _, value in pairs)
 
@@ -70,7 +72,7 @@ class RedactionFilter:
         return replace_spans(text, [*scattered, *self._finder.find_spans(text)])
 
     def redact_name(self, name: str) -> str:
-        """Return a name or an id with secrets replaced. Short ones are left: they occur in the names of tools."""
+        """Return a name or an id with secrets replaced, except short secrets, which occur in names by chance."""
         return self._scattered.replace_plain(name)
 
     def redact_partial_text(self, text: str) -> tuple[str, str]:
@@ -82,7 +84,7 @@ class RedactionFilter:
     def redact_bytes(self, data: bytes) -> bytes:
         """Return the bytes with all secrets redacted, such as in the text of a document or the comment in an image."""
         if self._bytes is None:
-            self._bytes = FormFinder(encode_forms_as_bytes(self._names))
+            self._bytes = SecretFormFinder(encode_forms_as_latin1(self._names))
         text = data.decode("latin-1")
         scrubbed = self._bytes.replace_forms(text)[0]
         return data if scrubbed is text else scrubbed.encode("latin-1")
@@ -99,7 +101,7 @@ class RedactionFilter:
         return value if scrubbed == plain else scrubbed
 
     def _redact_decoded_json(self, plain: Any) -> Any:
-        """Redact a value that is JSON and appears as the decoded dict: the placeholder replaces all of the dict."""
+        """Redact a decoded dict that is a secret given as JSON: the placeholder replaces the whole dict."""
         if not self._is_json or not is_a(plain, (dict, list)):
             return plain
         written = to_text(plain)

@@ -16,7 +16,7 @@ from perdure.core.event import Event
 
 from .redaction_filter import RedactingStream, RedactionFilter
 from .secret import Secret, check_value
-from .vault import Vault, list_vault_names
+from .vault import Vault, list_secret_names
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
@@ -156,6 +156,6 @@ async def _resolve_value(vault: Vault, name: str) -> str | Secret | None:
 
 
 async def _describe_unknown_name(vault: Vault, name: str) -> str:
-    names = await list_vault_names(vault)
+    names = await list_secret_names(vault)
     known = f"known names are {', '.join(map(repr, names))}" if names else "no names are known"
     return f"unknown credential {name!r}, {known}"

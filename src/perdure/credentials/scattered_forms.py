@@ -1,4 +1,4 @@
-"""Find secrets whose characters are encoded one by one, separated, or broken into lines.
+"""Find secrets in a text whose characters are encoded one by one, separated, or broken into lines.
 
 Such texts are many: each character may be written in several ways. So the text is decoded instead, and searched for the
 values themselves; what is found is replaced in the original. Cheap checks come first: most texts have none of these.
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from html import unescape
 from typing import Final, NamedTuple
 
-from .form_finder import FormFinder
+from .secret_form_finder import SecretFormFinder
 
 MIN_LENGTH: Final = 8
 """Shorter values are not searched for in this way: parts of ordinary text would be taken for them."""
@@ -33,7 +33,7 @@ _BYTES_IN_HEX: Final = re.compile(r"(?:0[xX])?[0-9A-Fa-f]{2}(?:[:\-, \t\r\n]{1,3
 
 
 class _Segment(NamedTuple):
-    """A part of a decoded text, and where it was in the original."""
+    """A part of a decoded text, and its position in the original text."""
 
     decoded_at: int
     start: int
@@ -41,20 +41,20 @@ class _Segment(NamedTuple):
     is_encoded: bool
 
 
-class ScatteredForms:
-    """Finds values whose characters are encoded one by one or that have line breaks inside."""
+class ScatteredSecretFinder:
+    """Finds secrets whose characters are encoded one by one, or that have line breaks inside."""
 
     __slots__ = ("_edges", "_finder", "_hex_starts")
 
     def __init__(self, names: Mapping[str, str]) -> None:
         """Build the patterns for these values, by value, with the name of each."""
         long = {value: name for value, name in names.items() if len(value) >= MIN_LENGTH}
-        self._finder = FormFinder(long)
+        self._finder = SecretFormFinder(long)
         self._edges = sorted({edge for value in long for edge in (value[:_EDGE], value[-_EDGE:])})
         self._hex_starts = sorted({value.encode()[:_FEWEST].hex(" ") for value in long})
 
     def find_spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Return the start, the end and the name of each scattered value in a text. They may overlap."""
+        """Return the start, the end and the name of each scattered secret in a text. They may overlap."""
         if not self._edges or len(text) < MIN_LENGTH:
             return []
         spans = list(self._find_hex(text)) if self._may_have_hex(text) else []
@@ -70,17 +70,17 @@ class ScatteredForms:
         return spans
 
     def _may_have_hex(self, text: str) -> bool:
-        """Return True if the beginning of a value stands in the text in hexadecimal, with any of the separators."""
+        """Return True if the text contains the beginning of a secret in hexadecimal, with or without separators."""
         text = text.lower()
         used = [each for each in _SEPARATORS if each in text]
         return any(start.replace(" ", each) in text for start in self._hex_starts for each in used)
 
     def replace_plain(self, text: str) -> str:
-        """Return the text with the values replaced where they stand as they are."""
+        """Replace the secrets that the text contains unencoded."""
         return self._finder.replace_forms(text)[0]
 
     def _find_hex(self, text: str) -> Iterable[tuple[int, int, str]]:
-        """Yield the place of bytes in hexadecimal, with separators, if they contain a value."""
+        """Yield the positions of hexadecimal bytes, with separators, that contain a secret."""
         for found in _BYTES_IN_HEX.finditer(text):
             digits = re.sub(r"0[xX]|[^0-9A-Fa-f]", "", found[0])
             for _, _, name in self._finder.find_spans(bytes.fromhex(digits).decode(errors="replace"))[:1]:
@@ -92,7 +92,7 @@ def _has_escapes(text: str) -> bool:
 
 
 def _decode_text(text: str, pattern: re.Pattern[str]) -> tuple[str, list[_Segment]]:
-    """Decode escapes and remove line breaks; return the result, and where each part of it was."""
+    """Decode escapes and remove line breaks; return the result, and the original position of each part."""
     pieces: list[str] = []
     segments: list[_Segment] = []
     size = at = 0
@@ -115,7 +115,7 @@ def _decode_text(text: str, pattern: re.Pattern[str]) -> tuple[str, list[_Segmen
 
 
 def _decode_escapes(run: str) -> Iterable[tuple[str, int, int]]:
-    """Yield each character that consecutive escapes stand for, with its place; bytes of one character go together."""
+    """Decode consecutive escapes; yield each character with its position, joining the bytes of one character."""
     pending, since = b"", 0
     for found in _ONE_ESCAPE.finditer(run):
         escape = found[0]

@@ -1,4 +1,4 @@
-"""The encoded forms (base64, URL, JSON, quoted) in which a secret may appear in the output of a tool.
+"""The forms in which a secret may appear in text: plain, parts of it, and encodings such as base64, URL or JSON.
 
 A token that was sent may be returned in an error, encoded on the way: in base64 (alone, or inside a longer text, as in
 a header of Basic authentication), in a URL, in JSON, in JSON in JSON, in a `repr`, in a quoted command.
@@ -30,20 +30,20 @@ _UNESCAPED = ("", "/", "!'()*", "/:", "!$&'()*+,;=:@/", "!$&'()*+,;=:@/?#[]~")
 
 
 def list_secret_forms(value: str) -> list[str]:
-    """Return every text that would reveal a secret, such as its encodings and parts, the longest first."""
+    """Return every text that would reveal a secret: its encodings and its secret parts, the longest first."""
     forms = {form for piece in _list_secret_parts(value) for form in _list_encodings(piece)}
     forms.update(_yield_base64_lines(value))
     return sorted((form for form in forms if len(form) >= MIN_SECRET_LENGTH), key=lambda form: (-len(form), form))
 
 
 def list_plain_forms(value: str) -> list[str]:
-    """Return the value and its parts that are secret on their own, not encoded, with and without blanks around them."""
+    """Return the unencoded forms of a secret: the value and its secret parts, with and without blanks around them."""
     parts = _list_secret_parts(value)
     return sorted({*parts, *[each.strip() for each in parts]})
 
 
-def measure_cuttable_start(value: str) -> int | None:
-    """Return how much of a value's beginning reveals it; `None` if the beginning may be ordinary text.
+def count_revealing_characters(value: str) -> int | None:
+    """Return how many characters of the beginning of a secret reveal it; `None` if the beginning may be ordinary text.
 
     A token is one word. In others, such as a URL, the first words are often those of many texts.
     """
@@ -53,7 +53,7 @@ def measure_cuttable_start(value: str) -> int | None:
 
 
 def _list_secret_parts(value: str) -> set[str]:
-    """Return the value, and the parts of it that are secret on their own."""
+    """Return the secret, and the parts of it that are secret by themselves."""
     pieces = {value, value.strip()}
     lines = value.splitlines()
     if len(lines) > 1:
@@ -69,7 +69,7 @@ def _is_searchable_line(line: str) -> bool:
 
 
 def _yield_json_parts(value: str) -> Iterator[str]:
-    """Yield other layouts of a JSON value, and the long strings in it."""
+    """Yield the secret's JSON in other layouts, and the long strings in it."""
     import json
 
     try:
@@ -96,7 +96,7 @@ def _yield_strings(document: Any) -> Iterator[str]:
 
 
 def _list_encodings(text: str) -> set[str]:
-    """Return the encodings of one text in which programs write it."""
+    """Return the encodings of a text that programs commonly write."""
     once = {text, *_yield_escapes(text), *_yield_quotings(text)}
     twice = {again for each in once for again in _yield_json_escapes(each)}
     data = text.encode()

@@ -1,6 +1,4 @@
-"""`isinstance`, `hasattr`, `type` and `fspath` without type hints, so that type checkers draw no conclusions from
-them.
-"""
+"""`isinstance`, `hasattr`, `type` and `fspath` without type hints, so that type checkers do not narrow types."""
 
 import os
 from collections.abc import Callable

@@ -177,10 +177,10 @@ class CombinedVault:
 
     async def names(self) -> list[str]:
         """Return the names of the secrets in all of the vaults."""
-        return list(dict.fromkeys([name for vault in self._vaults for name in await list_vault_names(vault)]))
+        return list(dict.fromkeys([name for vault in self._vaults for name in await list_secret_names(vault)]))
 
 
-async def list_vault_names(vault: Vault) -> list[str]:
+async def list_secret_names(vault: Vault) -> list[str]:
     """Return the names of the secrets that a vault lists; empty if it cannot list them."""
     listed = getattr(vault, "names", None)
     if listed is None:
@@ -189,13 +189,13 @@ async def list_vault_names(vault: Vault) -> list[str]:
     return list(await found if inspect.isawaitable(found) else found)
 
 
-def list_local_names(vault: Vault) -> list[str]:
+def list_local_secret_names(vault: Vault) -> list[str]:
     """Return the names of secrets in vaults in memory and in files; vaults that may be slow are not asked.
 
     Other vaults are left out, as they may take long; so is the environment, where a prefix covers more than secrets.
     """
     if isinstance(vault, CombinedVault):
-        return list(dict.fromkeys([name for each in vault.vaults for name in list_local_names(each)]))
+        return list(dict.fromkeys([name for each in vault.vaults for name in list_local_secret_names(each)]))
     return vault.names() if isinstance(vault, (MemoryVault, FileVault)) else []
 
 

@@ -1,7 +1,7 @@
-"""Read, list and create files below a folder without leaving it.
+"""Read, list and create files below a folder, without following a path or link that leads out of it.
 
 A path is resolved once, with its links; what that gives is checked, and exactly that is opened by
-`perdure.core.open_below`, where no step may be a link. So neither `..`, nor a link, nor a process that replaces a
+`perdure.core.open_without_links`. So neither `..`, nor a link, nor a process that replaces a
 folder by a link meanwhile leads outside. Files are opened without blocking, so that a pipe cannot stall the caller, and
 only regular ones are read.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from perdure.core.error import ConfigError
-from perdure.core.open_below import list_names_below, open_file_below
+from perdure.core.open_without_links import list_names_below, open_file_below
 
 from .file_head import FileHead, read_descriptor
 from .sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
@@ -24,11 +24,11 @@ Steps: TypeAlias = tuple[str, ...]
 
 
 class FileRefused(ConfigError):
-    """A file below a folder was not read or written; the message is the reason, as a clause: "it is a link"."""
+    """A file below a folder was not read or written; the message is the reason, such as "it is a link"."""
 
 
 class ConfinedFolder:
-    """A folder below which files are read, listed and created, and which no path leaves."""
+    """A folder below which files are read, listed and created; no path or link can lead out of it."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ConfinedFolder:
         )
 
     def resolve(self, path: str, *, is_folder: bool = False) -> Steps:
-        """Return the names on the way to a file, with links resolved; none for the folder itself.
+        """Return the names on the path to a file below the folder, with links resolved; none for the folder itself.
 
         Raises `FileRefused` for a path that leads outside, or to a name that is blocked. It need not exist.
         """
@@ -126,7 +126,7 @@ class ConfinedFolder:
     # -- opening -------------------------------------------------------------------------------------------------------
 
     def _split(self, path: str) -> Steps | None:
-        """Return the names in a path as it is written; `None` if it leads outside by itself."""
+        """Split a path into names, without resolving it; `None` if it leads out of the folder."""
         try:
             os.fsencode(path)
             steps = _split_below(os.path.normpath(os.path.join(self.root, path)), self.root)
@@ -137,7 +137,7 @@ class ConfinedFolder:
         return steps
 
     def _open(self, steps: Steps, flags: int) -> int:
-        """Open a file at the end of these steps, none of which may be a link."""
+        """Open the file at a path given as names, none of which may be a link."""
         return open_file_below(self._anchor, (*self._below, *steps), flags)
 
 

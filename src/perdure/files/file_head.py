@@ -11,7 +11,7 @@ import stat
 from typing import NamedTuple
 
 from perdure.core.error import ConfigError
-from perdure.core.open_below import NONBLOCKING_FLAGS
+from perdure.core.open_without_links import NONBLOCKING_FLAGS
 
 
 class UnreadableFile(ConfigError):

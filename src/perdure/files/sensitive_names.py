@@ -1,12 +1,13 @@
-"""File names that often mean secrets, such as `.env`: such a file is not read on behalf of a project or a model.
+"""Names of files that usually contain secrets, such as `.env`, which are not read on behalf of a project or a model.
 
 A pattern is matched, ignoring case, against the name of a file; one that ends with a slash against each folder of its
 path. A pattern with slashes inside is matched against as many consecutive names.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from typing import Final
 
 SENSITIVE_NAMES: Final[tuple[str, ...]] = (
@@ -26,12 +27,37 @@ SENSITIVE_NAMES: Final[tuple[str, ...]] = (
     ".*_history", ".mozilla/", "cookies.sqlite*",
 )  # fmt: skip
 """Patterns of names that often mean secrets."""
+_MOST_KNOWN: Final = 100_000
 
 
 def find_blocking_pattern(steps: Sequence[str], patterns: Iterable[str]) -> str:
     """Return the pattern that forbids reading a file, whose path is `steps`; empty if it may be read."""
     plain = [_normalize_name(step) for step in steps]
     return next((pattern for pattern in patterns if _is_match(plain, pattern)), "")
+
+
+class BlockedNames:
+    """Patterns of names, prepared so that a whole tree can be checked: most names match none, and cost one look-up."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = tuple(patterns)
+        steps = {_normalize_name(step) for pattern in patterns for step in pattern.strip("/").split("/")}
+        self._any_step = re.compile("|".join([translate(each) for each in sorted(steps)]) or r"(?!)")
+        self._known: dict[str, bool] = {}
+
+    def find(self, steps: Sequence[str], *, is_folder: bool = False) -> str:
+        """Return the pattern that forbids a file, or a folder with everything in it; empty if it may be read."""
+        if not any(self._may_match(step) for step in steps):
+            return ""
+        return find_blocking_pattern((*steps, "") if is_folder else steps, self._patterns)
+
+    def _may_match(self, name: str) -> bool:
+        known = self._known.get(name)
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[name] = self._any_step.match(_normalize_name(name)) is not None
+        return known
 
 
 def _is_match(names: Sequence[str], pattern: str) -> bool:
@@ -42,7 +68,7 @@ def _is_match(names: Sequence[str], pattern: str) -> bool:
 
 
 def _normalize_name(name: str) -> str:
-    """Normalize a name, as file systems do that treat several spellings as one.
+    """Normalize a file name, so that spellings which file systems treat as equal are equal.
 
     Spellings differ in case, in Unicode forms, in invisible characters, and in trailing dots.
     """

@@ -1,4 +1,4 @@
-"""Permissions granted or denied for ever, in a file that several processes share.
+"""A file with permission decisions (grants) that are remembered for ever, shared by several processes.
 
 The file has a line of JSON for each grant. It is read again when it has changed, and never changed in place: a new
 file, readable by its owner alone, replaces the old one under a lock. A file with a line that cannot be parsed is left
@@ -23,9 +23,7 @@ _IS_POSIX = os.name == "posix"
 
 
 class GrantFile(Grants):
-    """Remembered permissions (grants): those of scope `forever` are stored in a file, the others in their session's
-    log.
-    """
+    """Grants (remembered permission decisions) of which those of scope `forever` are stored in a file."""
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         """Use this file; it is created, for its owner alone, when there is a grant to store."""
@@ -47,7 +45,7 @@ class GrantFile(Grants):
             super().remember(grant)
 
     def restore(self, grant: Grant) -> None:
-        """Add a grant from a session's log, unless its scope is `forever`: for those only the file counts."""
+        """Add a grant from a session's log, unless its scope is `forever`: those are only read from the file."""
         if grant.scope != "forever":
             super().restore(grant)
 
@@ -134,7 +132,7 @@ class GrantFile(Grants):
 
     @contextlib.contextmanager
     def _convert_os_errors(self, done: str) -> Generator[None]:
-        """Convert an `OSError` to a `StoreError` that names the file."""
+        """Context manager: convert an `OSError` to a `StoreError` that names the file."""
         try:
             yield
         except OSError as error:
@@ -145,12 +143,12 @@ class GrantFile(Grants):
 
 
 def _encode_grant(grant: Grant) -> bytes:
-    """Encode a grant as a line; it always says what it covers, which lines of older versions do not."""
+    """Encode a grant as a line of the file, always with what it covers."""
     return msgspec.json.encode({**msgspec.to_builtins(grant), "covers": grant.covers}) + b"\n"
 
 
 def _decode_grant(line: bytes) -> Grant | None:
-    """Decode a line. A permission of an older version is bound to no tool, and not used: it is asked for again."""
+    """Decode a line of the file; `None` for a permission of an older version, which is not bound to a tool."""
     grant = msgspec.json.decode(line, type=Grant)
     if "covers" in msgspec.json.decode(line):
         return grant

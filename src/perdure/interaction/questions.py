@@ -45,7 +45,7 @@ class Confirm(Askable[bool], frozen=True):
 
 
 class Option(Struct, frozen=True):
-    """An option of a `Choice` or `Choices`."""
+    """An option of a `Choice` or `MultipleChoice`."""
 
     value: str
     """The value that the tool receives."""
@@ -90,8 +90,8 @@ class Choice(Askable[str], frozen=True):
         return {"type": "string"} if self.other else {"type": "string", "enum": _option_values(self.options)}
 
 
-class Choices(Askable[list[str]], frozen=True):
-    """A question whose answer is any number of several options."""
+class MultipleChoice(Askable[list[str]], frozen=True):
+    """A question whose answer is a list of any number of the offered options."""
 
     renderer = "choices"
 
@@ -103,12 +103,12 @@ class Choices(Askable[list[str]], frozen=True):
     """The largest number of options to choose; `None` for all."""
 
     def __post_init__(self) -> None:
-        _check_options("Choices", self.question, self.options)
-        check.require_int("Choices", "least", self.least)
+        _check_options("MultipleChoice", self.question, self.options)
+        check.require_int("MultipleChoice", "least", self.least)
         if self.most is not None:
-            check.require_int("Choices", "most", self.most, max(self.least, 1))
+            check.require_int("MultipleChoice", "most", self.most, max(self.least, 1))
         if self.least > len(self.options):
-            check.raise_config_error("Choices", "least", self.least, f"there are {len(self.options)} options")
+            check.raise_config_error("MultipleChoice", "least", self.least, f"there are {len(self.options)} options")
 
     @property
     def text(self) -> str:
@@ -123,7 +123,7 @@ class Choices(Askable[list[str]], frozen=True):
 
     @property
     def output(self) -> Mapping[str, Any]:
-        """The schema of the answer: a list of values of options."""
+        """The schema of the answer: a list of option values."""
         items = {"type": "string", "enum": _option_values(self.options)}
         bounds = {"minItems": self.least, "maxItems": len(self.options) if self.most is None else self.most}
         return {"type": "array", "items": items, "uniqueItems": True, **bounds}
@@ -204,7 +204,7 @@ class Form(Askable[T], frozen=True):
 
 
 class CustomSlot(Askable[Any], frozen=True):
-    """Your own kind of content or question, for a user interface that has a renderer for it."""
+    """A kind of content or question of your own, for a user interface that has a renderer for it."""
 
     kind: str
     """The name by which your screen knows it."""
@@ -225,7 +225,7 @@ class CustomSlot(Askable[Any], frozen=True):
 
     @property
     def shown_as(self) -> str:
-        """The name of the renderer by which the user interface displays it."""
+        """The name of the renderer with which the user interface displays it."""
         return self.kind
 
     @property

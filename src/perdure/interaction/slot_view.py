@@ -1,4 +1,4 @@
-"""`SlotView`: an open slot (content that a tool shows, or a question that waits for an answer) ready to be displayed.
+"""`SlotView`: an open display slot, ready for a user interface: content that a tool shows, or an open question.
 
 Slots shown by tools, questions of tools, requests for approval, calls that a crash cut off: a screen displays all of
 them alike, by the name of a renderer and its data, and perhaps an answer that is waited for.
@@ -15,10 +15,15 @@ from perdure.core.fold import State
 from perdure.core.mailbox import ANSWER_POST, CANCEL_POST, SLOT_POST, list_posted_events
 from perdure.core.store import Post
 
-_SCOPE: Final = {"type": "string", "enum": ["once", "session", "session_target", "forever"]}
+_SCOPE: Final = {"type": "string", "enum": ["once", "run", "session", "forever"]}
 _VERDICT: Final = {
     "type": "object",
-    "properties": {"allow": {"type": "boolean"}, "reason": {"type": "string"}, "scope": _SCOPE},
+    "properties": {
+        "allow": {"type": "boolean"},
+        "reason": {"type": "string"},
+        "scope": _SCOPE,
+        "covers": {"type": "string"},
+    },
     "required": ["allow"],
     "additionalProperties": False,
 }
@@ -33,7 +38,7 @@ VERDICT_SCHEMA: Final[Mapping[str, Any]] = {
 
 
 class SlotView(Struct, frozen=True):
-    """An open slot as a user interface displays it: content that a tool shows, or a question that awaits an answer."""
+    """An open display slot for a user interface: content that a tool shows, or a question that awaits an answer."""
 
     slot_id: str
     """The id that an answer has to name."""
@@ -87,7 +92,7 @@ def build_slot_views(
 
 
 def list_open_slots(state: State, posts: Collection[Post]) -> dict[str, SlotOpened]:
-    """Return the display slots of a session by id, with those that the host program has posted while it is driven."""
+    """Return the open display slots of a session by id, including those that the host program has posted."""
     slots = dict(state.slots)
     for event in list_posted_events(posts):
         if isinstance(event, SlotOpened):
@@ -98,7 +103,7 @@ def list_open_slots(state: State, posts: Collection[Post]) -> dict[str, SlotOpen
 
 
 def slot_view_of_question(question: QuestionAsked) -> SlotView:
-    """Convert a question to a slot, as a user interface displays it."""
+    """Convert a question to a `SlotView` for a user interface."""
     alone: Mapping[str, Any] = question.calls[0] if len(question.calls) == 1 else {}
     is_slot = question.about == "slot"
     return SlotView(

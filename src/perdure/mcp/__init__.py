@@ -1,1 +1,1 @@
-"""Descriptions of MCP (Model Context Protocol) servers: the command that starts one, or its URL."""
+"""Settings of MCP (Model Context Protocol) servers: the command that starts one, or its URL."""

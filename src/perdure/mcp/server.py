@@ -1,4 +1,4 @@
-"""The description of a Model Context Protocol server: its command, or its URL.
+"""The settings of a Model Context Protocol server: its command, or its URL.
 
 Values may contain secrets, which is why neither its `repr` nor an error shows its environment and headers.
 """
@@ -22,8 +22,8 @@ _URL: Final = re.compile(r"https?://(?P<host>[^/?#\s\\]+)[^\s\\]*", re.IGNORECAS
 
 
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
-    """Description of an MCP server: the command that starts it, or the URL where it is reached, and its environment or
-    headers.
+    """Settings of an MCP server: the command that starts it, or its URL, with environment or headers. It is not started
+    here.
     """
 
     name: str

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from perdure.core.error import AuthFailed
 
-from .auth import TokenSource, read_token
+from .auth import TokenSource, fetch_token
 
 _HEADERS: Mapping[str, str] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 
@@ -54,7 +54,7 @@ class ApiKey:
 
     async def headers(self, url: str, body: bytes) -> Mapping[str, str]:  # noqa: ARG002 - part of the protocol
         """Return the header with the key; empty if there is no key, for servers that need none."""
-        key = await read_token(self._given) if callable(self._given) else self._read_key()
+        key = await fetch_token(self._given) if callable(self._given) else self._read_key()
         if not key:
             return {}
         if not key.isascii() or not key.isprintable():

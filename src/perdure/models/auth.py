@@ -13,8 +13,8 @@ TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
 """Function that returns a key or an access token that is valid now, or an awaitable of one. Called for each request."""
 
 
-async def read_token(source: TokenSource) -> str:
-    """Call a token source. Raises `AuthFailed` unless it returns a token."""
+async def fetch_token(source: TokenSource) -> str:
+    """Call the function that supplies a token, and return the token. Raises `AuthFailed` if it returns none."""
     told = source()
     token: object = await told if isawaitable(told) else told
     if not isinstance(token, str) or not token.strip():

@@ -30,7 +30,7 @@ def resolve_base_url(provider: Provider, model: str, given: str = "", key_variab
             f"{provider.url_variables[0]}, or pass base_url=…"
         )
     adapt = _URL_ADAPTERS.get(provider.name, _keep_url)
-    return check_url(adapt(url, model, not said))
+    return normalize_base_url(adapt(url, model, not said))
 
 
 def is_provider_url(provider: Provider, url: str) -> bool:
@@ -53,7 +53,7 @@ def get_host(url: str) -> str:
     return url.partition("://")[2].partition("/")[0].rpartition("@")[2]
 
 
-def check_url(url: str) -> str:
+def normalize_base_url(url: str) -> str:
     """Return the URL without a trailing slash. Raises `ConfigError` if it is invalid."""
     if not re.match(r"https?://[^/?#\s]+[^#\s]*$", url):
         raise ConfigError(f"base_url={url!r} is not a URL: give one such as 'https://host/v1'")
@@ -83,7 +83,7 @@ def _adapt_azure_url(url: str, model: str, _default: bool) -> str:  # noqa: FBT0
 
 
 def _adapt_ollama_url(url: str, _model: str, _default: bool) -> str:  # noqa: FBT001 - as above
-    """Turn `OLLAMA_HOST`, the address that its server listens on (a bare host, or all interfaces), into a URL."""
+    """Convert `OLLAMA_HOST`, the address that the server listens on, to a URL."""
     scheme, separator, rest = url.rpartition("://")
     host, _, path = rest.partition("/")
     host = re.sub(r"^(0\.0\.0\.0|\[::\]|)(?=:|$)", "localhost", host)
@@ -107,7 +107,7 @@ def _adapt_vertex_url(url: str, model: str, _default: bool) -> str:  # noqa: FBT
     """Complete the URL of Vertex AI with the project and the location, unless it names them."""
     if "/projects/" in url:
         return url
-    from .google_project import find_location, find_project
+    from .vertex_environment import find_location, find_project
 
     project, location = find_project(), find_location()
     if not project:
@@ -117,7 +117,7 @@ def _adapt_vertex_url(url: str, model: str, _default: bool) -> str:  # noqa: FBT
 
 
 def _get_vertex_host(location: str) -> str:
-    """Return the beginning of the URL of a location: a region, one of the two large regions, or all of the world."""
+    """Return the host part of the Vertex AI URL for a location: a region, a multi-region, or `global`."""
     if location == "global":
         return "https://aiplatform."
     return f"https://aiplatform.{location}.rep." if location in {"us", "eu"} else f"https://{location}-aiplatform."

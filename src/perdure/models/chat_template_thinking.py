@@ -15,7 +15,7 @@ _KWARGS = "chat_template_kwargs"
 
 
 class ReasoningProfile(Struct, frozen=True, kw_only=True):
-    """Thinking of one group of open models: the chat-template arguments that switch it, and the default."""
+    """Chat-template arguments that switch the thinking of a group of open models on and off, and their default."""
 
     reasoning: bool = True
     """True if the models think at all."""

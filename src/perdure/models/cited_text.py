@@ -1,4 +1,4 @@
-"""Divide the text of a reply into passages with their citations, for providers whose citations belong to a block.
+"""Split the text of a reply into passages with their citations, for providers whose citations belong to a text block.
 
 No I/O. In a message, the text is in one piece and citations locate their passages in it. A provider that wrote each
 cited passage as a block of its own gets the same blocks back.
@@ -19,7 +19,7 @@ class CitedPassage(Struct, frozen=True):
 
 
 def divide_cited_text(parts: Sequence[Part]) -> Iterator[Part | CitedPassage]:
-    """Yield the parts of a message, with each text divided at its cited passages, and without the citations.
+    """Yield a message's parts, its texts split into passages with and without citations; citation parts are left out.
 
     Citations without a span, and those of another provider, which have no details, are left out.
     """
@@ -39,9 +39,7 @@ def divide_cited_text(parts: Sequence[Part]) -> Iterator[Part | CitedPassage]:
 
 
 def _divide_text(text: str, offset: int, cited: list[Citation]) -> Iterator[Part | CitedPassage]:
-    """Yield a text as passages. Of overlapping ones, the later is shortened. A blank one joins its neighbour: providers
-    send blocks of blanks, and refuse them.
-    """
+    """Split a text into cited and other passages; overlapping ones are shortened, blank ones joined to a neighbour."""
     passages: list[tuple[str, list[Citation]]] = []
     position = 0
     for citation in sorted(cited, key=lambda each: (each.start or 0, each.end or 0)):

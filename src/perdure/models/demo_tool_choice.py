@@ -1,4 +1,4 @@
-"""Choose a tool and guess its arguments by comparing texts, for the models that run in this process.
+"""Choose a tool and guess its arguments by comparing words, for the demonstration models that run in this process.
 
 The rules are few and deterministic. The tool wins that shares most words with the sentence; a formula, a path or a URL
 in the sentence speaks for a tool that needs one. A parameter gets the value that is given for it by name (`city=Oslo`,
@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from perdure.core.model import ToolSpec
 
-from .spoken_formula import find_formulas
+from .arithmetic_in_text import find_arithmetic
 
 _MAX_CHARACTERS = 2000
 """Maximum number of characters of a sentence that are used."""
@@ -83,8 +83,8 @@ def guess_arguments(tool: ToolSpec, sentence: str) -> tuple[dict[str, Any], list
     return arguments, missing
 
 
-def narrow_tool(tool: ToolSpec, sentence: str) -> ToolSpec | None:
-    """Return the tool with its parameters narrowed to what the sentence gives for them; `None` if that is too little.
+def restrict_tool_values(tool: ToolSpec, sentence: str) -> ToolSpec | None:
+    """Return the tool with its parameters limited to values in the sentence; `None` if there are too few.
 
     A path, URL or formula must be one that the sentence has. Parameters that may be left out are, unless it names them.
     """
@@ -105,7 +105,7 @@ def narrow_tool(tool: ToolSpec, sentence: str) -> ToolSpec | None:
 
 
 class _ArgumentClues:
-    """Values in a sentence that could be arguments of a tool. Each is used at most once."""
+    """The values in a sentence that could be arguments of a tool. Each is used at most once."""
 
     def __init__(self, sentence: str, about: frozenset[str]) -> None:
         self.sentence = sentence
@@ -114,7 +114,7 @@ class _ArgumentClues:
         self.numbers: list[str] = _NUMBER.findall(sentence)
         self.addresses: list[str] = [found.rstrip(".,;:!?)") for found in _ADDRESS.findall(sentence)]
         self.paths: list[str] = [found.rstrip(".") for found in _PATH.findall(_ADDRESS.sub(" ", sentence))]
-        self.formulas = find_formulas(_QUOTED.sub(" ", _ADDRESS.sub(" ", sentence)))
+        self.formulas = find_arithmetic(_QUOTED.sub(" ", _ADDRESS.sub(" ", sentence)))
         self.names = _find_names(unquoted, about)
         self.objects: list[str] = [
             word
@@ -135,7 +135,7 @@ class _ArgumentClues:
         return False
 
     def is_mostly_about(self, said: frozenset[str], about: frozenset[str]) -> bool:
-        """Return True if more than half of the words that were said, places and names left out, are `about` words."""
+        """Return True if more than half of the words in `said`, without places and names, are in `about`."""
         if _ABOUT_PEOPLE.search(self.sentence):
             return False
         places = _extract_stems(" ".join([*_PLACE.findall(self.sentence), *self.names]))
@@ -159,7 +159,7 @@ class _ArgumentClues:
         return None
 
     def list_values(self, name: str, schema: Mapping[str, Any], *, required: bool) -> list[Any] | None:
-        """Return the values that the sentence has for a parameter; `None` if it may have any value of its type."""
+        """Return the values in the sentence that fit a parameter; `None` if it may have any value of its type."""
         if (named := self.find_named_value(name, schema)) is not None:
             return [named]
         words = _get_words(name)
@@ -230,7 +230,7 @@ class _ArgumentClues:
 
 
 def _cut_sentence(text: str) -> str:
-    """Return the beginning of a message without blocks of code: what was piped in says nothing about the tool."""
+    """Return the beginning of a message without code blocks, which say nothing about the tool."""
     return _CODE_BLOCK.sub("", text)[:_MAX_CHARACTERS]
 
 
@@ -266,7 +266,7 @@ def _get_type(schema: Mapping[str, Any]) -> str:
 
 
 def _extract_stems(text: str) -> frozenset[str]:
-    """Return the significant words of a text, each cut to its stem, so that *searches* matches *search*."""
+    """Return the stems of the significant words of a text, so that *searches* matches *search*."""
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text)
     words = [word.lower() for word in re.findall(r"[^\W\d_]{2,}", apart)]
     return frozenset(
@@ -279,7 +279,7 @@ def _get_stem(word: str) -> str:
 
 
 def _find_names(sentence: str, about: frozenset[str]) -> list[str]:
-    """Return groups of adjacent capitalised terms; those that begin a sentence are listed last."""
+    """Return groups of adjacent capitalised words; those at the start of a sentence are listed last."""
     inside: list[list[str]] = []
     beginning: list[list[str]] = []
     first, group = True, None

@@ -38,20 +38,20 @@ class ItemOrderRules(Protocol):
         ...
 
     def step(self, state: Any, item: Item) -> Any:
-        """Return the state after one more item. Raises `BrokenRule` if the item is not allowed there."""
+        """Return the state after one more item. Raises `ProviderRuleError` if the item is not allowed there."""
         ...
 
     def end(self, state: Any) -> None:
-        """Raise `BrokenRule` if the conversation must not end in this state."""
+        """Raise `ProviderRuleError` if the conversation must not end in this state."""
         ...
 
 
-class BrokenRule(BadRequest):
+class ProviderRuleError(BadRequest):
     """Raised before sending, when a request would break a rule of its provider."""
 
 
 class _EncodedConversation:
-    """Encoded messages of one conversation, each with the state of the order rules after it."""
+    """The encoded messages of one conversation, each with the state of the order rules after it."""
 
     __slots__ = ("messages", "pieces", "size", "states", "view")
 
@@ -103,7 +103,7 @@ class EncodingMemo:
             items = items_of(remove_think_tags(message))
             for item in items:
                 state = rules.step(state, item)
-            piece = b",".join([encode_json(item) for item in items])
+            piece = b",".join([encode_lossy_json(item) for item in items])
             kept.messages.append(message)
             kept.pieces.append(piece)
             kept.states.append(state)
@@ -132,7 +132,7 @@ class EncodingMemo:
                 self._size -= oldest.size
 
 
-def encode_json(item: Any) -> bytes:
+def encode_lossy_json(item: Any) -> bytes:
     """Encode a value as JSON, replacing parts that JSON cannot represent."""
     try:
         return _encode(item)

@@ -36,9 +36,9 @@ from .auth import Auth, FixedHeaders
 from .encoding_memo import EncodingMemo
 from .profile import Profile
 from .provider_errors import classify_error
+from .rejected_tools import RejectedTools
 from .throttle import Throttle, get_shared_throttle
 from .throttle_state import RequestSlot, WaitReason
-from .tool_quarantine import ToolQuarantine
 from .wire import Decoder, EncodedRequest, Wire
 
 PROGRESS_SECONDS = 600.0
@@ -72,7 +72,8 @@ class HttpModel:
         progress_seconds: float = PROGRESS_SECONDS,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """By default, connections (`transport`) and the rate limits of the key (`throttle`) are shared by the process.
+        """Create the model. By default, connections (`transport`) and rate limits (`throttle`) are shared by the
+        process.
 
         The query of `base_url`, if any, is sent with every request.
         """
@@ -89,7 +90,7 @@ class HttpModel:
         self._progress_seconds = progress_seconds
         self._clock = clock
         self._memo = EncodingMemo()
-        self._quarantine = ToolQuarantine()
+        self._quarantine = RejectedTools()
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:  # noqa: PLR0912 - helpers would add a generator per event
         """Send a request, and yield the events of the reply as they arrive. Raises a `ModelError`.
@@ -126,7 +127,7 @@ class HttpModel:
                         for event in decoder.feed(data):
                             yield event
                         if decoder.done:
-                            await _drain_response(chunks)
+                            await _drain_response(answer, chunks)
                             break
                         quiet_since = None if event is not before else self._check_progress(quiet_since)
                 for event in decoder.end():
@@ -218,7 +219,7 @@ class HttpModel:
             self.info = self.profile.info
 
     def _raise_explained(self, error: ModelError, sent: EncodedRequest) -> NoReturn:
-        """Raise the error of a request that failed; if it was refused, with the rules that it breaks."""
+        """Raise the error of a failed request; if the provider refused it, with the rules that it breaks."""
         if type(error) is BadRequest:
             with suppress(ValueError, TypeError, AttributeError, KeyError):  # a rule must not hide what was said
                 if problems := self._wire.lint(msgspec.json.decode(sent.body), self.profile):
@@ -231,11 +232,11 @@ class HttpModel:
 
 
 class _ImmediateRetries:
-    """Retries of one request without delay: with a renewed key, or without a tool that the provider rejects."""
+    """Immediate retries of one request: with a renewed key, or without a tool that the provider rejects."""
 
     __slots__ = ("_auth", "_quarantine", "_renewed")
 
-    def __init__(self, auth: Auth, quarantine: ToolQuarantine) -> None:
+    def __init__(self, auth: Auth, quarantine: RejectedTools) -> None:
         self._auth = auth
         self._quarantine = quarantine
         self._renewed = False
@@ -253,8 +254,10 @@ class _ImmediateRetries:
         return None if warning is None else (ErrorRaised(type(error).__name__, warning, "model"),)
 
 
-async def _drain_response(chunks: AsyncIterator[bytes]) -> None:
+async def _drain_response(answer: Response, chunks: AsyncIterator[bytes]) -> None:
     """Read the rest of a completed response, for a short time, so that its connection can be reused."""
+    if getattr(answer, "is_complete", False):  # most are, by then, and a timer would take as long as several events
+        return
     with suppress(TimeoutError, NetError):
         async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in chunks:

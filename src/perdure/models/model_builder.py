@@ -18,7 +18,7 @@ from perdure.core.wrappers import retried
 
 from .api_key import ApiKey, key_header_for
 from .auth import Auth
-from .base_url import check_url, get_host, get_wire_base_url, is_provider_url, resolve_base_url
+from .base_url import get_host, get_wire_base_url, is_provider_url, normalize_base_url, resolve_base_url
 from .model_families import get_capability_fields
 from .price import price_of
 from .profile import Profile
@@ -95,7 +95,7 @@ def open_url_model(
     """Open a model at any base URL; `wire` names the API format to use there, if the caller has chosen one."""
     if not model.strip():
         raise ConfigError(f"{base_url!r}: name a model, as in open_model('https://host/v1#model')")
-    url = check_url(base_url)
+    url = normalize_base_url(base_url)
     known = None if provider else _find_provider_at(url, wire)
     if known is not None:
         return open_catalog_model(known, model, replace(options, base_url=known.base_url), wire)

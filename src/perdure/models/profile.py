@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from perdure.core.model import ModelInfo, OutputMode, Price
+from perdure.core.option_class import OptionClass
 
 ToolMode: TypeAlias = Literal["native", "json", "none"]
 """How tools are called: natively; as JSON that the reply is constrained to (`json_tools`); or not at all."""
@@ -16,7 +17,7 @@ CacheMode: TypeAlias = Literal["automatic", "marked", "none"]
 """How prompts are cached: by the provider itself; up to marked places; or not at all."""
 
 
-class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=OptionClass):
     """Capabilities and limits of one model at one endpoint, and the options for encoding requests to it."""
 
     provider: str

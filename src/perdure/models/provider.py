@@ -1,4 +1,4 @@
-"""A row of the catalogue of providers: what it takes to open one of its models."""
+"""The `Provider` class: an entry of the catalogue of providers, with the URL, key and API format to open its models."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias

@@ -109,7 +109,7 @@ def _check_nothing(_provider: Provider, _key: ApiKey) -> tuple[bool, str]:
 
 
 def _check_google(provider: Provider, key: ApiKey) -> tuple[bool, str]:
-    from .google_project import TOKEN_VARIABLE, get_adc_path
+    from .vertex_environment import TOKEN_VARIABLE, get_adc_path
 
     if key.variable_name == TOKEN_VARIABLE:
         return True, f"{TOKEN_VARIABLE} is set"

@@ -13,8 +13,8 @@ from typing import Any
 from .untrusted_json import as_dict, as_list
 
 
-def build_metadata(**fields: Any) -> dict[str, Any]:
-    """Return the fields that have a value."""
+def drop_empty_fields(**fields: Any) -> dict[str, Any]:
+    """Return the given keyword arguments without those that are None or empty."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
@@ -23,11 +23,11 @@ def get_served_model(served: Any, requested: str) -> str:
     return served if isinstance(served, str) and served.rpartition("/")[2] != requested.rpartition("/")[2] else ""
 
 
-def has_finding(filters: Any) -> bool:
+def has_content_filter_hit(filters: Any) -> bool:
     """Return True if the results of content filters contain a finding: anything filtered, detected or blocked."""
     named = as_dict(filters).items()
-    is_found = any((name in _FINDINGS and value is True) or has_finding(value) for name, value in named)
-    return is_found or any(map(has_finding, as_list(filters)))
+    is_found = any((name in _FINDINGS and value is True) or has_content_filter_hit(value) for name, value in named)
+    return is_found or any(map(has_content_filter_hit, as_list(filters)))
 
 
 _FINDINGS = frozenset({"filtered", "detected", "blocked"})

@@ -34,7 +34,7 @@ class ThinkTagWriter:
             self._thought.append(event.text)
             return (*shown, event)
         if isinstance(event, CitationAdded):
-            return (CitationAdded(move_citation(event.citation, self._added)),)
+            return (CitationAdded(shift_citation(event.citation, self._added)),)
         if isinstance(event, ReplyFinished) and event.message is not None:
             event = replace(event, message=add_think_tags(event.message))
         if self._thought and isinstance(event, (TextDelta, ToolCallDelta, ReplyFinished)):
@@ -72,7 +72,7 @@ def add_think_tags(message: Message) -> Message:
     parts: list[Part] = []
     added = 0
     for part in message.parts:
-        parts.append(move_citation(part, added) if isinstance(part, Citation) else part)
+        parts.append(shift_citation(part, added) if isinstance(part, Citation) else part)
         if isinstance(part, Thinking) and part.text:
             shown = f"{_OPEN}{part.text}{_CLOSE}"
             added += len(shown)
@@ -80,8 +80,8 @@ def add_think_tags(message: Message) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def move_citation(citation: Citation, by: int) -> Citation:
-    """Return a citation for a text that has become longer by this many characters before the passage."""
+def shift_citation(citation: Citation, by: int) -> Citation:
+    """Return a citation moved by this many characters, because text was inserted before its passage."""
     if citation.start is None or citation.end is None or not by:
         return citation
     return replace(citation, start=max(citation.start + by, 0), end=max(citation.end + by, 0))
@@ -100,7 +100,7 @@ def remove_think_tags(message: Message) -> Message:
             removed += len(part.text) - len(text)
             parts += [replace(part, text=text)] if text else []
         else:
-            parts.append(move_citation(part, -removed) if isinstance(part, Citation) else part)
+            parts.append(shift_citation(part, -removed) if isinstance(part, Citation) else part)
     return replace(message, parts=tuple(parts))
 
 

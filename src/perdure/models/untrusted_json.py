@@ -11,7 +11,7 @@ from perdure.core.jsonable import to_jsonable
 _strict = msgspec.json.Decoder().decode
 
 
-def parse_json(data: bytes | str) -> Any:
+def parse_untrusted_json(data: bytes | str) -> Any:
     """Parse JSON leniently: lone surrogates, `NaN` and control characters in strings are accepted.
 
     Raises `msgspec.DecodeError` if it is not JSON, is cut off, or is nested too deeply.

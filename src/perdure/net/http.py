@@ -82,7 +82,7 @@ class HttpTransport:
 
 
 async def _close_with_loop(pool: "HttpConnectionPool") -> AsyncGenerator[None, None]:
-    """Close the pool when its event loop ends, even if the caller forgets it: a generator that its loop closes."""
+    """Async generator that closes the pool when its event loop shuts down, even if the caller forgets to."""
     try:
         yield
     finally:

@@ -70,7 +70,9 @@ class HttpConnectionPool:
         return self._session.closed
 
     async def send(self, url: str, headers: Mapping[str, str], body: bytes | None) -> "ReceivedResponse":
-        """Send a POST request (GET without a body) and wait until the response starts. Raise a `NetError` if not."""
+        """Send a POST request (GET without a body) and wait until the response starts. Raise a `NetError` if none
+        does.
+        """
         try:
             async with asyncio.timeout(self._deadlines.first_byte_seconds):
                 response = await self._send_with_reconnect(url, headers, body)
@@ -219,6 +221,11 @@ class ReceivedResponse:
             )
         raise failure
 
+    @property
+    def is_complete(self) -> bool:
+        """True if the body has arrived and was read to its end."""
+        return self._response.content.at_eof()
+
     async def read(self, most_bytes: int) -> bytes:
         """Read the body, up to this many bytes."""
         pieces: list[bytes] = []
@@ -231,7 +238,9 @@ class ReceivedResponse:
         return b"".join(pieces)
 
     def _check_idle(self) -> None:
-        """Fail the reader if it has waited too long or the connection is lost; otherwise check again later."""
+        """Raise an error in the reader if it has waited too long or the connection is lost; otherwise check again
+        later.
+        """
         now = self._time()
         waited = now - self._since
         content, host = self._response.content, self._response.url.host

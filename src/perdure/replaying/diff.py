@@ -60,7 +60,7 @@ class Divergence(Struct, frozen=True):
         return f"entry {self.seq}: {self.what}\n{self.diff}"
 
 
-def difference_kind(event: Event) -> DifferenceKind:
+def get_difference_kind(event: Event) -> DifferenceKind:
     """Return the kind of difference that is reported when this event is not as recorded."""
     match event:
         case ModelRequested() | ToolsChanged():
@@ -132,7 +132,7 @@ def describe_difference(then: Event | None, now: Event) -> tuple[DifferenceKind,
     """Return the kind of the difference between a recorded event and the current one, and a sentence about it."""
     for kind, lost in _MISSING_NOW.items():
         if isinstance(then, kind) and not isinstance(now, kind):
-            return difference_kind(then), lost
+            return get_difference_kind(then), lost
     if isinstance(then, PermissionDecided):
         return "permission", f"the call of {then.tool!r} is not denied any more"
     if isinstance(now, PermissionDecided):
@@ -144,8 +144,8 @@ def describe_difference(then: Event | None, now: Event) -> tuple[DifferenceKind,
     if isinstance(now, RunEnded):
         return "ending", "the run ends otherwise" if isinstance(then, RunEnded) else "the run ends here now"
     if isinstance(then, MessageAdded) and isinstance(now, MessageAdded):
-        return difference_kind(now), "another message is added to the conversation"
-    return difference_kind(now), "something else happens"
+        return get_difference_kind(now), "another message is added to the conversation"
+    return get_difference_kind(now), "something else happens"
 
 
 _MISSING_NOW: Mapping[type[Event], str] = {
@@ -174,7 +174,7 @@ def format_prompt_prefix(prefix: PromptPrefix) -> Iterator[str]:
         yield from _indent(msgspec.json.format(msgspec.json.encode(tool.parameters, order="sorted")).decode())
 
 
-def get_prefix(request: Request) -> PromptPrefix:
+def get_prompt_prefix(request: Request) -> PromptPrefix:
     """Return the instructions and tools of a model request: the part that providers cache."""
     return PromptPrefix(request.instructions, tuple(request.tools))
 

@@ -15,12 +15,18 @@ from perdure.core.model import ModelInfo, Request
 from perdure.core.permission import SupportsQuestions
 from perdure.core.run import Run
 
-from .compare import LogComparison, ReplayStopped
 from .diff import NOTHING
-from .doubles import RecordedClock, build_discarded_deltas, build_recorded_error, build_reply_deltas, build_retry_event
+from .log_comparison import LogComparison, ReplayStopped
+from .recorded_log import RecordedLog
 from .recorded_session import RecordedSession
-from .recording import RecordedLog
-from .segment import FOLLOW_UP, RecordedExchange, Segment
+from .replay_doubles import (
+    RecordedClock,
+    build_discarded_deltas,
+    build_recorded_error,
+    build_reply_deltas,
+    build_retry_event,
+)
+from .run_segment import FOLLOW_UP, RecordedExchange, RunSegment
 
 _LOOP_ROUNDS = 200
 """Event loop iterations to wait for something that is about to happen."""
@@ -28,14 +34,14 @@ _OVERFLOW = "ContextOverflow"
 
 
 class Playback:
-    """Current position in a recorded log, from which model replies, user messages and interruptions are played back."""
+    """The current position in a recorded log, from which replies, user messages and interruptions are played back."""
 
     def __init__(self, check: LogComparison) -> None:
         self.check = check
         self.clock = RecordedClock(check)
         self.session: RecordedSession
         """The session in which the log is replayed."""
-        self.segment: Segment
+        self.segment: RunSegment
         self.exchange: RecordedExchange | None = None
         """The recorded request that was answered last, with its reply."""
         self.gates: list[SupportsQuestions] = []
@@ -46,7 +52,7 @@ class Playback:
         """The log that is played back."""
         return self.check.record
 
-    async def begin(self, segment: Segment) -> None:
+    async def begin(self, segment: RunSegment) -> None:
         """Move to the start of a segment, and send the messages that were recorded before its first model request."""
         self.segment, self.exchange = segment, None
         self.check.begin(segment)
@@ -97,7 +103,7 @@ class Playback:
         return done
 
     async def store_other_entries(self, run: Run, before: int, is_wanted: Callable[[Entry], bool]) -> list[Event]:
-        """Store again the side entries of calls recorded before entry `before`, if `is_wanted` accepts them.
+        """Store the side entries that tool calls had recorded before entry `before`, if `is_wanted` accepts them.
 
         Returns their events.
         """
@@ -168,7 +174,7 @@ class Playback:
         raise build_recorded_error(ended.reason, ended.error)
 
     def _is_cancelled_after(self, exchange: RecordedExchange) -> bool:
-        """Return True if the run was cancelled with this turn allowed to end."""
+        """Return True if the run was cancelled in the mode that lets this turn end first."""
         if not self.segment.is_interrupted or exchange is not self.segment.last_exchange:
             return False
         return not self.segment.call_statuses(exchange) & {Status.CANCELLED, Status.CANCELLED_BEFORE_START}
@@ -181,11 +187,11 @@ def _entry_number(entry: Entry) -> int:
 class RecordedModel:
     """Model of a replay: it compares each request with the log, and streams the recorded reply."""
 
-    def __init__(self, tape: Playback, info: ModelInfo) -> None:
+    def __init__(self, playback: Playback, info: ModelInfo) -> None:
         self.info = info
         """Information about the model that it replaces."""
-        self._tape = tape
+        self._playback = playback
 
     def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Stream the recorded reply to this request."""
-        return self._tape.stream_reply(request)
+        return self._playback.stream_reply(request)

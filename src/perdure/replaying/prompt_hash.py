@@ -30,5 +30,5 @@ def describe_prefix_difference(then: ModelRequested, now: ModelRequested) -> str
 
 
 def _hash_both(request: Request) -> str:
-    """Return the single hash that earlier versions stored."""
+    """Return the combined hash of instructions and tools that earlier versions stored."""
     return hashlib.sha256(msgspec.json.encode((request.instructions, request.tools))).hexdigest()[:_LENGTH]

@@ -15,13 +15,13 @@ from perdure.runtime.driver_commands import DriverCommand, ResumeCommand, RunCom
 from perdure.runtime.overrides import RunOverrides
 from perdure.runtime.session import Session
 
-from .segment import Segment
+from .run_segment import RunSegment
 
 
 class RecordedSession(Session[Any]):
     """Session of a replay: its runs begin with recorded messages; `/name` and `@file` in them are not handled again."""
 
-    async def begin(self, segment: Segment, overrides: RunOverrides) -> Outcome[Any] | None:
+    async def begin(self, segment: RunSegment, overrides: RunOverrides) -> Outcome[Any] | None:
         """Begin or resume a run as recorded, and return its outcome; `None` if there was nothing to answer."""
         run_id = segment.started.run_id
         if segment.is_cancelled_at_start:
@@ -34,7 +34,7 @@ class RecordedSession(Session[Any]):
         return (await self.read_state()).view
 
 
-def _command(segment: Segment, run_id: str, overrides: RunOverrides) -> DriverCommand:
+def _command(segment: RunSegment, run_id: str, overrides: RunOverrides) -> DriverCommand:
     if segment.begins == "resume":
         # One that was parked then is parked now; one that went on then may have been taken up again.
         return ResumeCommand(overrides, unpark=isinstance(segment.entries[0].event, RunResumed))

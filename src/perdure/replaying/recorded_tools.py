@@ -18,14 +18,14 @@ from perdure.core.run import Run
 from perdure.core.tool import Arguments, Tool, ToolContext
 
 from .playback import Playback
-from .segment import is_compaction
+from .run_segment import is_compaction
 
 
 class RecordedTools:
     """Replaces the tools of an agent by copies that return the recorded results."""
 
-    def __init__(self, tape: Playback, added: Mapping[str, Tool[..., Any]]) -> None:
-        self._tape = tape
+    def __init__(self, playback: Playback, added: Mapping[str, Tool[..., Any]]) -> None:
+        self._playback = playback
         self._added = added
         """Tools that calls may have added, by name."""
         self._changed: set[int] = set()
@@ -45,33 +45,33 @@ class RecordedTools:
         )
 
     async def _call(self, _arguments: Arguments, context: ToolContext[Any]) -> ToolResult | str:
-        stretch, call_id = self._tape.segment, context.call_id
-        if call_id in stretch.started_calls:
+        segment, call_id = self._playback.segment, context.call_id
+        if call_id in segment.started_calls:
             await context.begin()  # of a tool that asks first, and went on to do something
-        result = stretch.results.get(call_id)
-        await self._restore_entries(context.run, stretch.result_entries.get(call_id, self._tape.record.last + 1))
+        result = segment.results.get(call_id)
+        await self._restore_entries(context.run, segment.result_entries.get(call_id, self._playback.record.last + 1))
         if result is None:
             return ""  # a crash precedes its result, or it waits: the replay stops when this is to be stored
         if result.status is Status.CANCELLED:
-            await self._tape.interrupt()
+            await self._playback.interrupt()
         self._restore_added_tools(context)
         await self._repeat_cancel()
         return result
 
     async def _restore_entries(self, run: Run, before: int) -> None:
-        """Store again what was stored before this result and has not been stored yet."""
-        left = self._tape.check.remaining
+        """Store the recorded entries that precede this tool result and are not stored yet."""
+        left = self._playback.check.remaining
 
         def is_wanted(entry: Entry) -> bool:
             return not is_compaction(entry.event) or entry in left  # else it precedes the calls
 
-        stored = await self._tape.store_other_entries(run, before, is_wanted)
+        stored = await self._playback.store_other_entries(run, before, is_wanted)
         if any(isinstance(event, InboxAdded) for event in stored):
-            await self._tape.send_messages()
+            await self._playback.send_messages()
 
     def _restore_added_tools(self, context: ToolContext[Any]) -> None:
         """Add the tools that were added during the calls of this reply."""
-        for entry in self._tape.check.remaining:
+        for entry in self._playback.check.remaining:
             if isinstance(entry.event, ModelRequested):
                 return
             if isinstance(entry.event, ToolsChanged) and entry.seq not in self._changed:
@@ -80,25 +80,25 @@ class RecordedTools:
 
     async def _repeat_cancel(self) -> None:
         """Cancel the run if it was cancelled during the calls of this reply."""
-        tape = self._tape
-        statuses = tape.segment.call_statuses(tape.exchange) if tape.exchange is not None else set[Status]()
+        playback = self._playback
+        statuses = playback.segment.call_statuses(playback.exchange) if playback.exchange is not None else set[Status]()
         if Status.CANCELLED_BEFORE_START in statuses and Status.CANCELLED not in statuses:
-            await tape.session.cancel("after_tools")
+            await playback.session.cancel("after_tools")
 
     async def _check_arguments(self, call: ToolCall, arguments: Arguments) -> None:
         """Compare the final arguments of a call with the recorded ones."""
-        tape = self._tape
-        known = tape.record.hashes.get(call.call_id)
+        playback = self._playback
+        known = playback.record.hashes.get(call.call_id)
         if known is not None and known != arguments_hash(arguments):
             self._record_other_arguments(call, arguments)
-        exchange, result = tape.exchange, tape.segment.results.get(call.call_id)
+        exchange, result = playback.exchange, playback.segment.results.get(call.call_id)
         if exchange is None or result is None or result.status is not Status.CANCELLED_BEFORE_START:
             return
-        if tape.segment.is_interrupted and not exchange.started:  # the cancel precedes the first of them
-            await tape.interrupt()
+        if playback.segment.is_interrupted and not exchange.started:  # the cancel precedes the first of them
+            await playback.interrupt()
 
     def _record_other_arguments(self, call: ToolCall, arguments: Arguments) -> None:
-        check = self._tape.check
+        check = self._playback.check
         seq = next((each.seq for each in check.remaining if getattr(each.event, "call_id", "") == call.call_id), 0)
         what = f"the call of {call.name!r} is made with other arguments"
         check.record_divergence(

@@ -4,12 +4,12 @@ The recorded prompts are given to the agent as it is today, in a separate store.
 answers of users and the time are taken from the log; nothing has side effects. What the agent does is compared with the
 log, entry by entry, and the first difference ends the replay.
 
-    replay.py       the public function
-    replayer.py     replays a log, one segment of a run after the other
-    recording.py    the log, read as a recording; `segment.py` is one segment of a run
-    compare.py      compares with the log; `prompt_hash.py` compares hashes, `diff.py` describes differences
-    offline.py      the agent with stand-ins: `recorded_tools.py`, `recorded_permissions.py`, `recorded_compaction.py`
-    playback.py     position in the log, and the model; `recorded_session.py`, `doubles.py`: session, clock and store
+    replay.py         the public function
+    replayer.py       replays a log, one segment of a run after the other
+    recorded_log.py   the log, indexed for a replay; `run_segment.py` is one segment of a run
+    log_comparison.py compares with the log; `prompt_hash.py` compares hashes, `diff.py` describes differences
+    offline_agent.py  the agent with stand-ins: `recorded_tools.py`, `recorded_permissions.py`, `recorded_compaction.py`
+    playback.py       position in the log, model; `recorded_session.py`, `replay_doubles.py`: session, clock and store
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from perdure.session_transfer import PromptPrefix, Recording, read_document
 from perdure.stores import open_store
 
 from .diff import DifferenceKind, Divergence
-from .recording import RecordedLog, read_recording
+from .recorded_log import RecordedLog, index_recorded_log
 from .replayer import Replayer, list_missing_options
 
 __all__ = ["DifferenceKind", "Divergence", "Replayed", "Source", "replay"]
@@ -100,7 +100,7 @@ async def replay(
     if from_seq is not None:
         _check_from_seq(source, from_seq, entries)
         entries = entries[:from_seq]
-    record = read_recording(entries)
+    record = index_recorded_log(entries)
     live = (
         None
         if from_seq is None
@@ -108,7 +108,7 @@ async def replay(
     )
     if live is not None:
         live.check(record)
-    elif not any(stretch.exchanges for stretch in record.segments):
+    elif not any(segment.exchanges for segment in record.segments):
         raise UsageError(f"session {recording.session_id!r} has never asked a model: there is nothing to replay")
     _check_code(recording.session_id, record, code, added)
     drive = Replayer(agent, recording, record, code, added)
@@ -140,7 +140,7 @@ async def _load_recording(store: Store, source: Source) -> Recording:
 
 def _check_code(session_id: str, record: RecordedLog, code: RunOverrides, added: Sequence[Tool[..., Any]]) -> None:
     """Raise `UsageError` for tools and other Python objects that the recorded runs need and that were not passed."""
-    missing = sorted({name for stretch in record.segments for name in list_missing_options(stretch, code)})
+    missing = sorted({name for segment in record.segments for name in list_missing_options(segment, code)})
     if missing:
         given = ", ".join(f"{name}=…" for name in missing)
         raise UsageError(f"session {session_id!r} has runs with code of their own, which no log can keep: give {given}")
@@ -158,7 +158,7 @@ def _check_from_seq(source: Source, from_seq: int, entries: Sequence[Entry]) -> 
 
 
 class _LiveContinuation(Struct, frozen=True):
-    """The live run in a fork, with the real model and tools, that follows a replay up to `from_seq`."""
+    """The live run, with the real model and tools, that continues a fork after a replay up to `from_seq`."""
 
     session_id: str
     store: Store

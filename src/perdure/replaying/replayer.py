@@ -13,15 +13,15 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.overrides import RunOverrides, restore_overrides
 from perdure.session_transfer import Recording
 
-from .compare import LogComparison, ReplayStopped
-from .doubles import ComparingStore
-from .offline import list_skill_tools, make_offline
+from .log_comparison import LogComparison, ReplayStopped
+from .offline_agent import list_skill_tools, make_offline_agent
 from .playback import Playback
-from .recorded_permissions import build_recorded_gate
+from .recorded_log import RecordedLog
+from .recorded_permissions import copy_gate_for_replay
 from .recorded_session import RecordedSession
 from .recorded_tools import RecordedTools
-from .recording import RecordedLog
-from .segment import Segment
+from .replay_doubles import ComparingStore
+from .run_segment import RunSegment
 
 _UNUSED: Mapping[str, Any] = {"deps": None, "budget": None}
 """Run options that only tools and models use, which a replay does not call."""
@@ -37,7 +37,7 @@ class ReplayedRuns(Struct):
     outcomes: tuple[Outcome[Any], ...] = ()
 
 
-def list_missing_options(segment: Segment, code: RunOverrides) -> list[str]:
+def list_missing_options(segment: RunSegment, code: RunOverrides) -> list[str]:
     """Return the options that a recorded run got as Python objects, such as `tools`, and that `code` lacks.
 
     The model, and objects that only tools use, are not needed for a replay.
@@ -62,27 +62,27 @@ class Replayer:
         self._name = recording.session_id
         self._record = record
         self._code = code
-        self._tape = Playback(self.check)
+        self._playback = Playback(self.check)
         known = {tool.name: tool for tool in (*list_skill_tools(agent), *added)}
         compacts = any("compaction" in event.changes for event in _list_configurations(recording))
-        self._agent = make_offline(agent, self._tape, RecordedTools(self._tape, known), compacts=compacts)
+        self._agent = make_offline_agent(agent, self._playback, RecordedTools(self._playback, known), compacts=compacts)
 
     async def replay_all(self, entries: Sequence[Entry]) -> ReplayedRuns:
         """Replay the runs of the log in order, up to the first difference, and return their outcomes."""
         driven = ReplayedRuns()
         reached = -1  # the last entry that the session has, if it has all of them
-        for stretch in self._record.segments:
-            if stretch.begins == "call":
+        for segment in self._record.segments:
+            if segment.begins == "call":
                 driven.skipped += 1
                 continue
-            first = stretch.entries[0].seq
+            first = segment.entries[0].seq
             if reached + 1 != first:
                 await self._open_session(entries[: first - 1], max(reached, 0))
-            driven.runs += stretch.begins != "resume"
-            outcome = await self._replay_segment(stretch)
+            driven.runs += segment.begins != "resume"
+            outcome = await self._replay_segment(segment)
             if self.check.divergence is not None:
                 break
-            reached = -1 if outcome is None else stretch.entries[-1].seq
+            reached = -1 if outcome is None else segment.entries[-1].seq
             driven.outcomes += () if outcome is None else (outcome,)
         return driven
 
@@ -90,16 +90,16 @@ class Replayer:
         """Open a session with the recorded entries: at the start, and where entries between two runs were skipped."""
         store = ComparingStore(self.check)
         await store.load_entries(self._name, before)
-        self._tape.session = RecordedSession(self._agent, self._name, store)
+        self._playback.session = RecordedSession(self._agent, self._name, store)
         for event in [entry.event for entry in before[reached:]]:
             if isinstance(event, GrantRevoked):
-                for gate in self._tape.gates:
+                for gate in self._playback.gates:
                     gate.grants.forget(event.grant_id)
 
-    async def _replay_segment(self, segment: Segment) -> Outcome[Any] | None:
+    async def _replay_segment(self, segment: RunSegment) -> Outcome[Any] | None:
         """Replay one segment and return its outcome; `None` if it was cut off or differs from the log."""
-        await self._tape.begin(segment)
-        session, overrides = self._tape.session, self._overrides(segment)
+        await self._playback.begin(segment)
+        session, overrides = self._playback.session, self._overrides(segment)
         try:
             if segment.begins == "run" and not segment.opening:
                 raise ReplayStopped("the record breaks off before the prompt")  # noqa: TRY301 - as anywhere else
@@ -129,8 +129,8 @@ class Replayer:
             await session.answer(question.ask_id, answered.answer)
         return True
 
-    def _overrides(self, segment: Segment) -> RunOverrides:
-        """Return the options of this run, with its model replaced by the recorded one."""
+    def _overrides(self, segment: RunSegment) -> RunOverrides:
+        """Return the run options of this segment, with the model replaced by the recorded one."""
         options = segment.started.options
         own: set[str] = set(options.get("code", ()))
         given = {**_UNUSED, **self._code}.items()
@@ -140,7 +140,7 @@ class Replayer:
         if "model" in options or "model" in own:
             overrides["model"] = self._agent.model
         if "permission" in overrides:
-            overrides["permission"] = build_recorded_gate(self._tape, overrides["permission"])
+            overrides["permission"] = copy_gate_for_replay(self._playback, overrides["permission"])
         if "budget" in overrides:
             overrides["budget"] = None
         return overrides

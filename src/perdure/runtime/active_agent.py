@@ -15,19 +15,19 @@ from perdure.core.fold import FOR_AGENT, State
 from perdure.core.model import Model
 from perdure.models import open_model
 
+from .agent_spec import AgentSpec
 from .handoff import ACTIVE_AGENT, HANDED_BY_SETTING, HANDOFF_CALL_SETTING, find_handoff
 from .overrides import RunOverrides
-from .spec import AgentSpec
 
 if TYPE_CHECKING:
+    from perdure.context.agent_role import Role
     from perdure.context.compaction import Compaction
-    from perdure.context.role import Role
 
 RoleLevel: TypeAlias = Literal["run", "session", "agent"]
 """The level at which a role was requested."""
 
 
-def active_agent(first_agent: AgentSpec[Any], state: State) -> AgentSpec[Any]:
+def get_active_agent(first_agent: AgentSpec[Any], state: State) -> AgentSpec[Any]:
     """Return the agent that answers next in a session: the one of the last handoff, else the first agent."""
     return first_agent.find_reachable(state.settings.get(ACTIVE_AGENT, ""))
 
@@ -50,7 +50,7 @@ def build_configuration_events(
     agent = (
         first_agent.find_reachable(changes[ACTIVE_AGENT])
         if ACTIVE_AGENT in changes
-        else active_agent(first_agent, state)
+        else get_active_agent(first_agent, state)
     )
     agent.find_role(changes.get("role", ""))
     settings = {name: value for name, value in changes.items() if name != ACTIVE_AGENT}
@@ -138,8 +138,8 @@ def choose_compaction(agent: AgentSpec[Any], configured: dict[str, Any]) -> "Com
     return replace(base, **{name: value for name, value in given.items() if name in Compaction.__struct_fields__})
 
 
-def record_compaction(compaction: object) -> dict[str, Any]:
-    """Return the limits and instructions of a compaction as they are stored. Raises `ConfigError` for anything else."""
+def encode_compaction(compaction: object) -> dict[str, Any]:
+    """Encode the limits and instructions of a compaction for the log. Raises `ConfigError` for other objects."""
     from perdure.context.compaction import Compaction
 
     if not isinstance(compaction, Compaction):

@@ -16,7 +16,7 @@ from perdure.core.store import Hit, SearchOptions, Store
 from perdure.core.tool import D, Tool
 from perdure.stores import open_store
 
-from .spec import AgentSpec
+from .agent_spec import AgentSpec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from .output import Output
-    from .overrides import Overrides, Prompt
+    from .overrides import ChooseOverrides, Overrides, Prompt
     from .session import Session
     from .stream import RunStream
 
@@ -71,7 +71,7 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
     def run_sync(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]: ...
     def run_sync(self, prompt: Prompt, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]:
         """Answer one prompt, and block until the run has ended. Inside an event loop use `await agent.run(…)`."""
-        from .sync import run_on_background_loop
+        from .background_loop import run_on_background_loop
 
         return run_on_background_loop(lambda: self.run(prompt, output=output, **overrides))
 
@@ -87,9 +87,9 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
 
     async def search(self, query: str, **narrowed: Unpack[SearchOptions]) -> list[Hit]:
         """Search the messages of all sessions in the agent's store; takes the options of `SearchableStore.search`."""
-        from .stored_session import require_search
+        from .stored_session import require_searchable_store
 
-        return await require_search(self.store).search(query, **narrowed)
+        return await require_searchable_store(self.store).search(query, **narrowed)
 
     async def attend_all(
         self,
@@ -98,31 +98,48 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         prefix: str = "",
         most_at_once: int = 8,
         seconds: float = 1.0,
+        overrides_for: ChooseOverrides[D] | None = None,
         **overrides: Unpack[Overrides[D]],
     ) -> AsyncGenerator[Outcome[Any]]:
-        """Continue the sessions of the store that have a reason to, and yield each outcome, until the caller stops it.
+        """Continue the sessions of the store that have a reason to (an answer, a message, a crash), and yield each
+        outcome.
 
         Reasons are those of `Session.attend`: a run that a crash interrupted, an answer, an expired question, a cancel,
         a follow-up, an inbox item with `wake=True`. Sessions that a living process drives are left to it, and parked
         runs are left alone. Each session gets its turn. One that cannot be continued yields a `failed` outcome with
         the error, and is tried again later, after twice as long each time. Stopping the iteration cancels the runs in
-        progress.
+        progress. The iteration of an agent that a `Shutdown` has wrapped ends with the process: no more sessions are
+        taken up, and the runs in progress are left for the next process.
 
         Args:
             store: The store to serve; by default the agent's.
             prefix: Serve only sessions whose id begins with this.
             most_at_once: The number of sessions that are continued at the same time.
             seconds: The interval at which the store is asked for sessions.
-            overrides: Options of the runs, as for `Session.wake`: code that they were begun with is passed again.
+            overrides_for: A function, plain or async, that is called with the id of a session and returns options for
+                its runs, such as `{"deps": …}` of its customer. They take precedence over `overrides`.
+            overrides: Options of the runs, as for `Session.wake`: code that they were begun with is passed again. All
+                sessions get the same.
         """
+        from perdure.core.run_callbacks import find_shutdown_signal
+
+        from .overrides import add_output, check_overrides
         from .session_worker import SessionWorker  # at first use: most programs are no workers
 
-        served = self.store if store is None else open_store(store)
-        from .attended_sessions import AttendedSessions  # at first use: for a quick start
+        check_overrides(add_output(overrides, None))  # at once, and not when there is a session to continue
 
-        sessions = AttendedSessions(self, served, overrides)
+        served = self.store if store is None else open_store(store)
+        from .worker_sessions import WorkerSessions  # at first use: for a quick start
+
+        sessions = WorkerSessions(self, served, overrides, overrides_for)
         worker = SessionWorker(
-            served, sessions.attend, self.clock, prefix=prefix, most_at_once=most_at_once, seconds=seconds
+            served,
+            sessions.attend,
+            self.clock,
+            prefix=prefix,
+            most_at_once=most_at_once,
+            seconds=seconds,
+            process_end=find_shutdown_signal(self.engine),
         )
         async with aclosing(worker.run()) as outcomes:
             async for outcome in outcomes:
@@ -152,7 +169,8 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         Args:
             name: The tool's name; by default the agent's.
             description: The tool's description; by default the agent's.
-            input: A type whose fields are the tool's parameters; without one there is a single text, `task`.
+            input: A type whose fields are the tool's parameters, and whose value, as JSON, is the agent's prompt;
+                without one there is a single text, `task`.
             output: A type that the answer has to match; the result is that value as JSON.
             durable: True if the conversation continues from call to call; otherwise each call begins a new one.
             max_depth: The maximum depth of agents that call each other, this one included.

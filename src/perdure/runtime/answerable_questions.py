@@ -1,4 +1,4 @@
-"""Find the open questions that can still be answered: not those of a tool call that died with its process.
+"""Find the open questions that can still be answered; a question of a tool call that died with its process cannot.
 
 A tool that does not ask first waits for its answer inside a call that has begun. When its process dies, the call is not
 made again, unless its effect allows that, and then no answer can reach it.
@@ -20,14 +20,14 @@ async def find_lost_questions(store: Store, session_id: str, state: State, *, is
         [] if is_driven_here else [each.ask_id for each in state.open_questions if _is_bound_to_call(state, each)]
     )
     if doubtful and not state.is_waiting:
-        rows = await store.interrupted(prefix=session_id)
+        rows = await store.list_interrupted(prefix=session_id)
         if session_id not in {row.session_id for row in rows}:  # another process drives it, and waits for the answer
             return ()
     return doubtful
 
 
 def _is_bound_to_call(state: State, question: QuestionAsked) -> bool:
-    """Return True if a question was asked by a call that has begun, and that is not simply made again after a crash."""
+    """Return True if a question was asked by a tool call that has begun, and that is not made again after a crash."""
     if question.about != "slot":
         return False
     asking = state if question.path == state.path else state.children.get(question.path)
@@ -36,7 +36,7 @@ def _is_bound_to_call(state: State, question: QuestionAsked) -> bool:
 
 
 async def was_answered_too_late(store: Store, session_id: str, state: State, ask_id: str, post_id: str) -> bool:
-    """Return True if the question was over before its answer was stored: the run has ended without it.
+    """Return True if the run ended before the answer to its question was stored.
 
     `state` is the present state of the session, read after the answer was posted.
     """

@@ -1,4 +1,4 @@
-"""Display adapters: objects of a host program that get every slot of a session, as a screen of its own does."""
+"""Display adapters: objects of a host program that show every display slot of a session, in a window or a chat."""
 
 import asyncio
 import logging
@@ -18,13 +18,13 @@ logger = logging.getLogger("perdure")
 
 
 class DisplayAdapter(Protocol):
-    """Protocol of a display of your own: a window, a chat, a page that a browser shows."""
+    """Protocol of your own display for slots: a window, a chat, a web page."""
 
     async def show(self, slot: SlotView) -> None:
         """Show a slot that is new, or whose content has changed."""
 
     async def close(self, slot_id: str) -> None:
-        """Remove a slot that is closed, or whose question has been settled."""
+        """Remove a slot that was closed, or whose question needs no answer any more."""
 
     async def ask(self, slot: SlotView) -> Any:
         """Return the answer to the question in a slot; raise `NotAnswered` to decline it.
@@ -36,7 +36,7 @@ class DisplayAdapter(Protocol):
 
 @asynccontextmanager
 async def connect_adapter(display: "SessionDisplay", adapter: DisplayAdapter) -> AsyncGenerator[None]:
-    """Pass the slots of a session to an adapter during the block."""
+    """Pass all display slots of a session to an adapter while the block runs."""
     for method in ("show", "close", "ask"):
         if not callable(getattr(adapter, method, None)):
             advice = f"give an object with show(slot), close(slot_id) and ask(slot): it has no {method}"
@@ -51,7 +51,7 @@ async def connect_adapter(display: "SessionDisplay", adapter: DisplayAdapter) ->
 
 
 class _Connection:
-    """One adapter that is connected to a display: what it shows, and the questions it asks."""
+    """The connection of an adapter to a display: the slots it shows, and the questions it asks."""
 
     def __init__(self, display: "SessionDisplay", adapter: DisplayAdapter) -> None:
         self._display = display
@@ -60,7 +60,7 @@ class _Connection:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     async def serve(self) -> None:
-        """Pass every change of the display to the adapter, until it is cancelled."""
+        """Pass every change of the display to the adapter until this task is cancelled."""
         try:
             async with aclosing(self._display.subscribe()) as changes:
                 async for slots in changes:
@@ -90,7 +90,7 @@ class _Connection:
             await self._display.reject(slot.slot_id, str(refusal) or "the question was declined")
 
     async def _report_errors(self, work: Awaitable[None]) -> None:
-        """Await a method of the adapter; log its errors: the display goes on, and a question stays open."""
+        """Await a method of the adapter and log its errors, so that the display goes on and questions stay open."""
         try:
             await work
         except (ConfigError, UsageError) as error:

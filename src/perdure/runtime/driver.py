@@ -21,18 +21,20 @@ from perdure.core.event import (
     Event,
     MessageAdded,
     PostTaken,
+    RunEnded,
     RunResumed,
     RunStarted,
     SessionOpened,
     SkillLoaded,
 )
+from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import PastRun, State
 from perdure.core.log_repair import (
     ENDING_CRASH_LOOP,
     ENDING_LOG_DAMAGED,
     ENDING_PROCESS_DIED,
     ENDING_UNANSWERED,
-    build_repairs,
+    build_repair_events,
 )
 from perdure.core.loop import execute, react
 from perdure.core.lost_entries import build_lost_entries_error, build_lost_input_error
@@ -43,8 +45,9 @@ from perdure.core.prompt_cache import PrefixComparer
 from perdure.core.run import CancelMode, Engine, Run, SimulatedCrash
 from perdure.core.run_callbacks import get_engine_name
 from perdure.core.run_spec import RunPlace
-from perdure.core.secret_redaction import SharedRedaction
+from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import (
+    EntryIds,
     Lease,
     Log,
     Post,
@@ -55,10 +58,10 @@ from perdure.core.store import (
     run_to_completion,
 )
 
-from .active_agent import active_agent
-from .build import build_run
+from .active_agent import get_active_agent
+from .agent_spec import AgentSpec
 from .driver_commands import (
-    CallCommand,
+    CallToolCommand,
     CompactCommand,
     DriverCommand,
     ResumeCommand,
@@ -67,15 +70,15 @@ from .driver_commands import (
     WakeCommand,
 )
 from .extension import Extension
-from .output import with_output_tool
-from .overrides import RunOverrides, record_overrides, restore_overrides
+from .output import end_run_on_answer
+from .overrides import RunOverrides, add_stored_output, encode_overrides, restore_overrides
 from .past_outcome import rebuild_outcome
-from .posts import PostPoller, promote_follow_ups, sort_posts
-from .redaction import add_agent_redactors, check_session_id, redact_input_id
-from .resume_reasons import CALL_OPTION, is_resumable
-from .run_task import begin_task, retrieve_exception
-from .session_channel import ChannelUser, SessionChannel, hold_nothing, release_watchers, wait_for_turn
-from .spec import AgentSpec
+from .post_delivery import PostPoller, fill_mailbox, promote_follow_ups
+from .resume_reasons import CALL_OPTION, find_resume_reasons, is_resumable
+from .run_builder import build_run
+from .run_task import mark_exception_retrieved, start_task_eagerly
+from .session_channel import ChannelUser, SessionChannel, hold_command_turn, release_nothing, release_watchers
+from .session_redaction import add_agent_redactors, check_id_for_secrets, redact_input_id
 
 logger = logging.getLogger("perdure")
 
@@ -101,7 +104,7 @@ _active_drivers: dict[SessionPlace, "tuple[SessionDriver, asyncio.AbstractEventL
 
 
 class SessionAdditions(msgspec.Struct):
-    """The extensions and model objects that one session was given in this process."""
+    """The extensions and model objects that were added to one session in this process."""
 
     store: Store
     """Its store, which is kept alive: the additions are found by its identity."""
@@ -115,7 +118,7 @@ class SessionDriver(ChannelUser):
     """Executes the commands of one session (run, resume, wake, …) in this process."""
 
     def __init__(
-        self, agent: AgentSpec[Any], session_id: str, store: Store, redaction: SharedRedaction | None = None
+        self, agent: AgentSpec[Any], session_id: str, store: Store, redaction: RelatedRunsRedaction | None = None
     ) -> None:
         super().__init__(agent, session_id, store)
         self.run: Run | None = None
@@ -130,8 +133,10 @@ class SessionDriver(ChannelUser):
         self._head = 0
         self._fence = 0
         """The fence of the last lease."""
+        self._entry_ids = EntryIds()
+        """The ids of the entries that all runs of this driver store."""
         self._prefix_comparer = PrefixComparer()
-        self.redaction = redaction or SharedRedaction()
+        self.redaction = redaction or RelatedRunsRedaction()
         """The redaction of this session, shared with the sessions that work for it."""
         self._cancelled_run_ids: set[str] = set()
         """The runs that were cancelled before they began."""
@@ -146,7 +151,7 @@ class SessionDriver(ChannelUser):
         return driver.run_id if driver.run is not None else ""
 
     def cancel_run(self, run_id: str, mode: CancelMode) -> bool:
-        """Cancel one run; a run that has not begun yet ends as soon as it begins. Return True."""
+        """Cancel one run; a run that has not begun yet ends as soon as it begins."""
         if self.run is not None and self.command is not None and run_id in {self._requested_run_id, self.run_id}:
             self.run.cancel(mode)
         else:
@@ -167,7 +172,7 @@ class SessionDriver(ChannelUser):
                 self.run.cancel(mode)
 
     def publish_between_runs(self, entries: Sequence[Entry]) -> None:
-        """Publish entries that were stored without a run to those who subscribe to the session on this event loop."""
+        """Publish entries that were stored between runs to the subscribers of the session on this event loop."""
         channel = self.find_channel()
         if channel is not None and channel.fanout.is_watched:
             for entry in entries:
@@ -176,7 +181,7 @@ class SessionDriver(ChannelUser):
     # -- the four phases -----------------------------------------------------------------------------------------------
 
     async def perform_command(self, command: DriverCommand) -> Outcome[Any]:
-        """Execute a command when all earlier commands of the session are done, whichever object they came from."""
+        """Execute a command after all earlier commands of the session, from whichever object they were sent."""
         inside = _current_sessions.get()
         if self.place in inside:
             message = f"a tool of session {self.session_id!r} cannot run its own session: it would wait for itself"
@@ -185,7 +190,7 @@ class SessionDriver(ChannelUser):
         channel.queued += 1
         try:
             if channel.queued > 1:
-                async with wait_for_turn(channel, self.place, inside):
+                async with hold_command_turn(channel, self.place, inside):
                     return await self._perform_now(command, channel)
             async with channel.lock:
                 return await self._perform_now(command, channel)
@@ -210,7 +215,7 @@ class SessionDriver(ChannelUser):
                             return prepared
                         return await self._run_to_end(*prepared, channel)
                     finally:
-                        if channel.fanout.is_watched or release is not hold_nothing:
+                        if channel.fanout.is_watched or release is not release_nothing:
                             await release_watchers(channel, release, self._list_background_tasks)
             except BaseException:
                 self._state, self._head = State(), 0  # it may differ from the log: read that again
@@ -249,20 +254,13 @@ class SessionDriver(ChannelUser):
         await self._read_new_entries()
         await add_agent_redactors(self.agent, self._state, self.redaction)
         if self.redaction.redactor is not None:
-            check_session_id(self.session_id, self.redaction)
+            check_id_for_secrets(self.session_id, self.redaction)
             if isinstance(command, RunCommand) and command.input_id:
                 command = msgspec.structs.replace(command, input_id=redact_input_id(command.input_id, self.redaction))
         state = self._state
-        past = (
-            state.runs_by_input_id.get(command.input_id)
-            if isinstance(command, RunCommand) and command.input_id
-            else None
-        )
+        past = self._find_past_run(command)
         if past is not None and past.run_ended_event is not None:
-            entries = await self._read_run_entries(past.run_id)
-            return rebuild_outcome(self.session_id, state.messages, past, past.run_ended_event, entries)
-        if past is None and isinstance(command, RunCommand) and command.input_id and state.may_have_lost_runs:
-            raise build_lost_input_error(self.session_id, command.input_id)
+            return await self._rebuild_outcome(command, past, past.run_ended_event)
         if isinstance(command, ResumeCommand) and command.is_optional and not is_resumable(state):
             return Outcome(status="done", reason=NOTHING_NEW, session_id=self.session_id)
         plan = self._plan_run(command, past)
@@ -272,22 +270,72 @@ class SessionDriver(ChannelUser):
             promote_follow_ups(mailbox)  # there is no message in this run yet
         self.run = run = self._build(plan, lease, mailbox, channel)
         run.publish(SessionOpened(self.session_id, self._head, run_id=run.run_id))
-        if plan.is_resumed and state.recoveries >= MAX_RECOVERIES and not _is_unpark(command):
-            await run.emit(*build_repairs(state, ENDING_CRASH_LOOP), sync=True)
-            self._head = run.log.head
-            return run.outcome("parked", "crash_loop")
-        if plan.is_resumed and state.has_lost_entries:
-            await run.emit(*build_repairs(state, ENDING_LOG_DAMAGED), sync=True)
-            self._head = run.log.head
-            return run.outcome("failed", ENDING_LOG_DAMAGED[1], build_lost_entries_error(self.session_id))
+        if plan.is_resumed and (closed := await self._close_hopeless_run(run, command)) is not None:
+            return closed
         if isinstance(command, WakeCommand) and (is_resumable(state) or not mailbox.has_messages_due):
             self._resume_background_work(run)
             return run.outcome("done", NOTHING_NEW)  # another process was quicker
         if isinstance(command, CompactCommand):
             return await self._compact_session(run)
+        if past is not None and state.is_waiting and not self._may_go_on(run, posts):
+            run.entries = await self._read_run_entries(run.run_id)
+            return run.outcome("waiting", "question")
         if plan.is_resumed and state.is_waiting:  # nothing is running in it: a cancel ends it at once
             self._cancelled_run_ids |= {post.text_field("run_id") for post in posts if post.kind == CANCEL_POST}
         return _add_late_posts(plan, late) if late else plan, run, posts
+
+    def _find_past_run(self, command: DriverCommand) -> PastRun | None:
+        """Return the run that has answered this prompt before, or that is to answer it. Raises if it may be lost."""
+        if not isinstance(command, RunCommand) or not command.input_id:
+            return None
+        past = self._state.runs_by_input_id.get(command.input_id)
+        if past is not None:
+            self._warn_about_other_prompt(command, past)
+        elif self._state.may_have_lost_runs:
+            raise build_lost_input_error(self.session_id, command.input_id)
+        return past
+
+    def _warn_about_other_prompt(self, command: RunCommand, past: PastRun) -> None:
+        """Log a warning if the prompt is not the one that was sent before under the same `input_id`."""
+        before = self._state.messages[past.first_message_index : past.first_message_index + 1]
+        if not (before and command.messages) or self.agent.can_expand_prompts:  # then the log has the expanded prompt
+            return
+        sent, stored = self.redaction.redact_value(command.messages[-1].text), before[0].text
+        if REDACTED not in stored and sent != stored:
+            logger.warning(
+                "input %r of session %r was sent before with another prompt: that one counts, and this one is not "
+                "answered; give each prompt an input_id of its own",
+                command.input_id,
+                self.session_id,
+            )
+
+    async def _close_hopeless_run(self, run: Run, command: DriverCommand) -> Outcome[Any] | None:
+        """End a resumed run that makes no progress, or whose log is damaged, and return its outcome; else `None`."""
+        if run.state.recoveries >= MAX_RECOVERIES and not _is_unpark(command):
+            await run.emit(*build_repair_events(run.state, ENDING_CRASH_LOOP), sync=True)
+            self._head = run.log.head
+            return run.outcome("parked", "crash_loop")
+        if run.state.has_lost_entries:
+            await run.emit(*build_repair_events(run.state, ENDING_LOG_DAMAGED), sync=True)
+            self._head = run.log.head
+            return run.outcome("failed", ENDING_LOG_DAMAGED[1], build_lost_entries_error(self.session_id))
+        return None
+
+    def _may_go_on(self, run: Run, posts: Sequence[Post]) -> bool:
+        """Return True if a run that waits could go on now: it has an answer, or could get one while it is resumed."""
+        from perdure.core.gate_chain import can_ask_here  # at first use: for runs that wait
+
+        if run.options.answer_timeout_seconds > 0 or can_ask_here(run.gate):
+            return True
+        is_cancelled = bool(self._cancelled_run_ids & {self._requested_run_id, run.run_id})
+        return is_cancelled or bool(find_resume_reasons(run.state, posts, run.clock.now()))
+
+    async def _rebuild_outcome(self, command: DriverCommand, past: PastRun, ended: RunEnded) -> Outcome[Any]:
+        """Return the outcome of the run that has answered this prompt before, from the log."""
+        entries = await self._read_run_entries(past.run_id)
+        outcome = rebuild_outcome(self.session_id, self._state.messages, past, ended, entries)
+        input_id = command.input_id if isinstance(command, RunCommand) else ""
+        return add_stored_output(outcome, command.overrides.get("output"), input_id)
 
     async def _run_to_end(
         self, plan: RunPlan, run: Run, posts: Sequence[Post], channel: SessionChannel
@@ -302,7 +350,7 @@ class SessionDriver(ChannelUser):
         poller = PostPoller(self.store, self.session_id, self.deliver_post)
         is_cancelled = False
         try:
-            task = begin_task(self._execute_run(plan, run, posts, channel))
+            task = start_task_eagerly(self._execute_run(plan, run, posts, channel))
             while not task.done() and not run.abandoned.done():
                 try:
                     await asyncio.wait((task, run.abandoned), return_when=asyncio.FIRST_COMPLETED)
@@ -315,7 +363,7 @@ class SessionDriver(ChannelUser):
             else:
                 from .stuck_run import end_stuck_run  # at first use: few runs ignore their cancel
 
-                task.add_done_callback(retrieve_exception)  # it is abandoned, and may end later
+                task.add_done_callback(mark_exception_retrieved)  # it is abandoned, and may end later
                 outcome, is_cancelled_again = await run_to_completion(end_stuck_run(run))
                 is_cancelled = is_cancelled or is_cancelled_again
             self._head = run.log.head
@@ -361,16 +409,16 @@ class SessionDriver(ChannelUser):
                 run = await self._rebuild_run(plan, run, channel)
 
     def _choose_engine(self, plan: RunPlan) -> Engine:
-        """Return the engine of a run, with the agent's middleware and the tool for its output around it."""
+        """Return the engine of a run, wrapped with the agent's middleware and with the tool for structured output."""
         engine = _end_with_given_answer if plan.is_answered else plan.overrides.get("engine", self.agent.engine)
         if faults.always_resume and engine is react:
             engine = _react_forgetting_appends
-        if (layers := self.agent.middleware_layers) and not isinstance(self.command, CallCommand):
+        if (layers := self.agent.middleware_layers) and not isinstance(self.command, CallToolCommand):
             from .middleware import wrap_engine  # at first use: most agents have none
 
             engine = wrap_engine(engine, layers)
         if (output := plan.overrides.get("output")) is not None:
-            engine = with_output_tool(engine, output)
+            engine = end_run_on_answer(engine, output)
         return engine
 
     # -- how a run begins ----------------------------------------------------------------------------------------------
@@ -384,7 +432,7 @@ class SessionDriver(ChannelUser):
                 return self._plan_resumed_run(command.overrides)
             case RunCommand():
                 return self._plan_prompt(command)
-            case CallCommand():
+            case CallToolCommand():
                 opening = self._build_opening_events(
                     RunStarted(
                         self.agent.name, {CALL_OPTION: command.tool}, engine="direct_call", run_id=command.run_id
@@ -418,7 +466,7 @@ class SessionDriver(ChannelUser):
         """Return the event that starts a run with these overrides."""
         engine = overrides.get("engine", self.agent.engine)
         name = "react" if engine is react else get_engine_name(engine)
-        return RunStarted(self.agent.name, record_overrides(overrides), input_id, name, run_id=run_id)
+        return RunStarted(self.agent.name, encode_overrides(overrides), input_id, name, run_id=run_id)
 
     def _plan_resumed_run(self, options: RunOverrides, *, unpark: bool = False) -> RunPlan:
         """Return the plan of the interrupted run, with the overrides it was begun with and those given now."""
@@ -432,8 +480,9 @@ class SessionDriver(ChannelUser):
         """Return the event that starts a run, preceded by events that repair an unfinished earlier run."""
         if layers := self.agent.middleware_layers:
             started = msgspec.structs.replace(started, middleware=tuple([each.name for each in layers]))
-        return *build_repairs(
-            self._state, ENDING_UNANSWERED if self._state.is_waiting else ENDING_PROCESS_DIED
+        return *build_repair_events(
+            self._state,
+            ENDING_UNANSWERED if self._state.is_waiting and self._state.open_questions else ENDING_PROCESS_DIED,
         ), started
 
     def _find_interrupted_run(self, *, unpark: bool) -> RunStarted:
@@ -461,9 +510,11 @@ class SessionDriver(ChannelUser):
 
     async def _read_new_entries(self) -> None:
         """Update the session's state with the entries that were stored since the log was last read."""
-        events, self._head = await read_events(self.store, self.session_id, after=self._head)
-        for event in events:
-            self._state.apply(event)
+        events, head = await read_events(self.store, self.session_id, after=self._head)
+        if head != self._head:  # somebody else has written: each writer has one stretch of the log under its ids
+            self._entry_ids = EntryIds()
+        self._head = head
+        self._state.apply_all(events)
 
     async def _read_run_entries(self, run_id: str) -> list[Entry]:
         """Return the stored entries of one run, without those of its subagents."""
@@ -475,14 +526,14 @@ class SessionDriver(ChannelUser):
         mailbox = Mailbox(self.agent.steering_mode, self.agent.follow_up_mode)
         if not posts:
             return mailbox, []
-        return mailbox, sort_posts(mailbox, posts, self._state, plan.run_id, is_resumed=plan.is_resumed)
+        return mailbox, fill_mailbox(mailbox, posts, self._state, plan.run_id, is_resumed=plan.is_resumed)
 
     def _build(self, plan: RunPlan, lease: Lease, mailbox: Mailbox, channel: SessionChannel) -> Run:
         """Build the run from the agent, the session's state and the plan."""
         place = RunPlace(
             session_id=self.session_id,
             run_id=plan.run_id,
-            log=Log(self.store, lease, self._head, self.agent.clock),
+            log=Log(self.store, lease, self._head, self.agent.clock, self._entry_ids),
             fanout=channel.fanout,
             mailbox=mailbox,
             prefix_comparer=self._prefix_comparer,
@@ -504,14 +555,15 @@ class SessionDriver(ChannelUser):
     def _resume_background_work(self, run: Run) -> None:
         """Resume the tasks of background agents that a crash interrupted."""
         if run.state.inbox:
-            for extension in active_agent(self.agent, run.state).extensions:
+            for extension in get_active_agent(self.agent, run.state).extensions:
                 if extension.background is not None:
                     extension.background.resume_tasks(run)
 
     async def _rebuild_run(self, plan: RunPlan, run: Run, channel: SessionChannel) -> Run:
         """Rebuild a run from the log after its loop was discarded (`PERDURE_ALWAYS_RESUME`, for tests)."""
-        self._state, self._head = State(), 0
+        ids, self._state, self._head = self._entry_ids, State(), 0
         await self._read_new_entries()
+        self._entry_ids = ids
         again = msgspec.structs.replace(plan, is_resumed=True)
         mailbox, _ = self._sort_posts(await self.store.posts(self.session_id), again)
         self.run = rebuilt = self._build(again, run.log.lease, mailbox, channel)
@@ -524,7 +576,7 @@ class SessionDriver(ChannelUser):
 
 
 def _add_late_posts(plan: RunPlan, late: Sequence[Post]) -> RunPlan:
-    """Return the plan of a run that first takes the posts which were too late for the run before it."""
+    """Return the plan of a run that first consumes posts which arrived too late for the run before."""
     taken = tuple([PostTaken(post.kind, run_id=plan.run_id) for post in late])
     return msgspec.structs.replace(plan, opening=(*taken, *plan.opening), taken=[post.id for post in late])
 
@@ -544,13 +596,26 @@ async def _end_with_given_answer(run: Run) -> Outcome[Any]:
 
 
 def _is_unpark(command: DriverCommand) -> bool:
-    """Return True if the command takes up a run although it made no progress before."""
+    """Return True if the command may continue a parked run."""
     return isinstance(command, ResumeCommand) and command.unpark
 
 
-def is_driven_in_process(place: SessionPlace) -> bool:
+def is_running_here(place: SessionPlace) -> bool:
     """Return True if a run of the session is in progress in this process."""
     return place in _active_drivers
+
+
+def leave_run_for_others(place: SessionPlace, reason: str) -> bool:
+    """Leave the run of a session in this process for another one to resume; return False if there is none.
+
+    Its tool calls in progress are cancelled.
+    """
+    found = _active_drivers.get(place)
+    if found is None or (run := found[0].run) is None or not run.can_wait:
+        return False
+    run.leave(reason)
+    run.interrupt(reason)
+    return True
 
 
 def is_inside_run() -> bool:
@@ -558,12 +623,12 @@ def is_inside_run() -> bool:
     return bool(_current_sessions.get())
 
 
-def detach_from_run() -> None:
+def detach_current_task() -> None:
     """Separate the current asyncio task from the run that began it, so that it may outlive the run."""
     _current_sessions.set(frozenset())
 
 
-def notify_driver(place: SessionPlace, post: Post) -> None:
+def pass_post_to_run(place: SessionPlace, post: Post) -> None:
     """Pass a stored post (a message to a session) at once to that session's run in this process, if there is one."""
     found = _active_drivers.get(place)  # once: the run may end on another thread
     if found is None:

@@ -12,7 +12,7 @@ from .overrides import RunOverrides
 
 
 class RunCommand(Struct, frozen=True):
-    """Command to answer a prompt."""
+    """Command to run the agent on a prompt."""
 
     run_id: str
     overrides: RunOverrides
@@ -43,13 +43,13 @@ class ResumeCommand(Struct, frozen=True):
 
 
 class WakeCommand(Struct, frozen=True):
-    """Command to begin a run without a prompt, with messages and inbox results that arrived meanwhile."""
+    """Command to begin a run without a prompt, on messages and inbox results that have arrived."""
 
     run_id: str
     overrides: RunOverrides = {}
 
 
-class CallCommand(Struct, frozen=True):
+class CallToolCommand(Struct, frozen=True):
     """Command to call one tool without a model."""
 
     run_id: str
@@ -65,7 +65,7 @@ class CompactCommand(Struct, frozen=True):
     overrides: RunOverrides = {}
 
 
-DriverCommand: TypeAlias = RunCommand | ResumeCommand | WakeCommand | CallCommand | CompactCommand
+DriverCommand: TypeAlias = RunCommand | ResumeCommand | WakeCommand | CallToolCommand | CompactCommand
 
 
 class RunPlan(Struct, frozen=True):

@@ -16,6 +16,7 @@ from perdure.core.error import ConfigError
 from perdure.core.event import Entry
 from perdure.core.fold import State
 from perdure.core.model import Model
+from perdure.core.option_class import OptionClass
 from perdure.core.run import BetweenTurns, Engine, HistoryProcessor, OutputValidator, Reminder, Run
 from perdure.core.stop_conditions import Guardrail, StopCondition
 from perdure.core.store import Post, SessionPlace, Store
@@ -25,8 +26,8 @@ from perdure.core.watcher_feed import Watcher
 if TYPE_CHECKING:
     import asyncio
 
+    from perdure.context.agent_role import Role
     from perdure.context.directives import Command
-    from perdure.context.role import Role
     from perdure.context.skills import Skill
     from perdure.core.gate import Gate
     from perdure.core.rule import Rule
@@ -54,7 +55,7 @@ class BackgroundWork(Protocol):
         ...
 
 
-class Extension(Struct, frozen=True, kw_only=True, eq=False):
+class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionClass):
     """A bundle of tools, instructions, rules and more for an agent. Each field is added to the agent's own."""
 
     name: str
@@ -160,6 +161,6 @@ def add_extension_rules(gate: "Gate | None", extensions: "Sequence[Extension]") 
     rules = [rule for each in extensions for rule in each.rules]
     if not rules:
         return gate
-    from perdure.core.gate_operations import with_rules  # at first use: few extensions have rules
+    from perdure.core.gate_chain import add_rules_to_gate  # at first use: few extensions have rules
 
-    return with_rules(gate, rules)
+    return add_rules_to_gate(gate, rules)

@@ -1,4 +1,4 @@
-"""Messages that a host program brings along: validation of a transcript, and the events that store it in a log.
+"""Import of messages from a host program: validation of a transcript, and the events that store it in a log.
 
 A transcript is what `outcome.messages` has: each reply with tool calls is followed by the results of all its calls. The
 results may be in one message, or in one for each, as other systems write them.
@@ -38,7 +38,7 @@ _Exchange: TypeAlias = tuple[Message, tuple[ToolResult, ...]]
 
 
 def split_transcript(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Split a conversation into what was said before, and the prompt: the user's messages at its end.
+    """Split a conversation into its history and the prompt: the user's messages at its end.
 
     The prompt is empty if the conversation ends with the results of tool calls, which the model then answers. Raises
     `ConfigError` if it ends with words of the assistant, or is not valid.
@@ -62,7 +62,7 @@ def check_transcript(messages: object) -> None:
 
 
 def build_transcript_events(messages: Sequence[Message], state: State) -> list[Event]:
-    """Return the events that add a conversation to a log in this state.
+    """Build the events that add a conversation to a session's log.
 
     Call ids that the session has used before are replaced, in the calls and in their results.
     """
@@ -94,7 +94,7 @@ def _group_messages(messages: Sequence[Message]) -> Iterator[_Exchange]:
 
 
 def _validate_message(place: int, message: object) -> Message:
-    """Return a message of a user or an assistant as it can be stored. Raises `ConfigError`."""
+    """Return a message of a user or an assistant in the form that is stored. Raises `ConfigError`."""
     if not isinstance(message, Message):
         _fail(place, f"is {short_repr(message)}: give messages, such as user(…) or assistant(…)")
     if message.role == "tool":
@@ -109,7 +109,7 @@ def _validate_message(place: int, message: object) -> Message:
 
 
 def _validate_reply(place: int, message: Message) -> Message:
-    """Return an assistant's message as it can be stored, without its usage: this session has not used those tokens."""
+    """Return an assistant's message in the form that is stored, without its usage, which this session has not spent."""
     parts = message.parts
     if not parts or not all(isinstance(part, (*RESULT_TYPES, Thinking, ToolCall)) for part in parts):
         _fail(place, "has to consist of text, thinking, media and tool calls, at least one of them")
@@ -157,7 +157,7 @@ def _sort_results(place: int, calls: Sequence[ToolCall], results: Sequence[ToolR
 
 
 def to_assistant_message(message: Message, origin: str) -> Message:
-    """Return an assistant's message that a host sends to a session, as it can be stored.
+    """Return an assistant's message from a host program in the form that is stored.
 
     Raises `ConfigError` for anything but words, such as tool calls.
     """

@@ -1,4 +1,4 @@
-"""Results for inbox items of background agents whose task is over: posted to the session that gave the task.
+"""Forwarding of results that arrive for a background agent after its task is over, to the session that gave it.
 
 A background agent works in a session of its own, which no run continues once the task is over. A result that arrives
 there later would never reach a model, so it becomes a message to the session that gave the task.
@@ -13,9 +13,9 @@ from perdure.core.fold import State, fold_events
 from perdure.core.inbox import INBOX_POST, build_inbox_message
 from perdure.core.mailbox import FOLLOW_UP_POST, STEER_POST, build_message_post
 from perdure.core.message import check_labels
-from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, locate_session, read_events
+from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, identify_session, read_events
 
-from .driver import notify_driver
+from .driver import pass_post_to_run
 from .session_channel import delay_commands, open_channel
 
 GIVEN_BY_SETTING = "given_by"
@@ -23,16 +23,16 @@ GIVEN_BY_SETTING = "given_by"
 
 
 async def forward_inbox_results(store: Store, session_id: str, clock: Clock) -> None:
-    """Post the results that no run of a background agent's session will consume to the session that gave the task.
+    """Post inbox results that no run of a background agent will consume to the session that gave it the task.
 
     Does nothing for other sessions, while the task is not over, and while another process drives the session: that one
     consumes the results, or forwards them when it is done. A result that was forwarded is resolved in both sessions.
     """
     events, _ = await read_events(store, session_id)
-    if not _find_session_above(fold_events(events)):
+    if not _find_session_above(fold_events(events), session_id):
         return
     try:
-        async with delay_commands(open_channel(locate_session(store, session_id), store, clock), session_id):
+        async with delay_commands(open_channel(identify_session(store, session_id), store, clock), session_id):
             lease = await store.acquire(session_id)
             try:
                 await _forward_under_lease(store, lease, clock)
@@ -43,32 +43,43 @@ async def forward_inbox_results(store: Store, session_id: str, clock: Clock) -> 
 
 
 async def _forward_under_lease(store: Store, lease: Lease, clock: Clock) -> None:
-    """Post each result that has arrived to the session above, then consume it here.
+    """Post each inbox result that has arrived to the parent session, then consume it here.
 
     In this order, so that a process which dies in between loses nothing. The post above is the same each time.
     """
     events, head = await read_events(store, lease.session_id)
     state = fold_events(events)
-    above = _find_session_above(state)  # once more: a run may have begun meanwhile
+    above = _find_session_above(state, lease.session_id)  # once more: a run may have begun meanwhile
     results = {} if not above else _find_results(state, await store.posts(lease.session_id))
     for post_id, resolved in results.items():
         message = _build_forwarded_post(state, post_id, resolved, lease.session_id, clock.now())
         if await store.post(above, message):
-            notify_driver(locate_session(store, above), message)
+            pass_post_to_run(identify_session(store, above), message)
     if results:
         log = Log(store, lease, head, clock)
         if await log.append([*results.values()], sync=True, on_stored=lambda _: None, entry_ids=[*results]):
             raise asyncio.CancelledError
 
 
-def _find_session_above(state: State) -> str:
-    """Return the session that gave the task, if the task is over; empty otherwise."""
+def _find_session_above(state: State, session_id: str) -> str:
+    """Return the id of the session that gave the task, if the task is over; empty otherwise."""
+    return "" if state.run is None or state.is_interrupted else find_task_giver(state, session_id)
+
+
+def find_task_giver(state: State, session_id: str) -> str:
+    """Return the id of the session that gave a background agent its task; empty for any other session.
+
+    It is stored as the process knew it that gave the task, which may have used a part of this store, or the whole.
+    """
     above = state.settings.get(GIVEN_BY_SETTING)
-    return above if isinstance(above, str) and state.run is not None and not state.is_interrupted else ""
+    if not isinstance(above, str):
+        return ""
+    here = session_id.rpartition("/")[0]
+    return here if f"/{here}".endswith(f"/{above}") or f"/{above}".endswith(f"/{here}") else above
 
 
 def _find_results(state: State, posts: list[Post]) -> dict[str, InboxResolved]:
-    """Return the results that are waited for, by the ids of their posts."""
+    """Return the inbox results that are still waited for, by the ids of their posts."""
     results: dict[str, InboxResolved] = {}
     for post in posts:
         item_id = post.text_field("item_id")
@@ -82,7 +93,7 @@ def _find_results(state: State, posts: list[Post]) -> dict[str, InboxResolved]:
 
 
 def _build_forwarded_post(state: State, post_id: str, resolved: InboxResolved, session_id: str, at: float) -> Post:
-    """Build the post with a result for the session above; it has the id of the post that it repeats."""
+    """Build the post that forwards an inbox result to the parent session; it has the id of the original post."""
     item = state.session_inbox[resolved.item_id]
     named = type(item)(item.item_id, item.tag, item.request, path=session_id.rpartition("/")[2])
     kind = FOLLOW_UP_POST if item.wake else STEER_POST  # `attend` wakes a session for a follow-up

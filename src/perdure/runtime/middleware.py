@@ -1,4 +1,4 @@
-"""Middleware: functions around the runs, turns and tool calls of an agent, in one list and under one name each.
+"""Middleware: named functions that wrap the runs, turns and tool calls of an agent.
 
 Each function gets the next one as its first argument. It may do something before and after it, change what it returns,
 call it again, or not at all. The first in the list is outermost.
@@ -13,6 +13,7 @@ from msgspec import Struct
 from perdure.core import check
 from perdure.core.error import ConfigError, MiddlewareFailed, PerdureError
 from perdure.core.message import Message
+from perdure.core.option_class import OptionClass
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
 from perdure.core.run_callbacks import TurnWrapper
@@ -27,8 +28,8 @@ TurnMiddleware: TypeAlias = Callable[[Callable[[], Awaitable[Message]], Run], Aw
 """Function around one turn of the model: `async def turn(call_next, run)`, which returns the reply."""
 
 
-class Middleware(Struct, frozen=True, kw_only=True, eq=False):
-    """Functions around the runs, turns and tool calls of an agent. Each is optional."""
+class Middleware(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionClass):
+    """A middleware: functions that wrap the runs, turns and tool calls of an agent. Each is optional."""
 
     name: str
     """Its name, in the log and in errors."""
@@ -56,7 +57,7 @@ class Middleware(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def wrap_engine(engine: Engine, layers: Iterable[Middleware]) -> Engine:
-    """Return an engine with the functions around runs; the first layer is outermost."""
+    """Wrap an engine with the `run` functions of middleware; the first layer is outermost."""
     for layer in reversed(list(layers)):
         if layer.run is not None:
             engine = _wrap_engine(engine, layer.name, layer.run)
@@ -74,12 +75,12 @@ def _wrap_engine(engine: Engine, name: str, wrapper: RunMiddleware) -> Engine:
 
 
 def build_turn_wrapper(layers: Iterable[Middleware]) -> TurnWrapper | None:
-    """Return one function around turns, made of those of all layers; `None` if there are none."""
+    """Combine the `turn` functions of all middleware into one; `None` if there are none."""
     wrappers = [(layer.name, layer.turn) for layer in layers if layer.turn is not None]
     if not wrappers:
         return None
 
-    async def run_turn_inside(run: Run, request_reply: Callable[[], Awaitable[Message]]) -> Message:
+    async def run_turn_without_middleware(run: Run, request_reply: Callable[[], Awaitable[Message]]) -> Message:
         stored: list[Message] = []
 
         async def call_model() -> Message:
@@ -95,7 +96,7 @@ def build_turn_wrapper(layers: Iterable[Middleware]) -> TurnWrapper | None:
             raise ConfigError(f"the middleware {names} around turns has to await call_next(), which asks the model")
         return stored[-1]  # what is in the log is what goes on, whatever a layer returns
 
-    return run_turn_inside
+    return run_turn_without_middleware
 
 
 async def _call_turn(
@@ -107,7 +108,7 @@ async def _call_turn(
 
 
 def wrap_tool(tool: Tool[..., Any], layers: Iterable[Middleware]) -> Tool[..., Any]:
-    """Return a tool with the functions around tool calls; the first layer is outermost."""
+    """Wrap a tool with the `tool` functions of middleware; the first layer is outermost."""
     for layer in reversed(list(layers)):
         if layer.tool is not None and (not layer.tools or tool.name in layer.tools):
             tool = around(tool, _name_tool_wrapper(layer.name, layer.tool))
@@ -128,7 +129,7 @@ async def _call_layer(
     wrapper: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]],
     call_next: Callable[[], Awaitable[T]],
 ) -> T:
-    """Call one layer. An error of its own is raised as `MiddlewareFailed`, one from inside as it is."""
+    """Call one layer of middleware. Its own errors are raised as `MiddlewareFailed`, those from inside unchanged."""
     passed: list[Exception] = []
 
     async def call_inner() -> T:

@@ -26,8 +26,11 @@ from perdure.core.validation_problems import Invalid, Problem
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
+    from typing_extensions import TypeVar as TypeVarWithDefault
 
-T = TypeVar("T")
+    T = TypeVarWithDefault("T", default=Any)
+else:
+    T = TypeVar("T")
 
 ANSWER_TOOL = "final_answer"
 """The name of the tool that takes the answer in `tool` mode."""
@@ -90,7 +93,7 @@ class Output(Generic[T]):
             plain.setdefault("type", "object")
         boxed = plain.get("type") != "object"
         title = name or str(plain.get("title", "")) or "output"
-        return RecordedOutput(
+        return SchemaOutput(
             OutputRecord(
                 title, _box_schema(plain) if boxed else plain, str(plain.get("description", "")), mode, repairs, boxed
             )
@@ -111,7 +114,7 @@ class Output(Generic[T]):
         return cast("T", convert_value(cast("dict[str, Any]", data)[_BOX_KEY], self._type))
 
     def unbox_partial_answer(self, data: Any) -> Any:
-        """Return the value of an unfinished answer, without the object that lists and plain values are wrapped in."""
+        """Return the value of an incomplete answer without the wrapper object that lists and plain values need."""
         return cast("dict[str, Any]", data).get(_BOX_KEY) if self._boxed and isinstance(data, dict) else data
 
     def parse_answer(self, text: str) -> T:
@@ -139,7 +142,7 @@ class OutputRecord(Struct, frozen=True, omit_defaults=True):
     """True if the value is put into an object, because it is none itself."""
 
 
-class RecordedOutput(Output[Any]):
+class SchemaOutput(Output[Any]):
     """An output without a Python type, given as a schema or read from the log: values are JSON that fits the schema."""
 
     __slots__ = ()
@@ -173,7 +176,7 @@ def to_output(given: Any) -> Output[Any] | None:
 
 
 def _box_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with one property of the given schema, for values that are no objects."""
+    """Wrap the schema of a value that is no object in the schema of an object with one property."""
     definitions: dict[str, Any] = {}
     inner = hoist_definitions(dict(schema), definitions)
     boxed: dict[str, Any] = {"type": "object", "properties": {_BOX_KEY: inner}, "required": [_BOX_KEY]}
@@ -241,7 +244,7 @@ def _count_repairs(run: Run) -> int:
     return sum([each.origin == REPAIR_ORIGIN for each in run.messages[run.state.first_message_index :]])
 
 
-class OutputPlan(Struct, frozen=True):
+class OutputParts(Struct, frozen=True):
     """The parts of a run that depend on its output type: tools, instructions, output validators and schema."""
 
     toolbox: Toolbox
@@ -251,21 +254,21 @@ class OutputPlan(Struct, frozen=True):
     """The output schema for the provider, in `native` mode."""
 
 
-def apply_output(output: Output[Any] | None, model_info: ModelInfo, plan: OutputPlan) -> OutputPlan:
-    """Add what an output type requires to the parts of a run, in the best way that its model supports."""
+def add_output_parts(output: Output[Any] | None, model_info: ModelInfo, plan: OutputParts) -> OutputParts:
+    """Add to the parts of a run what its output type requires, in the best way that the model supports."""
     if output is None:
         return plan
     mode = output.mode or model_info.output
     accept = (make_output_validator(output, mode), *plan.accept)
     if mode == "native":
-        return OutputPlan(plan.toolbox, plan.instructions, accept, output.spec)
+        return OutputParts(plan.toolbox, plan.instructions, accept, output.spec)
     if mode == "tool":
-        return OutputPlan(plan.toolbox.with_tools([build_answer_tool(output)]), plan.instructions, accept)
+        return OutputParts(plan.toolbox.with_tools([build_answer_tool(output)]), plan.instructions, accept)
     texts = [part for part in (plan.instructions, build_output_instructions(output)) if part]
-    return OutputPlan(plan.toolbox, "\n\n".join(texts), accept)
+    return OutputParts(plan.toolbox, "\n\n".join(texts), accept)
 
 
-def with_output_tool(engine: Engine, output: Output[Any]) -> Engine:
+def end_run_on_answer(engine: Engine, output: Output[Any]) -> Engine:
     """Return an engine that ends a run as done, with its output, once the model has called the answer tool."""
 
     async def run_to_answer(run: Run) -> Outcome[Any]:

@@ -4,7 +4,7 @@ Overrides that are data are stored in `RunStarted`, so that `resume` continues w
 output. Overrides that are code cannot be stored; their names are, and they have to be passed again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast
 
 import msgspec
@@ -12,16 +12,18 @@ import msgspec
 from perdure.core import check
 from perdure.core.budget import Budget
 from perdure.core.error import ConfigError, UsageError
-from perdure.core.event import Entry
+from perdure.core.event import Entry, RunStarted
 from perdure.core.jsonable import replace_surrogates, to_jsonable
 from perdure.core.message import RESULT_TYPES, Content, Message, Part, ResultPart, Text, sanitize_part, to_parts
 from perdure.core.model import Model, Settings
+from perdure.core.outcome import Outcome
 from perdure.core.run import CancelMode, Engine
 from perdure.core.stop_conditions import Limits
 from perdure.core.tool import D, Tool
+from perdure.core.validation_problems import Invalid
 from perdure.core.watcher_feed import Watcher
 
-from .output import Output, OutputRecord, RecordedOutput, to_output
+from .output import Output, OutputRecord, SchemaOutput, parse_run_output, to_output
 
 if TYPE_CHECKING:
     from perdure.core.gate import Gate
@@ -31,7 +33,10 @@ Prompt: TypeAlias = str | Part | Message | Iterable[str | Part | Message]
 
 
 class Overrides(TypedDict, Generic[D], total=False):
-    """Options that can be given for one run, in place of the agent's. `D` is the type of the agent's `deps`."""
+    """Options that can be given for one run, in place of the agent's. `D` is the type of the agent's `deps`.
+
+    `output`, the type of the answer, is a parameter of its own where a run can have one.
+    """
 
     model: Model | str
     role: str
@@ -44,6 +49,10 @@ class Overrides(TypedDict, Generic[D], total=False):
     deps: D
     budget: Budget | None
     watchers: Sequence[Watcher[Entry]]
+
+
+ChooseOverrides: TypeAlias = Callable[[str], Overrides[D] | Awaitable[Overrides[D]]]
+"""Function that returns the options for the runs of a session, by its id; plain or async."""
 
 
 class RunOverrides(Overrides[Any], total=False):
@@ -106,8 +115,9 @@ def check_overrides(overrides: RunOverrides) -> None:
     """Raise `ConfigError` for an override that is unknown or of the wrong type, before anything is stored."""
     for name, value in overrides.items():
         if name not in RunOverrides.__annotations__:
-            known = ", ".join(RunOverrides.__annotations__)
-            raise ConfigError(f"a run has no override {name!r}: use one of {known}")
+            known = ", ".join(Overrides.__annotations__)
+            near = check.suggest_name(name, RunOverrides.__annotations__)
+            raise ConfigError(f"a run has no override {name!r}: {near}use one of {known}")
         kind = _OVERRIDE_TYPES.get(name)
         if kind is not None and not isinstance(value, kind):
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a {kind.__name__}")
@@ -130,8 +140,8 @@ _NOT_RECORDED = frozenset({"watchers"})
 _OVERRIDE_TYPES: Mapping[str, type] = {"instructions": str, "role": str, "limits": Limits, "settings": Settings}
 
 
-def record_overrides(overrides: RunOverrides) -> dict[str, Any]:
-    """Convert the overrides to JSON data for the log, with only the names of those that are code."""
+def encode_overrides(overrides: RunOverrides) -> dict[str, Any]:
+    """Encode the overrides of a run as JSON data for the log, with only the names of those that are code."""
     if not overrides:
         return {}
     names = ("instructions", "role", "limits", "settings", "model")
@@ -150,15 +160,47 @@ _RENAMED: Mapping[str, str] = {"ledger": "budget"}
 
 
 def restore_overrides(recorded_options: Mapping[str, Any], given_again: RunOverrides) -> RunOverrides:
-    """Return the stored overrides of a resumed run. Raises `UsageError` if a function among them is not given again."""
+    """Decode the stored overrides of a resumed run. Raises `UsageError` if a function among them is not given again."""
     names = [_RENAMED.get(name, name) for name in recorded_options.get(_CODE_KEY, ())]
     missing = [name for name in names if name not in given_again]
     if missing:
         given = ", ".join(f"{name}=…" for name in missing)
-        raise UsageError(f"this run was begun with code, which a log cannot store: use resume({given})")
+        raise UsageError(
+            f"this run was begun with code, which a log cannot store: pass {given} again to the call that continues it "
+            "(run, resume, wake, attend or attend_all)"
+        )
     options = msgspec.convert(recorded_options, _RecordedOverrides)
     restored = cast("RunOverrides", {name: value for name, value in options.items() if name != _OUTPUT_KEY})
-    return {**restored, "output": RecordedOutput(options["output"])} if "output" in options else restored
+    return {**restored, "output": SchemaOutput(options["output"])} if "output" in options else restored
+
+
+def add_stored_output(outcome: Outcome[Any], given: Output[Any] | None, input_id: str) -> Outcome[Any]:
+    """Return the outcome of an earlier run with its output, parsed from the stored answer.
+
+    The type is the one that is given now; without one, the value is JSON that fits the stored schema. Raises
+    `UsageError` if the answer is not of the type that is given.
+    """
+    started = next((each.event for each in outcome.entries if isinstance(each.event, RunStarted)), None)
+    output = given or (None if started is None else _restore_output(started.options))
+    if outcome.status != "done" or output is None:
+        return outcome
+    try:
+        value = parse_run_output(outcome.new_messages, output)
+    except Invalid as error:
+        if given is None:
+            return outcome
+        message = (
+            f"the stored answer to input {input_id!r} is no valid {given.spec.name}: {error}. Repeat a prompt with the "
+            "output that it was sent with, or give it another input_id"
+        )
+        raise UsageError(message) from None
+    return msgspec.structs.replace(outcome, output=value)
+
+
+def _restore_output(recorded_options: Mapping[str, Any]) -> "Output[Any] | None":
+    """Return the output that a run was begun with, as its schema in the log describes it; `None` if it had none."""
+    recorded = recorded_options.get(_OUTPUT_KEY)
+    return None if recorded is None else SchemaOutput(msgspec.convert(recorded, OutputRecord))
 
 
 class _RecordedOverrides(TypedDict, total=False):

@@ -17,10 +17,10 @@ from perdure.core.fold import State
 from perdure.core.message import Message, user
 from perdure.core.outcome import Outcome
 
-from .active_agent import active_agent
+from .active_agent import get_active_agent
+from .agent_spec import AgentSpec
 from .driver import SessionDriver
 from .driver_commands import RunCommand
-from .spec import AgentSpec
 
 if TYPE_CHECKING:
     from .session import Session
@@ -29,7 +29,7 @@ _named_locks: "dict[tuple[Any, ...], asyncio.Future[None]]" = {}
 """The locks that are currently taken, by event loop and name."""
 
 
-async def expand_and_perform(session: "Session[Any]", command: RunCommand, driver: SessionDriver) -> Outcome[Any]:
+async def expand_and_run(session: "Session[Any]", command: RunCommand, driver: SessionDriver) -> Outcome[Any]:
     """Expand the prompt of a command, then run it. A prompt with an `input_id` is expanded only once."""
     if not command.input_id:
         state = State() if not session.agent.handoffs else await session.read_state()
@@ -39,12 +39,12 @@ async def expand_and_perform(session: "Session[Any]", command: RunCommand, drive
 
 
 async def expand_prompt(session: "Session[Any]", command: RunCommand, state: State) -> RunCommand:
-    """Return the command with its prompt expanded; a prompt that was run before is not expanded again."""
+    """Return the command with `/name` and `@file` in its prompt expanded; one that was run before stays as it is."""
     from perdure.context.directives import apply_directives
 
     if not command.messages or (command.input_id and command.input_id in state.runs_by_input_id):
         return command
-    agent = active_agent(session.agent, state)
+    agent = get_active_agent(session.agent, state)
 
     skills = agent.all_skills()
 
@@ -62,7 +62,7 @@ async def expand_prompt(session: "Session[Any]", command: RunCommand, state: Sta
 
 @asynccontextmanager
 async def _named_lock(*name: Any) -> AsyncGenerator[None]:
-    """Lock this name during the block, among the tasks of this event loop."""
+    """Async context manager: hold the lock of this name on the current event loop."""
     loop = asyncio.get_running_loop()
     key = (id(loop), *name)
     while (before := _named_locks.get(key)) is not None:

@@ -32,7 +32,7 @@ def find_resume_reasons(state: State, posts: Sequence[Post], now: float) -> froz
     return frozenset(_find_waiting_run_reasons(state, posts, now)) if state.is_waiting else frozenset({CUT_OFF_REASON})
 
 
-def find_urgent_reasons(state: State, posts: Sequence[Post], now: float) -> frozenset[str]:
+def find_automatic_reasons(state: State, posts: Sequence[Post], now: float) -> frozenset[str]:
     """Return the names of the reasons to continue a session without a person asking for it, as `attend` does.
 
     Steering, and inbox items without `wake`, are not among them: they wait for the next run.
@@ -46,20 +46,30 @@ def find_urgent_reasons(state: State, posts: Sequence[Post], now: float) -> froz
     return find_resume_reasons(state, posts, now) - patient
 
 
+def list_expired_questions(state: State, now: float) -> list[str]:
+    """Return the ids of the open questions whose time is over."""
+    asked = state.open_questions
+    return [each.ask_id for each in asked if each.expires_at is not None and each.expires_at <= now]
+
+
 def is_waiting_run_cancelled(state: State, posts: Iterable[Post]) -> bool:
     """Return True if a run that waits for answers was cancelled, so that it ends when it is resumed."""
     return state.is_waiting and any(True for _ in _find_cancel_posts(state, posts))
 
 
 def _find_waiting_run_reasons(state: State, posts: Sequence[Post], now: float) -> Iterator[str]:
-    """Yield the reasons to continue a waiting run: an answer, a question that has expired, or a cancel."""
+    """Yield the reasons to continue a waiting run: an answer, a question that has expired, or a cancel.
+
+    A run without a question was left by its process when that ended in good order: it can continue at once.
+    """
+    if not state.open_questions:
+        yield CUT_OFF_REASON
     waiting = {each.ask_id for each in state.open_questions}
     for post in posts:
         if post.kind == ANSWER_POST and post.text_field("ask_id") in waiting and "answer" in post.body:
             yield post.id
-    for question in state.open_questions:
-        if question.expires_at is not None and question.expires_at <= now:
-            yield f"expired-{question.ask_id}"
+    for ask_id in list_expired_questions(state, now):
+        yield f"expired-{ask_id}"
     yield from _find_cancel_posts(state, posts)
 
 

@@ -1,26 +1,61 @@
-"""The asyncio task in which a run is performed: one that can be cancelled alone, and abandoned if it ignores that."""
+"""The asyncio task of a run, which can be cancelled alone, and abandoned if it ignores the cancel."""
 
 import asyncio
 import sys
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_NO_HANDLES: deque[Any] = deque()
 
-def begin_task(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """Start a task, and perform it at once as far as it need not wait, without a turn of the event loop.
 
-    Python 3.11 cannot do that: there the task begins with the next turn of the loop. So it does on a loop whose program
-    makes all tasks itself.
+MAX_READY_HANDLES = 64
+"""Number of callbacks that wait for the event loop, above which a task is not begun at once on Python 3.11: finding its
+first step among them would take longer."""
+
+
+def start_task_eagerly(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    """Start an asyncio task that runs immediately up to its first wait, without a turn of the event loop.
+
+    On a loop whose program makes all tasks itself, the task begins with the next turn of the loop.
     """
     loop = asyncio.get_running_loop()
-    if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
+    if loop.get_task_factory() is not None:
+        return loop.create_task(work)
+    if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=loop, eager_start=True)
-    return loop.create_task(work)
+    task = asyncio.Task(work, loop=loop)
+    _perform_first_step(task, loop)
+    return task
 
 
-def retrieve_exception(task: "asyncio.Future[Any]") -> None:
+def _perform_first_step(task: "asyncio.Task[Any]", loop: asyncio.AbstractEventLoop) -> None:
+    """Perform the first step of a new task now, as `eager_start` does from Python 3.12 on.
+
+    A task of Python 3.11 has put its first step among the callbacks of its loop. It is taken from there, unless it is
+    not found: on a loop of another kind, or when another thread has added a callback just now. The task then begins
+    with the next turn of the loop.
+    """
+    ready: deque[Any] = getattr(loop, "_ready", _NO_HANDLES)
+    if not 0 < len(ready) <= MAX_READY_HANDLES:
+        return
+    handle = ready[-1]
+    if getattr(handle._callback, "__self__", None) is not task:  # noqa: SLF001 - there is no public way
+        return
+    ready.remove(handle)
+    current = asyncio.current_task(loop)
+    if current is not None:
+        asyncio.tasks._leave_task(loop, current)  # noqa: SLF001 - documented, for whoever performs tasks
+    try:
+        handle._run()  # noqa: SLF001 - there is no public way
+    finally:
+        if current is not None:
+            asyncio.tasks._enter_task(loop, current)  # noqa: SLF001 - as above
+
+
+def mark_exception_retrieved(task: "asyncio.Future[Any]") -> None:
     """Mark a finished task's exception as retrieved, so that asyncio does not warn about it."""
     if not task.cancelled():
         task.exception()

@@ -24,9 +24,9 @@ from perdure.core.mailbox import (
     CANCEL_POST,
     FOLLOW_UP_POST,
     STEER_POST,
-    answer_post_id,
     build_message_post,
     build_revocation_post,
+    get_answer_post_id,
 )
 from perdure.core.message import Content, Message, ToolCall, ToolResult, check_labels
 from perdure.core.model import Model
@@ -37,16 +37,15 @@ from perdure.core.tool import D
 from perdure.models import open_model
 
 from .active_agent import (
-    active_agent,
     build_configuration_events,
     check_role,
     choose_compaction,
+    encode_compaction,
+    get_active_agent,
     get_session_configuration,
-    record_compaction,
 )
-from .build import combine_gates
-from .driver import NOTHING_NEW, is_driven_in_process
-from .driver_commands import CallCommand, CompactCommand, DriverCommand, ResumeCommand, RunCommand, WakeCommand
+from .driver import NOTHING_NEW, is_running_here
+from .driver_commands import CallToolCommand, CompactCommand, DriverCommand, ResumeCommand, RunCommand, WakeCommand
 from .handoff import ACTIVE_AGENT
 from .output import Output
 from .overrides import (
@@ -62,11 +61,13 @@ from .overrides import (
 from .past_outcome import build_error_outcome
 from .resume_reasons import (
     CUT_OFF_REASON,
+    find_automatic_reasons,
     find_resume_reasons,
-    find_urgent_reasons,
     is_resumable,
     is_waiting_run_cancelled,
+    list_expired_questions,
 )
+from .run_builder import combine_gates
 from .stored_session import StoredSession, prefix_path_with_handle
 from .stream import RunStream
 
@@ -145,8 +146,11 @@ class Session(StoredSession[D]):
         `output` is a type that the model has to return a value of: `outcome.value` is that value, validated.
 
         `input_id` is your id for this prompt: sent again under the same id, it is answered once, and the first outcome
-        is returned. `take_over` takes the session from another process that drives it, which is stopped at its next
-        step; for a run of this process it waits, as any run does.
+        is returned, or that of a run that waits for an answer. The id alone counts: another prompt under the same id is
+        not answered, and a warning is logged.
+
+        `take_over` takes the session from another process that drives it, which is stopped at its next step; for a run
+        of this process it waits, as any run does.
         """
         command = self._build_run_command(prompt, add_output(overrides, output), input_id, take_over=take_over)
         return await self._perform_prompt(command)
@@ -200,8 +204,9 @@ class Session(StoredSession[D]):
         it gets fewer and larger deltas, and if it misses durable events an event reports that.
 
         A prompt that was sent before under the same `input_id` yields the events of the run that answered it, as far
-        as they are stored: messages, calls, results and the end, but no deltas. While that run is in progress here, the
-        stored ones come first, and then each event as it happens.
+        as they are stored: messages, calls, questions, results and the end, but no deltas. While that run is in
+        progress here, or if it is continued because a crash has interrupted it or its question was answered, the stored
+        ones come first, and then each event as it happens.
         """
         command = self._build_run_command(prompt, add_output(overrides, output), input_id, take_over=take_over)
         return RunStream(
@@ -320,7 +325,7 @@ class Session(StoredSession[D]):
 
         call = ToolCall(new_id(), tool, to_text(arguments))
         engine: RunOverrides = {**add_output(overrides, None), "engine": direct_call_engine(call)}
-        outcome = await self._driver.perform_command(CallCommand(new_id(), self._add_session_role(engine), tool))
+        outcome = await self._driver.perform_command(CallToolCommand(new_id(), self._add_session_role(engine), tool))
         result: ToolResult | None = outcome.output
         if result is None or result.call_id != call.call_id:
             raise outcome.error or UsageError(f"the call of {tool!r} was cancelled before it began")
@@ -331,7 +336,7 @@ class Session(StoredSession[D]):
         from .prompt_expansion import build_skill_message
 
         message, loaded = await build_skill_message(
-            active_agent(self.agent, await self.read_state()), name, arguments, "code"
+            get_active_agent(self.agent, await self.read_state()), name, arguments, "code"
         )
         command = self._build_run_command(message, add_output(overrides, None))
         return await self._driver.perform_command(msgspec.structs.replace(command, events=(loaded,)))
@@ -341,7 +346,7 @@ class Session(StoredSession[D]):
 
         Needs an agent with a `compaction`. Raises `SessionBusy` while another process drives the session.
         """
-        agent = active_agent(self.agent, state := await self.read_state())
+        agent = get_active_agent(self.agent, state := await self.read_state())
         if choose_compaction(agent, get_session_configuration(self.agent, agent, state)) is None:
             raise UsageError("this agent has no compaction: give it one, as in Agent(compaction=Compaction())")
         outcome = await self._driver.perform_command(CompactCommand(new_id(), self._add_session_role({})))
@@ -370,7 +375,7 @@ class Session(StoredSession[D]):
         for name, value in given.items():
             check.require_text("session.configure", name, value)
         if compaction is not None:
-            given["compaction"] = compaction if compaction == "" else record_compaction(compaction)
+            given["compaction"] = compaction if compaction == "" else encode_compaction(compaction)
         if model is not None:
             given["model"] = self._name_model(model)
         if given:
@@ -421,11 +426,15 @@ class Session(StoredSession[D]):
         return True
 
     async def questions(self) -> list[QuestionAsked]:
-        """Return the unanswered questions of the run, and of agents that work for it in the background."""
-        state = await self.read_state()
-        lost = await self._find_lost_questions(state)
-        is_cancelled = is_waiting_run_cancelled(state, await self.store.posts(self.session_id))
-        asked = [] if is_cancelled else [each for each in state.open_questions if each.ask_id not in lost]
+        """Return the questions of the run that can be answered, and those of agents that work in the background for it.
+
+        A question that has expired, or has an answer that the run has not taken yet, is not among them.
+        """
+        state, posts = await self.read_state(), await self.store.posts(self.session_id)
+        closed = {post.text_field("ask_id") for post in posts if post.kind == ANSWER_POST}
+        closed |= {*await self._find_lost_questions(state), *list_expired_questions(state, self._now())}
+        is_cancelled = is_waiting_run_cancelled(state, posts)
+        asked = [] if is_cancelled else [each for each in state.open_questions if each.ask_id not in closed]
         for handle, session in self._background_sessions(state).items():
             theirs = await session.questions()
             asked += [msgspec.structs.replace(each, path=prefix_path_with_handle(handle, each.path)) for each in theirs]
@@ -439,6 +448,9 @@ class Session(StoredSession[D]):
         is answered once: returns False if it was answered before, has expired, or its run is cancelled or over. It also
         returns False if no answer can reach the call that asked, because the call died with its process and is not made
         again.
+
+        Raises `UsageError` if the session never asked a question with this id, and `ConfigError` if the answer does not
+        fit the question, which then stays open.
         """
         check.require_text("session.answer", "ask_id", ask_id, non_empty=True)
         check.require_text("session.answer", "by", by)
@@ -452,13 +464,11 @@ class Session(StoredSession[D]):
                     return await session.answer(ask_id, answer, by=by)
             known = ", ".join([repr(each.ask_id) for each in await self.questions()]) or "none"
             raise UsageError(f"session {self.session_id!r} has no open question {ask_id!r}: open are {known}")
-        from perdure.core.answer import validate_answer  # at first use: few programs ask
+        from perdure.core.answer_validation import validate_answer  # at first use: few programs ask
 
         given = self._driver.redaction.redact_value(validate_answer(question, answer, by))
         body = {"ask_id": ask_id, "answer": given, **({"by": by} if by else {})}
-        if ask_id in state.answers_by_question or (
-            question.expires_at is not None and self._now() >= question.expires_at
-        ):
+        if ask_id in state.answers_by_question or ask_id in list_expired_questions(state, self._now()):
             return False
         if is_waiting_run_cancelled(state, await self.store.posts(self.session_id)):
             return False
@@ -492,11 +502,13 @@ class Session(StoredSession[D]):
         check.require_text("session.explain", "tool", tool, non_empty=True)
         if not isinstance(arguments, dict):
             check.raise_config_error("session.explain", "arguments", arguments, "give a dict")
-        from .approvals import explain_call  # at first use, as for the display
+        from .approvals import explain_permission  # at first use, as for the display
 
         call = ToolCall(new_id(), tool, to_text(arguments))
         state = await self.read_state()
-        return await explain_call(self.agent, self.session_id, state, call, store=self.store, run=self._driver.run)
+        return await explain_permission(
+            self.agent, self.session_id, state, call, store=self.store, run=self._driver.run
+        )
 
     async def grants(self) -> "list[Grant]":
         """Return the grants that apply here: permissions for more than one call, for this session or for all."""
@@ -514,9 +526,9 @@ class Session(StoredSession[D]):
         check.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
         if grant_id not in {each.grant_id for each in await self.grants()}:
             return False
-        from perdure.core.gate_operations import list_grants_of  # at first use: few programs revoke grants
+        from perdure.core.gate_chain import list_chain_grants  # at first use: few programs revoke grants
 
-        for _, grants in list_grants_of(self._get_current_gate(await self.read_state())):
+        for _, grants in list_chain_grants(self._get_current_gate(await self.read_state())):
             grants.forget(grant_id)
         if await self.store.info(self.session_id) is not None:
             try:
@@ -526,7 +538,7 @@ class Session(StoredSession[D]):
         return True
 
     async def inbox(self) -> list[InboxItem]:
-        """Return the results from outside that the session's agents wait for, or have waited for.
+        """Return the inbox items of the session: results from outside that its agents wait for, or have received.
 
         Items of agents that work in the background are listed too.
         """
@@ -557,6 +569,12 @@ class Session(StoredSession[D]):
         await forward_inbox_results(self.store, self.session_id, self.agent.clock)
         return is_new
 
+    @overload
+    async def wake(self, *, output: Output[T], **overrides: Unpack[Overrides[D]]) -> Outcome[T] | None: ...
+    @overload
+    async def wake(self, *, output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]) -> Outcome[T] | None: ...
+    @overload
+    async def wake(self, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None: ...
     async def wake(self, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None:
         """Continue the session if there is a reason to. Return None if there is none, or if it is running already.
 
@@ -567,6 +585,18 @@ class Session(StoredSession[D]):
         """
         return await self._wake_for_reasons(add_output(overrides, output), find_resume_reasons)
 
+    @overload
+    def attend(
+        self, *, seconds: float = ..., output: Output[T], **overrides: Unpack[Overrides[D]]
+    ) -> AsyncGenerator[Outcome[T]]: ...
+    @overload
+    def attend(
+        self, *, seconds: float = ..., output: "TypeForm[T]", **overrides: Unpack[Overrides[D]]
+    ) -> AsyncGenerator[Outcome[T]]: ...
+    @overload
+    def attend(
+        self, *, seconds: float = ..., output: Any = None, **overrides: Unpack[Overrides[D]]
+    ) -> AsyncGenerator[Outcome[Any]]: ...
     async def attend(
         self, *, seconds: float = ATTEND_POLL_SECONDS, output: Any = None, **overrides: Unpack[Overrides[D]]
     ) -> AsyncGenerator[Outcome[Any]]:
@@ -596,7 +626,7 @@ class Session(StoredSession[D]):
             await self.agent.clock.sleep(seconds)
 
     async def attend_once(self, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None:
-        """Wake the session if there is a new reason of those of `attend`; return `None` if there is none.
+        """Continue the session if there is a new reason to, as `attend` does; return `None` if there is none.
 
         A reason that was there before on this object, and had no effect, is not new. Raises `SessionBusy` if another
         process drives the session.
@@ -629,9 +659,9 @@ class Session(StoredSession[D]):
         """Expand the commands, skills and mentions in the prompt, then run it."""
         if not self.agent.can_expand_prompts:
             return await self._driver.perform_command(command)
-        from .prompt_expansion import expand_and_perform  # at first use: most prompts are plain text
+        from .prompt_expansion import expand_and_run  # at first use: most prompts are plain text
 
-        return await expand_and_perform(self, command, self._driver)
+        return await expand_and_run(self, command, self._driver)
 
     def _add_session_role(self, options: RunOverrides) -> RunOverrides:
         """Add the session's role, unless the run asks for another; a resumed run keeps its own."""
@@ -640,7 +670,7 @@ class Session(StoredSession[D]):
     def _get_current_gate(self, state: State) -> "Gate | None":
         """Return the permission gate of the current run; without a run, that of the active agent."""
         run = self._driver.run
-        return run.gate if run is not None else combine_gates(self.agent, active_agent(self.agent, state))
+        return run.gate if run is not None else combine_gates(self.agent, get_active_agent(self.agent, state))
 
     async def _post_message(self, kind: str, message: Message, post_id: str) -> bool:
         """Store a message for the model as a post (a message to this session)."""
@@ -652,7 +682,7 @@ class Session(StoredSession[D]):
         """Store the answer to a question; return False if there is one already, or its run has just ended."""
         from .answerable_questions import was_answered_too_late  # at first use: for a quick start
 
-        post_id = answer_post_id(ask_id)
+        post_id = get_answer_post_id(ask_id)
         if not await self._store_post(Post(post_id, ANSWER_POST, body, self._now())):
             return False
         return not await was_answered_too_late(self.store, self.session_id, await self.read_state(), ask_id, post_id)
@@ -662,7 +692,7 @@ class Session(StoredSession[D]):
         from .answerable_questions import find_lost_questions  # at first use: for a quick start
 
         driver = self._driver.find_active_driver()
-        is_driven_here = driver is not None or is_driven_in_process(self._driver.place)
+        is_driven_here = driver is not None or is_running_here(self._driver.place)
         return await find_lost_questions(self.store, self.session_id, state, is_driven_here=is_driven_here)
 
     async def _wake_for_reasons(self, options: RunOverrides, find_reasons: ReasonFinder) -> Outcome[Any] | None:
@@ -697,12 +727,12 @@ class Session(StoredSession[D]):
         """Return True if tasks of background agents were interrupted, and this process has not resumed them."""
         if not state.inbox:
             return False
-        found = [each.background for each in active_agent(self.agent, state).extensions]
+        found = [each.background for each in get_active_agent(self.agent, state).extensions]
         return any(each is not None and each.has_unfinished_tasks(state, posts, self.store) for each in found)
 
     def _find_new_reasons(self, state: State, posts: Sequence[Post], now: float) -> frozenset[str]:
-        """Return the reasons to continue, without those that had no effect before and would repeat forever."""
-        return find_urgent_reasons(state, posts, now) - self._ineffective_reasons
+        """Return the reasons to continue, without those that had no effect before and would repeat for ever."""
+        return find_automatic_reasons(state, posts, now) - self._ineffective_reasons
 
     def _cancel_run(self, run_id: str, mode: CancelMode) -> bool:
         check_cancel_mode(mode)
@@ -722,7 +752,7 @@ def _split_prompt(prompt: Prompt) -> tuple[tuple[Message, ...], tuple[Message, .
 
 
 def _to_sent_message(content: Content | Message, origin: str) -> Message:
-    """Convert what is sent to a session to a message: a user's, or words of the assistant."""
+    """Convert content that is sent to a session to a message of the user or the assistant."""
     if not isinstance(content, Message) or content.role != "assistant":
         return to_user_message(content, origin)
     from .imported_messages import to_assistant_message  # at first use: hosts seldom speak for the assistant

@@ -1,4 +1,4 @@
-"""Extensions and model objects that a session is given while it lives, beside those of its agent.
+"""Extensions and model objects that are added to a session in this process, besides those of its agent.
 
 They are code, which a log cannot store. So they are kept in this process, by store and session id: each `Session`
 object of the session that is made afterwards has them, until they are removed, the session is deleted, or the process
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from perdure.core import check
 from perdure.core.error import ConfigError
 from perdure.core.model import Model, model_info
-from perdure.core.store import Store, locate_session
+from perdure.core.store import Store, identify_session
 
+from .agent_spec import OBJECT_PREFIX, AgentSpec
 from .driver import SessionAdditions, session_additions
 from .extension import Extension
-from .spec import OBJECT_PREFIX, AgentSpec
 
 if TYPE_CHECKING:
     from .stored_session import StoredSession
 
 
 def apply_additions(agent: AgentSpec[Any], store: Store, session_id: str) -> AgentSpec[Any]:
-    """Return the agent with the extensions and models that a session was given in this process."""
-    found = session_additions.get(locate_session(store, session_id))
+    """Return the agent with the extensions and models that were added to a session in this process."""
+    found = session_additions.get(identify_session(store, session_id))
     return agent if found is None else agent.with_additions(list(found.extensions.values()), found.models)
 
 
@@ -50,7 +50,7 @@ def remove_extension(session: "StoredSession[Any]", name: str) -> bool:
 
 
 def add_model(session: "StoredSession[Any]", model: Model) -> str:
-    """Keep a model object for a session, and return the name that the log has of it."""
+    """Keep a model object for a session, and return the name under which the log stores it."""
     additions = _get_additions(session)
     name = f"{OBJECT_PREFIX}{model_info(model).name}"
     additions.models[name] = model
@@ -59,5 +59,5 @@ def add_model(session: "StoredSession[Any]", model: Model) -> str:
 
 
 def _get_additions(session: "StoredSession[Any]") -> SessionAdditions:
-    key = locate_session(session.store, session.session_id)
+    key = identify_session(session.store, session.session_id)
     return session_additions.setdefault(key, SessionAdditions(session.store))

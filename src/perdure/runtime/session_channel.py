@@ -1,4 +1,4 @@
-"""Channels of sessions: the queue of commands and the watchers that all `Session` objects of one session share.
+"""Session channels: the command queue and the watchers that all `Session` objects of one session share.
 
 A session is the same one whichever object it is reached by: another `Session`, another `Agent`, another store object
 for the same file, or a part of a store. So its commands wait for each other, and its watchers see all of its events.
@@ -17,11 +17,11 @@ from perdure.core.clock import Clock
 from perdure.core.error import SessionBusy, UsageError
 from perdure.core.event import Entry
 from perdure.core.fanout import Fanout, Subscription
-from perdure.core.store import SessionPlace, Store, finish_before_cancel, locate_session
+from perdure.core.store import SessionPlace, Store, finish_before_cancel, identify_session
 from perdure.core.watcher_feed import Watcher
 
+from .agent_spec import AgentSpec
 from .driver_commands import DriverCommand
-from .spec import AgentSpec
 from .stream import build_lag_marker, build_watcher_dropped, merge_deltas
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _late_releases: "set[asyncio.Task[None]]" = set()
 
 
 class SessionChannel:
-    """The queue of commands and the watchers of one session, for all objects that use it on one event loop."""
+    """The command queue and watchers of one session, shared by all objects that use it on one event loop."""
 
     __slots__ = (
         "__weakref__",
@@ -79,9 +79,9 @@ class SessionChannel:
         )
 
     def hold_watchers(self, watchers: Sequence[Watcher[Entry]]) -> Callable[[], None]:
-        """Call each watcher once with each event, until the returned function is called."""
+        """Register watchers, each called once with each event, until the returned function is called."""
         if not watchers:
-            return hold_nothing
+            return release_nothing
         held = [self._hold_watcher(each) for each in watchers]
 
         def release() -> None:
@@ -92,7 +92,7 @@ class SessionChannel:
 
     @property
     def is_in_use(self) -> bool:
-        """True if a command is in progress or waits, or an agent's watcher is attached."""
+        """True if a command is in progress or queued, or an agent's watcher is attached."""
         return bool(self.queued or self._held_watchers)
 
     def _hold_watcher(self, watcher: Watcher[Entry]) -> "_HeldWatcher":
@@ -113,12 +113,12 @@ class SessionChannel:
         self.fanout.publish(Entry(0, self._clock.now(), build_watcher_dropped(name, error)))
 
 
-def hold_nothing() -> None:
-    """Release no watchers: the agent has none."""
+def release_nothing() -> None:
+    """Do nothing: used as the `release` function of an agent that has no watchers to remove."""
 
 
 class _HeldWatcher:
-    """A watcher of an agent, and the number of runs and background tasks whose events it gets."""
+    """A watcher of an agent, with the number of runs and background tasks that currently use it."""
 
     __slots__ = ("holds", "remove", "watcher")
 
@@ -129,13 +129,13 @@ class _HeldWatcher:
 
 
 class ChannelUser:
-    """The part of a driver that it shares with other drivers of its session: it uses their common channel."""
+    """Base of `SessionDriver`: the use of the channel that all drivers of a session share."""
 
     def __init__(self, agent: AgentSpec[Any], session_id: str, store: Store) -> None:
         self.agent = agent
         self.session_id = session_id
         self.store = store
-        self.place = locate_session(store, session_id)
+        self.place = identify_session(store, session_id)
         """The session itself, however this process reaches it: by this store object, another one, or a part of it."""
         self.may_wait = True
         """True if its runs may end as `waiting`, because the session can be found again, and by others too."""
@@ -147,7 +147,7 @@ class ChannelUser:
         """Remove the watchers that were added here."""
 
     def attach_to_loop(self) -> SessionChannel:
-        """Return the channel of the session on the running event loop, and use it from now on.
+        """Return the channel of the session on the running event loop, and keep using it.
 
         A session may be used in several event loops, one after another.
         """
@@ -172,7 +172,7 @@ class ChannelUser:
         return None if channel is None else channel.driver
 
     def find_channel(self) -> SessionChannel | None:
-        """Return the channel of the session on the running event loop, if there is one; this does not attach to it."""
+        """Return the channel of the session on the running event loop, if there is one, without attaching to it."""
         loop, channel = asyncio.get_running_loop(), self._channel
         return channel if channel is not None and channel.loop is loop else _channels.get((id(loop), self.place))
 
@@ -192,7 +192,7 @@ class ChannelUser:
         return self.attach_to_loop().fanout.subscribe(backpressure=backpressure, owner=self)
 
     async def aclose(self) -> None:
-        """Wait until watchers have finished, end the subscriptions that were made here, and detach from the loop."""
+        """Wait until watchers have finished, close the subscriptions of this object, and detach from the event loop."""
         channel = self._channel
         if channel is None or channel.loop is not asyncio.get_running_loop():
             return
@@ -211,7 +211,7 @@ class ChannelUser:
         await channel.fanout.aclose(DRAIN_SECONDS)
 
     def _open_channel(self, loop: asyncio.AbstractEventLoop) -> SessionChannel:
-        """Return the channel of the session; a new one if there is none, or if no other object can reach it."""
+        """Return the channel of the session; create one if there is none that other objects can reach."""
         if not self.may_wait:  # to register it would cost time, for nothing
             return SessionChannel(loop, self.store, self.agent.clock)
         return open_channel(self.place, self.store, self.agent.clock)
@@ -229,7 +229,7 @@ def open_channel(place: SessionPlace, store: Store, clock: Clock) -> SessionChan
 
 @asynccontextmanager
 async def delay_commands(channel: SessionChannel, session_id: str) -> AsyncGenerator[None]:
-    """Keep commands of a session waiting during this block, which changes its log.
+    """Async context manager: commands of a session wait while the block changes its log.
 
     Raises `SessionBusy` if one is in progress.
     """
@@ -274,10 +274,10 @@ async def _release_after_tasks(
 
 
 @asynccontextmanager
-async def wait_for_turn(
+async def hold_command_turn(
     channel: SessionChannel, place: SessionPlace, inside: Iterable[SessionPlace]
 ) -> AsyncGenerator[None]:
-    """Wait until no other command of a session is in progress, and keep others waiting during the block.
+    """Async context manager: wait until no other command of the session is in progress, and make others wait meanwhile.
 
     `inside` are the sessions whose runs the caller is part of, as a tool is. Raises `UsageError` if a run of the
     session waits for one of them, so that neither would ever continue.
@@ -303,7 +303,7 @@ async def wait_for_turn(
 
 
 def _is_waiting_for(place: SessionPlace, others: list[SessionPlace]) -> bool:
-    """Return True if a run of this session waits, directly or through further sessions, for one of the others."""
+    """Return True if a run of this session waits, directly or through other sessions, for one of the others."""
     seen: set[SessionPlace] = set()
     ahead = [place]
     while ahead:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from msgspec.structs import replace
 
 from perdure.core import check
-from perdure.core.answer import build_refusal_body, check_slot_answer
+from perdure.core.answer_validation import build_decline_body, check_slot_answer
 from perdure.core.clock import new_id
 from perdure.core.display_slot import Askable, Showable, TextQuestion, require_showable
 from perdure.core.error import SessionBusy, UsageError
@@ -23,7 +23,7 @@ from perdure.core.mailbox import SLOT_POST, build_slot_closing_post
 from perdure.core.store import Post
 from perdure.interaction.slot_view import SlotView, build_slot_views, list_open_slots
 
-from .posts import iterate_with_timeouts
+from .post_delivery import iterate_with_timeouts
 from .resume_reasons import is_waiting_run_cancelled
 from .stored_session import prefix_path_with_handle
 
@@ -104,7 +104,7 @@ class SessionDisplay:
         check.require_text("display.ask", "slot_id", slot_id)
         if timeout_seconds is not None:
             check.require_number("display.ask", "timeout_seconds", timeout_seconds)
-        from .slot_answer import ask_people  # at first use: most hosts only show something
+        from .host_questions import ask_people  # at first use: most hosts only show something
 
         return asked.read(await ask_people(self, asked, slot_id or new_id(), timeout_seconds))
 
@@ -266,7 +266,7 @@ class SessionDisplay:
             return False
         if question.ask_id in await self._find_lost_questions(state):
             return False
-        return await self._post_answer(question.ask_id, build_refusal_body(question, reason))
+        return await self._post_answer(question.ask_id, build_decline_body(question, reason))
 
     async def _close_slot(self, closed: SlotClosed) -> bool:
         try:

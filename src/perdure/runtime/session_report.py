@@ -1,4 +1,4 @@
-"""Reports about a session for host programs: its messages with their times, and its usage so far."""
+"""Reports about a session for host programs: messages with their times, message counts, and usage."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ class StampedMessage(Struct, frozen=True):
 
 
 class SessionUsage(Struct, frozen=True, kw_only=True):
-    """Tokens, turns and cost of all runs of a session."""
+    """Tokens, turns and cost of all runs of a session, also of one that is in progress, waits or was cut off."""
 
     usage: Usage
     """Tokens of all runs, with their subagents, and of summaries."""
@@ -41,7 +41,7 @@ class SessionUsage(Struct, frozen=True, kw_only=True):
 
 
 class MessageCounts(Struct, frozen=True, kw_only=True):
-    """Numbers of the messages of a session, by role."""
+    """The number of messages of a session by role."""
 
     total: int
     user: int
@@ -59,7 +59,7 @@ def count_messages_by_role(messages: Sequence[Message]) -> MessageCounts:
 
 
 def find_stamped_message(entries: Sequence[Entry], seq: int) -> StampedMessage | None:
-    """Return the message that an entry of a log is part of; `None` if it is part of none."""
+    """Return the message that a log entry belongs to, with its time; `None` if it belongs to none."""
     stamped = list_stamped_messages(entries)
     entry = next((each for each in entries if each.seq == seq), None)
     if entry is None or entry.event.path:
@@ -96,12 +96,27 @@ def _stamp_message(index: int, message: Message, entry: Entry) -> StampedMessage
 
 
 def build_session_usage(state: State, run: Run | None) -> SessionUsage:
-    """Return the tokens, turns and cost of a session, with those of the run in progress, if there is one."""
-    past_usd, running_usd = state.total_usd, 0.0 if run is None else run.cost_usd
-    last = next((each.usage for each in reversed(state.messages) if each.usage is not None), None)
+    """Return the tokens, turns and cost of a session, with those of a run that is in progress, waits or was cut off."""
+    cost_usd = state.total_usd
+    if run is not None and state.is_interrupted:  # it knows of subagents that work in other sessions
+        past_usd, running_usd = state.past.cost_usd, run.cost_usd
+        cost_usd = None if past_usd is None or running_usd is None else past_usd + running_usd
     return SessionUsage(
         usage=state.total_usage,
         turns=state.total_turns,
-        cost_usd=None if past_usd is None or running_usd is None else past_usd + running_usd,
-        last_input_tokens=0 if last is None else last.input_tokens,
+        cost_usd=cost_usd,
+        last_input_tokens=_find_last_input_tokens(state),
     )
+
+
+def build_usage_of_ended_runs(state: State) -> SessionUsage:
+    """Return the tokens, turns and cost of a session, without those of its run that is not over."""
+    past, last_tokens = state.past, _find_last_input_tokens(state)
+    return SessionUsage(usage=past.usage, turns=past.turns, cost_usd=past.cost_usd, last_input_tokens=last_tokens)
+
+
+def _find_last_input_tokens(state: State) -> int:
+    """Return the input tokens of the last reply, also of one whose calls have no results yet; 0 if there is none."""
+    replies = [*state.messages, *([] if state.unsettled_reply is None else [state.unsettled_reply])]
+    last = next((each.usage for each in reversed(replies) if each.usage is not None), None)
+    return 0 if last is None else last.input_tokens

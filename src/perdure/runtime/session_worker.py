@@ -1,4 +1,4 @@
-"""A worker that continues all sessions of a store which have a reason to: interrupted runs, answers, posts.
+"""A worker that continues all sessions of a store that have a reason to: a crash, an answer, a message.
 
 It asks the store which sessions no process drives, and wakes them as `Session.attend` does for one session. Several
 workers may serve one store: a lease decides which of them drives a session.
@@ -16,6 +16,7 @@ from perdure.core import check
 from perdure.core.clock import Clock
 from perdure.core.error import Fenced, SessionBusy, StoreError, Unsupported
 from perdure.core.outcome import Outcome
+from perdure.core.run_callbacks import ShutdownSignal
 from perdure.core.store import InterruptedSession, Store, wait_despite_cancel
 
 logger = logging.getLogger("perdure")
@@ -34,7 +35,7 @@ AttendSession: TypeAlias = Callable[[str], Awaitable[Outcome[Any] | None]]
 
 
 class _Pause(Struct):
-    """A session that is left alone for a while, because it failed or had nothing to do."""
+    """The back-off of a session that failed or had nothing to do."""
 
     attempts: int
     until: float
@@ -45,7 +46,7 @@ class _Pause(Struct):
 
 
 class SessionWorker:
-    """Continues the sessions of a store, several at a time and each in its turn, until it is stopped."""
+    """Continues the sessions of a store, several at a time, in fair order, until it is stopped."""
 
     def __init__(
         self,
@@ -57,13 +58,14 @@ class SessionWorker:
         most_at_once: int = MOST_AT_ONCE,
         seconds: float = POLL_SECONDS,
         jitter: Callable[[], float] = random.random,
+        process_end: ShutdownSignal | None = None,
     ) -> None:
         check.require_int("attend_all", "most_at_once", most_at_once, 1)
         check.require_number("attend_all", "seconds", seconds)
         check.require_text("attend_all", "prefix", prefix)
-        if not hasattr(store, "interrupted"):
+        if not hasattr(store, "list_interrupted"):
             raise Unsupported(
-                f"a {type(store).__name__} cannot list its interrupted sessions: give it a method interrupted(…)"
+                f"a {type(store).__name__} cannot list its interrupted sessions: give it a method list_interrupted(…)"
             )
         self._store = store
         self._attend = attend
@@ -79,23 +81,30 @@ class SessionWorker:
         """The number of the turn in which each session was last continued: who had none for longest is next."""
         self._turn = 0
         self._is_stopping = False
+        self._process_end = process_end
+
+    @property
+    def is_stopping(self) -> bool:
+        """True if no more sessions are taken up: `stop` was called, or the process was asked to end."""
+        return self._is_stopping or (self._process_end is not None and self._process_end.requested)
 
     def stop(self) -> None:
-        """Take up no more sessions: `run` ends once those in progress are done."""
+        """Begin no more sessions; `run` ends once those in progress are done."""
         self._is_stopping = True
 
     async def run(self, *, once: bool = False) -> AsyncGenerator[Outcome[Any]]:
-        """Yield the outcome of each run. A session that cannot be continued yields a `failed` outcome with its error.
+        """Continue sessions, and yield the outcome of each run. A session that fails yields a `failed` outcome with its
+        error.
 
         Runs until the caller stops it; with `once`, until no session is left that can be continued now. When it is
         stopped, the runs in progress are cancelled, and ended properly, first.
         """
         try:
             while True:
-                free = 0 if self._is_stopping else self._most_at_once - len(self._tasks)
+                free = 0 if self.is_stopping else self._most_at_once - len(self._tasks)
                 for row in (await self._find_next())[:free] if free else ():
                     self._begin(row)
-                if (once or self._is_stopping) and not self._tasks:
+                if (once or self.is_stopping) and not self._tasks:
                     return
                 for outcome in await self._wait():
                     yield outcome
@@ -109,7 +118,7 @@ class SessionWorker:
     async def _find_next(self) -> list[InterruptedSession]:
         """Return the sessions that can be continued now, those that have waited for their turn longest first."""
         try:
-            rows = await self._store.interrupted(prefix=self._prefix, include_posts=True, now=self._clock.now())
+            rows = await self._store.list_interrupted(prefix=self._prefix, include_posts=True, now=self._clock.now())
         except StoreError as error:
             logger.warning("interrupted sessions cannot be listed, which will be tried again: %s", error)
             return []
@@ -128,25 +137,30 @@ class SessionWorker:
         return pause.has_failed or pause.row == row
 
     def _begin(self, row: InterruptedSession) -> None:
-        """Begin to continue a session."""
+        """Start the task that continues a session."""
         self._turn += 1
         self._turns[row.session_id] = self._turn
         self._tasks[asyncio.ensure_future(self._attend(row.session_id))] = row
 
     async def _wait(self) -> Sequence[Outcome[Any]]:
         """Wait until a session is done, or it is time to look for others; return the outcomes."""
-        timer = asyncio.ensure_future(self._clock.sleep(self._seconds))
+        timers = [asyncio.ensure_future(self._clock.sleep(self._seconds))]
+        if self._process_end is not None and not self.is_stopping:
+            timers.append(asyncio.ensure_future(self._process_end.wait()))
         try:
-            await asyncio.wait((*self._tasks, timer), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((*self._tasks, *timers), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            timer.cancel()
-            await wait_despite_cancel((timer,))
+            for timer in timers:
+                timer.cancel()
+            await wait_despite_cancel(timers)
         done = [task for task in self._tasks if task.done()]
         found = [self._finish(task, self._tasks.pop(task)) for task in done]
         return [outcome for outcome in found if outcome is not None]
 
     def _finish(self, task: "asyncio.Task[Outcome[Any] | None]", row: InterruptedSession) -> Outcome[Any] | None:
-        """Return the outcome of a session; decide when to look at it again if it failed, or had nothing to do."""
+        """Return the outcome of a finished session task; back off from the session if it failed or had nothing to
+        do.
+        """
         session_id = row.session_id
         if task.cancelled():  # by something other than this worker
             error: BaseException | None = asyncio.CancelledError()
@@ -176,7 +190,7 @@ class SessionWorker:
         return Outcome(status="failed", reason=type(error).__name__, error=error, session_id=session_id)
 
     def _pause(self, row: InterruptedSession, *, has_failed: bool) -> float:
-        """Leave a session alone, each time twice as long; return the number of seconds."""
+        """Back off from a session, twice as long each time; return the number of seconds."""
         before = self._pauses.get(row.session_id)
         repeated = before is not None and before.has_failed == has_failed and (has_failed or before.row == row)
         attempts = before.attempts + 1 if before is not None and repeated else 1

@@ -1,4 +1,4 @@
-"""The part of a session that needs no run: read, watch, search, fork, redact and delete its log."""
+"""The operations of a session that need no run: read, watch, search, fork, redact and delete its log."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 
 from perdure.core import check
-from perdure.core.binding import KEEPS_GRANTS_OF, session_keys
+from perdure.core.approval_binding import KEEPS_GRANTS_OF, list_session_keys
 from perdure.core.clock import new_id
 from perdure.core.error import SessionBusy, SessionNotFound, Unsupported, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SessionConfigured, SlotOpened
@@ -15,7 +15,7 @@ from perdure.core.fanout import Subscription
 from perdure.core.fold import State, fold_entries, fold_events
 from perdure.core.jsonable import to_jsonable
 from perdure.core.message import Message
-from perdure.core.secret_redaction import SharedRedaction
+from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import (
     ForkListingStore,
     Hit,
@@ -26,16 +26,17 @@ from perdure.core.store import (
     SearchOptions,
     SessionInfo,
     Store,
+    find_full_id,
     finish_before_cancel,
     read_events,
 )
 from perdure.core.tool import D
 from perdure.core.watcher_feed import Watcher
 
+from .agent_spec import AgentSpec
 from .background_job import list_background_jobs
-from .driver import SessionDriver, notify_driver, session_additions
+from .driver import SessionDriver, pass_post_to_run, session_additions
 from .session_channel import delay_commands
-from .spec import AgentSpec
 
 if TYPE_CHECKING:
     from perdure.core.inbox import HostEvent
@@ -61,7 +62,7 @@ class StoredSession(Generic[D]):
         session_id: str,
         store: Store,
         role: str = "",
-        redaction: SharedRedaction | None = None,
+        redaction: RelatedRunsRedaction | None = None,
         *,
         may_wait: bool = True,
     ) -> None:
@@ -108,15 +109,21 @@ class StoredSession(Generic[D]):
         """Yield every entry of the log after number `after`, then every event from now on.
 
         Events of all objects for this session on this event loop are seen as they happen. This works while another
-        process drives the session, too: entries that it stores are seen within a second, its deltas are not.
+        process drives the session, too: entries that it stores are seen within a second, its deltas are not. A session
+        that does not exist yet is watched from its first entry on. Raises `UsageError` if the log does not reach
+        `after`: the session was deleted, or restored from a backup.
         """
-        subscription = self.subscribe()
+        subscription, is_checked = self.subscribe(), False
         coming: asyncio.Future[Entry | None] | None = None
         live: Entry | None = None
         try:
             while True:
                 if live is None or live.seq > after + 1:  # other processes may have stored entries
-                    for entry in await self.store.read(self.session_id, after=after):
+                    stored = await self.store.read(self.session_id, after=after)
+                    if after and not (stored or is_checked):
+                        await self._check_log_reaches(after)
+                    is_checked = True
+                    for entry in stored:
                         after = entry.seq
                         yield entry
                 elif live.seq in {0, after + 1}:
@@ -135,6 +142,16 @@ class StoredSession(Generic[D]):
             subscription.close()
             if coming is not None:
                 coming.cancel()
+
+    async def _check_log_reaches(self, after: int) -> None:
+        """Raise `UsageError` if the log ends before entry number `after`."""
+        if not await self.store.read(self.session_id, after=after - 1):
+            entries = await self.store.read(self.session_id)
+            has = f"entries up to {entries[-1].seq}" if entries else "no entries"
+            raise UsageError(
+                f"session.watch(after={after}): session {self.session_id!r} has {has}, because it was deleted, or "
+                "restored from a backup: begin again with watch(after=0)"
+            )
 
     def subscribe(self, *, backpressure: bool = False) -> Subscription[Entry]:
         """Subscribe to every event of this session from now on, and close the subscription when done.
@@ -173,11 +190,20 @@ class StoredSession(Generic[D]):
 
         return count_messages_by_role(await self.messages())
 
-    async def usage(self) -> "SessionUsage":
-        """Return the tokens, turns and cost of all runs of the session so far, with a run in progress."""
-        from .session_report import build_session_usage
+    async def usage(self, *, with_unfinished: bool = True) -> "SessionUsage":
+        """Return the tokens, turns and cost of all runs of the session so far.
 
-        return build_session_usage(await self.read_state(), self._driver.find_active_run())
+        A run that is in progress, waits for an answer, or was cut off counts too, by the prices in the log. Without it
+        (`with_unfinished=False`), this is what a `Budget` for that run has to leave out: when the run is resumed, the
+        budget counts what it has used before.
+        """
+        from .session_report import build_session_usage, build_usage_of_ended_runs
+
+        check.require_bool("session.usage", "with_unfinished", with_unfinished)
+        state = await self.read_state()
+        if state.is_interrupted and not with_unfinished:
+            return build_usage_of_ended_runs(state)
+        return build_session_usage(state, self._driver.find_active_run())
 
     async def instructions(self, **overrides: "Unpack[Overrides[D]]") -> str:
         """Return the system prompt that the next run will send; during a run, that of the run.
@@ -185,7 +211,7 @@ class StoredSession(Generic[D]):
         It has the texts of extensions, project files, the list of skills, the role and the tools. `overrides` are as
         for `run`.
         """
-        from .build import build_instructions  # loaded already
+        from .run_builder import build_instructions  # loaded already
 
         if (run := self._driver.find_active_run()) is not None and not overrides:
             return run.instructions
@@ -209,7 +235,7 @@ class StoredSession(Generic[D]):
     async def search(self, query: str, **narrowed: Unpack[SearchOptions]) -> list[Hit]:
         """Search the messages of this session; takes the options of `SearchableStore.search`, without `session_id`."""
         here: SearchOptions = {**narrowed, "session_id": self.session_id}
-        return await require_search(self.store).search(query, **here)
+        return await require_searchable_store(self.store).search(query, **here)
 
     # -- what a host program adds --------------------------------------------------------------------------------------
 
@@ -271,9 +297,9 @@ class StoredSession(Generic[D]):
 
         A task whose content is on the list already keeps its id. The agent sees the list if it has `task_tools`.
         """
-        from perdure.toolkits.tasks import TASKS, name_tasks
+        from perdure.toolkits.tasks import TASKS, convert_host_tasks
 
-        named = name_tasks(tasks, await self.tasks())
+        named = convert_host_tasks(tasks, await self.tasks())
         await self.keep(TASKS, named)
         return named
 
@@ -333,7 +359,8 @@ class StoredSession(Generic[D]):
         """
         name = new_id() if session_id is None else session_id
         check.require_bool("session.fork", "keep_grants", keep_grants)
-        kept = session_keys(self.session_id, await self.read_state()) if keep_grants else []
+        full_id = find_full_id(self.store, self.session_id)
+        kept = list_session_keys(full_id, await self.read_state()) if keep_grants else []
         await self.store.fork(self.session_id, name, at=at)
         fork = type(self)(self.agent, name, self.store, self.role, redaction=self._driver.redaction)
         if kept:
@@ -404,7 +431,7 @@ class StoredSession(Generic[D]):
         """Return the sessions of background agents that work for this one, by handle; with `done`, also finished."""
         if not (state.inbox or done):
             return {}
-        jobs = [job for job in list_background_jobs(state) if done or job.item_id in state.inbox]
+        jobs = [job for job in list_background_jobs(state, self.store) if done or job.item_id in state.inbox]
         return {
             job.handle: type(self)(self.agent, job.session_id, self.store, redaction=self._driver.redaction)
             for job in jobs
@@ -419,7 +446,7 @@ class StoredSession(Generic[D]):
         return any([await each._has_asked_anywhere(ask_id) for each in below])  # noqa: SLF001 - the same class
 
     async def _has_had_slot(self, slot_id: str) -> bool:
-        """Return True if this session ever had a question or a display slot of that id."""
+        """Return True if a question or a display slot of that id was ever opened in this session."""
         from perdure.core.mailbox import list_posted_events
 
         events, _ = await read_events(self.store, self.session_id)
@@ -443,25 +470,25 @@ class StoredSession(Generic[D]):
             raise asyncio.CancelledError
 
     async def _append_or_post(self, event: "HostEvent", post_id: str) -> None:
-        """Append an event to the log, or post it to the process that drives the session, which stores it soon."""
+        """Append an event to the log, or post it to the process that runs the session, which stores it."""
         redacted = self._driver.redaction.redact_event(event)
         try:
             await self._append_events(redacted, begin=True)
         except SessionBusy:
-            from perdure.core.mailbox import build_record_post
+            from perdure.core.mailbox import build_host_event_post
 
-            await self._store_post(build_record_post(redacted, post_id, self._now()))
+            await self._store_post(build_host_event_post(redacted, post_id, self._now()))
 
     async def _store_post(self, post: Post) -> bool:
         """Store a post (a message to this session), and pass it at once to a run in this process."""
         if not await self.store.post(self.session_id, post):
             return False
-        notify_driver(self._driver.place, post)
+        pass_post_to_run(self._driver.place, post)
         return True
 
     @asynccontextmanager
     async def _lease_and_read(self, *, begin: bool = False) -> AsyncGenerator[tuple[Lease, list[Entry]]]:
-        """Acquire the lease (the exclusive right to append) and read the log, for the duration of the block.
+        """Async context manager: acquire the lease (the exclusive right to append), and yield it with the entries.
 
         Raises `SessionBusy` while the session is being driven, and `SessionNotFound` if it does not exist, unless
         `begin` is true.
@@ -488,7 +515,7 @@ async def _next_entry(subscription: Subscription[Entry]) -> Entry | None:
     return None
 
 
-def require_search(store: Store) -> SearchableStore:
+def require_searchable_store(store: Store) -> SearchableStore:
     """Return the store if it can be searched. Raises `Unsupported` otherwise."""
     if not isinstance(store, SearchableStore):
         kind = type(store).__name__

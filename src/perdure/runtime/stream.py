@@ -1,6 +1,7 @@
 """`RunStream`, a run as an async iterator of its events, and the merging of events for slow readers."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -10,6 +11,7 @@ from perdure.core.event import (
     Event,
     Lagged,
     ReplyDiscarded,
+    SessionOpened,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -27,10 +29,10 @@ from .partial_json import PartialJsonParser
 if TYPE_CHECKING:  # a protocol costs time at each start
 
     class StreamSource(Protocol):
-        """What a stream needs of the session whose run it shows."""
+        """Protocol of the session that a `RunStream` reads its events from."""
 
         def subscribe(self, *, backpressure: bool = False) -> Subscription[Entry]:
-            """Subscribe to the events of the session."""
+            """Subscribe to the events of the session from now on."""
             ...
 
         def find_resumed_run(self, run_id: str) -> str:
@@ -46,11 +48,19 @@ if TYPE_CHECKING:  # a protocol costs time at each start
             ...
 
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    T = TypeVarWithDefault("T", default=Any)
+else:
+    T = TypeVar("T")
 
 MAX_MERGED_CHARACTERS = 64 * 1024
 """Length up to which queued deltas are merged."""
 
+
+_ABOUT_READERS = (Lagged, WatcherDropped)
+"""The events that concern all who follow a session, whichever run it has."""
 
 _running_tasks: "set[asyncio.Future[Outcome[Any]]]" = set()
 """Runs started by a stream, kept alive here: the event loop has only weak references to tasks."""
@@ -84,6 +94,10 @@ class RunStream(Generic[T]):
         self._output = output
         self._task: asyncio.Future[Outcome[T]] | None = None
         self._is_iterated = False
+        self._has_begun = False
+        """True once an event of the run was yielded."""
+        self._last_stored_seq = 0
+        """The number of the last entry that was read from the log, and not received as it happened."""
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._iterate(with_numbers=False)
@@ -145,39 +159,57 @@ class RunStream(Generic[T]):
         return self._follow_run(with_numbers=with_numbers)
 
     async def _follow_run(self, *, with_numbers: bool) -> AsyncGenerator[Any]:
-        """Begin the run, and yield its entries; without numbers, its events."""
+        """Start the run, and yield its entries; without numbers, only their events."""
         subscription = self._source.subscribe(backpressure=self._backpressure)
         answering = self._source.find_run_of_input(self._input_id) if self._task is None else ""
         task = self._ensure_started()
         task.add_done_callback(lambda _: subscription.close())
-        last_seq, has_begun = 0, bool(answering)
         try:
             if answering:  # the same prompt is being answered already: its events so far, then those to come
-                self.run_id = answering
-                for entry in await self._source.read_run(answering):
-                    last_seq = entry.seq
-                    yield entry if with_numbers else entry.event
+                for stored in await self._read_earlier_entries(answering):
+                    yield stored if with_numbers else stored.event
             async for first in subscription:
                 entry = first
                 while True:
                     event = entry.event
-                    if event.run_id == self.run_id or self._is_in_run(event):
-                        has_begun = True
-                        if not 0 < entry.seq <= last_seq:
-                            yield entry if with_numbers else event
-                    elif isinstance(event, (Lagged, WatcherDropped)):
+                    is_ours = event.run_id == self.run_id or self._is_in_run(event)
+                    if is_ours and not self._has_begun:
+                        for stored in await self._read_entries_before(entry):
+                            yield stored if with_numbers else stored.event
+                    if not 0 < entry.seq <= self._last_stored_seq if is_ours else isinstance(event, _ABOUT_READERS):
                         yield entry if with_numbers else event
                     if not len(subscription):
                         break
                     entry = subscription.get_nowait()
-            if task.done():
-                outcome = task.result()  # raises an error that ended the run before it could be stored
-                if not has_begun and outcome.run_id not in {"", self.run_id}:
-                    self.run_id = outcome.run_id  # this prompt was answered before
-                    for entry in await self._source.read_run(outcome.run_id):
-                        yield entry if with_numbers else entry.event
+            for stored in await self._read_answered_run(task) if task.done() else ():
+                yield stored if with_numbers else stored.event
         finally:
             subscription.close()
+
+    async def _read_earlier_entries(self, run_id: str, upto: float = math.inf) -> Sequence[Entry]:
+        """Return the stored entries of a run that this stream did not begin, up to a number; it shows that run now."""
+        self.run_id, self._has_begun = run_id, True
+        found = [entry for entry in await self._source.read_run(run_id) if entry.seq <= upto]
+        self._last_stored_seq = found[-1].seq if found else 0
+        return found
+
+    async def _read_answered_run(self, task: "asyncio.Future[Outcome[T]]") -> Sequence[Entry]:
+        """Return the entries of the run that has answered the same prompt before; none if this stream's run did."""
+        run_id = task.result().run_id  # raises an error that ended the run before it could be stored
+        is_shown = self._has_begun or run_id in {"", self.run_id}
+        return () if is_shown else await self._read_earlier_entries(run_id)
+
+    async def _read_entries_before(self, entry: Entry) -> Sequence[Entry]:
+        """Return the entries that a run stored before this one, the first that the stream gets of it.
+
+        There are some if the prompt was sent before, and its run is resumed.
+        """
+        self._has_begun = True
+        if not self._input_id or self.run_id == self._requested_run_id:
+            return ()
+        event = entry.event
+        head = event.entries if isinstance(event, SessionOpened) else entry.seq - 1
+        return await self._read_earlier_entries(self.run_id, head if head >= 0 else math.inf)
 
     def _is_in_run(self, event: Event) -> bool:
         """Return True if an event belongs to the run of this stream, or to a subagent of it."""

@@ -20,17 +20,17 @@ from perdure.core.error import ConfigError
 from perdure.core.store import Store
 
 if TYPE_CHECKING:
-    from .documents import DocumentStore as DocumentStore
-    from .listener import listened as listened
+    from .document_store import DocumentStore as DocumentStore
+    from .listened_store import listened as listened
     from .namespace import derive_session as derive_session
     from .namespace import namespaced as namespaced
 
 __all__ = ["DocumentStore", "derive_session", "listened", "namespaced", "open_store"]
 
 _HOMES = {
-    "DocumentStore": ".documents",
+    "DocumentStore": ".document_store",
     "derive_session": ".namespace",
-    "listened": ".listener",
+    "listened": ".listened_store",
     "namespaced": ".namespace",
 }
 _KNOWN = "'memory:', 'file:DIR', 'sqlite:PATH' and 'postgresql://…'"
@@ -49,7 +49,8 @@ def __getattr__(name: str) -> object:
 
 def open_store(spec: str | Store) -> Store:
     """Return the store that a string such as `sqlite:PATH` names; a store object is returned as it is. No file or
-    connection is opened before the first use.
+    connection is opened before the first use, which makes the store's folder if the folder above it exists, and raises
+    `ConfigError` otherwise.
     """
     if not isinstance(spec, str):
         return _check_store_object(spec)

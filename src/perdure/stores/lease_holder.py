@@ -1,4 +1,4 @@
-"""The process that has a session's lease (the exclusive right to write its log), and a test of whether it still runs.
+"""The process that has a session's lease (the exclusive right to append to its log), and whether it is still running.
 
 A pid alone does not identify a process, because pids are reused. It counts together with the start time of the process,
 and only on the machine (and in the container) where it was assigned.
@@ -64,7 +64,7 @@ _holders = msgspec.json.Decoder(LeaseHolder)
 
 
 def describe_this_process(since: float) -> LeaseHolder:
-    """Return the current process as the holder of a lease acquired at `since`."""
+    """Return the current process as a `LeaseHolder`; `since` is when it acquired the lease."""
     pid = os.getpid()
     machine, started = _process_identity(pid)
     return LeaseHolder(pid, socket.gethostname(), machine, started, since)

@@ -17,7 +17,7 @@ from .entry_text import find_given_title, find_message_title
 
 
 class StoredSessionState:
-    """What a store that is built on this one saves of a session: its entries and posts, and what identifies it."""
+    """The stored state of a session, for stores built on `MemoryStore`: its entries, its posts and its identity."""
 
     __slots__ = ("at", "created_at", "entries", "fence", "parent", "posts")
 
@@ -61,13 +61,13 @@ class _Session:
         self.reset_title()
 
     def copy_state(self) -> StoredSessionState:
-        """Return a copy of what is stored of the session."""
+        """Return a copy of the stored state of the session."""
         state = StoredSessionState(list(self.entries), dict(self.posts), self.fence, self.created_at)
         state.parent, state.at = self.parent, self.at
         return state
 
     def restore_state(self, state: StoredSessionState) -> None:
-        """Replace what is stored of the session; a lease that it has stays."""
+        """Replace the stored state of the session, and keep its lease, if there is one."""
         self.entries, self.posts = list(state.entries), dict(state.posts)
         self.fence, self.created_at = state.fence, state.created_at
         self.parent, self.at = state.parent, state.at
@@ -75,7 +75,7 @@ class _Session:
         self.reset_title()
 
     def drop_taken_posts(self) -> list[Post]:
-        """Return the posts that are not in the log yet, and forget the others."""
+        """Return the posts that no log entry has consumed, and drop the others."""
         if self.posts:
             for entry in self.entries:
                 self.posts.pop(entry.id, None)
@@ -106,7 +106,7 @@ class _Session:
         return self._last_run
 
     def build_interrupted(self, session_id: str, *, include_posts: bool, now: float) -> InterruptedSession | None:
-        """Return the session as an interrupted one; `None` if there is nothing to continue, or it is driven."""
+        """Return the session as an interrupted one; `None` if there is nothing to continue, or a process runs it."""
         if self.driven:
             return None
         run, posts = self.find_last_run(), self.drop_taken_posts()
@@ -215,7 +215,7 @@ class MemoryStore:
             session = self._sessions.get(session_id)
             return session.drop_taken_posts() if session else []
 
-    async def interrupted(
+    async def list_interrupted(
         self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
     ) -> list[InterruptedSession]:
         """Return the sessions whose last run can continue and that are not driven, the longest idle first."""

@@ -1,4 +1,4 @@
-"""Use a part of a store as a store: the sessions whose ids begin with one prefix, such as those of one tenant.
+"""Use the sessions under one id prefix, such as those of one tenant, as a store of their own.
 
     store = open_store("sqlite:sessions.db")
     acme = namespaced(store, "acme")            # its session "s" is the session "acme/s" of the other
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Unpack
 
 import msgspec
 
-from perdure.core.binding import identify_store
+from perdure.core.approval_binding import identify_store
 from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.event import Entry, Event
@@ -33,11 +33,11 @@ from perdure.core.store import (
     SessionPlace,
     Store,
     StoreSize,
-    locate_session,
+    identify_session,
 )
 
 from .argument_checks import check_page, check_session_id
-from .wrapper_protocols import choose_wrapper_class
+from .mirrored_protocols import choose_wrapper_class
 
 _SEPARATOR: Final = "/"
 
@@ -47,11 +47,21 @@ def namespaced(store: Store, prefix: str) -> Store:
     that prefix.
 
     It is `ImmediateStore`, `SearchableStore` and `MaintainableStore` exactly when `store` is. `size` lists the sessions
-    of the part; its other numbers, `vacuum` and `backup` are those of the whole store.
+    of the part; its other numbers, `vacuum` and `backup` are those of the whole store. Raises `ConfigError` for a
+    prefix with a slash: the sessions of a user `a/b` would be among those of the user `a`.
     """
     check_session_id(prefix, what="a prefix")
-    if not prefix.strip(_SEPARATOR):
+    if not prefix:
         raise ConfigError(f"a namespace must have a name, and {prefix!r} is none: pass one, such as 'acme'")
+    if _SEPARATOR in prefix:
+        raise ConfigError(
+            f"namespaced(…, {prefix!r}): pass a name without slashes, because 'a/b' would have sessions of 'a'; for a "
+            "part of a part, namespaced(namespaced(store, 'a'), 'b')"
+        )
+    return _open_part(store, prefix)
+
+
+def _open_part(store: Store, prefix: str) -> Store:
     return choose_wrapper_class(NamespacedStore, store, _EXTRAS)(store, prefix.rstrip(_SEPARATOR) + _SEPARATOR)
 
 
@@ -73,7 +83,7 @@ def derive_session(store: Store, parent_id: str, name: str, *, durable: bool) ->
     check_session_id(name, what="the name of a subagent")
     if not name or _SEPARATOR in name:
         raise ConfigError(f"{name!r} is no name of a subagent: pass one without slashes, such as 'reviewer'")
-    return DerivedSession(namespaced(store, parent_id), name if durable else f"{name}-{new_id()}")
+    return DerivedSession(_open_part(store, parent_id), name if durable else f"{name}-{new_id()}")
 
 
 class NamespacedStore:
@@ -87,18 +97,18 @@ class NamespacedStore:
 
     @property
     def identity(self) -> str:
-        """The identity of the store and the part of it, which approvals of tool calls are bound to."""
+        """The identity of the store and the prefix, which approvals of tool calls are bound to."""
         return f"{identify_store(self._store)}/{self._prefix}"
 
     def locate_session(self, session_id: str) -> SessionPlace:
-        """Return the place of a session in the underlying store, whose objects share its runs and watchers."""
-        return locate_session(self._store, self._prefix + session_id)
+        """Return the key of a session in the underlying store, which all objects for that store share."""
+        return identify_session(self._store, self._prefix + session_id)
 
     def __repr__(self) -> str:
         return f"namespaced({self._store!r}, {self._prefix.removesuffix(_SEPARATOR)!r})"
 
     async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
-        """Acquire the lease of a session of this part: the exclusive right to append to its log."""
+        """Acquire the lease of a session under the prefix: the exclusive right to append to its log."""
         with self._outer_id(session_id) as outer:
             lease = await self._store.acquire(outer, take_over=take_over)
         self._leases[session_id] = lease
@@ -147,33 +157,33 @@ class NamespacedStore:
             posts: list[Post] = await self._store.posts(outer)
         return posts
 
-    async def interrupted(
+    async def list_interrupted(
         self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
     ) -> list[InterruptedSession]:
-        """Return the sessions of this part whose last run can continue and that are not driven."""
+        """Return the sessions under the prefix whose last run can continue and that no process runs."""
         check_session_id(prefix, what="a prefix")
-        found = await self._store.interrupted(prefix=self._prefix + prefix, include_posts=include_posts, now=now)
+        found = await self._store.list_interrupted(prefix=self._prefix + prefix, include_posts=include_posts, now=now)
         return [msgspec.structs.replace(each, session_id=each.session_id.removeprefix(self._prefix)) for each in found]
 
     async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
-        """Return a page of the sessions of this part, the most recently used first."""
+        """Return a page of the sessions under the prefix, the most recently used first."""
         check_page(prefix, limit, offset)
         found = await self._store.list(prefix=self._prefix + prefix, limit=limit, offset=offset)
         return [self._to_inner_info(info) for info in found]
 
     async def info(self, session_id: str) -> SessionInfo | None:
-        """Return title, times and entry count of one session of this part."""
+        """Return title, times and entry count of one session under the prefix."""
         with self._outer_id(session_id) as outer:
             info = await self._store.info(outer)
         return None if info is None else self._to_inner_info(info)
 
     async def delete(self, session_id: str) -> None:
-        """Delete a session of this part."""
+        """Delete a session under the prefix."""
         with self._outer_id(session_id) as outer:
             await self._store.delete(outer)
 
     async def fork(self, session_id: str, new_id: str, *, at: int | None = None) -> None:
-        """Create a session of this part that starts with entries of another session in it."""
+        """Create a session under the prefix that starts with the entries of another one under it."""
         with self._outer_id(new_id) as new, self._outer_id(session_id) as outer:
             await self._store.fork(outer, new, at=at)
 
@@ -188,7 +198,7 @@ class NamespacedStore:
 
     @contextmanager
     def _outer_id(self, session_id: str) -> Generator[str, None, None]:
-        """Yield the id in the underlying store; errors raised there get the id that the caller knows."""
+        """Context manager: yield the id in the underlying store, and use the caller's id in errors raised there."""
         check_session_id(session_id)
         try:
             yield self._prefix + session_id
@@ -211,7 +221,7 @@ class NamespacedStore:
 
 class _ForkListing(NamespacedStore):
     async def forks(self, session_id: str) -> list[SessionInfo]:
-        """Return the sessions of this part that were forked from one of it."""
+        """Return the sessions under the prefix that were forked from this one."""
         with self._outer_id(session_id) as outer:
             found = await self._store.forks(outer)
         return [self._to_inner_info(info) for info in found if info.session_id.startswith(self._prefix)]
@@ -238,7 +248,7 @@ class _Foldable(NamespacedStore):
 
 class _Searchable(NamespacedStore):
     async def search(self, query: str, **narrowed: Unpack[SearchOptions]) -> list[Hit]:
-        """Search the text in the sessions of this part, the best hits first."""
+        """Search the text in the sessions under the prefix, the best hits first."""
         session_id, prefix = narrowed.get("session_id", ""), narrowed.get("prefix", "")
         here: SearchOptions = {
             **narrowed,
@@ -251,7 +261,7 @@ class _Searchable(NamespacedStore):
 
 class _Maintained(NamespacedStore):
     async def size(self) -> StoreSize:
-        """Return the bytes that the whole store takes, and the size of each session of this part."""
+        """Return the bytes that the whole store takes, and the size of each session under the prefix."""
         size: StoreSize = await self._store.size()
         sessions = {
             session_id.removeprefix(self._prefix): count
@@ -265,7 +275,7 @@ class _Maintained(NamespacedStore):
         await self._store.vacuum()
 
     async def backup(self, path: str) -> None:
-        """Write a copy of the whole store to a new path; it also contains the sessions outside this part."""
+        """Write a copy of the whole store to a new path, including sessions outside the prefix."""
         await self._store.backup(path)
 
 

@@ -98,7 +98,7 @@ def _render_snippet(data: bytes, tokens: Sequence[Token], start: int, marked: Co
 
 
 def _shorten_token(data: bytes) -> bytes:
-    """Return the beginning of a token, or of what is between two, that is too long."""
+    """Cut a token, or the text between two tokens, that is too long."""
     if len(data) <= _LONGEST:
         return data
     return data[:_LONGEST].decode(errors="ignore").encode() + b"\xe2\x80\xa6"

@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .cache_stability import assert_cache_stable
     from .fake_clock import FakeClock
+    from .hosts import MemoryFiles
     from .model_contract import check_model
     from .recorder import Recorder
     from .scripted_model import ScriptedModel, ScriptEnded
     from .scripted_reply import Pause, Reply, call, calls, pause, thinking
+    from .shell import ScriptedShell
     from .store_contract import check_store
 
 __all__ = [
     "FakeClock",
+    "MemoryFiles",
     "Pause",
     "Recorder",
     "Reply",
     "ScriptEnded",
     "ScriptedModel",
+    "ScriptedShell",
     "assert_cache_stable",
     "call",
     "calls",
@@ -32,11 +36,13 @@ __all__ = [
 
 _PLACES = {
     "FakeClock": "fake_clock",
+    "MemoryFiles": "hosts",
     "Pause": "scripted_reply",
     "Recorder": "recorder",
     "Reply": "scripted_reply",
     "ScriptEnded": "scripted_model",
     "ScriptedModel": "scripted_model",
+    "ScriptedShell": "shell",
     "assert_cache_stable": "cache_stability",
     "call": "scripted_reply",
     "calls": "scripted_reply",

@@ -1,4 +1,4 @@
-"""Draw a run as an indented tree.
+"""Draw the log entries of a run as an indented tree.
 
     run: done
       user: "What is the weather in Oslo?"
@@ -248,7 +248,7 @@ def _to_json(value: Any) -> str:
 
 
 def _quote(text: str, width: int = _WIDTH) -> str:
-    """Return the beginning of a text, quoted, on one line."""
+    """Quote the beginning of a text on one line."""
     return msgspec.json.encode(replace_surrogates(_shorten(text, width))).decode()
 
 

@@ -28,7 +28,7 @@ RecordedSource: TypeAlias = "str | os.PathLike[str] | Source"
 
 
 class Diverged(AssertionError):
-    """An agent does not do what was recorded; the message shows the first difference."""
+    """Raised when a replayed agent does not do what was recorded; the message shows the first difference."""
 
     def __init__(self, session_id: str, divergence: Divergence) -> None:
         super().__init__(f"session {session_id!r} does something else than recorded at {divergence}")
@@ -62,7 +62,7 @@ async def record(
     added: Sequence[Tool[..., Any]] = (),
     **code: Unpack[Overrides],
 ) -> Replayed:
-    """Write a stored session to a file for `check_replay`, after checking that this agent replays it.
+    """Write a stored session to a file that `check_replay` can use, after checking that this agent replays it.
 
     The file contains the instructions and tools as well, so that changes in them can be shown. It contains the whole
     conversation: check it for secrets before you share it.

@@ -18,7 +18,7 @@ from perdure.core.event import ModelEvent, ReplyFinished, ToolCallDelta
 from perdure.core.message import Message, StopReason, ToolCall, Usage
 from perdure.core.model import ModelInfo, Price, Request
 
-from .scripted_reply import USAGE, Pause, Reply, ScriptStep, build_deltas, number_calls
+from .scripted_reply import USAGE, Pause, Reply, ScriptStep, assign_call_ids, build_deltas
 
 Scripted: TypeAlias = str | ToolCall | Reply | Message | BaseException | Sequence[ScriptStep] | Callable[[Request], Any]
 """A scripted reply: text; a call; a `Reply`; a message; an error to raise; a list of events, streamed as it is (cut off
@@ -31,7 +31,7 @@ _STEPS = (*get_args(ModelEvent), Pause, asyncio.Event, BaseException)
 
 
 class ScriptEnded(ModelError, AssertionError):
-    """A `ScriptedModel` got more requests than it has replies."""
+    """Raised when a `ScriptedModel` gets more requests than it has replies."""
 
 
 class ScriptedModel:
@@ -145,7 +145,7 @@ class ScriptedModel:
         )
 
         def play(_: Request) -> AsyncIterator[ModelEvent]:
-            told = number_calls(whole, self._ids)
+            told = assign_call_ids(whole, self._ids)
             finished = ReplyFinished(stop, told.usage, told.model, told.provider, told)
             return _Playback([*build_deltas(told.parts, self._chunk), finished])
 
@@ -165,7 +165,7 @@ class ScriptedModel:
 
 
 class _Playback:
-    """A stream of precomputed events. A class, as a generator costs a third more to start and needs closing."""
+    """A stream of precomputed events, which is cheaper to start than a generator."""
 
     __slots__ = ("_events",)
 

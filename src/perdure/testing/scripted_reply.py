@@ -99,14 +99,7 @@ class Pause:
 
 
 def pause() -> Pause:
-    """Create a point at which a scripted stream waits until the test calls `release`.
-
-    wait = pause()
-    model = ScriptedModel([TextDelta("Hel"), wait, TextDelta("lo"), ReplyFinished()])
-    ...
-    await wait.wait_reached()
-    wait.release()
-    """
+    """Create a point at which a scripted stream waits until the test calls `release`."""
     return Pause()
 
 
@@ -135,7 +128,7 @@ def build_deltas(parts: Sequence[Part], chunk: int | None) -> list[ModelEvent]:
     return events
 
 
-def number_calls(message: Message, ids: Iterator[str]) -> Message:
+def assign_call_ids(message: Message, ids: Iterator[str]) -> Message:
     """Return a copy of the message in which each tool call without an id has the next one of `ids`."""
     parts = [
         msgspec.structs.replace(part, call_id=next(ids)) if isinstance(part, ToolCall) and not part.call_id else part

@@ -21,7 +21,7 @@ _ENDED = RunEnded("done", run_id="r")
 
 
 async def _store_events(store: Store, session_id: str, *events: Event, at: float = 1.0) -> None:
-    """Append events to a session under a lease of its own, one append for each."""
+    """Append events to a session under a new lease, one append for each."""
     lease = await store.acquire(session_id)
     entries = await store.read(session_id)
     for number, event in enumerate(events, len(entries) + 1):
@@ -32,20 +32,20 @@ async def _store_events(store: Store, session_id: str, *events: Event, at: float
 async def _find(
     store: Store, name: str, *, include_posts: bool = False, now: float = 0.0
 ) -> Sequence[tuple[str, str, int, float | None]]:
-    found = await store.interrupted(prefix=name, include_posts=include_posts, now=now)
+    found = await store.list_interrupted(prefix=name, include_posts=include_posts, now=now)
     return [(each.session_id.removeprefix(name), each.progress, each.posts, each.due_at) for each in found]
 
 
 async def _a_session_is_interrupted_until_its_run_ends(trial: StoreTrial) -> None:
     store, name = trial.store, trial.name
-    expect_equal(await _find(store, name), [], "interrupted() of a session that does not exist lists nothing")
+    expect_equal(await _find(store, name), [], "list_interrupted() of a session that does not exist lists nothing")
     await _store_events(store, name, MessageAdded(user("hello")))
     expect_equal(await _find(store, name), [], "a session without a run is not interrupted")
     await _store_events(store, name, _STARTED, MessageAdded(user("hello"), run_id="r"), at=7.0)
     expect_equal(
-        await store.interrupted(prefix=name),
+        await store.list_interrupted(prefix=name),
         [InterruptedSession(name, "cut_off", 3, 7.0)],
-        "interrupted() lists a session whose run has begun and not ended, with its entries and last time",
+        "list_interrupted() lists a session whose run has begun and not ended, with its entries and last time",
     )
     child = [RunStarted("child", run_id="r/c", path="child"), RunEnded("done", run_id="r/c", path="child")]
     await _store_events(store, name, *child)
@@ -147,16 +147,16 @@ async def _interrupted_sessions_are_listed_longest_idle_first(trial: StoreTrial)
         await _store_events(store, name + place, _STARTED, at=at)
 
     async def find(prefix: str) -> list[str]:
-        return [each.session_id.removeprefix(name) for each in await store.interrupted(prefix=name + prefix)]
+        return [each.session_id.removeprefix(name) for each in await store.list_interrupted(prefix=name + prefix)]
 
-    expect_equal(await find(""), ["a_b", "aXb", "a%b", "A%b"], "interrupted() lists the longest idle session first")
+    expect_equal(await find(""), ["a_b", "aXb", "a%b", "A%b"], "list_interrupted() lists the longest idle one first")
     for prefix, expected in (("a%", ["a%b"]), ("a_", ["a_b"]), ("A", ["A%b"]), ("'", [])):
-        expect_equal(await find(prefix), expected, f"interrupted(prefix={prefix!r}) takes the prefix literally")
+        expect_equal(await find(prefix), expected, f"list_interrupted(prefix={prefix!r}) takes the prefix literally")
     for hostile in HOSTILE_IDS:
         await _store_events(store, f"{name}hostile {hostile}", _STARTED, at=1.0)
     found = sorted(await find("hostile "))
-    expect_equal(found, sorted([f"hostile {each}" for each in HOSTILE_IDS]), "interrupted() gives ids as they are")
-    await expect_error(ConfigError, store.interrupted(prefix="\0"), "interrupted(prefix='\\0')")
+    expect_equal(found, sorted([f"hostile {each}" for each in HOSTILE_IDS]), "list_interrupted() gives ids as they are")
+    await expect_error(ConfigError, store.list_interrupted(prefix="\0"), "list_interrupted(prefix='\\0')")
 
 
 CHECKS: tuple[StoreCheck, ...] = (

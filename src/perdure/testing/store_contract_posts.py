@@ -1,6 +1,4 @@
-"""Checks of `check_store`: posts (durable messages to a session) wait in order until an entry of their id consumes
-them.
-"""
+"""Checks of `check_store`: posts (durable messages to a session) wait in order until an entry consumes them."""
 
 import asyncio
 

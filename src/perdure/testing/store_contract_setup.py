@@ -1,4 +1,4 @@
-"""Helpers for the checks of `check_store`: hostile inputs, the store under test, assertions."""
+"""Setup of the checks of `check_store`: hostile inputs, the store under test, assertions."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager

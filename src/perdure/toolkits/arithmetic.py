@@ -43,7 +43,7 @@ _TOKENS: Final = re.compile(rf"(?:\s|{_NUMBER}|{_NAME}|[-+*/%(),])*")
 _KNOWN: Final = f"numbers, + - * / // % **, parentheses, {', '.join([*_FUNCTIONS, *_CONSTANTS])}"
 
 
-def evaluate(expression: str) -> Number:
+def evaluate_arithmetic(expression: str) -> Number:
     """Evaluate an expression such as `(17 + 4) * 2`. Raises `ToolError` with the reason when it cannot."""
     if len(expression) > MOST_CHARACTERS:
         problem = f"it has {len(expression)} characters, and {MOST_CHARACTERS} are the most: split it"

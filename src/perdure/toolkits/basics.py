@@ -12,7 +12,7 @@ from perdure.core.error import ToolError
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, tool
 
-from .arithmetic import evaluate, format_number
+from .arithmetic import evaluate_arithmetic, format_number
 from .text_folder import TextFolder
 
 
@@ -30,7 +30,7 @@ def basic_tools(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_C
     @tool(effect="read")
     async def calculate(expression: Annotated[str, "For instance '(17 + 4) * 2'"]) -> str:
         """Calculate the result of an arithmetic expression."""
-        return format_number(evaluate(expression))
+        return format_number(evaluate_arithmetic(expression))
 
     @tool(effect="read", target=target)
     def read_text(path: Annotated[str, "Where it lies below the working folder"], context: ToolContext[Any]) -> str:
@@ -48,7 +48,9 @@ def basic_tools(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_C
 
 
 def _get_checked_path(context: ToolContext[Any]) -> str:
-    """Return the real path that permission was given for; empty if none was needed, or a person saw only arguments."""
+    """Return the real path that permission was given for; empty if none was needed, or only the arguments were
+    approved.
+    """
     if not context.is_approved:
         return ""
     try:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from perdure.core.error import ToolError
 from perdure.core.tool import Tool, ToolContext, tool
 
-from .value_store import Values, bind_tools, read_value, write_value
+from .value_store import Values, read_value, replace_value_store, write_value
 
 SCRATCHPAD: Final = "scratchpad"
 """The name under which the page is stored."""
@@ -22,7 +22,7 @@ def scratchpad_tools(values: Values = None) -> list[Tool[..., Any]]:
     `values` is where it is stored: by default in the log of the agent, with `"session"` in that of the session, for all
     its agents, or in a `ValueStore` of your own.
     """
-    return bind_tools([read_scratchpad, write_scratchpad], values)
+    return replace_value_store([read_scratchpad, write_scratchpad], values)
 
 
 @tool(effect="read", parallel=False, credentials=False)

@@ -14,7 +14,7 @@ from perdure.core.error import ConfigError, ToolError, UsageError
 from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
-from .value_store import Values, bind_tools, read_value, write_value
+from .value_store import Values, read_value, replace_value_store, write_value
 
 TASKS: Final = "tasks"
 """The name under which the list is stored."""
@@ -45,7 +45,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class StatedTask(Struct, frozen=True):
-    """A task of the list, as the model writes it."""
+    """A task in the form in which the model writes it, without an id."""
 
     content: Annotated[str, "What is to be done, as an order: 'Splice the rope'."]
     active_form: Annotated[str, "The same while it is being done: 'Splicing the rope'."] = ""
@@ -68,7 +68,7 @@ def task_tools(values: Values = None) -> list[Tool[..., Any]]:
     `values` is where it is stored: by default in the log of the agent, with `"session"` in that of the session, for all
     its agents, or in a `ValueStore` of your own.
     """
-    return bind_tools([update_tasks], values)
+    return replace_value_store([update_tasks], values)
 
 
 @tool(effect="idempotent", parallel=False, credentials=False)
@@ -87,8 +87,8 @@ async def update_tasks(
     return ToolOutput(_format_tasks(named), render=named)
 
 
-def name_tasks(tasks: Any, known: Sequence[Task]) -> list[Task]:
-    """Return tasks that a host program gives, as objects or text, with ids. Raises `ConfigError` for anything else.
+def convert_host_tasks(tasks: Any, known: Sequence[Task]) -> list[Task]:
+    """Convert tasks from a host program, as objects or text, to tasks with ids. Raises `ConfigError` for anything else.
 
     A `Task` keeps its own id; another one whose content is known keeps the id that it has.
     """
@@ -122,7 +122,7 @@ def change_task(tasks: Sequence[Task], task_id: str, changes: dict[str, str | No
         raise UsageError(f"there is no task {task_id!r}: there are {known}")
     given = {name: value for name, value in changes.items() if value is not None}
     changed = replace(found, **given)
-    return name_tasks([changed if each is found else each for each in tasks], ()), changed
+    return convert_host_tasks([changed if each is found else each for each in tasks], ()), changed
 
 
 def _check_tasks(tasks: Sequence[StatedTask]) -> None:

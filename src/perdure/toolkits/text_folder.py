@@ -17,7 +17,7 @@ MOST_BYTES: Final = 100_000
 
 
 class TextFolder:
-    """A folder in which tools may read and create text files, and outside of which they may not."""
+    """A folder in which tools may read and create text files, without access outside of it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._folder = ConfinedFolder(path, blocked=SENSITIVE_NAMES)

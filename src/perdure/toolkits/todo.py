@@ -14,7 +14,7 @@ from perdure.core.error import ConfigError, ToolError
 from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool, ToolContext, tool
 
-from .value_store import Values, bind_tools, read_value, write_value
+from .value_store import Values, read_value, replace_value_store, write_value
 
 TODOS: Final = "todos"
 """The name under which the list is stored."""
@@ -59,7 +59,7 @@ def todo_tools(values: Values = None) -> list[Tool[..., Any]]:
     `values` is where it is stored: by default in the log of the agent, with `"session"` in that of the session, for all
     its agents, or in a `ValueStore` of your own.
     """
-    return bind_tools([todo_append, todo_list, todo_update], values)
+    return replace_value_store([todo_append, todo_list, todo_update], values)
 
 
 @tool(effect="idempotent", parallel=False, credentials=False)

@@ -1,4 +1,4 @@
-"""The place where task lists, todos and notes are stored: the log of the agent, that of its session, or your own store.
+"""Storage of task lists, todos and notes: in the log of the agent, in that of its session, or in your own store.
 
 By default each agent has its own list, in its part of the log. With `values="session"` the list is that of the session,
 which its subagents share if they have the same tools. A `ValueStore` of your own can be shared by any agents.
@@ -19,7 +19,7 @@ from perdure.core.wrappers import around
 
 
 class ValueStore(Protocol):
-    """Protocol of a place for named values. The methods may be plain functions or async ones."""
+    """Protocol of a store of named values. The methods may be plain functions or async ones."""
 
     def load(self, name: str) -> Any:
         """Return the value of that name, as JSON values; `None` if there is none."""
@@ -37,8 +37,8 @@ _values: ContextVar[Values] = ContextVar("perdure_tool_values", default=None)
 """The place for the values of the tool that is being called."""
 
 
-def bind_tools(tools: Sequence[Tool[..., Any]], values: Values) -> list[Tool[..., Any]]:
-    """Return the tools with another place for their values. Raises `ConfigError` if it cannot be one."""
+def replace_value_store(tools: Sequence[Tool[..., Any]], values: Values) -> list[Tool[..., Any]]:
+    """Return the tools with another store for their values. Raises `ConfigError` if it is not a valid one."""
     if values is None:
         return list(tools)
     is_store = callable(getattr(values, "load", None)) and callable(getattr(values, "save", None))
@@ -84,14 +84,14 @@ async def write_value(context: ToolContext[Any], name: str, value: Any) -> None:
 
 
 def _find_top_run(run: Run) -> Run:
-    """Return the run of the session's own agent, for which this one works, directly or not."""
+    """Return the run of the session's own agent, which this run works for, directly or not."""
     while run.parent is not None:
         run = run.parent
     return run
 
 
 class MemoryValues:
-    """A `ValueStore` in memory, for agents of one process that share a list."""
+    """A `ValueStore` in memory, for agents of one process that share values."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}

@@ -1,11 +1,11 @@
-"""Two ready-made watchers (functions called with each event): one writes the model's text, one logs each tool call."""
+"""Ready-made watchers (functions called with each event): write the model's text, write or log each tool call."""
 
 import logging
 from collections.abc import Callable
 from typing import Protocol
 
 from perdure.core import check
-from perdure.core.event import Entry, RunEnded, SessionOpened, TextDelta, ToolFinished, ToolStarted
+from perdure.core.event import Entry, RunEnded, SessionOpened, SubagentStarted, TextDelta, ToolFinished, ToolStarted
 
 
 class TextWriter(Protocol):
@@ -20,18 +20,43 @@ def mirror_text(writer: TextWriter, *, subagents: bool = False) -> Callable[[Ent
 
     With `subagents`, the text of subagents is written too, wherever it comes between.
     """
+    write = _build_write("mirror_text", writer)
     check.require_bool("mirror_text", "subagents", subagents)
-    if not callable(getattr(writer, "write", None)):
-        check.raise_config_error("mirror_text", "writer", writer, "give something with write(text), such as sys.stdout")
-    flush: Callable[[], object] | None = getattr(writer, "flush", None)
 
     def watch(entry: Entry) -> None:
         if isinstance(entry.event, TextDelta) and (subagents or not entry.event.path):
-            writer.write(entry.event.text)
-            if flush is not None:
-                flush()
+            write(entry.event.text)
 
     return watch
+
+
+def mirror_tool_calls(writer: TextWriter, *, subagents: bool = False) -> Callable[[Entry], None]:
+    """Make a watcher that writes a line `[tool] NAME` to `writer` when a tool call starts.
+
+    With `subagents`, the calls of subagents are written too.
+    """
+    write = _build_write("mirror_tool_calls", writer)
+    check.require_bool("mirror_tool_calls", "subagents", subagents)
+
+    def watch(entry: Entry) -> None:
+        if isinstance(entry.event, ToolStarted | SubagentStarted) and (subagents or not entry.event.path):
+            write(f"[tool] {entry.event.name}\n")
+
+    return watch
+
+
+def _build_write(watcher: str, writer: TextWriter) -> Callable[[str], None]:
+    """Return a function that writes and flushes text. Raises `ConfigError` for something that cannot write."""
+    if not callable(getattr(writer, "write", None)):
+        check.raise_config_error(watcher, "writer", writer, "give something with write(text), such as sys.stdout")
+    flush: Callable[[], object] | None = getattr(writer, "flush", None)
+
+    def write(text: str) -> None:
+        writer.write(text)
+        if flush is not None:
+            flush()
+
+    return write
 
 
 def log_tool_calls(logger: logging.Logger | None = None, level: int = logging.INFO) -> Callable[[Entry], None]:

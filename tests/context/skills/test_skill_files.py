@@ -43,8 +43,19 @@ def test_too_many_files_are_counted_no_further(tmp_path):
         list(iterate_files(os.fspath(tmp_path)))
 
 
+def test_as_many_files_as_may_be_nested_as_deep_as_they_may_be_are_all_found(tmp_path, monkeypatch):
+    deepest = ["d"] * MAX_DEPTH
+    directory = write(tmp_path, **{"__".join(deepest): ""})
+    assert list(iterate_files(directory)) == ["/".join(deepest)]
+    monkeypatch.setattr("perdure.context.skills.skill_files.MAX_FILES", MAX_DEPTH)  # folders count too
+    assert list(iterate_files(directory)) == ["/".join(deepest)]
+    monkeypatch.setattr("perdure.context.skills.skill_files.MAX_FILES", MAX_DEPTH - 1)
+    with pytest.raises(ConfigError, match=f"more than {MAX_DEPTH - 1} files"):
+        list(iterate_files(directory))
+
+
 def test_folders_that_are_nested_too_deep_are_not_entered(tmp_path):
-    directory = write(tmp_path, **{"__".join(["d"] * (MAX_DEPTH + 2)): ""})
+    directory = write(tmp_path, **{"__".join(["d"] * (MAX_DEPTH + 1)): ""})
     with pytest.raises(ConfigError, match="nested deeper"):
         list(iterate_files(directory))
 

@@ -26,7 +26,7 @@ from perdure.core.message import (
 )
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
 from perdure.models.anthropic import WIRE
-from perdure.models.encoding_memo import BrokenRule, EncodingMemo
+from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
 from perdure.models.profile import Profile
 
 CLAUDE = Profile(provider="anthropic", model="claude-haiku-4-5", documents=True, cache="marked")
@@ -225,12 +225,12 @@ def test_a_system_message_among_the_others_is_said_by_the_user() -> None:
 
 
 def test_a_call_without_a_result_is_not_sent() -> None:
-    with pytest.raises(BrokenRule, match="c1"):
+    with pytest.raises(ProviderRuleError, match="c1"):
         body_of([user("Hello"), own(ToolCall("c1", "weather"))], tools=[WEATHER])
 
 
 def test_an_empty_conversation_is_not_sent() -> None:
-    with pytest.raises(BrokenRule, match="nothing in the conversation"):
+    with pytest.raises(ProviderRuleError, match="nothing in the conversation"):
         body_of([])
 
 

@@ -28,7 +28,7 @@ from perdure.core.message import (
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
 from perdure.models.bedrock import WIRE
 from perdure.models.bedrock.model_features import DIALECTS, get_model_features
-from perdure.models.encoding_memo import BrokenRule, EncodingMemo
+from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
 from perdure.models.profile import Profile
 
 CLAUDE = Profile(provider="bedrock", model="us.anthropic.claude-haiku-4-5-v1:0", documents=True, cache="marked")
@@ -166,7 +166,7 @@ def test_a_message_with_nothing_in_it_is_left_out_or_said_to_be_empty() -> None:
 
 
 def test_a_call_without_a_result_is_not_sent() -> None:
-    with pytest.raises(BrokenRule, match="c1"):
+    with pytest.raises(ProviderRuleError, match="c1"):
         body_of([user("Hello"), own(CALL)], tools=[WEATHER])
 
 

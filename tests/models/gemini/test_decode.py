@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import BadRequest, ModelError, ProviderDown, RateLimited, Refused, ReplyCutOff
+from perdure.core.error import BadRequest, ContentRefused, ModelError, ProviderDown, RateLimited, ReplyCutOff
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from perdure.core.message import Audio, Image, Message, StopReason, Text, Thinking, ToolCall, Usage
 from perdure.core.model import assemble_reply
@@ -220,7 +220,7 @@ def test_a_signature_that_the_provider_missed_is_our_mistake():
 
 
 def test_a_prompt_that_is_blocked_is_refused():
-    with pytest.raises(Refused, match=r"'SAFETY'\): Too hot"):
+    with pytest.raises(ContentRefused, match=r"'SAFETY'\): Too hot"):
         message_of({"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "Too hot"}})
 
 

@@ -8,7 +8,7 @@ import pytest
 from perdure.core.error import ConfigError
 from perdure.core.message import Message, Status, Text, Thinking, ToolCall, ToolResult, assistant, tool_message, user
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
-from perdure.models.encoding_memo import BrokenRule, EncodingMemo
+from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
 from perdure.models.gemini import WIRE
 from perdure.models.gemini import messages as contents_module
 from perdure.models.profile import Profile
@@ -173,9 +173,9 @@ def test_the_conversation_cannot_be_replaced():
 
 def test_a_conversation_that_would_be_refused_is_not_sent():
     lost = tool_message([ToolResult("c1", "f")])
-    with pytest.raises(BrokenRule, match="answers no call"):
+    with pytest.raises(ProviderRuleError, match="answers no call"):
         body_of(messages=[user("Hi"), lost])
-    with pytest.raises(BrokenRule, match="there are no contents"):
+    with pytest.raises(ProviderRuleError, match="there are no contents"):
         body_of(messages=[])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import ModelError, RateLimited, Refused
+from perdure.core.error import ContentRefused, ModelError, RateLimited
 from perdure.core.event import ModelEvent, ReplyFinished
 from perdure.core.message import (
     Document,
@@ -194,7 +194,7 @@ def test_a_recorded_error_has_a_class_of_its_own(exchange):
 
 @each_exchange(API, where=lambda exchange: SKIPPED.reason(exchange) is not None)
 def test_a_prompt_that_was_blocked_is_refused(exchange):
-    with pytest.raises(Refused, match="MODEL_ARMOR"):
+    with pytest.raises(ContentRefused, match="MODEL_ARMOR"):
         decoded(profile_of(exchange), chunked(exchange.data, random.Random(1)))
 
 

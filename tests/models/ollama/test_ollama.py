@@ -25,7 +25,7 @@ from perdure.core.message import (
 )
 from perdure.core.model import OutputSpec, Request, ToolSpec, assemble_reply
 from perdure.models import openai_compatible
-from perdure.models.encoding_memo import BrokenRule, EncodingMemo
+from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
 from perdure.models.ollama import WIRE
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
@@ -211,7 +211,7 @@ def test_media_that_cannot_be_sent_become_a_note() -> None:
     ],
 )
 def test_a_conversation_in_the_wrong_order_is_not_sent(messages: Any, words: str) -> None:
-    with pytest.raises(BrokenRule, match=words):
+    with pytest.raises(ProviderRuleError, match=words):
         body_of(*messages)
 
 

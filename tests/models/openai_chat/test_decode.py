@@ -131,6 +131,24 @@ def test_the_signature_of_a_call_of_gemini_is_kept() -> None:
     assert message_of(stream(piece, chunk(finish="tool_calls"))).tool_calls == (ToolCall("x", "add", "{}", "sig"),)
 
 
+def signed(index: int) -> dict[str, Any]:
+    """A piece of a call that has a signature and nothing else."""
+    extra = {"google": {"thought_signature": "sig"}}
+    return chunk({"tool_calls": [{"index": index, "extra_content": extra}]})
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_signature_that_comes_later_belongs_to_the_call_of_its_index(place: int) -> None:
+    pieces = [call(0, "x", "add", "{}"), call(1, "y", "add", "{}"), signed(place)]
+    calls = message_of(stream(*pieces, chunk(finish="tool_calls"))).tool_calls
+    assert [each.signature for each in calls] == ["sig" if each == place else "" for each in (0, 1)]
+
+
+def test_a_signature_without_a_call_is_left_out() -> None:
+    message = message_of(stream(signed(0), chunk({"content": "Yes."}), chunk(finish="stop")))
+    assert (message.text, message.tool_calls) == ("Yes.", ())
+
+
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking"])
 def test_thinking_is_heard_under_any_of_its_names(field: str) -> None:
     message = message_of(

@@ -24,7 +24,7 @@ from perdure.core.message import (
 )
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
 from perdure.models.attachment import describe_unsupported_media
-from perdure.models.encoding_memo import BrokenRule, EncodingMemo
+from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
 from perdure.models.openai_chat import WIRE
 from perdure.models.openai_chat.dialect import ChatDialect
 from perdure.models.openai_chat.messages import ChatMessageEncoder
@@ -182,7 +182,7 @@ def test_pictures_of_results_follow_them_where_they_cannot_be_in_them() -> None:
 
 def test_what_would_be_refused_is_not_sent() -> None:
     call = assistant([ToolCall("c1", "add", "{}")])
-    with pytest.raises(BrokenRule, match="no result"):
+    with pytest.raises(ProviderRuleError, match="no result"):
         WIRE.encode(Request(messages=[user("Hi"), call]), PROFILE, EncodingMemo())
 
 

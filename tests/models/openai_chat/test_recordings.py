@@ -9,11 +9,11 @@ import pytest
 from perdure.core.error import (
     AuthFailed,
     BadRequest,
+    ContentRefused,
     ContextOverflow,
     ModelError,
     ProviderDown,
     RateLimited,
-    Refused,
     ReplyCutOff,
 )
 from perdure.core.event import ModelEvent, ReplyFinished
@@ -264,7 +264,7 @@ KINDS: dict[int, tuple[type[ModelError], ...]] = {
     400: (BadRequest, ContextOverflow, ReplyCutOff),
     401: (AuthFailed,),
     402: (AuthFailed,),
-    403: (AuthFailed, Refused),
+    403: (AuthFailed, ContentRefused),
     404: (BadRequest,),
     408: (ProviderDown,),
     422: (BadRequest,),

@@ -19,7 +19,7 @@ from perdure.core.message import (
 )
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec, assemble_reply
 from perdure.models.openai_responses import WIRE
-from perdure.models.openai_responses.item_metadata import build_thinking_part, encode_metadata
+from perdure.models.openai_responses.item_metadata import build_thinking_part, encode_item_metadata
 from perdure.models.profile import Profile
 from tests.wire.recordings import Exchange
 
@@ -183,12 +183,12 @@ def _parts(item: Mapping[str, Any], profile: Profile) -> tuple[Part, ...]:
             if isinstance(content, str):
                 return (Text(content),)
             return tuple(
-                [_content(each, encode_metadata(item) if item["role"] == "assistant" else "") for each in content]
+                [_content(each, encode_item_metadata(item) if item["role"] == "assistant" else "") for each in content]
             )
         case "function_call":
-            return (ToolCall(item["call_id"], item["name"], item["arguments"], encode_metadata(item)),)
+            return (ToolCall(item["call_id"], item["name"], item["arguments"], encode_item_metadata(item)),)
         case "custom_tool_call":
-            return (ToolCall(item["call_id"], item["name"], item["input"], encode_metadata(item)),)
+            return (ToolCall(item["call_id"], item["name"], item["input"], encode_item_metadata(item)),)
         case "function_call_output" | "custom_tool_call_output":
             return (ToolResult(item["call_id"], "", (Text(item["output"]),)),)
         case _:

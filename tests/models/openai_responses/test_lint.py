@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure.models.encoding_memo import BrokenRule
+from perdure.models.encoding_memo import ProviderRuleError
 from perdure.models.openai_responses import WIRE
 from perdure.models.openai_responses.dialect import DIALECTS
 from perdure.models.openai_responses.message_rules import ResponsesMessageRules
@@ -133,5 +133,5 @@ def test_rules_are_steps_that_leave_earlier_states_alone() -> None:
     before = rules.step(rules.begin(), HI)
     rules.step(before, CALL)
     rules.end(before)
-    with pytest.raises(BrokenRule):
+    with pytest.raises(ProviderRuleError):
         rules.end(rules.begin())

@@ -22,7 +22,7 @@ from perdure.core.message import (
     user,
 )
 from perdure.models import attachment
-from perdure.models.encoding_memo import BrokenRule, EncodingMemo
+from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
 from perdure.models.openai_responses.messages import NO_OUTPUT
 from perdure.models.profile import Profile
 from tests.models.openai_responses.speaking import PROFILE, completed, event, items, reply, stream
@@ -187,7 +187,7 @@ def test_empty_text_is_never_sent() -> None:
 
 
 def test_a_conversation_of_nothing_is_not_sent() -> None:
-    with pytest.raises(BrokenRule, match="the conversation is empty"):
+    with pytest.raises(ProviderRuleError, match="the conversation is empty"):
         items([user("")])
 
 

@@ -1,6 +1,7 @@
 """A probe learns the truth about an endpoint, whatever its quirks, and learns nothing from one that does not answer."""
 
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -13,8 +14,8 @@ from perdure.models.probe import MAX_REQUESTS, probe
 from perdure.models.profile_files import load_profile
 from perdure.net.error import NetError
 from perdure.testing import FakeClock
-from tests.models.probe.quirky import Quirks, QuirkyServer
-from tests.wire.server import Playback, json_reply
+from tests.models.probe.quirky import Quirks, QuirkyServer, tools_of
+from tests.wire.server import Playback, Reply, json_reply
 
 
 @pytest.fixture(autouse=True)
@@ -203,9 +204,31 @@ async def test_what_is_kept_is_used_when_the_model_is_opened():
 # -- nothing to be learned ---------------------------------------------------------------------------------------------
 
 
-async def test_a_wrong_key_is_told_as_such():
-    with pytest.raises(AuthFailed):
-        await learn(Quirks(key="right"), api_key="wrong")
+async def test_a_wrong_key_is_told_as_such_and_not_tried_again():
+    async with Playback(QuirkyServer(Quirks(key="right"))) as server:
+        with pytest.raises(AuthFailed):
+            await probe(f"{server.base_url}/v1", "quirky", wire="openai_chat", api_key="wrong")
+    assert [each.method for each in server.received].count("POST") == 1
+
+
+@pytest.mark.parametrize("status", [404, 405])
+async def test_an_address_that_takes_no_requests_of_this_kind_is_asked_once(status):
+    refused = Reply(b"no", status, media_type="text/plain", framing="length")
+    async with Playback(lambda _: refused) as server:
+        with pytest.raises(ConfigError, match="check the base URL"):
+            await probe(f"{server.base_url}/v1", "quirky", wire="openai_chat")
+    assert [each.method for each in server.received].count("POST") == 1
+
+
+async def test_thinking_that_is_shown_only_before_a_call_is_found():
+    class ThinksBeforeCalls(QuirkyServer):
+        def _reply(self, body):
+            self.quirks = replace(self.quirks, thinking="reasoning" if tools_of(body) else "")
+            return super()._reply(body)
+
+    async with Playback(ThinksBeforeCalls(Quirks())) as server:
+        learned = await probe(f"{server.base_url}/v1", "quirky", wire="openai_chat")
+    assert found(learned, "thinking") == "shown as reasoning"
 
 
 async def test_an_address_where_nobody_listens_is_told_as_such():

@@ -1,12 +1,13 @@
 """Agents whose models need no memory: each answers from what it is told, so any process can go on with them."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from perdure import Agent, Request, Tool, ToolContext, tool
+from perdure import Agent, Request, Session, Tool, ToolContext, tool
 from perdure.core.event import Entry, Event
 from perdure.core.message import Message
-from perdure.core.store import Store
+from perdure.core.store import Store, identify_session
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls
 
@@ -79,3 +80,13 @@ async def left_behind(entries: Sequence[Entry], session_id: str = "s") -> Memory
 def below(events: Sequence[Event], path: str) -> list[Event]:
     """The events of one agent."""
     return [event for event in events if event.path == path]
+
+
+async def cancel_background_tasks(session: Session[Any]) -> None:
+    """Cancel what background agents do for a session, as older versions did when their process ended."""
+    place = identify_session(session.store, session.session_id)
+    working = [each.background for each in session.agent.extensions if each.background is not None]
+    tasks = [task for each in working for task in each.list_tasks(place)]
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)

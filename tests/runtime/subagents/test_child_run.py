@@ -23,7 +23,7 @@ from perdure.core.event import (
     ToolStarted,
 )
 from perdure.core.fold import fold_entries, fold_events
-from perdure.core.log_repair import build_repairs
+from perdure.core.log_repair import build_repair_events
 from perdure.core.message import Status
 from perdure.core.model import Price
 from perdure.core.permission import PermissionRequest
@@ -119,11 +119,11 @@ async def test_all_transcripts_are_valid_at_any_cut_of_the_log():
     entries, _ = await whole_log()
     for cut in range(len(entries) + 1):
         state = fold_entries(entries[:cut])
-        for event in build_repairs(state):
+        for event in build_repair_events(state):
             state.apply(event)
         assert_sound(state)
         assert not state.subagents
-        assert build_repairs(state) == []
+        assert build_repair_events(state) == []
 
 
 async def test_a_run_that_was_cut_off_anywhere_goes_on_and_does_nothing_twice():

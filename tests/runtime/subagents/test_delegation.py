@@ -14,6 +14,7 @@ from perdure.core.event import (
     InboxResolved,
     RunEnded,
     RunStarted,
+    RunWaiting,
     SubagentFinished,
     SubagentStarted,
     ValueKept,
@@ -30,7 +31,7 @@ from perdure.runtime.subagents.delegation import delegation, orchestrator
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
 from tests.doubles import SECONDS, Held, log_of, of, rounds, until
-from tests.runtime.subagents.family import act_tool, following, left_behind
+from tests.runtime.subagents.family import act_tool, cancel_background_tasks, following, left_behind
 
 pytestmark = pytest.mark.resumed
 
@@ -381,8 +382,8 @@ async def test_watchers_hear_how_the_background_ends_when_the_block_of_the_agent
         async with chief(in_background(), "Given.", agents=[scout], watchers=[recorder]) as agent:
             await agent.session("s").run("Go")
             await held.started.wait()
-        ends = [each for each in recorder.events if isinstance(each, RunEnded) and each.path]
-    assert [each.status for each in ends] == ["cancelled"]
+        ends = [each for each in recorder.events if isinstance(each, RunEnded | RunWaiting) and each.path]
+    assert [type(each) for each in ends] == [RunWaiting]
 
 
 async def test_a_resumed_session_takes_up_its_background_before_the_calls_that_it_has_to_make():
@@ -770,6 +771,51 @@ async def test_tasks_end_with_the_block_of_their_agent_and_go_on_in_the_next():
     await again.run("And?")
     outcome = await woken(again)
     assert "Response: It was x." in outcome.new_messages[0].text
+    assert [str(each.status) for each in model.requests[0].messages[-1].tool_results] == ["cancelled"]
+
+
+async def test_a_task_that_its_process_has_left_is_taken_up_by_a_worker_with_the_same_key():
+    store, keys = MemoryStore(), list[str]()
+    started, released = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="idempotent")
+    async def build(context: ToolContext[Any]) -> str:
+        """Build it."""
+        keys.append(context.idempotency_key)
+        started.set()
+        await released.wait()
+        return "built"
+
+    scout = Agent(following(call("build"), "It is built."), name="scout", tools=[build])
+    async with asyncio.timeout(SECONDS):
+        async with chief(in_background(), "Given.", agents=[scout], store=store) as agent:
+            await agent.session("s").run("Go")
+            await started.wait()
+        assert [item.status for item in await chief(agents=[scout], store=store).session("s").inbox()] == ["pending"]
+        released.set()
+        (listed,) = await store.list_interrupted()
+        assert listed.progress == "waiting"
+        scout = Agent(ScriptedModel("It is built."), name="scout", tools=[build])
+        async with aclosing(chief("Told.", agents=[scout], store=store).attend_all(seconds=0.01)) as outcomes:
+            outcome = await anext(outcomes)
+    assert outcome.text == "Told."
+    assert "Response: It is built." in outcome.new_messages[0].text
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+
+
+async def test_a_task_that_was_cancelled_with_its_process_by_an_older_version_is_told_to_go_on():
+    store, held = MemoryStore(), Held()
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
+    agent = chief(in_background(), "Given.", agents=[scout], store=store)
+    await agent.session("s").run("Go")
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    await cancel_background_tasks(agent.session("s"))
+    model = ScriptedModel("It was x.")
+    again = chief("Hm.", "Told.", agents=[Agent(model, name="scout")], store=store).session("s")
+    await again.run("And?")
+    outcome = await woken(again)
+    assert "Response: It was x." in outcome.new_messages[0].text
     assert model.requests[0].messages[-1].text == RESUME_PROMPT
 
 
@@ -780,12 +826,12 @@ async def test_a_task_that_was_cancelled_twice_and_then_cut_off_is_taken_up_wher
         held = Held()
         scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
         agent = chief(says, "Given.", agents=[scout], store=store)
-        async with agent:  # when the block is left, the task and each of its continuations is cancelled
-            await agent.session("s").run("Go")
-            await asyncio.wait_for(held.started.wait(), SECONDS)
-            (child,) = await store.list(prefix="s/")
-            name = child.session_id
-            lost = await died_with_the_child_cut_off(store, child.entries)
+        await agent.session("s").run("Go")
+        await asyncio.wait_for(held.started.wait(), SECONDS)
+        (child,) = await store.list(prefix="s/")
+        name = child.session_id
+        lost = await died_with_the_child_cut_off(store, child.entries)
+        await cancel_background_tasks(agent.session("s"))  # the task, and each of its continuations
     done = restarted(lost, [])
     await done.run("And?")
     await woken(done)

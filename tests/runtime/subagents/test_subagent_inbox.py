@@ -15,7 +15,7 @@ from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls
 from perdure.toolkits.inbox import post_to_inbox
 from tests.doubles import SECONDS, Held, WaitingStore, log_of, of, rounds
-from tests.runtime.subagents.family import following, left_behind
+from tests.runtime.subagents.family import cancel_background_tasks, following, left_behind
 
 pytestmark = pytest.mark.resumed
 
@@ -179,7 +179,9 @@ async def test_attend_wakes_a_session_for_an_item_of_a_subagent_that_asks_for_it
     assert await told(session) == [("", FOR_PARENT)]
 
 
-def background_session(*steps: Any, wake: bool = False, tools: Any = (), store: Any = "memory:") -> Session[Any]:
+def background_session(
+    *steps: Any, wake: bool = False, tools: Any = (), store: Any = "memory:", replies: Any = (), above: Any = ()
+) -> Session[Any]:
     """A session whose agent has given a task to another one in the background, which adds an inbox item."""
 
     @tool
@@ -188,10 +190,9 @@ def background_session(*steps: Any, wake: bool = False, tools: Any = (), store: 
         return await context.add_to_inbox("build", "Build it", wake=wake)
 
     scout = Agent(following(call("order"), *steps, "I have asked."), name="scout", tools=[order, *tools])
-    model = ScriptedModel(
-        call("delegate", agent="scout", task="Go.", background=True), "Given.", "Noted.", repeat_last=True
-    )
-    return Agent(model, extensions=[delegation([scout])], store=store).session("s")
+    given = (call("delegate", agent="scout", task="Go.", background=True), "Given.", "Noted.")
+    model = ScriptedModel(*(replies or given), repeat_last=True)
+    return Agent(model, tools=above, extensions=[delegation([scout])], store=store).session("s")
 
 
 async def until_inbox(session: Session[Any], items: int) -> list[Any]:
@@ -221,6 +222,23 @@ async def test_a_result_for_a_background_agent_whose_task_is_over_is_told_to_the
     handle = (await session.store.list(prefix="s/"))[0].session_id.removeprefix("s/")
     line = f"- [build] (of subagent {handle!r}) Request: Build it -> Response: built"
     assert (await told(session))[-1] == ("", f"[Inbox: 1 resolved]\n{line}")
+
+
+async def test_a_result_for_a_background_agent_whose_task_is_over_is_told_to_a_run_that_is_under_way():
+    held = Held()
+    replies = (call("delegate", agent="scout", task="Go.", background=True), call("held"), "Noted.")
+    session = background_session(replies=replies, above=[held.tool])
+    running = asyncio.ensure_future(session.run("Go"))
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    _, item = await until_inbox(session, 2)
+    async with asyncio.timeout(SECONDS):
+        while (await session.inbox())[0].status == "pending":
+            await rounds()
+    assert await session.resolve(item.item_id, "built")
+    held.released.set()
+    outcome = await asyncio.wait_for(running, SECONDS)
+    assert any("Request: Build it -> Response: built" in text for _, text in await told(session))
+    assert outcome.text == "Noted."
 
 
 async def test_a_background_agent_at_work_is_told_itself():
@@ -262,10 +280,10 @@ async def times_told(session: Session[Any]) -> int:
 async def test_a_result_that_was_passed_on_is_not_told_again_to_a_background_agent_that_goes_on():
     held = Held()
     session = background_session(call("held"), tools=[held.tool])
-    async with session.agent:  # leaving it cancels the task, as a process does that ends
-        await session.run("Go")
-        await asyncio.wait_for(held.started.wait(), SECONDS)
-        _, item = await until_inbox(session, 2)
+    await session.run("Go")
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    _, item = await until_inbox(session, 2)
+    await cancel_background_tasks(session)
     assert await session.resolve(item.item_id, "built")
     held.released.set()
     await session.run("And?")
@@ -301,10 +319,10 @@ class Died(BaseException):
 async def test_a_result_is_told_once_when_the_process_dies_while_it_is_passed_on(killed_at, monkeypatch):
     held = Held()
     session = background_session(call("held"), tools=[held.tool])
-    async with session.agent:
-        await session.run("Go")
-        await asyncio.wait_for(held.started.wait(), SECONDS)
-        _, item = await until_inbox(session, 2)
+    await session.run("Go")
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    _, item = await until_inbox(session, 2)
+    await cancel_background_tasks(session)
     kind = type(session.store)
     name = killed_at.removeprefix("store.")
     real, left = getattr(kind, name), 2 if name == "post" else 1

@@ -138,7 +138,7 @@ async def _attach_files(
 
 
 def _mark_tokens(parts: tuple[Part, ...], is_bound: Callable[[str], bool]) -> tuple[tuple[Part, ...], list[SlashToken]]:
-    """Mark each bound token in the parts, and return those tokens."""
+    """Mark each `/name` in the parts that names a command or skill, and return those names with their arguments."""
     found: list[SlashToken] = []
 
     def mark_text(text: str) -> str:
@@ -150,7 +150,7 @@ def _mark_tokens(parts: tuple[Part, ...], is_bound: Callable[[str], bool]) -> tu
 
 
 def _map_texts(parts: tuple[Part, ...], change: Callable[[str], str]) -> tuple[Part, ...]:
-    """Apply a function to the text parts; other parts stay."""
+    """Apply a function to the text parts of a message; other parts are unchanged."""
     return tuple([replace(part, text=change(part.text)) if type(part) is Text else part for part in parts])
 
 

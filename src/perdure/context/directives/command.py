@@ -11,6 +11,7 @@ from perdure.core import check
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.jsonable import error_message, replace_surrogates, short_repr
 from perdure.core.message import RESULT_TYPES, Content, Message, Text, assistant
+from perdure.core.option_class import OptionClass
 from perdure.core.thread_pool import THREAD_POOL
 
 from .syntax import NAME_PATTERN
@@ -134,7 +135,7 @@ CommandHandler: TypeAlias = Callable[[CommandContext], CommandResult | Awaitable
 """Function called for each `/name`. Plain functions run on a thread."""
 
 
-class Command(Struct, frozen=True, eq=False):
+class Command(Struct, frozen=True, eq=False, metaclass=OptionClass):
     """A command that users call with `/name` in a message: its name, function and description."""
 
     name: str

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from perdure.core import check
+from perdure.core.option_class import OptionClass
 from perdure.core.thread_pool import THREAD_POOL
 from perdure.files.confined_folder import ConfinedFolder, FileRefused, Steps
 from perdure.files.sensitive_names import SENSITIVE_NAMES
@@ -37,7 +38,7 @@ class AttachedFiles(NamedTuple):
     """Paths of the files that were attached, below the directory."""
 
 
-class Mentions(Struct, frozen=True):
+class Mentions(Struct, frozen=True, metaclass=OptionClass):
     """Settings for `@path` in a message: the directory, size limits and blocked names of the files it may attach."""
 
     workdir: str | os.PathLike[str]
@@ -118,5 +119,5 @@ def _read_text(folder: ConfinedFolder, steps: Steps, most: int) -> tuple[str, in
 
 
 def _escape_path(path: str) -> str:
-    """Return a path on one line, for frames and notes."""
+    """Escape a path so that it stays on one line, for headings and notes."""
     return _UNPRINTABLE.sub("\ufffd", path.encode("utf-8", "replace").decode())

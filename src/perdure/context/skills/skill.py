@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from perdure.core import check
 from perdure.core.error import ConfigError
+from perdure.core.option_class import OptionClass
 from perdure.core.thread_pool import THREAD_POOL
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
@@ -52,7 +53,7 @@ class Resource(Struct, frozen=True):
         return await _call_text_function("load", self.load, (), "the text of the resource")
 
 
-class Skill(Struct, frozen=True, kw_only=True, eq=False):
+class Skill(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionClass):
     """Instructions for one kind of work, with texts and tools that belong to it. The model loads it when needed."""
 
     name: str
@@ -123,7 +124,7 @@ def build_skill_prompt(skill: Skill, arguments: Any = None) -> str:
 
 
 async def compute_skill_prompt(skill: Skill, arguments: Any = None) -> str:
-    """Return the text that a skill adds to the conversation; that of its handler, if it has one."""
+    """Return the text that a skill adds to the conversation: from its handler if it has one, else from its body."""
     if skill.handler is None:
         return build_skill_prompt(skill, arguments)
     given = "" if arguments is None else arguments

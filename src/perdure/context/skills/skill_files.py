@@ -1,4 +1,4 @@
-"""Read and hash the files of an untrusted directory.
+"""Read and hash the files of a skill's directory, which is not trusted.
 
 A link may lead anywhere, and there may be very many files: only files inside the directory are read, after all links
 are resolved, and counting stops at a limit.
@@ -101,6 +101,6 @@ def hash_bytes(data: bytes) -> str:
 
 
 def combine_hashes(digests: dict[str, str]) -> str:
-    """Combine the hashes of all files of a skill into one, which does not depend on their order."""
+    """Combine the hashes of all files of a skill into one hash, independent of their order."""
     lines = [os.fsencode(name) + b"\0" + digest.encode() + b"\0" for name, digest in sorted(digests.items())]
     return hash_bytes(b"".join(lines))

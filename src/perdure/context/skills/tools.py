@@ -97,7 +97,7 @@ def _escape_attribute(text: str) -> str:
 
 
 def _get_visible_skill(skills: Skills, name: str) -> Skill:
-    """Return a skill that the model may load. For a hidden one, say the same as for one that does not exist."""
+    """Return a skill that the model may load. A hidden skill raises the same error as one that does not exist."""
     found = _get_skill(skills, name)
     if found.hidden:
         raise ToolError(describe_missing_skill(skills, name))
@@ -125,12 +125,14 @@ def _is_text_visible(context: ToolContext[Any], skill: Skill, arguments: str) ->
 
 
 def _has_text(message: Message, said: str) -> bool:
-    """Return True if a message contains the text: as the result of `skill`, or in a user message."""
+    """Return True if a message contains the text of a skill: as the result of the tool `skill`, or in a user
+    message.
+    """
     return said in message.text or any(_escape_frame(said) in each.text for each in message.tool_results)
 
 
 def _offer_tools(context: ToolContext[Any], skill: Skill) -> list[str]:
-    """Offer the tools of a skill. A tool that is already offered keeps its name: a skill never replaces one.
+    """Offer the tools of a skill to the model. A tool with a name that is in use is not replaced.
 
     Return the names that are taken.
     """

@@ -1,4 +1,4 @@
-"""The user's confirmations that skills of projects may be used, bound to the content of their files.
+"""Trust in skills: which skills of projects the user has confirmed, bound to the content of their files.
 
 Anyone who can write to a project can add a skill, so it cannot be used until the user has reviewed it. Trust is bound
 to the content of all its files: when one changes, it is asked for again.
@@ -18,7 +18,7 @@ TrustStatus: TypeAlias = Literal["trusted", "changed", "new"]
 
 
 class Trust:
-    """The skills that the user has trusted, stored in a file that only its owner can read and write.
+    """Record of the project skills that the user has trusted, in a file that only its owner can read and write.
 
     A file that is damaged, or that others can write to, trusts nothing; `problem` has the reason.
     """

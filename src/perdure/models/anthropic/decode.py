@@ -25,8 +25,8 @@ from perdure.core.jsonable import short_repr
 from perdure.core.message import Citation, StopReason
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
-from perdure.models.reply_metadata import build_metadata, get_served_model
-from perdure.models.untrusted_json import as_dict, as_dicts, as_text, parse_json
+from perdure.models.reply_metadata import drop_empty_fields, get_served_model
+from perdure.models.untrusted_json import as_dict, as_dicts, as_text, parse_untrusted_json
 from perdure.net.sse import SseParser
 
 from .usage import UsageAccumulator
@@ -45,7 +45,7 @@ _DONE = b"[DONE]"
 
 
 class _Delta(Struct, gc=False):
-    """Increment of a content block, as the stream sends it."""
+    """An increment of a content block, as the stream sends it."""
 
     type: str = ""
     text: str = ""
@@ -57,7 +57,7 @@ class _Delta(Struct, gc=False):
 
 
 class _Event(Struct, gc=False):
-    """Server-sent event of any type. One type covers all: they have few fields, and decoding one type is fastest."""
+    """A server-sent event of any type; one struct for all types decodes fastest."""
 
     type: str = ""
     index: int = 0
@@ -72,7 +72,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _OpenBlock:
-    """Content block that has started but not ended, and is not plain text."""
+    """A content block, other than plain text, that has started but not ended."""
 
     __slots__ = ("block", "is_call", "number", "pieces")
 
@@ -86,7 +86,7 @@ class _OpenBlock:
 
 
 class AnthropicDecoder:
-    """Decoder of one response, streamed or whole, into model events."""
+    """Decoder of one response of the Messages API, streamed or whole, into model events."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -147,7 +147,7 @@ class AnthropicDecoder:
             usage=self._count.usage,
             model=profile.model,
             provider=profile.provider,
-            metadata=build_metadata(served_model=self._served_model, service_tier=self._count.service_tier),
+            metadata=drop_empty_fields(served_model=self._served_model, service_tier=self._count.service_tier),
         )
         return [*events, finished]
 
@@ -187,7 +187,7 @@ class AnthropicDecoder:
     def _parse_leniently(self, told: bytes) -> _Event:
         """Parse a server-sent event, leaving out the fields whose values have the wrong type."""
         try:
-            raw: Any = parse_json(told)
+            raw: Any = parse_untrusted_json(told)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             shown = short_repr(told.decode("utf-8", "replace"), 200)
             message = f"{self._profile.provider} sent an event that is not JSON, {shown}; asking again may help"
@@ -261,7 +261,7 @@ class AnthropicDecoder:
         elif delta.type == "input_json_delta":
             block.pieces.append(delta.partial_json)
         else:
-            _extend_unknown_block(block.block, as_dict(parse_json(told).get("delta")))
+            _extend_unknown_block(block.block, as_dict(parse_untrusted_json(told).get("delta")))
 
     def _add_text(self, text: str, events: list[ModelEvent]) -> None:
         if text:
@@ -301,7 +301,7 @@ class AnthropicDecoder:
 
     def _decode_body(self, body: bytes, events: list[ModelEvent]) -> None:
         try:
-            message: Any = parse_json(body)
+            message: Any = parse_untrusted_json(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # it was cut off
         told = as_dict(message)
@@ -315,7 +315,7 @@ class AnthropicDecoder:
 
 
 def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
-    """Build the citation of a text block, which is the passage from `start` to `end` of the reply's text."""
+    """Build a citation from the provider's JSON (`told`), for the reply's text between `start` and `end`."""
     title = as_text(told.get("title")) or as_text(told.get("document_title"))
     place = as_text(told.get("url")) or as_text(told.get("source")) or as_text(told.get("file_id")) or title
     if not place and type(told.get("document_index")) is int:
@@ -325,7 +325,7 @@ def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
 
 def _is_json(told: bytes) -> bool:
     try:
-        parse_json(told)
+        parse_untrusted_json(told)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
@@ -355,6 +355,6 @@ def _extend_unknown_block(block: dict[str, Any], delta: dict[str, Any]) -> None:
 def _parse_input(told: str) -> Any:
     """Parse the input of a tool that the provider runs; text that is not JSON is wrapped in an object."""
     try:
-        return parse_json(told) if told else {}
+        return parse_untrusted_json(told) if told else {}
     except msgspec.DecodeError:
         return {"_raw": told}

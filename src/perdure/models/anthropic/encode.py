@@ -14,8 +14,8 @@ from perdure.core.error import ConfigError
 from perdure.core.message import Message, ToolCall
 from perdure.core.model import Request, Settings
 from perdure.core.prompt_cache import count_kept_messages
-from perdure.models.encoding_memo import EncodingMemo, encode_json
-from perdure.models.extra_body import merge_tools
+from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
+from perdure.models.extra_body_tools import merge_tool_definitions
 from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema
 from perdure.models.wire import EncodedRequest
@@ -30,7 +30,9 @@ VERSION = "2023-06-01"
 FILES_BETA = "files-api-2025-04-14"
 
 _HEADERS: Mapping[str, str] = {"anthropic-version": VERSION, "content-type": "application/json"}
-_OPENING_MESSAGE = encode_json({"role": "user", "content": [{"type": "text", "text": "(the conversation begins)"}]})
+_OPENING_MESSAGE = encode_lossy_json(
+    {"role": "user", "content": [{"type": "text", "text": "(the conversation begins)"}]}
+)
 """User message put before a conversation that starts with the assistant, which would be refused."""
 _CACHE_MARKERS: Mapping[str, Mapping[str, str]] = {
     "5m": {"type": "ephemeral"},
@@ -44,7 +46,7 @@ _MIN_TOP_P = 0.95
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Return the path, body and headers to post. Raises `BadRequest` if the request breaks a rule of the provider."""
+    """Encode a request for the Messages API as path, body and headers. Raises `BadRequest` if it breaks a rule."""
     settings = request.settings
     if "messages" in settings.extra_body:
         raise ConfigError("extra_body={'messages': …}: the conversation is sent as it is; change it in the session")
@@ -52,7 +54,7 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     mark = _get_cache_marker(settings, profile)
     messages = _encode_messages(request, profile, memo, dialect, mark)
     head = _merge_extra_body(_build_body_fields(request, profile, dialect, mark), settings.extra_body)
-    body = b'%b,"messages":[%b]}' % (encode_json(head)[:-1], messages)
+    body = b'%b,"messages":[%b]}' % (encode_lossy_json(head)[:-1], messages)
     headers = {**_HEADERS, "anthropic-beta": FILES_BETA} if b'"file_id":' in messages else _HEADERS
     return EncodedRequest(PATH, body, headers)
 
@@ -61,7 +63,7 @@ def _merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[st
     """Merge `extra_body` into the fields: tools are added to ours, other values are replaced."""
     if "tools" not in extra:
         return head | dict(extra)
-    return {**head, **extra, "tools": merge_tools(head.get("tools", ()), extra["tools"])}
+    return {**head, **extra, "tools": merge_tool_definitions(head.get("tools", ()), extra["tools"])}
 
 
 def _get_cache_marker(settings: Settings, profile: Profile) -> Mapping[str, str] | None:
@@ -99,7 +101,7 @@ def _encode_messages(
 
 def _insert_cache_marker(piece: bytes, mark: Mapping[str, str]) -> bytes:
     """Insert the cache marker into the last block of an item, whose bytes end with block, list and item: `}]}`."""
-    return b'%b,"cache_control":%b}]}' % (piece[:-3], encode_json(mark))
+    return b'%b,"cache_control":%b}]}' % (piece[:-3], encode_lossy_json(mark))
 
 
 def _trim_last_reply(piece: bytes, mark: Mapping[str, str] | None) -> bytes:
@@ -108,7 +110,7 @@ def _trim_last_reply(piece: bytes, mark: Mapping[str, str] | None) -> bytes:
     last = item["content"][-1]
     if item["role"] == "assistant" and last["type"] == "text":
         last["text"] = last["text"].rstrip()
-    whole = encode_json(item)
+    whole = encode_lossy_json(item)
     return whole if mark is None else _insert_cache_marker(whole, mark)
 
 

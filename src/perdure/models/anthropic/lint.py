@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from perdure.models.block_order import BlockOrderRules, MessageBlocks, build_broken_rule
-from perdure.models.encoding_memo import BrokenRule, Item
+from perdure.models.encoding_memo import Item, ProviderRuleError
+from perdure.models.message_order import MessageBlocks, MessageOrderRules, build_order_error
 from perdure.models.profile import Profile
 from perdure.models.untrusted_json import as_dict, as_dicts
 
@@ -25,7 +25,7 @@ _is_tool_name = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
 _MIN_TOP_P = 0.95
 
 
-def get_blocks(item: Item) -> Sequence[Mapping[str, Any]]:
+def get_content_blocks(item: Item) -> Sequence[Mapping[str, Any]]:
     """Return the content blocks of a message; a string counts as one text block."""
     content = item.get("content")
     if isinstance(content, str):
@@ -34,7 +34,7 @@ def get_blocks(item: Item) -> Sequence[Mapping[str, Any]]:
 
 
 def _read_item(item: Item) -> MessageBlocks:
-    blocks = get_blocks(item)
+    blocks = get_content_blocks(item)
     calls = [str(block.get("id")) for block in blocks if block.get("type") == "tool_use"]
     return MessageBlocks(
         blocks, calls, [str(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
@@ -44,19 +44,19 @@ def _read_item(item: Item) -> MessageBlocks:
 def _check_block(place: int, block: Mapping[str, Any]) -> None:
     match block.get("type"):
         case "text" if not str(block.get("text", "")).strip():
-            raise build_broken_rule(place, "a text that is blank")
+            raise build_order_error(place, "a text that is blank")
         case "tool_use" if not block.get("id"):
-            raise build_broken_rule(place, f"a call of {block.get('name')!r} without an id")
+            raise build_order_error(place, f"a call of {block.get('name')!r} without an id")
         case "tool_use" if not _is_tool_name(str(block.get("name", ""))):
-            raise build_broken_rule(
+            raise build_order_error(
                 place, f"the tool name {block.get('name')!r}; letters, digits, `_` and `-` are taken"
             )
         case "tool_result" if block.get("is_error") and not block.get("content"):
-            raise build_broken_rule(place, f"the result {block.get('tool_use_id')!r} is an error without content")
+            raise build_order_error(place, f"the result {block.get('tool_use_id')!r} is an error without content")
         case "thinking" | "redacted_thinking" if "cache_control" in block:
-            raise build_broken_rule(place, "a thinking block has a cache marker; mark another block")
+            raise build_order_error(place, "a thinking block has a cache marker; mark another block")
         case None | "":
-            raise build_broken_rule(place, f"a block without a type: {sorted(block)}")
+            raise build_order_error(place, f"a block without a type: {sorted(block)}")
         case _:
             pass
 
@@ -64,17 +64,17 @@ def _check_block(place: int, block: Mapping[str, Any]) -> None:
 def _check_own_block(place: int, block: Mapping[str, Any]) -> None:
     """Check a block for Anthropic itself, which is stricter about ids than compatible servers."""
     if block.get("type") == "tool_use" and not is_call_id(str(block.get("id", ""))):
-        raise build_broken_rule(place, f"the call id {block.get('id')!r}; letters, digits, `_` and `-` are taken")
+        raise build_order_error(place, f"the call id {block.get('id')!r}; letters, digits, `_` and `-` are taken")
     _check_block(place, block)
 
 
 @cache
-def get_message_rules(*, signed: bool, is_continuation: bool = False) -> BlockOrderRules:
+def get_message_rules(*, signed: bool, is_continuation: bool = False) -> MessageOrderRules:
     """Return the rules about messages: of Anthropic (`signed`) or of a compatible server.
 
     `is_continuation`: the conversation gets an opening message put before it.
     """
-    return BlockOrderRules(_read_item, _check_own_block if signed else _check_block, is_continuation=is_continuation)
+    return MessageOrderRules(_read_item, _check_own_block if signed else _check_block, is_continuation=is_continuation)
 
 
 # -- a whole body ------------------------------------------------------------------------------------------------------
@@ -102,17 +102,17 @@ def _lint_messages(body: Mapping[str, Any], *, signed: bool) -> Iterator[str]:
         for item in items:
             state = rules.step(state, item)
         rules.end(state)
-    except BrokenRule as broken:
+    except ProviderRuleError as broken:
         yield str(broken)
         return
-    last = get_blocks(items[-1])[-1]
+    last = get_content_blocks(items[-1])[-1]
     if items[-1]["role"] == "assistant" and last.get("type") == "text" and last["text"] != last["text"].rstrip():
         yield "the last message is the model's and ends in blanks"
 
 
 def _iterate_blocks(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for item in as_dicts(body.get("messages")):
-        yield from get_blocks(item)
+        yield from get_content_blocks(item)
 
 
 def _lint_ids(body: Mapping[str, Any]) -> Iterator[str]:

@@ -24,10 +24,10 @@ from perdure.core.message import (
     Video,
 )
 from perdure.models import attachment
-from perdure.models.call_ids import CallIdEncoder
 from perdure.models.cited_text import CitedPassage, divide_cited_text
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
+from perdure.models.tool_call_ids import CallIdTranslator
 
 Block: TypeAlias = Mapping[str, Any]
 
@@ -53,7 +53,7 @@ def build_message_encoder(
     what it needs, and would miss its prompt cache if they were left out later. With `citations`, the model is asked to
     cite documents.
     """
-    ids = CallIdEncoder(messages, profile, is_valid=is_call_id if signed else bool)
+    ids = CallIdTranslator(messages, profile, is_valid=is_call_id if signed else bool)
 
     def encode_message(message: Message) -> Sequence[Item]:
         ids.enter(message)
@@ -75,8 +75,8 @@ def sanitize_tool_name(name: str) -> str:
     return _NOT_IN_A_NAME.sub("_", name)[:MAX_TOOL_NAME_LENGTH] or "_"
 
 
-def encode_arguments(text: str) -> Any:
-    """Return a call's arguments unchanged if they are a JSON object; otherwise wrap them in one."""
+def ensure_json_object(text: str) -> Any:
+    """Return the arguments of a call as JSON; text that is not a JSON object is wrapped in one."""
     try:
         _decode_object(text)
     except (ValueError, RecursionError):
@@ -92,7 +92,7 @@ def _build_text_block(text: str) -> Block:
 
 
 def _encode_assistant_parts(
-    parts: Iterable[Part | CitedPassage], ids: CallIdEncoder, *, own: bool, echo: bool, signed: bool
+    parts: Iterable[Part | CitedPassage], ids: CallIdTranslator, *, own: bool, echo: bool, signed: bool
 ) -> list[Block]:
     content: list[Block] = []
     for part in parts:
@@ -103,7 +103,7 @@ def _encode_assistant_parts(
                 if text.strip():  # blank ones are refused
                     content.append(_build_text_block(text))
             case ToolCall():
-                name, given = sanitize_tool_name(part.name), encode_arguments(part.arguments)
+                name, given = sanitize_tool_name(part.name), ensure_json_object(part.arguments)
                 content.append({"type": "tool_use", "id": ids.encode_id(part.call_id), "name": name, "input": given})
             case Thinking():
                 thought = _encode_thinking(part, echo=echo, signed=signed) if own else None
@@ -123,7 +123,7 @@ def _encode_assistant_parts(
 
 
 def _encode_citation(citation: Citation) -> Block:
-    """Encode a citation as the provider sent it. It sends a null `file_id`, and refuses it."""
+    """Encode a citation in the form in which the provider sent it, without a null `file_id`, which it refuses."""
     return {name: value for name, value in citation.details.items() if (name, value) != ("file_id", None)}
 
 
@@ -142,7 +142,7 @@ def _encode_thinking(part: Thinking, *, echo: bool, signed: bool) -> Block | Non
 # -- user messages and results -----------------------------------------------------------------------------------------
 
 
-def _encode_user_part(part: Part, profile: Profile, ids: CallIdEncoder, *, citations: bool) -> Sequence[Block]:
+def _encode_user_part(part: Part, profile: Profile, ids: CallIdTranslator, *, citations: bool) -> Sequence[Block]:
     match part:
         case Text(text=text):
             return [_build_text_block(text)] if text.strip() else []
@@ -156,7 +156,7 @@ def _encode_user_part(part: Part, profile: Profile, ids: CallIdEncoder, *, citat
             return []
 
 
-def _encode_result(result: ToolResult, profile: Profile, ids: CallIdEncoder, *, citations: bool) -> Block:
+def _encode_result(result: ToolResult, profile: Profile, ids: CallIdTranslator, *, citations: bool) -> Block:
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.encode_id(result.call_id)}
     content = [block for part in result.content for block in _encode_user_part(part, profile, ids, citations=citations)]
     if result.is_error:

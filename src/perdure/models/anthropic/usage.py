@@ -26,14 +26,14 @@ class UsageAccumulator:
         """True if the number of output tokens is final."""
 
     def add(self, usage: Any, *, last: bool) -> None:
-        """Merge newer counts. A missing or null number leaves the earlier one."""
+        """Merge newer token counts. A missing or null number leaves the earlier one."""
         told = as_dict(usage)
         self._told |= {name: value for name, value in told.items() if value is not None}
         self.is_complete = self.is_complete or (last and _OUTPUT in told)
 
     @property
     def service_tier(self) -> str:
-        """Tier of service that was used; empty if the provider does not tell."""
+        """Service tier that was used; empty if the provider does not report it."""
         return as_text(self._told.get("service_tier"))
 
     @property

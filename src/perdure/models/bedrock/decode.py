@@ -24,8 +24,8 @@ from perdure.core.event import (
 from perdure.core.message import Citation, StopReason, Usage
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
-from perdure.models.reply_metadata import build_metadata, get_served_model
-from perdure.models.untrusted_json import as_count, as_dict, as_dicts, as_text, parse_json
+from perdure.models.reply_metadata import drop_empty_fields, get_served_model
+from perdure.models.untrusted_json import as_count, as_dict, as_dicts, as_text, parse_untrusted_json
 
 from .eventstream import EventStreamMessage, EventStreamParser
 
@@ -71,7 +71,7 @@ class _OpenBlock:
 
 
 class BedrockDecoder:
-    """Decoder of one response, streamed or whole, into model events."""
+    """Decoder of one response of the Converse API, streamed or whole, into model events."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -144,7 +144,7 @@ class BedrockDecoder:
 
     def _decode_untyped_event(self, frame: EventStreamMessage, events: list[ModelEvent]) -> None:
         try:
-            told = as_dict(parse_json(frame.payload or b"{}"))
+            told = as_dict(parse_untrusted_json(frame.payload or b"{}"))
         except msgspec.DecodeError:
             raise ReplyCutOff(f"{self._profile.provider} sent a {frame.name!r} that is not JSON") from None
         index = as_count(told.get("contentBlockIndex"))
@@ -179,7 +179,7 @@ class BedrockDecoder:
         """Record what guardrails found, the tier of service, and the model that a router chose."""
         trace = as_dict(told.get("trace"))
         invoked = as_text(as_dict(trace.get("promptRouter")).get("invokedModelId"))
-        self._metadata |= build_metadata(
+        self._metadata |= drop_empty_fields(
             guardrail_trace=as_dict(trace.get("guardrail")),
             service_tier=as_text(as_dict(told.get("serviceTier")).get("type")),
             served_model=get_served_model(invoked, self._profile.model),
@@ -245,7 +245,7 @@ class BedrockDecoder:
 
     def _decode_body(self, body: bytes, events: list[ModelEvent]) -> None:
         try:
-            told = as_dict(parse_json(body))
+            told = as_dict(parse_untrusted_json(body))
         except msgspec.DecodeError:
             return  # it was cut off
         message = as_dict(as_dict(told.get("output")).get("message"))
@@ -281,7 +281,7 @@ class BedrockDecoder:
 
 
 def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
-    """Build the citation of a text block, which is the passage from `start` to `end` of the reply's text."""
+    """Build a citation from the provider's JSON (`told`), for the reply's text between `start` and `end`."""
     title = as_text(told.get("title"))
     web = as_dict(as_dict(told.get("location")).get("web"))
     source = as_text(web.get("url")) or as_text(told.get("source")) or title
@@ -298,6 +298,6 @@ def _append_thinking_delta(told: dict[str, Any], index: int, events: list[ModelE
 def _parse_input(told: str) -> Any:
     """Parse the input of a tool that the provider runs; text that is not JSON is wrapped in an object."""
     try:
-        return parse_json(told)
+        return parse_untrusted_json(told)
     except msgspec.DecodeError:
         return {"_raw": told}

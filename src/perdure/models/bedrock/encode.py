@@ -17,8 +17,8 @@ from perdure.core.model import OutputSpec, Request, Settings
 from perdure.models.anthropic import model_features as claude
 from perdure.models.anthropic.messages import sanitize_tool_name
 from perdure.models.anthropic.thinking import ThinkingPlan, plan_thinking
-from perdure.models.encoding_memo import EncodingMemo, encode_json
-from perdure.models.extra_body import merge_tools
+from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
+from perdure.models.extra_body_tools import merge_tool_definitions
 from perdure.models.profile import Profile
 from perdure.models.schemas import compile_schema
 from perdure.models.wire import EncodedRequest
@@ -31,7 +31,7 @@ OUTPUT_SCHEMA_RULES = "anthropic_output"
 """Name of the schema rules for structured output: the strictest of all makers."""
 
 _HEADERS: Mapping[str, str] = {"content-type": "application/json"}
-_OPENING_MESSAGE = encode_json({"role": "user", "content": [{"text": "(the conversation begins)"}]})
+_OPENING_MESSAGE = encode_lossy_json({"role": "user", "content": [{"text": "(the conversation begins)"}]})
 """User message put before a conversation that starts with the assistant, which would be refused."""
 _USER, _ASSISTANT = b'{"role":"user","content":[', b'{"role":"assistant","content":['
 _DOCUMENT = b'{"document":{"format":"'
@@ -44,7 +44,7 @@ _NOVA_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "hi
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Return the path, body and headers to post. Raises `BadRequest` if the request breaks a rule of the provider."""
+    """Encode a request for the Converse API as path, body and headers. Raises `BadRequest` if it breaks a rule."""
     settings = request.settings
     if "messages" in settings.extra_body:
         raise ConfigError("extra_body={'messages': …}: the conversation is sent as it is; change it in the session")
@@ -52,7 +52,7 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     mark = _CACHE_MARKERS.get(settings.cache or "5m") if profile.cache == "marked" else None
     messages = _encode_messages(request, profile, memo, dialect, mark)
     head = _merge_extra_body(_build_body_fields(request, profile, dialect, mark), settings.extra_body)
-    start = encode_json(head)[:-1] + b"," if head else b"{"
+    start = encode_lossy_json(head)[:-1] + b"," if head else b"{"
     how = "converse-stream" if profile.streams else "converse"
     return EncodedRequest(
         f"/model/{quote(profile.model, safe='')}/{how}", b'%b"messages":[%b]}' % (start, messages), _HEADERS
@@ -70,7 +70,7 @@ def _merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[st
         theirs = cast("Mapping[str, Any]", value)
         merged[name] = {**cast("dict[str, Any]", ours), **theirs}
         if "tools" in ours and "tools" in theirs:
-            merged[name]["tools"] = merge_tools(cast("list[Any]", ours["tools"]), theirs["tools"])
+            merged[name]["tools"] = merge_tool_definitions(cast("list[Any]", ours["tools"]), theirs["tools"])
     return merged
 
 
@@ -97,7 +97,7 @@ def _encode_messages(
     if pieces[-1].startswith(_ASSISTANT):
         pieces[-1] = _trim_last_reply(pieces[-1])
     elif mark is not None and not _is_last_block_document(pieces[-1]):
-        pieces[-1] = b"%b,%b]}" % (pieces[-1][:-2], encode_json(mark))
+        pieces[-1] = b"%b,%b]}" % (pieces[-1][:-2], encode_lossy_json(mark))
     return _number_duplicate_titles(_join_same_roles(pieces))
 
 
@@ -143,7 +143,7 @@ def _trim_last_reply(piece: bytes) -> bytes:
     last = item["content"][-1]
     if "text" in last:
         last["text"] = last["text"].rstrip()
-    return encode_json(item)
+    return encode_lossy_json(item)
 
 
 def _is_last_block_document(piece: bytes) -> bool:
@@ -228,7 +228,7 @@ def _encode_model_specific_fields(
 
 
 def _encode_response_format(output: OutputSpec) -> dict[str, Any]:
-    schema = encode_json(compile_schema(output.schema, OUTPUT_SCHEMA_RULES)).decode()  # the API takes it as text
+    schema = encode_lossy_json(compile_schema(output.schema, OUTPUT_SCHEMA_RULES)).decode()  # the API takes it as text
     described = {"description": output.description} if output.description.strip() else {}
     return {
         "type": "json_schema",

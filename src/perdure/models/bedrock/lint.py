@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from perdure.models.block_order import BlockOrderRules, MessageBlocks, build_broken_rule
-from perdure.models.encoding_memo import BrokenRule, Item
+from perdure.models.encoding_memo import Item, ProviderRuleError
+from perdure.models.message_order import MessageBlocks, MessageOrderRules, build_order_error
 from perdure.models.profile import Profile
 from perdure.models.untrusted_json import as_dict, as_dicts, as_text
 
@@ -42,26 +42,26 @@ def _read_item(item: Item) -> MessageBlocks:
 def _check_block(place: int, block: Mapping[str, Any]) -> None:
     match block:
         case {"text": str(said)} if not said:
-            raise build_broken_rule(place, "a text that is empty")
+            raise build_order_error(place, "a text that is empty")
         case {"toolUse": {"toolUseId": str(name)}} if not is_call_id(name):
-            raise build_broken_rule(place, f"the call id {name!r}; up to 64 letters, digits, `_` and `-` are taken")
+            raise build_order_error(place, f"the call id {name!r}; up to 64 letters, digits, `_` and `-` are taken")
         case {"toolUse": {"name": str(name)}} if not _is_tool_name(name):
-            raise build_broken_rule(place, f"the tool name {name!r}; up to 64 letters, digits, `_` and `-` are taken")
+            raise build_order_error(place, f"the tool name {name!r}; up to 64 letters, digits, `_` and `-` are taken")
         case {"toolResult": {"toolUseId": str(name), "content": []}}:
-            raise build_broken_rule(place, f"the result {name!r} is empty")
+            raise build_order_error(place, f"the result {name!r} is empty")
         case {"document": {"name": str(name)}} if not _is_document_title(name):
-            raise build_broken_rule(
+            raise build_order_error(
                 place, f"the document name {name!r}; letters, digits, `-`, brackets, single spaces are taken"
             )
         case _ if len(block) != 1:
-            raise build_broken_rule(place, f"a block of {len(block)} kinds: {sorted(block)}; each has one")
+            raise build_order_error(place, f"a block of {len(block)} kinds: {sorted(block)}; each has one")
         case _:
             pass
 
 
-MESSAGE_RULES = BlockOrderRules(_read_item, _check_block)
+MESSAGE_RULES = MessageOrderRules(_read_item, _check_block)
 """Message rules for a conversation from its start."""
-MESSAGE_RULES_AFTER_OPENING = BlockOrderRules(_read_item, _check_block, is_continuation=True)
+MESSAGE_RULES_AFTER_OPENING = MessageOrderRules(_read_item, _check_block, is_continuation=True)
 """Message rules for a conversation that gets an opening message put before it."""
 
 
@@ -88,7 +88,7 @@ def _lint_messages(body: Mapping[str, Any], _profile: Profile) -> Iterator[str]:
         for item in _get_items(body):
             state = MESSAGE_RULES.step(state, item)
         MESSAGE_RULES.end(state)
-    except BrokenRule as broken:
+    except ProviderRuleError as broken:
         yield str(broken)
         return
     last = as_dicts(_get_items(body)[-1]["content"])[-1]

@@ -20,11 +20,11 @@ from perdure.core.message import (
     Video,
 )
 from perdure.models import attachment
-from perdure.models.anthropic.messages import EMPTY_MESSAGE_TEXT, encode_arguments, sanitize_tool_name
-from perdure.models.call_ids import CallIdEncoder
+from perdure.models.anthropic.messages import EMPTY_MESSAGE_TEXT, ensure_json_object, sanitize_tool_name
 from perdure.models.cited_text import CitedPassage, divide_cited_text
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
+from perdure.models.tool_call_ids import CallIdTranslator
 
 from .model_features import BedrockModelFeatures
 
@@ -72,7 +72,7 @@ def build_message_encoder(
 
     With `citations`, the model is asked to cite documents.
     """
-    ids = CallIdEncoder(messages, profile, is_valid=is_call_id)
+    ids = CallIdTranslator(messages, profile, is_valid=is_call_id)
 
     def encode_message(message: Message) -> Sequence[Item]:
         ids.enter(message)
@@ -101,7 +101,7 @@ def _ensure_text(content: list[Block]) -> list[Block]:
 
 
 def _encode_assistant_parts(
-    parts: Iterable[Part | CitedPassage], ids: CallIdEncoder, *, own: bool, echo: bool
+    parts: Iterable[Part | CitedPassage], ids: CallIdTranslator, *, own: bool, echo: bool
 ) -> list[Block]:
     content: list[Block] = []
     for part in parts:
@@ -113,7 +113,7 @@ def _encode_assistant_parts(
                 if text.strip():  # blank ones are refused
                     content.append({"text": text})
             case ToolCall():
-                name, given = sanitize_tool_name(part.name), encode_arguments(part.arguments)
+                name, given = sanitize_tool_name(part.name), ensure_json_object(part.arguments)
                 content.append({"toolUse": {"toolUseId": ids.encode_id(part.call_id), "name": name, "input": given}})
             case Thinking():
                 thought = _encode_thinking(part, echo=echo) if own else None
@@ -135,9 +135,7 @@ def _encode_assistant_parts(
 
 
 def _encode_thinking(part: Thinking, *, echo: bool) -> Block | None:
-    """Encode a thinking part. Signed or encrypted thinking is sent back, on turns without calls too, as its authors
-    require. Other thinking is not: the other makers refuse it.
-    """
+    """Encode a thinking part. Only signed or encrypted thinking is sent back; other models refuse it."""
     if part.details:  # a block of a tool that the provider runs, or of an unknown type
         return part.details
     if not echo:
@@ -153,7 +151,7 @@ def _encode_thinking(part: Thinking, *, echo: bool) -> Block | None:
 
 
 def _encode_user_part(
-    part: Part, profile: Profile, dialect: BedrockModelFeatures, ids: CallIdEncoder
+    part: Part, profile: Profile, dialect: BedrockModelFeatures, ids: CallIdTranslator
 ) -> Sequence[Block]:
     match part:
         case Text(text=text):
@@ -167,7 +165,7 @@ def _encode_user_part(
 
 
 def _ask_for_citations(block: Block) -> Block:
-    """Return a block with citations turned on for its documents: for all, or the provider refuses the request."""
+    """Return a block with citations enabled for its documents: the provider requires it for all or none."""
     if "document" in block:
         return {"document": {**block["document"], "citations": {"enabled": True}}}
     if "toolResult" in block:
@@ -176,7 +174,7 @@ def _ask_for_citations(block: Block) -> Block:
     return block
 
 
-def _encode_result(result: ToolResult, profile: Profile, dialect: BedrockModelFeatures, ids: CallIdEncoder) -> Block:
+def _encode_result(result: ToolResult, profile: Profile, dialect: BedrockModelFeatures, ids: CallIdTranslator) -> Block:
     content = [block for part in result.content for block in _encode_user_part(part, profile, dialect, ids)]
     block: dict[str, Any] = {"toolUseId": ids.encode_id(result.call_id), "content": content}
     if result.is_error and dialect.status:
@@ -232,12 +230,15 @@ def _encode_document(document: Document, profile: Profile) -> Block | None:
     form = _DOCUMENTS.get(document.media_type) or ("txt" if words is not None else None)
     source = _build_source(document)
     if profile.documents and source and form:
-        return {"document": {"format": form, "name": sanitize_title(document), "source": source}}
+        return {"document": {"format": form, "name": sanitize_document_name(document), "source": source}}
     if words is not None and words.strip():
         return {"text": f"[document {document.name}]\n{words}" if document.name else words}
     return None
 
 
-def sanitize_title(document: Document) -> str:
-    """Return the name of a document with invalid characters replaced. `encode` makes the names unique."""
+def sanitize_document_name(document: Document) -> str:
+    """Return a document's name with the characters replaced that the Converse API refuses, cut to its limit.
+
+    `encode` makes the names unique.
+    """
     return _NOT_IN_A_TITLE.sub(" ", document.name).strip()[:_MAX_TITLE_LENGTH].rstrip() or "document"

@@ -14,7 +14,15 @@ from perdure.models.untrusted_json import as_dict, as_text
 from perdure.net.error import NetError
 from perdure.net.transport import Transport
 
-from .login import LOGIN_ADVICE, CodexLogin, build_login, get_file_fingerprint, get_login_path, read_login, write_login
+from .login import (
+    LOGIN_ADVICE,
+    CodexLogin,
+    get_file_fingerprint,
+    get_login_path,
+    parse_login_tokens,
+    read_login,
+    write_login,
+)
 
 TOKEN_URL: Final = "https://auth.openai.com/oauth/token"  # noqa: S105 - a URL
 CLIENT_ID: Final = "app_EMoamEEZ73f0CkXaXp7hrann"
@@ -121,7 +129,7 @@ class CodexAuth:
         except (OSError, AuthFailed) as error:  # this process can use it, others cannot
             _log.warning("the renewed login cannot be written to %r: %s; later, %s", self.path, error, LOGIN_ADVICE)
             renewed = {"refresh_token": old.refresh_token, "account_id": old.account_id, **answer}
-            self._login_read = get_file_fingerprint(self.path), build_login(renewed, now)
+            self._login_read = get_file_fingerprint(self.path), parse_login_tokens(renewed, now)
         return self._read_login()
 
     async def _request_tokens(self, refresh_token: str) -> Mapping[str, Any]:

@@ -65,10 +65,10 @@ def read_login(path: str) -> CodexLogin:
             f"{path!r} contains no login with a ChatGPT subscription: run `codex login` and choose that, or use a "
             f"model of the provider 'openai' with a key"
         )
-    return build_login(tokens, _parse_timestamp(kept.get("last_refresh")))
+    return parse_login_tokens(tokens, _parse_timestamp(kept.get("last_refresh")))
 
 
-def build_login(tokens: Mapping[str, Any], refreshed_at: float | None) -> CodexLogin:
+def parse_login_tokens(tokens: Mapping[str, Any], refreshed_at: float | None) -> CodexLogin:
     """Build a `CodexLogin` from the tokens of the login file."""
     claims = _decode_claims(as_text(tokens.get("access_token")))
     account = as_dict(claims.get(_ACCOUNT)) or as_dict(_decode_claims(as_text(tokens.get("id_token"))).get(_ACCOUNT))

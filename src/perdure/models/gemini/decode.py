@@ -7,14 +7,14 @@ candidate is the reply; further ones are kept as metadata.
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from perdure.core.error import BadRequest, ProviderDown, Refused, ReplyCutOff
+from perdure.core.error import BadRequest, ContentRefused, ProviderDown, ReplyCutOff
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from perdure.core.jsonable import short_repr
 from perdure.core.message import StopReason, Usage
-from perdure.models.further_candidates import CandidateCollector
+from perdure.models.alternative_replies import CandidateCollector
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
-from perdure.models.reply_metadata import build_metadata, get_served_model, has_finding
+from perdure.models.reply_metadata import drop_empty_fields, get_served_model, has_content_filter_hit
 from perdure.models.untrusted_json import as_dict
 
 from .chunk_splitter import ChunkSplitter
@@ -31,7 +31,7 @@ from .chunk_types import (
 )
 from .grounding import list_citations
 from .partial_call import PartialCallBuilder
-from .reply_builder import GeminiReplyBuilder, compact_arguments
+from .reply_builder import GeminiReplyBuilder, strip_json_whitespace
 
 _FILTERED = StopReason.CONTENT_FILTER
 _STOP_REASONS: dict[str | int, StopReason] = {
@@ -67,7 +67,7 @@ _CHUNKS_PER_USAGE_REPORT = 32
 
 
 class GeminiDecoder:
-    """Decoder of one response, streamed or whole, into model events."""
+    """Decoder of one response of the Gemini API, streamed or whole, into model events."""
 
     __slots__ = (
         "_candidate",
@@ -176,10 +176,10 @@ class GeminiDecoder:
         if call.name:
             self._finish_call(events)
         if call.name and not call.will_continue and not call.partial_args:
-            self._reply.add_call(call.name, call.id or "", compact_arguments(call.args), signature, events)
+            self._reply.add_call(call.name, call.id or "", strip_json_whitespace(call.args), signature, events)
             return
         if call.name:
-            self._partial = PartialCallBuilder(call.name, call.id or "", signature, compact_arguments(call.args))
+            self._partial = PartialCallBuilder(call.name, call.id or "", signature, strip_json_whitespace(call.args))
         if self._partial is None:
             return
         self._partial.signature = self._partial.signature or signature
@@ -210,7 +210,7 @@ class GeminiDecoder:
         if candidate.avg_logprobs is not None or candidate.logprobs_result:
             average = {} if candidate.avg_logprobs is None else {"average": candidate.avg_logprobs}
             metadata["logprobs"] = {**average, **(candidate.logprobs_result or {})}
-        if candidate.safety_ratings and has_finding(candidate.safety_ratings):
+        if candidate.safety_ratings and has_content_filter_hit(candidate.safety_ratings):
             metadata["guardrail_trace"] = candidate.safety_ratings
 
     def _add_further_candidates(self, candidates: list[Candidate]) -> None:
@@ -225,7 +225,7 @@ class GeminiDecoder:
                     events.append(ThinkingDelta(part.text) if part.thought else TextDelta(part.text))
                 elif part.function_call is not None and part.function_call.name:
                     call = part.function_call
-                    arguments = compact_arguments(call.args)
+                    arguments = strip_json_whitespace(call.args)
                     events.append(ToolCallDelta(call.id or f"{place}", call.name or "", arguments, index=place))
             self._candidates.add(candidate.index, events, candidate.finish_reason)
 
@@ -237,17 +237,17 @@ class GeminiDecoder:
     def _build_metadata(self) -> dict[str, Any]:
         counts = self._counts
         tier = None if counts is None else counts.service_tier or counts.traffic_type
-        return self._metadata | build_metadata(
+        return self._metadata | drop_empty_fields(
             served_model=get_served_model(self._served_model, self._profile.model),
             service_tier=tier,
             candidates=self._candidates.build() if self._candidates else None,
         )
 
     def _check_feedback(self, feedback: PromptFeedback) -> None:
-        """Raise `Refused` if the prompt was blocked: there is no reply then, and a retry would not get one."""
+        """Raise `ContentRefused` if the prompt was blocked: there is no reply then, and a retry would not get one."""
         if feedback.block_reason:
             words = f": {feedback.block_reason_message}" if feedback.block_reason_message else ""
-            raise Refused(f"{self._profile.provider} refused the prompt ({feedback.block_reason!r}){words}")
+            raise ContentRefused(f"{self._profile.provider} refused the prompt ({feedback.block_reason!r}){words}")
 
     def _report_usage(self, counts: TokenCounts, events: list[ModelEvent]) -> None:
         if counts.prompt_token_count is None and counts.candidates_token_count is None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from perdure.models.encoding_memo import BrokenRule
+from perdure.models.encoding_memo import ProviderRuleError
 from perdure.models.profile import Profile
 from perdure.models.schemas import find_violations
 from perdure.models.untrusted_json import as_dict, as_dicts
@@ -56,7 +56,7 @@ def _lint_messages(body: Fields, profile: Profile) -> Iterator[str]:
         for item in as_dicts(body.get("contents")):
             place = order.step(place, item)
         order.end(place)
-    except BrokenRule as broken:
+    except ProviderRuleError as broken:
         yield str(broken)
         return
     ids = [call["id"] for part in _iterate_parts(body) if (call := part.get("functionCall")) and call.get("id")]

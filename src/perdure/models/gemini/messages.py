@@ -27,9 +27,9 @@ from perdure.core.message import (
     user,
 )
 from perdure.models.attachment import describe_unsupported_media
-from perdure.models.call_ids import CallIdEncoder
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
+from perdure.models.tool_call_ids import CallIdTranslator
 from perdure.models.tool_names import MAX_TOOL_NAME_LENGTH, sanitize_tool_name
 
 from .media import encode_media
@@ -67,13 +67,13 @@ class GeminiMessageEncoder:
     """Encoder of the messages of one request as contents, in order."""
 
     def __init__(self, messages: Sequence[Message], profile: Profile, *, echo: bool = True) -> None:
-        """`echo`: the model gets its own signatures and thoughts back."""
+        """Set up the encoder; with `echo`, the model gets its own signatures and thoughts back."""
         self.profile = profile
         self.echo = echo
-        self._ids = CallIdEncoder(messages, profile)
+        self._ids = CallIdTranslator(messages, profile)
 
     def encode_without_ids(self, message: Message) -> list[Item]:
-        """Encode one message without the ids of calls and results, which Vertex AI refuses: it goes by their order."""
+        """Encode one message without the ids of calls and results, which Vertex AI refuses."""
         items = self.encode_message(message)
         for part in [part for item in items for part in item["parts"]]:
             for kind in ("functionCall", "functionResponse"):
@@ -215,9 +215,7 @@ def _parse_arguments(text: str) -> dict[str, Any]:
 
 
 def _sign_first_call(said: list[dict[str, Any]]) -> None:
-    """Add a placeholder signature to the first call of a turn if it has none, on every turn, so that the encoded
-    messages never change. (The provider checks only the calls since the last user message.)
-    """
+    """Add a placeholder signature to the first call of a turn if it has none, since the provider requires one."""
     for part in said:
         if "functionCall" in part:
             part.setdefault("thoughtSignature", PLACEHOLDER_SIGNATURE)

@@ -138,7 +138,7 @@ class GeminiReplyBuilder:
         return Thinking(text, signature, "", self._profile.provider, self._profile.model, details or {})
 
 
-def compact_arguments(arguments: msgspec.Raw) -> str:
+def strip_json_whitespace(arguments: msgspec.Raw) -> str:
     """Return a call's JSON arguments without whitespace between tokens; an empty object if there are none."""
     if arguments is ABSENT:
         return "{}"

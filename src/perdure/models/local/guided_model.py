@@ -1,4 +1,4 @@
-"""Guide the packaged weights through a conversation: a model of 135 million parameters does not find its way alone.
+"""Help for the packaged model of 135 million parameters: choose its tool calls and limit its replies to what it can do.
 
 A tool is offered only if the prompt calls for it, and its arguments are narrowed to what the prompt contains. The reply
 to a result repeats the result, word for word: the grammar allows nothing else. Everything else is a chat without tools,
@@ -17,7 +17,7 @@ from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import Message, StopReason, ToolResult, assistant, user
 from perdure.core.model import Model, Request, Settings, ToolSpec
 from perdure.core.wrappers import WrappedModel, open_stream
-from perdure.models.demo_tool_choice import choose_tool, narrow_tool
+from perdure.models.demo_tool_choice import choose_tool, restrict_tool_values
 
 MAX_REPLY_TOKENS = 200
 """Tokens after which a reply of the chat is cut off, unless the caller sets a limit."""
@@ -56,13 +56,13 @@ _ERROR_LEAD = "I am sorry, that did not work: "
 
 
 def guided(model: Model, context_tokens: int) -> Model:
-    """Wrap the packaged weights, which follow JSON tool mode, so that simple prompts get simple answers.
+    """Wrap the small packaged model so that simple prompts get simple answers and valid tool calls.
 
     Requests for structured output, and those that require a tool call, are passed on as they are.
     """
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
-        plan = plan_request(request, context_tokens)
+        plan = build_guided_request(request, context_tokens)
         if plan.prefix:
             yield TextDelta(plan.prefix)
         async with open_stream(model, plan.request) as events:
@@ -76,8 +76,8 @@ def guided(model: Model, context_tokens: int) -> Model:
     return WrappedModel(model, stream)
 
 
-class RequestPlan(Struct, frozen=True):
-    """What is sent to the weights in place of a request."""
+class GuidedRequest(Struct, frozen=True):
+    """The request that is sent to the small model in place of the original one, and how to treat its reply."""
 
     request: Request
     prefix: str = ""
@@ -86,18 +86,18 @@ class RequestPlan(Struct, frozen=True):
     """True if a reply that reaches its limit counts as complete."""
 
 
-def plan_request(request: Request, context_tokens: int) -> RequestPlan:
-    """Return what to send: a request for one call, for the words that tell a result, or for an answer in a chat."""
+def build_guided_request(request: Request, context_tokens: int) -> GuidedRequest:
+    """Return the request to send instead: for one tool call, for a sentence about a result, or for a chat answer."""
     if request.output is not None or request.settings.tool_choice not in {None, "auto", "none"}:
-        return RequestPlan(request)
+        return GuidedRequest(request)
     prompt, results = _split_last_exchange(request.messages)
     if results:
-        return RequestPlan(_request_result_reply(request, prompt or "", results[-1]))
+        return GuidedRequest(_request_result_reply(request, prompt or "", results[-1]))
     if prompt is not None and request.settings.tool_choice != "none":
         tool = choose_tool(prompt, request.tools)
-        narrowed = tool and narrow_tool(tool, prompt)
+        narrowed = tool and restrict_tool_values(tool, prompt)
         if narrowed:
-            return RequestPlan(_request_call(request, prompt, narrowed))
+            return GuidedRequest(_request_call(request, prompt, narrowed))
     return _plan_chat(request, context_tokens)
 
 
@@ -112,7 +112,7 @@ def _split_last_exchange(messages: Sequence[Message]) -> tuple[str | None, list[
 
 
 def _request_call(request: Request, prompt: str, tool: ToolSpec) -> Request:
-    """Return a request that can only be answered by a call of the tool."""
+    """Return a request that can only be answered by a call of this tool."""
     settings = replace(request.settings, tool_choice=tool.name, parallel_tool_calls=False)
     return replace(request, instructions="", messages=(user(prompt[:2000]),), tools=(tool,), settings=settings)
 
@@ -121,7 +121,7 @@ def _request_call(request: Request, prompt: str, tool: ToolSpec) -> Request:
 
 
 def _request_result_reply(request: Request, prompt: str, result: ToolResult) -> Request:
-    """Return a request whose reply consists of a few words and the result."""
+    """Return a request whose reply is a few words followed by the tool result."""
     text = _cut_result(replace_surrogates(result.text).strip())
     label = "Error" if result.is_error else "Result"
     asked = f"{prompt[:200]}\n{label} of {result.name}: {text}"
@@ -137,7 +137,7 @@ def _request_result_reply(request: Request, prompt: str, result: ToolResult) -> 
 
 
 def _list_leads(messages: Sequence[Message], result: ToolResult) -> tuple[str, ...]:
-    """Return the words that may come before a result. With one argument, they can name it: `17 * 23 is `."""
+    """Return the phrases that may precede a tool result, such as `17 * 23 is `."""
     if result.is_error:
         return (_ERROR_LEAD,)
     values = _get_argument_values(messages, result.call_id)
@@ -170,7 +170,7 @@ def _cut_result(text: str) -> str:
 
 
 def _quote_for_grammar(text: str) -> str:
-    """Return text as a literal of llama.cpp's grammars."""
+    """Quote a text as a literal of a llama.cpp grammar."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     quoted = [escapes.get(each) or (each if each.isprintable() else f"\\U{ord(each):08X}") for each in text]
     return f'"{"".join(quoted)}"'
@@ -179,8 +179,8 @@ def _quote_for_grammar(text: str) -> str:
 # -- the chat ----------------------------------------------------------------------------------------------------------
 
 
-def _plan_chat(request: Request, context_tokens: int) -> RequestPlan:
-    """Return a request for an answer without tools: examples, and as much of the conversation as there is room for."""
+def _plan_chat(request: Request, context_tokens: int) -> GuidedRequest:
+    """Return a request for an answer without tools: examples, and as much of the conversation as fits."""
     given = request.settings
     messages, prefix = _cut_conversation(request.messages, context_tokens)
     examples = not request.instructions and context_tokens >= _MIN_CONTEXT
@@ -192,11 +192,11 @@ def _plan_chat(request: Request, context_tokens: int) -> RequestPlan:
         tools=(),
         settings=replace(settings, max_output_tokens=given.max_output_tokens or MAX_REPLY_TOKENS, tool_choice=None),
     )
-    return RequestPlan(plain, prefix, may_cut=given.max_output_tokens is None)
+    return GuidedRequest(plain, prefix, may_cut=given.max_output_tokens is None)
 
 
 def _cut_conversation(messages: Sequence[Message], context_tokens: int) -> tuple[list[Message], str]:
-    """Return the latest messages that surely fit, without calls and results, and a remark if the last one was cut.
+    """Return the latest messages that fit, without calls and results, and a remark if the last one was cut.
 
     A token is at least one byte, so what has fewer bytes than the window has tokens fits.
     """

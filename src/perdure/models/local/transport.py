@@ -9,7 +9,7 @@ import msgspec
 from perdure.core.error import ModelError
 from perdure.net.transport import Response
 
-from .engine import EngineSetup, GenerationJob, LlamaEngine, get_engine
+from .llama_backend import BackendOptions, GenerationJob, LlamaBackend, get_shared_backend
 
 _OK, _BAD_REQUEST, _FAILED = 200, 400, 500
 _DONE = b"data: [DONE]\n\n"
@@ -18,26 +18,26 @@ _DONE = b"data: [DONE]\n\n"
 class InProcessTransport:
     """`Transport` that answers each request with a local model in this process, instead of a server."""
 
-    def __init__(self, setup: EngineSetup) -> None:
+    def __init__(self, setup: BackendOptions) -> None:
         self._setup = setup
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AbstractAsyncContextManager[Response]:  # noqa: ARG002
         """Submit a request to the local model, as an async context manager. Leaving it cancels the request."""
-        return _InProcessPost(get_engine(self._setup), body)
+        return _InProcessPost(get_shared_backend(self._setup), body)
 
 
 class _InProcessPost(AbstractAsyncContextManager["Response"]):
-    """Context manager of one request to the engine, which gives its response."""
+    """Context manager of one request to the backend, which returns its response."""
 
-    def __init__(self, engine: LlamaEngine, body: bytes) -> None:
-        self._engine = engine
+    def __init__(self, backend: LlamaBackend, body: bytes) -> None:
+        self._backend = backend
         self._body = body
         self._job: GenerationJob | None = None
 
     async def __aenter__(self) -> Response:
         pieces: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
         self._job = GenerationJob(self._body, pieces.put_nowait)
-        self._engine.submit(self._job)
+        self._backend.submit(self._job)
         try:
             first = await pieces.get()
         except BaseException:

@@ -13,17 +13,17 @@ from perdure.core.error import ReplyCutOff
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
 from perdure.core.jsonable import short_repr
 from perdure.core.message import StopReason, Usage
-from perdure.models.encoding_memo import encode_json
+from perdure.models.encoding_memo import encode_lossy_json
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
-from perdure.models.reply_metadata import build_metadata, get_served_model
-from perdure.models.untrusted_json import as_dict, as_dicts, as_text, parse_json
+from perdure.models.reply_metadata import drop_empty_fields, get_served_model
+from perdure.models.untrusted_json import as_dict, as_dicts, as_text, parse_untrusted_json
 
 _STOP_REASONS: Mapping[str, StopReason] = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
 
 
 class _Message(Struct, gc=False):
-    """Piece of the reply in one line."""
+    """The piece of the reply in one line."""
 
     content: str = ""
     thinking: str = ""
@@ -31,7 +31,7 @@ class _Message(Struct, gc=False):
 
 
 class _Line(Struct, gc=False):
-    """One line of a response."""
+    """A line of a response, parsed."""
 
     message: _Message | None = None
     done: bool = False
@@ -47,7 +47,7 @@ _decode_line = msgspec.json.Decoder(_Line).decode
 
 
 class OllamaDecoder:
-    """Decoder of one response, streamed or whole, into model events."""
+    """Decoder of one response of Ollama's chat API, streamed or whole, into model events."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -83,7 +83,7 @@ class OllamaDecoder:
         profile, stop = self._profile, _STOP_REASONS.get(last.done_reason)
         if self._calls and stop is StopReason.STOP:
             stop = StopReason.TOOL_USE
-        told = build_metadata(
+        told = drop_empty_fields(
             served_model=get_served_model(last.model, profile.model),
             logprobs={"content": self._logprobs} if self._logprobs else None,
         )
@@ -115,13 +115,13 @@ class OllamaDecoder:
         function, index = as_dict(call.get("function")), self._calls
         self._calls += 1
         given = function.get("arguments")
-        arguments = given if isinstance(given, str) else encode_json(given or {}).decode()
+        arguments = given if isinstance(given, str) else encode_lossy_json(given or {}).decode()
         return ToolCallDelta(as_text(call.get("id")), as_text(function.get("name")), arguments, index=index)
 
     def _parse_leniently(self, data: bytes) -> _Line:
         """Parse a line, leaving out the fields whose values have the wrong type."""
         try:
-            raw = as_dict(parse_json(data))
+            raw = as_dict(parse_untrusted_json(data))
         except msgspec.DecodeError:
             shown = short_repr(data.decode("utf-8", "replace"), 200)
             raise ReplyCutOff(f"{self._profile.provider} sent a line that is not JSON, {shown}; ask again") from None
@@ -139,7 +139,7 @@ class OllamaDecoder:
 
 
 def _build_usage(last: _Line) -> Usage | None:
-    """Return the token counts of the last line. The input is left out if all of it was in the server's cache."""
+    """Return the token counts in the last line; without input tokens, if the server had all of it cached."""
     read, written = last.prompt_eval_count, last.eval_count
     if read is None and written is None:
         return None
@@ -148,7 +148,7 @@ def _build_usage(last: _Line) -> Usage | None:
 
 def _is_json(data: bytes) -> bool:
     try:
-        parse_json(data)
+        parse_untrusted_json(data)
     except msgspec.DecodeError:
         return False
     return True

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from perdure.core.model import OutputSpec, Request, Settings
-from perdure.models.encoding_memo import EncodingMemo, encode_json
+from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.openai_chat.encode import merge_extra_body
 from perdure.models.openai_chat.tools import encode_tools
 from perdure.models.profile import Profile
-from perdure.models.schemas import compile_schema, get_lenient_rules
+from perdure.models.schemas import compile_schema, get_lenient_dialect
 from perdure.models.wire import EncodedRequest
 
 from .lint import MESSAGE_RULES
@@ -24,7 +24,7 @@ _LEVELS = frozenset({"low", "medium", "high"})
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Return the path and body to post. Raises `BrokenRule` if the server would misread the conversation."""
+    """Return the path and body to post. Raises `ProviderRuleError` if the server would misread the conversation."""
     echo = request.settings.echo_reasoning is not False
     name = (request.session_id, profile.model, echo) if request.session_id else None
     items = build_message_encoder(request.messages, profile, echo=echo)
@@ -33,8 +33,8 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     described = request.output if has_tools else None
     instructions = "\n\n".join([text for text in (request.instructions, _describe_schema(described)) if text])
     if instructions:
-        pieces.insert(0, encode_json({"role": "system", "content": instructions}))
-    head = encode_json(_build_body_fields(request, profile, has_tools=has_tools))
+        pieces.insert(0, encode_lossy_json({"role": "system", "content": instructions}))
+    head = encode_lossy_json(_build_body_fields(request, profile, has_tools=has_tools))
     return EncodedRequest(PATH, b'{"messages":[%b],%b' % (b",".join(pieces), head[1:]))
 
 
@@ -55,7 +55,7 @@ def _build_body_fields(request: Request, profile: Profile, *, has_tools: bool) -
 def _encode_format(output: OutputSpec, profile: Profile) -> Any:
     if profile.output == "object":
         return "json"
-    return compile_schema(output.schema, get_lenient_rules(profile.schema))
+    return compile_schema(output.schema, get_lenient_dialect(profile.schema))
 
 
 def _encode_options(settings: Settings, profile: Profile) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from perdure.models.encoding_memo import BrokenRule, Item
+from perdure.models.encoding_memo import Item, ProviderRuleError
 from perdure.models.profile import Profile
 from perdure.models.untrusted_json import as_dict, as_dicts
 
@@ -16,49 +16,49 @@ _ROLES = frozenset({"system", "user", "assistant", "tool"})
 
 
 class OllamaRulesState(Struct, frozen=True):
-    """State of the check after a message: the number of calls that have no result yet."""
+    """State of the order check after a message: the number of tool calls that have no result yet."""
 
     open_calls: int = 0
 
 
 class OllamaMessageRules:
-    """Rules about the order of messages: calls are followed by as many results."""
+    """Rules about the order of messages for Ollama: tool calls are followed by as many results."""
 
     def begin(self) -> OllamaRulesState:
         """Return the state before the first message."""
         return OllamaRulesState()
 
     def step(self, state: OllamaRulesState, item: Item) -> OllamaRulesState:
-        """Return the state after one more message. Raise `BrokenRule` if the message breaks a rule."""
+        """Return the state after one more message. Raise `ProviderRuleError` if the message breaks a rule."""
         role = item.get("role")
         if role not in _ROLES:
-            raise BrokenRule(f"a message has the role {role!r}; there are {', '.join(sorted(_ROLES))}")
+            raise ProviderRuleError(f"a message has the role {role!r}; there are {', '.join(sorted(_ROLES))}")
         if not isinstance(item.get("content", ""), str):
-            raise BrokenRule(f"the content of a message of {role!r} is not text")
+            raise ProviderRuleError(f"the content of a message of {role!r} is not text")
         if role == "tool":
             if not state.open_calls:
-                raise BrokenRule("a result follows no call")
+                raise ProviderRuleError("a result follows no call")
             return OllamaRulesState(state.open_calls - 1)
         if state.open_calls:
-            raise BrokenRule(f"{state.open_calls} calls have no result before the next message, of {role!r}")
+            raise ProviderRuleError(f"{state.open_calls} calls have no result before the next message, of {role!r}")
         calls = as_dicts(item.get("tool_calls"))
         for call in calls:
             function = as_dict(call.get("function"))
             if not function.get("name"):
-                raise BrokenRule("a call names no tool")
+                raise ProviderRuleError("a call names no tool")
         return OllamaRulesState(len(calls) if role == "assistant" else 0)
 
     def end(self, state: OllamaRulesState) -> None:
-        """Raise `BrokenRule` if the conversation must not end in this state."""
+        """Raise `ProviderRuleError` if the conversation must not end in this state."""
         if state.open_calls:
-            raise BrokenRule(f"{state.open_calls} calls have no result")
+            raise ProviderRuleError(f"{state.open_calls} calls have no result")
 
 
 MESSAGE_RULES = OllamaMessageRules()
 
 
 def lint(body: Mapping[str, Any], profile: Profile) -> Sequence[str]:
-    """Return a sentence for each rule that a request body breaks."""
+    """Return a sentence for each rule of Ollama's chat API that a request body breaks."""
     return [*_lint_messages(body), *_lint_fields(body), *_lint_images(body, profile)]
 
 
@@ -71,7 +71,7 @@ def _lint_messages(body: Mapping[str, Any]) -> Iterator[str]:
         for item in messages:
             state = MESSAGE_RULES.step(state, item)
         MESSAGE_RULES.end(state)
-    except BrokenRule as broken:
+    except ProviderRuleError as broken:
         yield str(broken)
 
 

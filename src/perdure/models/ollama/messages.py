@@ -16,9 +16,9 @@ from perdure.models.attachment import (
     is_image,
     normalize_media,
 )
-from perdure.models.call_ids import CallIdEncoder
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
+from perdure.models.tool_call_ids import CallIdTranslator
 from perdure.models.tool_names import sanitize_tool_name
 
 EMPTY_MESSAGE_TEXT = "[empty message]"
@@ -31,7 +31,7 @@ def build_message_encoder(
     messages: Sequence[Message], profile: Profile, *, echo: bool
 ) -> Callable[[Message], Sequence[Item]]:
     """Return a function that encodes messages for this model. Unless `echo`, its earlier thinking is left out."""
-    ids = CallIdEncoder(messages, profile, can_repeat=True)
+    ids = CallIdTranslator(messages, profile, can_repeat=True)
 
     def encode_message(message: Message) -> Sequence[Item]:
         ids.enter(message)
@@ -63,7 +63,7 @@ def _build_message(role: str, parts: Iterable[Part], profile: Profile, placehold
 
 
 def _describe_media(media: Media, profile: Profile) -> str:
-    """Return the text of a text document; for other media a note, such as for an image that has only an address."""
+    """Return the text of a text document; for other media that cannot be sent, a note."""
     text = decode_text_document(media) if isinstance(media, Document) else None
     if text is not None:
         return f"[document {media.name}]\n{text}" if media.name else text
@@ -71,7 +71,7 @@ def _describe_media(media: Media, profile: Profile) -> str:
     return describe_unsupported_media(media, "this server does not fetch images" if can_see else "")
 
 
-def _encode_assistant(message: Message, ids: CallIdEncoder, *, is_echoed: bool) -> Sequence[Item]:
+def _encode_assistant(message: Message, ids: CallIdTranslator, *, is_echoed: bool) -> Sequence[Item]:
     calls = [_encode_call(part, ids) for part in message.parts if isinstance(part, ToolCall)]
     text = "".join([_get_part_text(part) for part in message.parts])
     if not calls and not text.strip():
@@ -89,7 +89,7 @@ def _get_part_text(part: Part) -> str:
     return describe_unsupported_media(part, "made by the assistant") if isinstance(part, Media) else ""
 
 
-def _encode_call(call: ToolCall, ids: CallIdEncoder) -> dict[str, Any]:
+def _encode_call(call: ToolCall, ids: CallIdTranslator) -> dict[str, Any]:
     function = {"name": sanitize_tool_name(call.name), "arguments": _parse_arguments(call.arguments)}
     return {"id": ids.encode_id(call.call_id), "function": function}
 
@@ -103,7 +103,7 @@ def _parse_arguments(arguments: str) -> Any:
     return msgspec.Raw(arguments.encode())
 
 
-def _encode_result(result: ToolResult, profile: Profile, ids: CallIdEncoder) -> Item:
+def _encode_result(result: ToolResult, profile: Profile, ids: CallIdTranslator) -> Item:
     failed = [Text(f"[{str(result.status).replace('_', ' ')}]")] if result.is_error else []
     item = _build_message("tool", [*failed, *result.content], profile, NO_OUTPUT_TEXT)
     return {**item, "tool_name": sanitize_tool_name(result.name), "tool_call_id": ids.encode_id(result.call_id)}

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.models import untrusted_json as untrusted
-from perdure.models.encoding_memo import encode_json
+from perdure.models.encoding_memo import encode_lossy_json
 
 
 class FunctionPiece(Struct, gc=False):
@@ -72,7 +72,7 @@ ABSENT = msgspec.Raw()
 
 
 class ChatChoice(Struct, gc=False):
-    """Alternative reply in a chunk; all but the first become metadata."""
+    """An alternative reply in a chunk; all but the first become metadata."""
 
     delta: ChatDelta | None = None
     finish_reason: str | None = None
@@ -84,7 +84,7 @@ class ChatChoice(Struct, gc=False):
 
 
 class ChatChunk(Struct, gc=False):
-    """Chunk of a stream, or a whole response, which has the same fields."""
+    """A chunk of a chat completions stream, or a whole response, which has the same fields."""
 
     choices: list[ChatChoice] | None = None
     usage: dict[str, Any] | None = None
@@ -124,7 +124,7 @@ def _parse_chunk_leniently(data: bytes) -> ChatChunk | None:
 def parse_lenient_json(data: bytes) -> Any:
     """Parse JSON, including lone surrogates and `NaN`; None if it is invalid or nested too deep."""
     try:
-        return untrusted.parse_json(data)
+        return untrusted.parse_untrusted_json(data)
     except msgspec.DecodeError:
         return None
 
@@ -152,7 +152,7 @@ def _build_choice(said: Mapping[str, Any]) -> ChatChoice:
 
 
 def _as_raw(value: Any) -> msgspec.Raw:
-    return ABSENT if value is None else msgspec.Raw(encode_json(value))
+    return ABSENT if value is None else msgspec.Raw(encode_lossy_json(value))
 
 
 def _build_delta(said: Mapping[str, Any]) -> ChatDelta:
@@ -209,7 +209,7 @@ def _as_text(value: Any) -> str | None:
     """Return a string unchanged, and any other value as JSON text; None for None."""
     if value is None:
         return None
-    return value if isinstance(value, str) else encode_json(value).decode()
+    return value if isinstance(value, str) else encode_lossy_json(value).decode()
 
 
 def as_object(value: Any) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from perdure.core.event import CitationAdded, ModelEvent, ReplyFinished, TextDel
 from perdure.core.jsonable import short_repr
 from perdure.core.message import Message, Part, StopReason, Text, Thinking, Usage
 from perdure.core.model import assemble_reply
-from perdure.models.encoding_memo import encode_json
+from perdure.models.encoding_memo import encode_lossy_json
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.net.sse import SseParser
@@ -31,7 +31,7 @@ from .chunk_types import (
 )
 from .dialect import get_dialect
 from .reasoning_details import REASONING_DETAILS_FIELD, ReasoningDetailsBuilder
-from .reply_facts import ReplyFacts
+from .reply_metadata_collector import ReplyMetadataCollector
 from .tool_calls import ToolCallAccumulator
 from .usage import parse_usage
 
@@ -60,7 +60,7 @@ _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"}
 
 
 class ChatDecoder:
-    """Decoder of one response into model events, streamed or whole, which it detects by the first byte."""
+    """Decoder of one chat completions response into model events; it detects whether the response is streamed."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -81,7 +81,7 @@ class ChatDecoder:
         self._usage: Usage | None = None
         self._usage_is_last = False
         """True if the usage was reported after everything else."""
-        self._facts = ReplyFacts(profile.model)
+        self._facts = ReplyMetadataCollector(profile.model)
         self._failed: ModelError | None = None
 
     @property
@@ -184,7 +184,7 @@ class ChatDecoder:
                 self._finish = choice.finish_reason
                 self._usage_is_last = False
             if choice.error:
-                self._raise_error(choice.error, encode_json({"error": choice.error}))
+                self._raise_error(choice.error, encode_lossy_json({"error": choice.error}))
 
     def _decode_delta(self, delta: ChatDelta, events: list[ModelEvent]) -> None:
         thought = delta.reasoning_content or delta.reasoning or delta.thinking
@@ -248,7 +248,7 @@ class ChatDecoder:
                 self._decode_delta(message, events)
                 self._finish = choice.finish_reason
                 if choice.error:
-                    self._raise_error(choice.error, encode_json({"error": choice.error}))
+                    self._raise_error(choice.error, encode_lossy_json({"error": choice.error}))
         if chunk.error:
             self._raise_error(chunk.error, data)
         if chunk.usage is not None:
@@ -262,7 +262,7 @@ class ChatDecoder:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _raise_error(self, error: Any, data: bytes) -> None:
-        """Raise the error in a chunk or in a choice, unless the reply had ended before, for a reason that explains it.
+        """Raise the error in a chunk or choice, unless the reply had already ended for a reason that explains it.
 
         A provider that cannot use what it has cut off reports an error after `length`.
         """
@@ -323,7 +323,7 @@ def _add_reasoning_blocks(parts: list[Part], blocks: Sequence[Mapping[str, objec
 
 
 def _sign_text(parts: list[Part], signature: str) -> None:
-    """Put the signature of a whole message on its last text; on an empty one if it has none."""
+    """Store the signature of a whole message in its last text part, or in an empty one."""
     for place in range(len(parts) - 1, -1, -1):
         part = parts[place]
         if type(part) is Text:

@@ -16,7 +16,7 @@ from perdure.core.model import Effort
 
 ReasoningStyle: TypeAlias = Literal["effort", "object", "thinking", "enable_thinking", "gemini", "none"]
 """Form in which thinking is requested: `reasoning_effort`; `reasoning: {…}`; `thinking: {type: …}`; `enable_thinking`;
-Gemini's settings; or not at all. See `settings.py`.
+Gemini's settings; or not at all. See `settings_encoder.py`.
 """
 ReasoningField: TypeAlias = Literal["reasoning_content", "reasoning", "content", ""]
 """Field in which a model gets its own thinking back: a field of the message, its content list, or none."""

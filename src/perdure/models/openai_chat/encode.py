@@ -13,16 +13,16 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.message import Message
 from perdure.core.model import OutputSpec, Request, Settings
-from perdure.models.encoding_memo import EncodingMemo, encode_json
+from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.profile import Profile
-from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_rules
+from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_dialect
 from perdure.models.wire import EncodedRequest
 
 from .content import build_text_item
 from .dialect import ChatDialect, get_dialect
 from .lint import get_message_rules
 from .messages import ChatMessageEncoder
-from .settings import encode_settings
+from .settings_encoder import encode_settings
 from .tools import encode_tools
 
 PATH = "/chat/completions"
@@ -33,7 +33,7 @@ _USER_MESSAGE_PREFIX = b'{"role":"user"'
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Return the path and body to post. Raises `BrokenRule` if the provider would refuse the conversation."""
+    """Return the path and body to post. Raises `ProviderRuleError` if the provider would refuse the conversation."""
     settings = request.settings
     dialect = get_dialect(profile.dialect)
     writer = ChatMessageEncoder(request.messages, profile, dialect, echo=settings.echo_reasoning)
@@ -43,8 +43,8 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     if mark is not None:
         _mark_last_user_message(pieces, request.messages, writer, mark)
     if request.instructions:
-        pieces.insert(0, encode_json(_build_instructions_message(request.instructions, profile, dialect, mark)))
-    head = encode_json(_build_body_fields(request, profile, dialect))
+        pieces.insert(0, encode_lossy_json(_build_instructions_message(request.instructions, profile, dialect, mark)))
+    head = encode_lossy_json(_build_body_fields(request, profile, dialect))
     return EncodedRequest(PATH, b'{"messages":[%b],%b' % (b",".join(pieces), head[1:]))
 
 
@@ -82,7 +82,7 @@ def _mark_last_user_message(
         if items[number]["type"] == "text":
             items[number] = {**items[number], "cache_control": mark}
             break
-    pieces[place] = encode_json({**item, "content": items})
+    pieces[place] = encode_lossy_json({**item, "content": items})
 
 
 # -- fields around the messages ----------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _encode_response_format(output: OutputSpec, profile: Profile) -> dict[str, A
     is_strict = profile.schema == "openai_strict" and can_be_strict(output.schema)
     schema: dict[str, Any] = {
         "name": re.sub(r"[^A-Za-z0-9_-]", "_", output.name)[:MAX_SCHEMA_NAME_LENGTH] or "output",
-        "schema": compile_schema(output.schema, profile.schema if is_strict else get_lenient_rules(profile.schema)),
+        "schema": compile_schema(output.schema, profile.schema if is_strict else get_lenient_dialect(profile.schema)),
         "strict": is_strict,
     }
     if output.description:
@@ -151,7 +151,7 @@ def merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[str
     for name, value in extra.items():
         had = both.get(name)
         if isinstance(had, msgspec.Raw) and isinstance(value, (list, tuple)) and value:
-            more = encode_json(list(cast("list[Any]", value)))
+            more = encode_lossy_json(list(cast("list[Any]", value)))
             both[name] = msgspec.Raw(bytes(had)[:-1] + b"," + more[1:])
         elif isinstance(had, dict) and isinstance(value, Mapping):
             both[name] = {**cast("dict[str, Any]", had), **cast("Mapping[str, Any]", value)}

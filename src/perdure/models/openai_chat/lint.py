@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from perdure.models.encoding_memo import BrokenRule, Item
+from perdure.models.encoding_memo import Item, ProviderRuleError
 from perdure.models.profile import Profile
 
 from .dialect import ChatDialect, get_dialect
@@ -25,7 +25,7 @@ _CAPABILITY_BY_ITEM_TYPE = {"image_url": "images", "input_audio": "audio", "file
 
 
 class ChatRulesState(Struct, frozen=True):
-    """State of the check after a message: the last role, and tool calls without a result."""
+    """State of the order check after a chat message: the last role, and tool calls without a result."""
 
     open: tuple[str, ...] = ()
     """Ids of calls that have no result yet."""
@@ -47,52 +47,52 @@ class ChatMessageRules:
         return _START
 
     def step(self, state: ChatRulesState, item: Item) -> ChatRulesState:
-        """Return the state after one more message. Raise `BrokenRule` if the message breaks a rule."""
+        """Return the state after one more message. Raise `ProviderRuleError` if the message breaks a rule."""
         role = item.get("role")
         if role not in _ROLES:
-            raise BrokenRule(f"a message has the role {role!r}; there are {', '.join(sorted(_ROLES))}")
+            raise ProviderRuleError(f"a message has the role {role!r}; there are {', '.join(sorted(_ROLES))}")
         if role == "tool":
             return _check_result(state, item)
         if state.open:
-            raise BrokenRule(f"the call {state.open[0]!r} has no result before the next message, of {role!r}")
+            raise ProviderRuleError(f"the call {state.open[0]!r} has no result before the next message, of {role!r}")
         if role == "assistant":
             return ChatRulesState(self._check_calls(item), role)
         if role == "user" and _is_empty_content(item.get("content")):
-            raise BrokenRule("a message of the user has no content")
+            raise ProviderRuleError("a message of the user has no content")
         return ChatRulesState((), role)
 
     def end(self, state: ChatRulesState) -> None:
-        """Raise `BrokenRule` if the conversation must not end in this state."""
+        """Raise `ProviderRuleError` if the conversation must not end in this state."""
         if state.open:
-            raise BrokenRule(f"the call {state.open[0]!r} has no result")
+            raise ProviderRuleError(f"the call {state.open[0]!r} has no result")
         if self._dialect.ends_with_question and state.last == "assistant":
-            raise BrokenRule("the last message has to be of the user, or a result; it is of the assistant")
+            raise ProviderRuleError("the last message has to be of the user, or a result; it is of the assistant")
 
     def _check_calls(self, item: Item) -> tuple[str, ...]:
         """Check the calls of an assistant message and return their ids."""
         calls = _as_objects(item.get("tool_calls"))
         if not calls:
             if _is_empty_content(item.get("content")) and not (item.get("function_call") or item.get("refusal")):
-                raise BrokenRule("a message of the assistant has neither content nor calls")
+                raise ProviderRuleError("a message of the assistant has neither content nor calls")
             return ()
         ids = [str(call.get("id") or "") for call in calls]
         for call, call_id in zip(calls, ids, strict=True):
             self._check_call(call, call_id)
         if len(set(ids)) < len(ids):
-            raise BrokenRule(f"two calls of a message have the same id: {', '.join(map(repr, ids))}")
+            raise ProviderRuleError(f"two calls of a message have the same id: {', '.join(map(repr, ids))}")
         return tuple(ids)
 
     def _check_call(self, call: Mapping[str, Any], call_id: str) -> None:
         function = _as_object(call.get("function"))
         name = function.get("name")
         if not call_id:
-            raise BrokenRule(f"a call of {name!r} has no id")
+            raise ProviderRuleError(f"a call of {name!r} has no id")
         if self._dialect.nine_letter_ids and not _is_nine_letter_id(call_id):
-            raise BrokenRule(f"the id of a call is {call_id!r}; it has to be nine letters and digits")
+            raise ProviderRuleError(f"the id of a call is {call_id!r}; it has to be nine letters and digits")
         if not isinstance(name, str) or not name:
-            raise BrokenRule(f"the call {call_id!r} names no tool")
+            raise ProviderRuleError(f"the call {call_id!r} names no tool")
         if not isinstance(function.get("arguments"), str):
-            raise BrokenRule(f"the arguments of the call {call_id!r} are not text; give JSON as text")
+            raise ProviderRuleError(f"the arguments of the call {call_id!r} are not text; give JSON as text")
 
 
 @cache
@@ -105,9 +105,11 @@ def _check_result(state: ChatRulesState, item: Item) -> ChatRulesState:
     call_id = item.get("tool_call_id")
     if call_id not in state.open:
         waiting = ", ".join(map(repr, state.open)) or "none"
-        raise BrokenRule(f"a result is for the call {call_id!r}, which the message before has not; waiting: {waiting}")
+        raise ProviderRuleError(
+            f"a result is for the call {call_id!r}, which the message before has not; waiting: {waiting}"
+        )
     if item.get("content") is None:
-        raise BrokenRule(f"the result of the call {call_id!r} has no content")
+        raise ProviderRuleError(f"the result of the call {call_id!r} has no content")
     return ChatRulesState(tuple([each for each in state.open if each != call_id]), "tool")
 
 
@@ -135,7 +137,7 @@ def _lint_messages(body: Mapping[str, Any], profile: Profile) -> Iterator[str]:
         for item in messages:
             state = rules.step(state, item)
         rules.end(state)
-    except BrokenRule as broken:
+    except ProviderRuleError as broken:
         yield str(broken)
     kinds = {str(item.get("type")) for each in messages for item in _as_objects(each.get("content"))}
     for kind in sorted(kinds & _CAPABILITY_BY_ITEM_TYPE.keys()):

@@ -13,9 +13,9 @@ import msgspec
 
 from perdure.core.message import Media, Message, Part, Status, Text, Thinking, ToolCall, ToolResult
 from perdure.models.attachment import describe_unsupported_media, normalize_media
-from perdure.models.call_ids import CallIdEncoder
-from perdure.models.encoding_memo import encode_json
+from perdure.models.encoding_memo import encode_lossy_json
 from perdure.models.profile import Profile
+from perdure.models.tool_call_ids import CallIdTranslator
 from perdure.models.tool_names import sanitize_tool_name
 
 from .annotations import ANNOTATION_FIELD
@@ -39,7 +39,7 @@ class ChatMessageEncoder:
         self, messages: Sequence[Message], profile: Profile, dialect: ChatDialect, *, echo: bool | None
     ) -> None:
         is_valid, convert = (_is_nine_letter_id, _to_nine_letters) if dialect.nine_letter_ids else (bool, _shorten_id)
-        self._ids = CallIdEncoder(messages, profile, is_valid=is_valid, convert=convert, can_repeat=True)
+        self._ids = CallIdTranslator(messages, profile, is_valid=is_valid, convert=convert, can_repeat=True)
         self._profile = profile
         self._dialect = dialect
         self._echoes = dialect.is_reasoning_sent_back(profile.model) if echo is None else echo
@@ -149,14 +149,14 @@ _STATUS_PREFIXES: Mapping[Status, str] = {
 
 
 def _add_text_signature(message: Message, item: dict[str, Any]) -> None:
-    """Add Gemini's signature of a whole message, which is stored with its text."""
+    """Add Gemini's signature of a whole message to the encoded message."""
     for part in message.parts:
         if type(part) is Text and _is_google_signature(part.signature):
             item["extra_content"] = {"google": {"thought_signature": part.signature}}
 
 
 def _is_google_signature(signature: str) -> bool:
-    """Return True for a signature of Gemini, whatever server stands between; the Responses API keeps JSON there."""
+    """Return True if a signature is one of Gemini, not the JSON that the Responses API stores there."""
     return bool(signature) and not signature.startswith("{")
 
 
@@ -197,5 +197,5 @@ def _ensure_json_object(arguments: str) -> str:
     try:
         msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return encode_json({"_raw": arguments}).decode()
+        return encode_lossy_json({"_raw": arguments}).decode()
     return arguments

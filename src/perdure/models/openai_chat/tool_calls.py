@@ -47,8 +47,9 @@ class ToolCallAccumulator:
             function = piece.function or _NO_FUNCTION
             delta = self._add_piece(piece.index, piece.id or "", function.name or "", function.arguments or "")
             if piece.extra_content is not None and piece.signature:
-                place = self._calls[-1].place if delta is None else delta.index
-                delta = replace(delta or ToolCallDelta(index=place), signature=piece.signature)
+                call = self._latest.get(piece.index)
+                if call is not None:
+                    delta = replace(delta or ToolCallDelta(index=call.place), signature=piece.signature)
             if delta is not None:
                 deltas.append(delta)
         return deltas

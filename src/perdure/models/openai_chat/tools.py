@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from perdure.core.model import ToolSpec
-from perdure.models.encoding_memo import encode_json
+from perdure.models.encoding_memo import encode_lossy_json
 from perdure.models.profile import Profile
-from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_rules
+from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_dialect
 
 MAX_CACHED_TOOL_LISTS = 256
 """Maximum number of cached tool lists. A session has one, and sessions of an agent often share it."""
@@ -26,7 +26,7 @@ def encode_tools(tools: Sequence[ToolSpec], profile: Profile) -> msgspec.Raw:
     kept = _encoded_tools_cache.get(key)
     if kept is not None and kept[0] is tools:
         return kept[1]
-    raw = msgspec.Raw(encode_json([_encode_tool(tool, profile) for tool in tools]))
+    raw = msgspec.Raw(encode_lossy_json([_encode_tool(tool, profile) for tool in tools]))
     if isinstance(tools, tuple):  # a list may change; and while the tuple is cached, its id is not reused
         _encoded_tools_cache[key] = (tools, raw)
         while len(_encoded_tools_cache) > MAX_CACHED_TOOL_LISTS:
@@ -40,7 +40,7 @@ def _encode_tool(tool: ToolSpec, profile: Profile) -> dict[str, Any]:
     if tool.description:
         function["description"] = tool.description
     function["parameters"] = compile_schema(
-        tool.parameters, profile.schema if is_strict else get_lenient_rules(profile.schema)
+        tool.parameters, profile.schema if is_strict else get_lenient_dialect(profile.schema)
     )
     if is_strict:
         function["strict"] = True

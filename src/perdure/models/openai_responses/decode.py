@@ -21,7 +21,7 @@ from perdure.models.untrusted_json import as_dict, as_dicts, as_text
 from perdure.net.sse import SseParser
 
 from .dialect import get_dialect
-from .message_rules import get_call_fields
+from .message_rules import get_call_input_fields
 from .output_items import OutputItemBuilder, build_reply_finished
 
 _DeltaKind: TypeAlias = Literal["words", "thought", "input"]
@@ -60,7 +60,7 @@ _UNREADABLE: Final = object()
 
 
 class ResponsesDecoder:
-    """Decoder of one response, streamed or whole, into model events."""
+    """Decoder of one response of the Responses API, streamed or whole, into model events."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -68,7 +68,7 @@ class ResponsesDecoder:
         self._began = False
         self._body: list[bytes] | None = None
         """The pieces of a response that is not streamed."""
-        self._call_fields = get_call_fields(get_dialect(profile))
+        self._call_fields = get_call_input_fields(get_dialect(profile))
         self._items: dict[int, OutputItemBuilder] = {}
         self._final: Mapping[str, Any] | None = None
         """The complete response, as the last event has it."""

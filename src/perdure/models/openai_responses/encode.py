@@ -11,10 +11,10 @@ from typing import Any, cast
 
 from perdure.core.error import ConfigError
 from perdure.core.model import OutputSpec, Request, Settings
-from perdure.models.encoding_memo import EncodingMemo, encode_json
-from perdure.models.extra_body import merge_tools
+from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
+from perdure.models.extra_body_tools import merge_tool_definitions
 from perdure.models.profile import Profile
-from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_rules
+from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_dialect
 from perdure.models.wire import EncodedRequest
 
 from .dialect import MAX_CACHE_KEY_LENGTH, ResponsesDialect, get_dialect
@@ -32,14 +32,14 @@ _RESERVED_FIELDS = frozenset({"input"})
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Return the path and body to post. Raises `BrokenRule` if the provider would refuse the conversation."""
+    """Return the path and body to post. Raises `ProviderRuleError` if the provider would refuse the conversation."""
     settings = request.settings
     dialect = get_dialect(profile)
     stored = settings.extra_body.get("store") is True
     writer = ResponsesMessageEncoder(request.messages, profile, dialect, echo=settings.echo_reasoning, stored=stored)
     name = (request.session_id, settings.echo_reasoning, stored) if request.session_id else None
     pieces = memo.encode_messages(name, request.messages, writer.encode_message, ResponsesMessageRules(dialect))
-    head = encode_json(_build_body_fields(request, profile, dialect))
+    head = encode_lossy_json(_build_body_fields(request, profile, dialect))
     return EncodedRequest(PATH, b'%b,"input":[%b]}' % (head[:-1], b",".join(pieces)))
 
 
@@ -106,7 +106,7 @@ def _encode_response_format(output: OutputSpec, profile: Profile) -> dict[str, A
         "name": re.sub(r"[^A-Za-z0-9_-]", "_", output.name)[:MAX_SCHEMA_NAME_LENGTH] or "output",
         **described,
         "schema": compile_schema(
-            output.schema, STRICT_SCHEMA_RULES if is_strict else get_lenient_rules(profile.schema)
+            output.schema, STRICT_SCHEMA_RULES if is_strict else get_lenient_dialect(profile.schema)
         ),
         "strict": is_strict,
     }
@@ -127,7 +127,7 @@ def _merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[st
         )
     merged = _merge_mappings(head, extra)
     if "tools" in head and "tools" in extra:
-        merged["tools"] = merge_tools(head["tools"], extra["tools"])
+        merged["tools"] = merge_tool_definitions(head["tools"], extra["tools"])
     return merged
 
 

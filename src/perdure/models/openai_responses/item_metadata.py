@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder(dict[str, str]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def encode_metadata(item: Mapping[str, Any]) -> str:
+def encode_item_metadata(item: Mapping[str, Any]) -> str:
     """Encode the id and other metadata of a text or call item as a signature; empty if there are none."""
     kept = {name: item[name] for name in _METADATA_FIELDS if isinstance(item.get(name), str) and item[name]}
     if item.get("type") == CUSTOM_TOOL_CALL:
@@ -41,7 +41,7 @@ def encode_approval_metadata(item: Mapping[str, Any]) -> str:
     return _encode({name: str(item.get(name) or "") for name in _APPROVAL_FIELDS}).decode()
 
 
-def decode_metadata(signature: str) -> ItemMetadata:
+def decode_item_metadata(signature: str) -> ItemMetadata:
     """Return the metadata stored in a signature; empty if the signature is from another provider's API."""
     if not signature.startswith("{"):
         return {}
@@ -61,7 +61,7 @@ def build_thinking_part(item: Mapping[str, Any], text: str, provider: str, model
     return Thinking(text, "", item.get("encrypted_content") or "", provider, model, details)
 
 
-def is_unknown_item(thought: Thinking) -> bool:
+def has_unknown_item(thought: Thinking) -> bool:
     """Return True if the part stores an item of an unknown type instead of reasoning."""
     return bool(thought.details.get("type", _REASONING) != _REASONING)
 
@@ -69,14 +69,14 @@ def is_unknown_item(thought: Thinking) -> bool:
 def can_send_back(thought: Thinking, *, stored: bool) -> bool:
     """Return True if the item in this part can be sent back. Unless `stored`, the provider needs its content."""
     return "type" in thought.details and (
-        stored or is_unknown_item(thought) or bool(thought.data or thought.details.get("content"))
+        stored or has_unknown_item(thought) or bool(thought.data or thought.details.get("content"))
     )
 
 
 def rebuild_item(thought: Thinking) -> dict[str, Any]:
     """Return the output item that a thinking part stores, as it is sent back to the provider."""
     item = dict(thought.details)
-    if not is_unknown_item(thought):
+    if not has_unknown_item(thought):
         item.setdefault("summary", [])
     if thought.data:
         item["encrypted_content"] = thought.data

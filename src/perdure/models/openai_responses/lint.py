@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.models.encoding_memo import BrokenRule
+from perdure.models.encoding_memo import ProviderRuleError
 from perdure.models.profile import Profile
 from perdure.models.schemas import find_violations
 from perdure.models.untrusted_json import as_dict, as_dicts
@@ -54,7 +54,7 @@ def _lint_item_order(items: Sequence[Mapping[str, Any]], dialect: ResponsesDiale
             if not (kept and item.get("type") in CALL_TYPE_BY_RESULT_TYPE):
                 state = rules.step(state, item)
         rules.end(state)
-    except BrokenRule as broken:
+    except ProviderRuleError as broken:
         yield str(broken)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.core.jsonable import short_repr
-from perdure.models.encoding_memo import BrokenRule, Item
+from perdure.models.encoding_memo import Item, ProviderRuleError
 from perdure.models.untrusted_json import as_dicts
 
 from .dialect import ResponsesDialect
@@ -24,8 +24,8 @@ _MOST_SHOWN = 80
 
 
 @cache
-def get_call_fields(dialect: ResponsesDialect) -> Mapping[str, str]:
-    """Return the types of calls that the client answers at this provider, and the field of their input."""
+def get_call_input_fields(dialect: ResponsesDialect) -> Mapping[str, str]:
+    """Return the types of the call items that the client has to answer, each with the name of its input field."""
     return {kind: field for kind, field in INPUT_FIELD_BY_CALL_TYPE.items() if kind not in dialect.provider_calls}
 
 
@@ -47,14 +47,14 @@ class ResponsesMessageRules:
 
     def __init__(self, dialect: ResponsesDialect) -> None:
         self._longest_id = dialect.longest_id
-        self._call_fields = get_call_fields(dialect)
+        self._call_fields = get_call_input_fields(dialect)
 
     def begin(self) -> _RulesState:
         """Return the state before the first item."""
         return _BEGINNING
 
     def step(self, state: _RulesState, item: Item) -> _RulesState:
-        """Return the state after one more item. Raise `BrokenRule` if the item breaks a rule."""
+        """Return the state after one more item. Raise `ProviderRuleError` if the item breaks a rule."""
         kind = item.get("type") or ("message" if "role" in item else "")
         if kind in CALL_TYPE_BY_RESULT_TYPE:
             return self._step_result(state, item, CALL_TYPE_BY_RESULT_TYPE[kind])
@@ -71,7 +71,7 @@ class ResponsesMessageRules:
         return _RulesState(state.open)  # an item of the provider's own, sent back unchanged
 
     def end(self, state: _RulesState) -> None:
-        """Raise `BrokenRule` if the conversation must not end in this state."""
+        """Raise `ProviderRuleError` if the conversation must not end in this state."""
         if not state.begun:
             raise _build_broken_rule("the conversation is empty: add a message")
         if state.thought:
@@ -151,5 +151,5 @@ def _excerpt_item(item: Item) -> str:
     return short_repr(dict(item), _MOST_SHOWN)
 
 
-def _build_broken_rule(what: str) -> BrokenRule:
-    return BrokenRule(f"the conversation would be refused: {what}")
+def _build_broken_rule(what: str) -> ProviderRuleError:
+    return ProviderRuleError(f"the conversation would be refused: {what}")

@@ -11,9 +11,9 @@ import msgspec
 
 from perdure.core.message import Citation, Media, Message, Part, Text, Thinking, ToolCall, ToolResult
 from perdure.models import attachment
-from perdure.models.call_ids import CallIdEncoder
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
+from perdure.models.tool_call_ids import CallIdTranslator
 from perdure.models.tool_names import sanitize_tool_name
 
 from . import item_metadata as mark
@@ -36,13 +36,13 @@ class ResponsesMessageEncoder:
         echo: bool | None,
         stored: bool,
     ) -> None:
-        """`echo` is `Settings.echo_reasoning`; `stored` is True if the provider stores its responses."""
+        """Set up the encoder; `echo` is `Settings.echo_reasoning`, `stored` if the provider stores its responses."""
         self._messages = messages
         self._profile = profile
         self._dialect = dialect
         self._echo = echo
         self._stored = stored
-        self._ids = CallIdEncoder(messages, profile, is_valid=self._is_valid_id)
+        self._ids = CallIdTranslator(messages, profile, is_valid=self._is_valid_id)
         self._before: Message | None = None
 
     def _is_valid_id(self, call_id: str) -> bool:
@@ -95,7 +95,7 @@ class ResponsesMessageEncoder:
 
     def _encode_call(self, call: ToolCall, *, own: bool, echoes: bool) -> Item:
         if own and call.run_by_provider:
-            return {**mark.decode_metadata(call.signature), "arguments": _ensure_json_object(call.arguments)}
+            return {**mark.decode_item_metadata(call.signature), "arguments": _ensure_json_object(call.arguments)}
         signature = "" if call.run_by_provider else call.signature
         marks = self._get_item_metadata(signature, own=own, echoes=echoes)
         return _encode_tool_call(call, self._ids.encode_id(call.call_id), marks)
@@ -106,7 +106,7 @@ class ResponsesMessageEncoder:
         if self._echo is False or not all(mark.can_send_back(thought, stored=self._stored) for thought in thoughts):
             return False
         has_calls = any(type(part) is ToolCall for part in message.parts)
-        return bool(self._echo) or has_calls or any(mark.is_unknown_item(thought) for thought in thoughts)
+        return bool(self._echo) or has_calls or any(mark.has_unknown_item(thought) for thought in thoughts)
 
     def _get_item_metadata(self, signature: str, *, own: bool, echoes: bool) -> mark.ItemMetadata:
         """Return the metadata to send with a text or a call; empty unless this model wrote it.
@@ -116,7 +116,7 @@ class ResponsesMessageEncoder:
         """
         if not own:
             return {}
-        marks = mark.decode_metadata(signature)
+        marks = mark.decode_item_metadata(signature)
         if "id" in marks and not (self._stored and echoes):
             return {name: value for name, value in marks.items() if name != "id"}
         return marks
@@ -148,7 +148,7 @@ class ResponsesMessageEncoder:
         """Return the metadata of each call that the results answer, by its id; nothing if another model made them."""
         if asking is None or not self._profile.is_author(asking.provider, asking.model):
             return {}
-        return {call.call_id: mark.decode_metadata(call.signature) for call in asking.tool_calls if call.signature}
+        return {call.call_id: mark.decode_item_metadata(call.signature) for call in asking.tool_calls if call.signature}
 
     def _encode_result_output(self, result: ToolResult) -> tuple[Any, list[Item]]:
         """Return the output of a tool result, and the attachments that must follow in a separate message."""
@@ -184,7 +184,7 @@ def _encode_tool_call(call: ToolCall, call_id: str, marks: mark.ItemMetadata) ->
 
 
 def _encode_approval(result: ToolResult, marks: mark.ItemMetadata) -> Item:
-    """Encode the decision about a call that the provider wants to make."""
+    """Encode the decision about a tool call that the provider makes itself."""
     answer: dict[str, Any] = {"type": "mcp_approval_response", "approval_request_id": marks.get("id", "")}
     if not result.is_error:
         return {**answer, "approve": True}

@@ -12,7 +12,7 @@ from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDel
 from perdure.core.message import Citation, Message, Part, StopReason, Text, ToolCall, Usage
 from perdure.models.openai_chat.annotations import parse_annotation
 from perdure.models.profile import Profile
-from perdure.models.reply_metadata import build_metadata, get_served_model, has_finding
+from perdure.models.reply_metadata import drop_empty_fields, get_served_model, has_content_filter_hit
 from perdure.models.reported_cost import parse_reported_cost
 from perdure.models.tool_names import sanitize_tool_name
 from perdure.models.untrusted_json import as_count, as_dict, as_dicts, as_text
@@ -30,7 +30,7 @@ class OutputItemBuilder:
     __slots__ = ("_begun", "_call_fields", "_section", "index", "input", "item_id", "kind", "name", "pieces", "whole")
 
     def __init__(self, index: int, kind: str, call_fields: Mapping[str, str]) -> None:
-        """`call_fields` has the types of calls that the client answers, and the field of their input."""
+        """Start an item; `call_fields` has the types of calls that the client answers, and the field of their input."""
         self._call_fields = call_fields
         self.index = index
         self.kind = kind
@@ -109,12 +109,14 @@ class OutputItemBuilder:
         item = self.whole or {}
         if self.is_call:
             call_id, name = self.name
-            return ToolCall(call_id, name, self.input if self.input is not None else said, mark.encode_metadata(item))
+            return ToolCall(
+                call_id, name, self.input if self.input is not None else said, mark.encode_item_metadata(item)
+            )
         if self.kind == mark.APPROVAL_REQUEST:
             signature = mark.encode_approval_metadata(item)
             return ToolCall(*self.name, self.input or "{}", signature, run_by_provider=True)
         if self.kind == "message":
-            return Text(said, mark.encode_metadata(item)) if said else None
+            return Text(said, mark.encode_item_metadata(item)) if said else None
         return mark.build_thinking_part({"type": self.kind, **item}, said, provider, model)
 
     @property
@@ -139,7 +141,7 @@ class OutputItemBuilder:
 
 
 def _name_remote_tool(item: Mapping[str, Any]) -> str:
-    """Return the name of a remote server's tool, as permission rules and questions have it: `server_tool`."""
+    """Return the name of a remote server's tool in permission rules and questions: `server_tool`."""
     return sanitize_tool_name(f"{as_text(item.get('server_label'))}_{as_text(item.get('name'))}")
 
 
@@ -196,15 +198,15 @@ def _build_parts(items: Sequence[OutputItemBuilder], profile: Profile) -> tuple[
 def _collect_metadata(
     items: Sequence[OutputItemBuilder], answer: Mapping[str, Any], profile: Profile
 ) -> dict[str, Any]:
-    """Return what the response says about itself, under the names of `reply_metadata.py`."""
+    """Return the metadata of a response, under the names of `reply_metadata.py`."""
     contents = [part for item in items for part in as_dicts((item.whole or {}).get("content"))]
     tokens = [token for part in contents for token in as_dicts(part.get("logprobs"))]
     filters = as_dicts(answer.get("content_filters"))
-    return build_metadata(
+    return drop_empty_fields(
         served_model=get_served_model(answer.get("model"), profile.model),
         service_tier=as_text(answer.get("service_tier")),
         logprobs={"content": tokens} if tokens else None,
-        guardrail_trace=filters if has_finding(filters) else None,
+        guardrail_trace=filters if has_content_filter_hit(filters) else None,
     )
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from perdure.core.model import ToolSpec
-from perdure.models.encoding_memo import encode_json
+from perdure.models.encoding_memo import encode_lossy_json
 from perdure.models.profile import Profile
-from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_rules
+from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_dialect
 
 STRICT_SCHEMA_RULES = "openai_strict"
 """Name of the schema rules that the provider enforces strictly."""
@@ -29,7 +29,7 @@ def encode_tools(tools: Sequence[ToolSpec], profile: Profile) -> msgspec.Raw:
     kept = _encoded_tools_cache.get(key)
     if kept is not None and kept[0] is tools:
         return kept[1]
-    raw = msgspec.Raw(encode_json(build_tool_list(tools, profile)))
+    raw = msgspec.Raw(encode_lossy_json(build_tool_list(tools, profile)))
     if isinstance(tools, tuple):  # any other list may change
         _encoded_tools_cache[key] = (tools, raw)
         if len(_encoded_tools_cache) > MAX_CACHED_TOOL_LISTS:
@@ -49,7 +49,7 @@ def _encode_tool(tool: ToolSpec, profile: Profile) -> dict[str, Any]:
         "name": tool.name,
         "description": tool.description,
         "parameters": compile_schema(
-            tool.parameters, STRICT_SCHEMA_RULES if is_strict else get_lenient_rules(profile.schema)
+            tool.parameters, STRICT_SCHEMA_RULES if is_strict else get_lenient_dialect(profile.schema)
         ),
         "strict": is_strict,  # some providers assume True if it is missing
     }

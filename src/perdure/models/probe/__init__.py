@@ -16,7 +16,7 @@ from msgspec import Struct
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import BadRequest, ConfigError
 from perdure.models.api_key import ApiKey, key_header_for
-from perdure.models.base_url import check_url, get_host, get_wire_base_url
+from perdure.models.base_url import get_host, get_wire_base_url, normalize_base_url
 from perdure.models.model_builder import load_wire
 from perdure.models.model_families import get_capability_fields
 from perdure.models.profile import Profile
@@ -26,7 +26,6 @@ from perdure.net.transport import Transport
 
 from .client import MAX_REQUESTS, ProbeClient, ProbeReply, RequestLimitReached
 from .experiments import (
-    find_accepted_request,
     look_up_published_window,
     probe_developer_role,
     probe_images,
@@ -35,6 +34,7 @@ from .experiments import (
     probe_structured_output,
     probe_tools,
     probe_window_by_overflow,
+    send_until_accepted,
 )
 from .profile_draft import Finding, ProfileDraft
 from .schema_keywords import probe_schema_keywords
@@ -84,7 +84,7 @@ async def probe(
     """
     from perdure.net.http import get_shared_transport
 
-    url = check_url(base_url)
+    url = normalize_base_url(base_url)
     wires = _WIRES if wire == "auto" else (wire,)
     network = transport or get_shared_transport()
     askers = [
@@ -146,7 +146,7 @@ async def _find_accepted_wire(askers: Sequence[ProbeClient], draft: ProfileDraft
     """Return the first client whose API format (wire) the endpoint accepts. Raises an error if there is none."""
     failed: list[ProbeReply] = []
     for asker in askers:
-        heard = await find_accepted_request(asker, draft)
+        heard = await send_until_accepted(asker, draft)
         if heard.is_accepted:
             draft.findings.insert(0, Finding("wire", asker.wire.name))
             return asker

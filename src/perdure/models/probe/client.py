@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import ModelError, RateLimited
-from perdure.core.event import ModelEvent, ReplyFinished, ThinkingDelta
+from perdure.core.event import ModelEvent, ReplyFinished
 from perdure.core.message import Message, Usage
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec, assemble_reply
 from perdure.models.auth import Auth
@@ -51,8 +51,6 @@ class ProbeReply(Struct):
     usage: Usage | None = None
     is_streamed: bool = False
     """True if the reply was streamed."""
-    has_thinking: bool = False
-    """True if the reply shows thinking."""
     body: bytes = b""
     """Raw body of the response."""
     status: int = 200
@@ -165,5 +163,4 @@ def _build_reply(events: list[ModelEvent], body: bytes, *, streamed: bool) -> Pr
     *deltas, last = events
     finished = last if isinstance(last, ReplyFinished) else None
     message = assemble_reply(deltas, finished)
-    thought = any(isinstance(event, ThinkingDelta) for event in deltas)
-    return ProbeReply(None, message, finished.usage if finished else None, streamed, thought, body)
+    return ProbeReply(None, message, finished.usage if finished else None, streamed, body)

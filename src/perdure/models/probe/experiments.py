@@ -57,7 +57,7 @@ class _ColourAnswer(Struct):
 # -- first request -----------------------------------------------------------------------------------------------------
 
 
-async def find_accepted_request(asker: ProbeClient, draft: ProfileDraft) -> ProbeReply:
+async def send_until_accepted(asker: ProbeClient, draft: ProfileDraft) -> ProbeReply:
     """Send a first request in various forms until one is accepted. Return the last reply."""
     heard = ProbeReply()
     for fields in _list_request_forms(draft.profile, asker.wire.name):

@@ -36,7 +36,7 @@ _RULES = ("plain", "bedrock", "llamacpp", "gemini_json", "kimi", "gemini")
 
 
 def build_tool_with_keywords(*keywords: str) -> ToolSpec:
-    """Build a tool whose schema uses these keywords."""
+    """Build a tool definition whose parameter schema uses these JSON Schema keywords."""
     properties = {f"p{place}": KEYWORDS[each] for place, each in enumerate(keywords)}
     schema: dict[str, Any] = {"type": "object", "properties": properties, "required": sorted(properties)}
     if "$ref" in keywords:
@@ -54,7 +54,7 @@ async def probe_schema_keywords(asker: ProbeClient, draft: ProfileDraft) -> None
         draft.record_finding("schema keywords", f"all accepted: {', '.join(KEYWORDS)}", schema="plain")
         return
     refused = [word for word in KEYWORDS if not await _is_accepted(asker, draft, build_tool_with_keywords(word), word)]
-    rules = choose_rules_without(refused)
+    rules = choose_schema_dialect(refused)
     if not refused:
         draft.record_finding(
             "schema keywords", f"each accepted, all at once refused ({heard.reason})", schema=rules or "plain"
@@ -72,8 +72,8 @@ async def _is_accepted(asker: ProbeClient, draft: ProfileDraft, tool: ToolSpec, 
     return (await asker.send_request(f"the keyword {word}", plain, user(_PROMPT), tools=(tool,))).is_accepted
 
 
-def choose_rules_without(refused: list[str]) -> str:
-    """Return the schema dialect with most features that uses none of these keywords; empty if there is none."""
+def choose_schema_dialect(refused: list[str]) -> str:
+    """Return the richest JSON Schema dialect that uses none of these keywords; empty if there is none."""
     whole = build_tool_with_keywords(*KEYWORDS).parameters
     return next((rules for rules in _RULES if not find_used_keywords(compile_schema(whole, rules)) & set(refused)), "")
 

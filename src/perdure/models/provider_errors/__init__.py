@@ -1,7 +1,7 @@
 """Classify a provider's error response as one of Perdure's errors. No I/O.
 
     retry_after.py  how long to wait before a retry
-    parse.py        parse error bodies of any shape
+    error_parser.py        parse error bodies of any shape
     codes.py        tables of error codes and phrases, and their kinds
 
 The order matters. A request that is too long is reported in many ways under any status, so that is checked first. Then
@@ -14,19 +14,19 @@ from collections.abc import Mapping
 from perdure.core.error import (
     AuthFailed,
     BadRequest,
+    ContentRefused,
     ContextOverflow,
     ModelError,
     ProviderDown,
     QuotaSpent,
     RateLimited,
-    Refused,
     ReplyCutOff,
 )
 from perdure.core.jsonable import replace_surrogates
 
 from . import codes as signs
 from .codes import ErrorKind
-from .parse import ParsedError, normalize_code, parse_error_body
+from .error_parser import ParsedError, normalize_code, parse_error_body
 from .retry_after import parse_wait_headers
 
 __all__ = ["classify_error"]
@@ -126,7 +126,7 @@ _LATER = "wait for the next period, or request a higher quota"
 _ERRORS: Mapping[ErrorKind, tuple[type[ModelError], str, str]] = {
     "unpaid": (AuthFailed, "the account at {} has no credit or quota left", "check its plan and its billing"),
     "key": (AuthFailed, "{} rejected the API key", "check the key and its permissions"),
-    "refused": (Refused, "{} refused to answer this", "rephrase it, or use another model"),
+    "refused": (ContentRefused, "{} refused to answer this", "rephrase it, or use another model"),
     "spoiled": (ReplyCutOff, "{} discarded what the model wrote", "a retry may help"),
     "rate": (RateLimited, "{} asks to slow down", "send fewer requests, or request a higher limit"),
     "down": (ProviderDown, "{} has a server failure", "try again later, or use another model"),

@@ -1,15 +1,15 @@
-"""Compile the JSON Schemas of tools and outputs to the subset that each provider supports. No I/O; cached.
+"""Compile the JSON Schemas of tools and outputs to the dialect (subset) that each provider supports. No I/O; cached.
 
 dialects.py      table: the JSON Schema features that each provider supports
 compiler.py      compile one schema to one dialect
-typed_schema.py  build the schema of one type
+typed_schema_builder.py  build the schema of one type
 schema_builders.py        combine schemas: unions, nullable, any value
 top_union.py     turn a union at the top into one object
-upgrade_drafts.py     convert older drafts, and OpenAPI
+schema_upgrade.py     convert older drafts, and OpenAPI
 references.py    resolve `$ref`
 merge.py         merge `allOf`
 unsupported_keywords.py  describe unsupported keywords in the description
-size.py          measure a schema
+schema_size.py   measure a schema
 lint.py          check a schema against a dialect
 """
 
@@ -28,10 +28,10 @@ from .compiler import SchemaCompiler, TooManySchemaNodes
 from .dialects import DIALECTS
 from .lint import find_violations
 from .references import SchemaDocument
-from .schema_builders import build_truncated
-from .size import find_exceeded_limits
+from .schema_builders import build_truncated_schema
+from .schema_size import find_exceeded_limits
 
-__all__ = ["can_be_strict", "compile_schema", "find_violations", "get_lenient_rules", "list_rules"]
+__all__ = ["can_be_strict", "compile_schema", "find_violations", "get_lenient_dialect", "list_schema_dialects"]
 
 MAX_CACHED = 2_048
 """Maximum number of cached schemas."""
@@ -46,7 +46,7 @@ class _CompiledSchema(Struct, frozen=True):
 
 
 def compile_schema(schema: Mapping[str, Any], rules: str) -> Mapping[str, Any]:
-    """Compile a schema to the subset that a provider supports; `rules` names the subset (see `list_rules`).
+    """Compile a schema to a provider's JSON Schema dialect; `rules` is its name (see `list_schema_dialects`).
 
     The result must not be modified. Raises `ConfigError` for unknown rules, and for a reference to another document or
     to nothing.
@@ -55,17 +55,17 @@ def compile_schema(schema: Mapping[str, Any], rules: str) -> Mapping[str, Any]:
 
 
 def can_be_strict(schema: Mapping[str, Any], rules: str = "openai_strict") -> bool:
-    """Return True if the provider may enforce the compiled schema: it means exactly what the schema means."""
+    """Return True if the compiled schema means exactly what the original means, so that a provider may enforce it."""
     return not _compile_cached(schema, rules).inexact
 
 
-def get_lenient_rules(rules: str) -> str:
-    """Return the name of the same provider's rules for schemas that it does not enforce."""
+def get_lenient_dialect(rules: str) -> str:
+    """Return the name of the same provider's dialect for schemas that it does not enforce."""
     return "openai" if rules == "openai_strict" else rules
 
 
-def list_rules() -> list[str]:
-    """Return the names of all rules, the JSON Schema dialects of providers."""
+def list_schema_dialects() -> list[str]:
+    """Return the names of all JSON Schema dialects."""
     return sorted(DIALECTS)
 
 
@@ -112,7 +112,7 @@ def _compile_uncached(schema: Any, rules: str) -> _CompiledSchema:
             return _CompiledSchema(
                 found, tuple(dict.fromkeys([*compiler.inexact, *find_exceeded_limits(found, dialect)]))
             )
-    return _CompiledSchema(_ensure_object_top(build_truncated({}, dialect)), tuple(reasons))
+    return _CompiledSchema(_ensure_object_top(build_truncated_schema({}, dialect)), tuple(reasons))
 
 
 def _ensure_object_top(schema: dict[str, Any]) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from perdure.core.schema_definitions import is_array, is_object
 from .dialects import SchemaDialect
 from .merge import merge_schemas
 from .references import SchemaDocument
-from .schema_builders import build_any_value, build_truncated, build_union, make_nullable
-from .top_union import fold_top_union
-from .typed_schema import TypedSchemaBuilder, get_title_keyword
+from .schema_builders import build_any_value_schema, build_truncated_schema, build_union_schema, make_nullable
+from .schema_upgrade import infer_types, upgrade_schema_draft
+from .top_union import merge_top_union
+from .typed_schema_builder import TypedSchemaBuilder, build_title_field
 from .unsupported_keywords import build_description_field, describe_keyword
-from .upgrade_drafts import infer_types, normalize_schema
 
 MAX_NODES = 4_000
 """Maximum number of nodes in a compiled schema."""
@@ -75,7 +75,7 @@ class SchemaCompiler:
         root, _ = self._flatten(root, inside)
         if self.dialect.top_union and ("anyOf" in root or "oneOf" in root):
             return root
-        one = fold_top_union(root, lambda each: self._resolve_reference(each, ())[0])
+        one = merge_top_union(root, lambda each: self._resolve_reference(each, ())[0])
         if one is not root:
             self.inexact.append("alternatives at the top")
         return {**one, "type": "object"}
@@ -89,7 +89,7 @@ class SchemaCompiler:
             raise TooManySchemaNodes
         if not is_object(schema):
             return self._build_any_value({}, ["leave this out"] if schema is False else [])
-        schema = normalize_schema(schema)
+        schema = upgrade_schema_draft(schema)
         if self.dialect.keywords is not None:
             schema, inside = self._flatten(schema, inside)
         if "$ref" in schema:
@@ -130,12 +130,12 @@ class SchemaCompiler:
     def _build_any_value(self, schema: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         if self.dialect.must_be_closed:
             self.inexact.append("a value of any kind")
-        return build_any_value(schema, notes, self.dialect)
+        return build_any_value_schema(schema, notes, self.dialect)
 
     def _truncate(self, schema: dict[str, Any]) -> dict[str, Any]:
         if self.dialect.must_be_closed:
             self.inexact.append("what is nested too deep, or within itself")
-        return build_truncated(schema, self.dialect)
+        return build_truncated_schema(schema, self.dialect)
 
     # -- references and allOf ------------------------------------------------------------------------------------------
 
@@ -159,12 +159,12 @@ class SchemaCompiler:
 
     def _resolve_reference(self, schema: dict[str, Any], inside: ReferencePath) -> tuple[dict[str, Any], ReferencePath]:
         """Replace a reference by its target, merged with the keywords beside it."""
-        schema, seen = normalize_schema(schema), set[str]()
+        schema, seen = upgrade_schema_draft(schema), set[str]()
         while "$ref" in schema:
             reference = schema.pop("$ref")
             target = self.document.resolve_reference(reference)
             if reference not in seen and is_object(target):
-                schema = merge_schemas(schema, _drop_keys(normalize_schema(target), *_DEFINITIONS))
+                schema = merge_schemas(schema, _drop_keys(upgrade_schema_draft(target), *_DEFINITIONS))
             seen.add(reference)
             inside = (*inside, reference)
         return schema, inside
@@ -176,7 +176,7 @@ class SchemaCompiler:
             for word in ("anyOf", "oneOf"):
                 branches = schema.get(word)
                 if is_array(branches) and len(branches) == 1 and is_object(branches[0]):
-                    schema = merge_schemas(_drop_keys(schema, word), normalize_schema(branches[0]))
+                    schema = merge_schemas(_drop_keys(schema, word), upgrade_schema_draft(branches[0]))
                     break
             else:
                 return schema, inside
@@ -185,8 +185,8 @@ class SchemaCompiler:
         """Merge the members of `allOf` into the schema."""
         while "allOf" in schema:
             parts, schema = schema["allOf"], _drop_keys(schema, "allOf")
-            if len(parts) == 1 and is_object(parts[0]) and "$ref" not in schema and not schema.keys() - _ANNOTATIONS:
-                schema = {**normalize_schema(parts[0]), **schema}
+            if len(parts) == 1 and is_object(parts[0]) and not schema.keys() - _ANNOTATIONS:
+                schema = {**upgrade_schema_draft(parts[0]), **schema}
                 continue
             for part in parts:
                 self._left -= 1
@@ -211,7 +211,7 @@ class SchemaCompiler:
                 compiled.append(self.compile_node(merge_schemas(followed, beside), depth + 1, within))
             else:
                 compiled.append(self.compile_node(branch, depth + 1, inside))
-        return build_union(compiled, schema, notes, self.dialect)
+        return build_union_schema(compiled, schema, notes, self.dialect)
 
     def _compile_by_type(
         self, schema: dict[str, Any], notes: list[str], depth: int, inside: ReferencePath
@@ -221,11 +221,11 @@ class SchemaCompiler:
         if not types:
             return self._build_any_value(schema, notes)
         if not kinds:
-            return {"type": "null", **get_title_keyword(schema), **build_description_field(schema, notes)}
+            return {"type": "null", **build_title_field(schema), **build_description_field(schema, notes)}
         if len(kinds) > 1 and (self.dialect.nulls != "type" or {"object", "array"} & {*kinds}):
             compiled = [self._compile_types(schema, [each], notes, depth, inside) for each in kinds]
             nulls: list[dict[str, Any]] = [{"type": "null"}] if "null" in types else []
-            return build_union([*compiled, *nulls], {}, (), self.dialect)
+            return build_union_schema([*compiled, *nulls], {}, (), self.dialect)
         found = self._compile_types(schema, kinds, notes, depth, inside)
         return make_nullable(found, self.dialect) if "null" in types else found
 

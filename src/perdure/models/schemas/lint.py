@@ -9,8 +9,8 @@ from typing import Any
 from perdure.core.schema_definitions import is_array, is_object
 
 from .dialects import DIALECTS, SchemaDialect, is_portable_pattern
-from .size import find_exceeded_limits, iterate_subschemas
-from .upgrade_drafts import TYPES
+from .schema_size import find_exceeded_limits, iterate_subschemas
+from .schema_upgrade import TYPES
 
 _MAX_LEVELS = 100
 _BESIDE_UNION = frozenset({"anyOf", "$defs"})
@@ -41,7 +41,7 @@ def _check_top(schema: dict[str, Any], dialect: SchemaDialect, rules: str) -> It
 
 
 class _SchemaChecker:
-    """Walk through one schema that checks each subschema against a dialect."""
+    """Checker of a schema and its subschemas against the rules of a dialect."""
 
     def __init__(self, root: dict[str, Any], dialect: SchemaDialect) -> None:
         self._root = root

@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.core.schema_definitions import is_array, is_object
 
-from .upgrade_drafts import get_declared_types
+from .schema_upgrade import get_declared_types
 
 _Schema = dict[str, Any]
 MAX_LEVELS = 40
@@ -36,12 +36,12 @@ def merge_schemas(one: Any, other: Any, levels: int = 0) -> Any:
 
 
 def is_same_json(one: Any, other: Any) -> bool:
-    """Return True if both are the same JSON: `1` and `True` are not."""
+    """Return True if two values are the same JSON; unlike in Python, `1` and `True` differ."""
     return _encode(one) == _encode(other)
 
 
 def _merge_types_and_closedness(found: _Schema, one: _Schema, other: _Schema) -> None:
-    """Merge the keywords that depend on each other: types, and objects that allow no other properties."""
+    """Merge the keywords that depend on each other: types, and `additionalProperties`."""
     if "type" in one and "type" in other:
         types = _intersect_types(get_declared_types(one), get_declared_types(other))
         found.pop("type")

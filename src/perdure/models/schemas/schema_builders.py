@@ -1,4 +1,4 @@
-"""Build compiled schemas without a single type: unions, nullable schemas, any value, and truncated schemas."""
+"""Build schemas without a single type: unions, nullable schemas, schemas of any value, and truncated schemas."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,14 +7,14 @@ from perdure.core.schema_definitions import is_array
 
 from .dialects import SchemaDialect
 from .merge import is_same_json
-from .typed_schema import get_title_keyword
+from .schema_upgrade import infer_types, upgrade_schema_draft
+from .typed_schema_builder import build_title_field
 from .unsupported_keywords import build_description_field, describe_keyword
-from .upgrade_drafts import infer_types, normalize_schema
 
 _NULL = {"type": "null"}
 
 
-def build_union(
+def build_union_schema(
     compiled: Iterable[dict[str, Any]], schema: Mapping[str, Any], notes: Sequence[str], dialect: SchemaDialect
 ) -> dict[str, Any]:
     """Build the union (`anyOf`) of compiled schemas without duplicates, with the title and description of `schema`."""
@@ -30,43 +30,46 @@ def build_union(
         text = {}
     if len(branches) == 1 and "$ref" not in branches[0]:
         return {**branches[0], **text}
-    return {"anyOf": branches, **({} if dialect.lone_union else get_title_keyword(schema)), **text}
+    return {"anyOf": branches, **({} if dialect.lone_union else build_title_field(schema)), **text}
 
 
 def make_nullable(schema: dict[str, Any], dialect: SchemaDialect) -> dict[str, Any]:
     """Return a compiled schema that also allows null, written as the dialect requires."""
     if "anyOf" in schema:
-        return build_union([*schema["anyOf"], _NULL], schema, (), dialect)
+        return build_union_schema([*schema["anyOf"], _NULL], schema, (), dialect)
     if dialect.nulls == "keyword":
         return {**schema, "nullable": True}
     if dialect.nulls == "type" and "type" in schema:
         return _add_null_type(schema)
     about = () if dialect.lone_union else ("title", "description")
     text = {key: value for key, value in schema.items() if key in about}
-    return build_union([{key: value for key, value in schema.items() if key not in about}, _NULL], text, (), dialect)
+    return build_union_schema(
+        [{key: value for key, value in schema.items() if key not in about}, _NULL], text, (), dialect
+    )
 
 
-def build_any_value(schema: Mapping[str, Any], notes: Sequence[str], dialect: SchemaDialect) -> dict[str, Any]:
-    """Build a schema that allows any value. If the dialect requires types, it is a union of types, with arrays of
-    strings for all arrays.
+def build_any_value_schema(schema: Mapping[str, Any], notes: Sequence[str], dialect: SchemaDialect) -> dict[str, Any]:
+    """Build a schema that allows any value; if the dialect requires types, a union of types.
+
+    All arrays in the union are arrays of strings.
     """
     told = [describe_keyword(word, schema[word]) for word in ("default", "not", "examples") if word in schema]
-    text = {**get_title_keyword(schema), **build_description_field(schema, [*notes, *told])}
+    text = {**build_title_field(schema), **build_description_field(schema, [*notes, *told])}
     if not dialect.type_required:
         return text
     kinds: list[dict[str, Any]] = [{"type": kind} for kind in ("string", "number", "boolean")]
     if not dialect.must_be_closed:
         kinds += [{"type": "object"}, {"type": "array", "items": {"type": "string"}}]
-    return build_union([*kinds, _NULL], text, (), dialect)
+    return build_union_schema([*kinds, _NULL], text, (), dialect)
 
 
-def build_truncated(schema: dict[str, Any], dialect: SchemaDialect) -> dict[str, Any]:
+def build_truncated_schema(schema: dict[str, Any], dialect: SchemaDialect) -> dict[str, Any]:
     """Build a schema with the type of `schema` but without its contents, for use at the maximum depth."""
     text = build_description_field(schema, ["what is in it is not described here"])
     if dialect.must_be_closed:
         needs = {"required": list[str]()} if dialect.all_required else {}
         return {"type": "object", "properties": {}, **needs, "additionalProperties": False, **text}
-    types = infer_types(normalize_schema(schema))
+    types = infer_types(upgrade_schema_draft(schema))
     if not types and not dialect.type_required:
         return text
     kind = types[0] if types else "object"

@@ -15,10 +15,12 @@ from .unsupported_keywords import build_description_field, describe_keyword
 _UNSUPPORTED_AT_TOP = ("not", "if", "then", "else", "enum", "const")
 
 
-def fold_top_union(
+def merge_top_union(
     schema: dict[str, Any], resolve_reference: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Merge the branches of a union at the top into one object; return the same schema if there is no union."""
+    """Merge the branches of a union at the top of a schema into one object; a schema without one is returned
+    unchanged.
+    """
     for word in ("anyOf", "oneOf"):
         branches = schema.get(word)
         if is_array(branches):

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.core.model import Request
 from perdure.models.anthropic import WIRE as ANTHROPIC
-from perdure.models.encoding_memo import EncodingMemo, encode_json
+from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.gemini import WIRE as GEMINI
 from perdure.models.profile import Profile
 from perdure.models.wire import Decoder, EncodedRequest
@@ -70,9 +70,12 @@ def _encode_for_claude(request: Request, profile: Profile, memo: EncodingMemo) -
 
 def _replace_model(body: bytes, profile: Profile) -> bytes:
     """Replace the name of the model, with which a body begins, by the version of the API."""
-    named, versioned = encode_json({"model": profile.model})[:-1], encode_json({"anthropic_version": ANTHROPIC_VERSION})
+    named, versioned = (
+        encode_lossy_json({"model": profile.model})[:-1],
+        encode_lossy_json({"anthropic_version": ANTHROPIC_VERSION}),
+    )
     if body.startswith(named + b","):
         return versioned[:-1] + body[len(named) :]
     fields: dict[str, Any] = msgspec.json.decode(body)  # the caller's `extra_body` names another model
     fields.pop("model", None)
-    return encode_json({"anthropic_version": ANTHROPIC_VERSION, **fields})
+    return encode_lossy_json({"anthropic_version": ANTHROPIC_VERSION, **fields})

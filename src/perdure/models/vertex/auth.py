@@ -14,9 +14,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from perdure.core.error import AuthFailed, ConfigError, ModelError, ProviderDown
-from perdure.models.auth import TokenSource, read_token
-from perdure.models.google_project import TOKEN_VARIABLE, get_adc_path
+from perdure.models.auth import TokenSource, fetch_token
 from perdure.models.model_list import SupportsGet
+from perdure.models.vertex_environment import TOKEN_VARIABLE, get_adc_path
 from perdure.net.error import NetError
 from perdure.net.http import get_shared_transport
 from perdure.net.transport import Transport
@@ -34,7 +34,7 @@ class GoogleAuth:
     """Authentication at Google Cloud with an OAuth access token, which is renewed before it expires."""
 
     def __init__(self, *, token: str | TokenSource = "", transport: Transport | None = None) -> None:
-        """`token` is an access token, or a function that returns one; without it, default credentials are used."""
+        """Use this access token, or a function that returns one; without it, the default credentials."""
         self._token = token
         self._transport = transport
         self._credentials: Any = None
@@ -54,7 +54,7 @@ class GoogleAuth:
     async def headers(self, url: str, body: bytes) -> Mapping[str, str]:  # noqa: ARG002 - part of the protocol
         """Return the headers with a valid token. Raises `AuthFailed` if there is none."""
         if callable(self._token):
-            return {"authorization": f"Bearer {await read_token(self._token)}"}
+            return {"authorization": f"Bearer {await fetch_token(self._token)}"}
         if given := self._get_given_token():
             return {"authorization": f"Bearer {given}"}
         credentials = self._credentials
@@ -117,7 +117,7 @@ def import_google_auth(module: str) -> Any:
 
 
 def _get_reason(error: Exception) -> str:
-    """Return the first line of an error; the rest is the answer of the server."""
+    """Return the first line of an error; further lines repeat the server's response."""
     return str(error.args[0] if error.args else error).partition("\n")[0]
 
 

@@ -17,9 +17,9 @@ from perdure.core.jsonable import to_jsonable, to_text
 from perdure.core.schema import convert_value, json_schema_for_type
 from perdure.core.tool import Arguments, Tool, ToolContext, ToolOutput, tool, tool_from_schema
 from perdure.core.validation_problems import Invalid
+from perdure.runtime.agent_spec import AgentSpec
 from perdure.runtime.handoff import sanitize_agent_name
 from perdure.runtime.output import to_output
-from perdure.runtime.spec import AgentSpec
 
 from .child_run import MAX_DEPTH, SubagentTask, check_depth, get_child_path, record_failed_task, run_subagent
 
@@ -27,7 +27,7 @@ TASK_DESCRIPTION = "The task, as text. The agent does not see this conversation:
 
 
 class Assignment(Struct, frozen=True, kw_only=True, eq=False):
-    """The task for which a factory function has to build an agent."""
+    """The task that a factory function builds an agent for."""
 
     name: str
     """The name of the tool, and of the agent in events."""
@@ -88,7 +88,8 @@ def subagent(
         name: The name of the tool, and of the agent in events.
         description: The description of the tool for the model.
         factory: Builds the agent, plain or async; see `Assignment`.
-        input: A type whose fields are the parameters of the tool; by default there is one, `task`, a text.
+        input: A type whose fields are the parameters of the tool, and whose value, as JSON, is the agent's prompt; by
+            default there is one parameter, `task`, a text.
         output: A type that the agent has to produce a value of; the result is that value as JSON.
         durable: True to continue one conversation from call to call; otherwise each task starts a new one.
         max_depth: The most agents in a row between the session and this agent, itself included.

@@ -15,43 +15,44 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from perdure.core.binding import agent_chain, session_key
+from perdure.core.approval_binding import build_session_key, format_agent_chain
 from perdure.core.budget import budgeted
 from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy, StoreError
 from perdure.core.event import Entry, Event, InboxResolved, SessionConfigured, SubagentFinished
 from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import State, fold_events
-from perdure.core.gate_operations import CallerPlace, restrict_gate
+from perdure.core.gate_chain import BackgroundTaskCaller, restrict_gate
 from perdure.core.inbox import build_resolution_post
 from perdure.core.jsonable import error_message
 from perdure.core.message import NO_USAGE, Message, Text
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
+from perdure.core.run_callbacks import SHUTDOWN_REASON, find_shutdown_signal
 from perdure.core.stop_conditions import Limits
 from perdure.core.store import (
     Post,
     SessionPlace,
     Store,
     finish_before_cancel,
-    locate_session,
+    identify_session,
     read_events,
     wait_despite_cancel,
 )
+from perdure.runtime.agent_spec import AgentSpec
 from perdure.runtime.background_job import BackgroundJob, is_job_pending, list_background_jobs
-from perdure.runtime.driver import detach_from_run, is_inside_run, notify_driver
+from perdure.runtime.driver import detach_current_task, is_inside_run, leave_run_for_others, pass_post_to_run
 from perdure.runtime.inbox_forwarding import GIVEN_BY_SETTING, forward_inbox_results
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.session import Session
 from perdure.runtime.session_channel import DRAIN_SECONDS
-from perdure.runtime.spec import AgentSpec
 
 from .child_run import DEPTH_SETTING, SHOWN_ANSWER_CHARACTERS, delegation_depth
-from .result import build_subagent_result
+from .subagent_result import build_subagent_result
 
 logger = logging.getLogger("perdure")
 
 RESUME_PROMPT = "Your work was interrupted. Continue where you were, and complete the task that you were given."
-"""The prompt for an agent whose process shut down cleanly before its task was done."""
+"""The prompt for an agent whose run was cancelled, by an older version, when its process ended in good order."""
 _MIN_COST_USD = 1e-9
 BUSY_RETRY_SECONDS = 1.0
 """Seconds between attempts to run a session that another process drives."""
@@ -127,7 +128,8 @@ class BackgroundAgents:
         if state.is_interrupted or not past:
             if not is_job_pending(run, job):
                 return "cancelled", ""
-            return ("waiting" if state.is_waiting else "running" if in_progress else "interrupted"), ""
+            is_asking = state.is_waiting and bool(state.open_questions)
+            return ("waiting" if is_asking else "running" if in_progress else "interrupted"), ""
         last = past[-1]
         assert last.run_ended_event is not None  # noqa: S101 - filtered above
         outcome = rebuild_outcome(job.session_id, state.messages, last, last.run_ended_event)
@@ -152,7 +154,7 @@ class BackgroundAgents:
         if run.path or run.state.unsettled_reply is not None:
             return
         self.resume_tasks(run)
-        for job in list_background_jobs(run.state):
+        for job in list_background_jobs(run.state, run.log.store):
             if not is_job_pending(run, job) and job.call_id in run.state.subagents:
                 await run.emit(
                     run.stamp_event(self._build_subagent_finished(run, job, await _read_task_state(run, job)))
@@ -160,13 +162,13 @@ class BackgroundAgents:
 
     def resume_tasks(self, run: Run) -> None:
         """Start or resume every unfinished task of the session; this run publishes their events from now on."""
-        for job in self._list_pending_tasks(run.state):
+        for job in self._list_pending_tasks(run.state, run.log.store):
             self.start_task(run, job)
 
     def has_unfinished_tasks(self, state: State, posts: Sequence[Post], store: Store) -> bool:
         """Return True if a session has tasks whose end is not posted and that this process does not work on."""
         posted = {post.id for post in posts}
-        left = [job for job in self._list_pending_tasks(state) if job.post_id not in posted]
+        left = [job for job in self._list_pending_tasks(state, store) if job.post_id not in posted]
         return any(_task_key(store, job) not in self._tasks for job in left)
 
     def list_tasks(self, place: SessionPlace) -> "list[asyncio.Task[None]]":
@@ -178,9 +180,10 @@ class BackgroundAgents:
             if key[0] == here and _locate_run(self._parent_runs[key]) == place and not task.done()
         ]
 
-    def _list_pending_tasks(self, state: State) -> list[BackgroundJob]:
+    def _list_pending_tasks(self, state: State, store: Store) -> list[BackgroundJob]:
         """Return the tasks of a session that have no answer yet and whose agent is known here."""
-        return [job for job in list_background_jobs(state) if job.item_id in state.inbox and job.agent in self.agents]
+        jobs = list_background_jobs(state, store)
+        return [job for job in jobs if job.item_id in state.inbox and job.agent in self.agents]
 
     def _build_subagent_finished(self, run: Run, job: BackgroundJob, state: State) -> SubagentFinished:
         """Build the `SubagentFinished` event of a task, with its usage and cost."""
@@ -192,7 +195,7 @@ class BackgroundAgents:
 
     @asynccontextmanager
     async def lifespan(self, _agent: AgentSpec[Any]) -> AsyncGenerator[None]:
-        """Cancel all tasks of this event loop when `async with agent` is left.
+        """Stop all tasks of this event loop when `async with agent` is left; the next process resumes them.
 
         Without that block, tasks outlive the runs.
         """
@@ -202,10 +205,11 @@ class BackgroundAgents:
         finally:
             if not for_one_run:
                 here = asyncio.get_running_loop()
-                tasks = [task for task in self._tasks.values() if task.get_loop() is here]
+                tasks = {task: key[1] for key, task in self._tasks.items() if task.get_loop() is here}
                 fanouts = {run.fanout for key, run in self._parent_runs.items() if key[0] == id(here)}
-                for task in tasks:
-                    task.cancel()
+                for task, place in tasks.items():
+                    if not leave_run_for_others(place, SHUTDOWN_REASON):
+                        task.cancel()
                 await wait_despite_cancel(tasks)
                 for fanout in fanouts:  # so that watchers hear how the tasks ended
                     await finish_before_cancel(partial(fanout.drain, DRAIN_SECONDS))
@@ -214,9 +218,11 @@ class BackgroundAgents:
 
     async def _run_and_post_answer(self, run: Run, job: BackgroundJob) -> None:
         """Run a task to its end, and post the answer to the inbox of the session that gave it."""
-        detach_from_run()
+        detach_current_task()
         try:
             outcome = await self._run_until_over(run, job)
+            if outcome.status == "waiting":  # this process has left it to the next one
+                return
             text = str(build_subagent_result(job.agent, outcome).content)
         except StoreError as unusable:  # the task is not over: it is resumed when that session runs again
             logger.warning("agent %s of session %s cannot be driven: %s", job.handle, run.session_id, unusable)
@@ -230,14 +236,15 @@ class BackgroundAgents:
         try:
             await forward_inbox_results(run.log.store, job.session_id, run.clock)
             if await run.log.store.post(run.session_id, post):
-                notify_driver(_locate_run(run), post)
+                pass_post_to_run(_locate_run(run), post)
         except PerdureError as error:  # it is posted when that session runs again
             logger.warning("the end of agent %s cannot be posted: %s", job.handle, error)
 
     async def _run_until_over(self, run: Run, job: BackgroundJob) -> Outcome[Any]:
         """Run a task until it is over: retry while another process runs it, and wait for answers it needs.
 
-        Raises `StoreError` if the store cannot be used for a while. Then nothing is known about the end of the task.
+        If this process leaves the task to another one, return its `waiting` outcome. Raises `StoreError` if the store
+        cannot be used for a while. Then nothing is known about the end of the task.
         """
         session = self._build_session(run, job)
         failures = 0
@@ -245,12 +252,12 @@ class BackgroundAgents:
             try:
                 async with self._get_semaphore():
                     outcome = await self._run_session_once(session, run, job)
-                if outcome.status != "waiting":
+                if outcome.status != "waiting" or not outcome.questions:
                     return outcome
                 async for outcome in session.attend():
                     if outcome.error is not None and not outcome.run_id:
                         raise outcome.error  # of `attend` itself: the run has not ended
-                    if outcome.status != "waiting":
+                    if outcome.status != "waiting" or not outcome.questions:
                         return outcome
             except (SessionBusy, Fenced):  # another process works on it, or has taken it over and may not finish it
                 await run.clock.sleep(BUSY_RETRY_SECONDS)
@@ -285,9 +292,11 @@ class BackgroundAgents:
         model = agent.model
         for ledger in run.spec.budgets:
             model = model if ledger is agent.budget else budgeted(model, ledger)
+        process_end = find_shutdown_signal(run.engine)
         inherited = agent.replace(
             model=model,
-            permission=restrict_gate(agent.permission, run.gate, _build_caller_place(run))
+            engine=agent.engine if process_end is None else process_end.wrap_engine(agent.engine),
+            permission=restrict_gate(agent.permission, run.gate, _build_caller_identity(run))
             if self.narrow_permission
             else agent.permission or run.gate,
             deps=run.deps if agent.deps is None else agent.deps,
@@ -313,13 +322,15 @@ class BackgroundAgents:
         return self._semaphores.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._most_at_once))
 
 
-def _build_caller_place(run: Run) -> CallerPlace:
-    """Return the place of the gate of the run that gives a task."""
-    return CallerPlace(run.session_id, session_key(run.session_id, run.state), agent_chain(run), run.run_id)
+def _build_caller_identity(run: Run) -> BackgroundTaskCaller:
+    """Return the session, agent and run that give a task, for the gate of the background agent."""
+    return BackgroundTaskCaller(
+        run.session_id, build_session_key(run.full_session_id, run.state), format_agent_chain(run), run.run_id
+    )
 
 
 def _restrict_limits(run: Run, limits: Limits) -> Limits:
-    """Return the limits of a task, with tokens and cost reduced to what the run that gives it has left."""
+    """Return the limits of a task, with tokens and cost reduced to what is left of those of the run that gives it."""
     tokens, cost_usd = limits.token_budget, limits.max_cost_usd
     if run.limits.token_budget is not None:
         left = max(1, run.limits.token_budget - run.state.usage.total_tokens)
@@ -331,15 +342,15 @@ def _restrict_limits(run: Run, limits: Limits) -> Limits:
 
 
 def _task_key(store: Store, job: BackgroundJob) -> TaskKey:
-    return id(asyncio.get_running_loop()), locate_session(store, job.session_id)
+    return id(asyncio.get_running_loop()), identify_session(store, job.session_id)
 
 
 def _locate_run(run: Run) -> SessionPlace:
-    return locate_session(run.log.store, run.session_id)
+    return identify_session(run.log.store, run.session_id)
 
 
 def _build_task_message(run: Run, job: BackgroundJob) -> Message:
-    """Build the first message of a task: another agent wrote it, which has seen what it has seen."""
+    """Build the first message of a task, with the labels of everything that the agent which wrote it has seen."""
     sources = (f"agent:{run.agent_name}",)
     return Message("user", (Text(job.task),), sources=sources, labels=tuple(run.state.labels))
 

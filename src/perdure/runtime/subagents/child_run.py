@@ -17,7 +17,7 @@ from perdure.core.error import ConfigError, ToolError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted, SubagentFinished, SubagentStarted
 from perdure.core.fold import PastRun, State
 from perdure.core.jsonable import error_message, replace_surrogates
-from perdure.core.log_repair import build_repairs
+from perdure.core.log_repair import build_repair_events
 from perdure.core.loop import execute
 from perdure.core.message import Message, Text
 from perdure.core.outcome import Outcome
@@ -26,16 +26,16 @@ from perdure.core.run_callbacks import get_engine_name
 from perdure.core.run_spec import RunPlace
 from perdure.core.store import wait_despite_cancel
 from perdure.core.tool import ToolOutput
-from perdure.core.unsuccessful_results import Suspended
-from perdure.runtime.build import build_run
-from perdure.runtime.output import Output, with_output_tool
+from perdure.core.unsuccessful_results import RunSuspended
+from perdure.runtime.agent_spec import AgentSpec
+from perdure.runtime.output import Output, end_run_on_answer
 from perdure.runtime.overrides import RunOverrides
 from perdure.runtime.past_outcome import rebuild_outcome
-from perdure.runtime.redaction import add_agent_redactors
-from perdure.runtime.run_task import begin_task, retrieve_exception
-from perdure.runtime.spec import AgentSpec
+from perdure.runtime.run_builder import build_run
+from perdure.runtime.run_task import mark_exception_retrieved, start_task_eagerly
+from perdure.runtime.session_redaction import add_agent_redactors
 
-from .result import build_subagent_result
+from .subagent_result import build_subagent_result
 
 MAX_DEPTH = 5
 """Default for the most agents in a row below a session."""
@@ -90,7 +90,7 @@ def delegation_depth(run: Run) -> int:
 async def run_subagent(task: SubagentTask, parent: Run) -> ToolOutput:
     """Run the subagent for this task, or resume it, and return its answer as a tool result.
 
-    Raises `Suspended` if the subagent waits for an answer.
+    Raises `RunSuspended` if the subagent waits for an answer.
     """
     async with _lock_path(parent, task.path):
         state = parent.state.get_child(task.path)
@@ -109,7 +109,7 @@ async def run_subagent(task: SubagentTask, parent: Run) -> ToolOutput:
 
 @asynccontextmanager
 async def _lock_path(parent: Run, path: str) -> AsyncGenerator[None]:
-    """Lock a child's path, so that a subagent with memory of earlier tasks works on one task at a time."""
+    """Async context manager: lock the path of a subagent, so that it works on one task at a time."""
     lock: asyncio.Lock = parent.scratch.setdefault(f"turn of {path}", asyncio.Lock())
     async with lock:
         yield
@@ -118,7 +118,7 @@ async def _lock_path(parent: Run, path: str) -> AsyncGenerator[None]:
 async def _run_child_or_repair(task: SubagentTask, parent: Run, state: State, past: PastRun | None) -> Outcome[Any]:
     """Perform the child run. After an error, end it in the log before the error is raised."""
     if past is None and state.is_waiting:
-        raise Suspended  # an earlier task of this agent waits for an answer: this one has to wait for it
+        raise RunSuspended  # an earlier task of this agent waits for an answer: this one has to wait for it
     try:
         return await _open_and_drive_child(task, parent, state, past)
     except (Exception, asyncio.CancelledError) as error:
@@ -132,12 +132,12 @@ async def record_failed_task(parent: Run, started: SubagentStarted, error: BaseE
     ending = ("cancelled", "cancelled", "") if stopped else ("failed", type(error).__name__, error_message(error))
     given = [] if started.call_id in parent.state.subagents else [parent.stamp_event(started)]
     finished = SubagentFinished(started.call_id, started.name, ending[0], ending[2][:SHOWN_ANSWER_CHARACTERS])
-    left = build_repairs(parent.state.get_child(started.child), ending)
+    left = build_repair_events(parent.state.get_child(started.child), ending)
     await parent.emit(*given, *left, parent.stamp_event(finished), sync=True)
 
 
 async def _open_and_drive_child(task: SubagentTask, parent: Run, state: State, past: PastRun | None) -> Outcome[Any]:
-    """Build the child run, store its first events, and perform it; raise `Suspended` if it has to wait."""
+    """Build the child run, store its first events, and perform it; raise `RunSuspended` if it has to wait."""
     await add_agent_redactors(task.agent, state, parent.redaction)
     async with task.agent.open_lifespans():
         child = _build_child_run(task, parent, state)
@@ -149,7 +149,7 @@ async def _open_and_drive_child(task: SubagentTask, parent: Run, state: State, p
         finally:
             parent.children.remove(child)
     if outcome.status == "waiting":
-        raise Suspended
+        raise RunSuspended
     return outcome
 
 
@@ -192,7 +192,7 @@ def _build_opening_events(task: SubagentTask, parent: Run, child: Run, past: Pas
     prompt = replace_surrogates(task.prompt)
     given = parent.stamp_event(SubagentStarted(task.call_id, task.name, prompt, task.path))
     return [
-        *build_repairs(child.state),
+        *build_repair_events(child.state),
         *([] if task.call_id in parent.state.subagents else [given]),
         child.stamp_event(
             RunStarted(task.agent.name, input_id=task.call_id, engine=get_engine_name(task.agent.engine))
@@ -202,7 +202,9 @@ def _build_opening_events(task: SubagentTask, parent: Run, child: Run, past: Pas
 
 
 def _build_prompt(parent: Run, prompt: str) -> Message:
-    """Build the child's first message: a task that another agent wrote, which has seen what it has seen."""
+    """Build the child's first message, with the labels of everything that the parent agent, which wrote it, has
+    seen.
+    """
     return Message("user", (Text(prompt),), sources=(f"agent:{parent.agent_name}",), labels=tuple(parent.state.labels))
 
 
@@ -213,7 +215,7 @@ def _choose_engine(task: SubagentTask) -> Engine:
         from perdure.runtime.middleware import wrap_engine  # at first use: most agents have none
 
         engine = wrap_engine(engine, layers)
-    return engine if task.output is None else with_output_tool(engine, task.output)
+    return engine if task.output is None else end_run_on_answer(engine, task.output)
 
 
 async def _drive_child_to_end(child: Run, engine: Engine) -> Outcome[Any]:
@@ -221,7 +223,7 @@ async def _drive_child_to_end(child: Run, engine: Engine) -> Outcome[Any]:
 
     A cancel of the parent cancels the child first, and is raised once the child has ended.
     """
-    task = begin_task(execute(child, engine))
+    task = start_task_eagerly(execute(child, engine))
     cancelled = False
     while not task.done() and not child.abandoned.done():
         try:
@@ -230,7 +232,7 @@ async def _drive_child_to_end(child: Run, engine: Engine) -> Outcome[Any]:
             cancelled = True
             child.interrupt("cancelled")
     if not task.done():
-        task.add_done_callback(retrieve_exception)  # it may end later
+        task.add_done_callback(mark_exception_retrieved)  # it may end later
         raise ToolError("the subagent was cancelled and did not end; it may still be running")
     if cancelled:
         await wait_despite_cancel((task,))

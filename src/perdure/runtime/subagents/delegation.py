@@ -12,21 +12,21 @@ from perdure.core.error import ConfigError, ToolError
 from perdure.core.event import ValueKept
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
+from perdure.runtime.agent_spec import AgentSpec
 from perdure.runtime.background_job import (
     BackgroundJob,
     build_background_job,
-    build_job_events,
+    build_job_started_events,
     is_job_pending,
     list_background_jobs,
 )
 from perdure.runtime.extension import Extension
 from perdure.runtime.handoff import sanitize_agent_name
-from perdure.runtime.spec import AgentSpec
 
 from .as_tool import TASK_DESCRIPTION
 from .background_agents import BackgroundAgents
 from .child_run import MAX_DEPTH, SubagentTask, check_depth, get_child_path, run_subagent
-from .result import get_last_text
+from .subagent_result import get_last_text
 
 A = TypeVar("A", bound=AgentSpec[Any])
 
@@ -149,10 +149,12 @@ async def _start_in_background(crew: BackgroundAgents, context: ToolContext[Any]
     run = context.run
     if run.path:
         raise ToolError("a subagent cannot give tasks in the background: leave out background, and wait for the answer")
-    job = next((each for each in list_background_jobs(run.state) if each.call_id == context.call_id), None)
+    job = next(
+        (each for each in list_background_jobs(run.state, run.log.store) if each.call_id == context.call_id), None
+    )
     if job is None:
         job = build_background_job(run, context.call_id, name, task)
-        await run.emit(*map(run.stamp_event, build_job_events(job)), sync=True)
+        await run.emit(*map(run.stamp_event, build_job_started_events(job)), sync=True)
     crew.start_task(run, job)
     return ToolOutput(f"{name} works on it as {job.handle!r}.", render={"handle": job.handle, "child": job.session_id})
 
@@ -167,7 +169,9 @@ def _build_wait_tool(crew: BackgroundAgents) -> Tool[..., Any]:
         run = context.run
         before = _get_reported_before(context)  # reported by this very call before a crash cut it off
         jobs = [_find_task(run, each) for each in handles] or [
-            each for each in list_background_jobs(run.state) if is_job_pending(run, each) or each.handle in before
+            each
+            for each in list_background_jobs(run.state, run.log.store)
+            if is_job_pending(run, each) or each.handle in before
         ]
         if not jobs:
             return "No agent is at work in the background."
@@ -207,7 +211,7 @@ def _build_list_tool(crew: BackgroundAgents) -> Tool[..., Any]:
     async def list_agents(context: ToolContext[Any]) -> str:
         """List the agents that tasks can be given to, with the status and last answer of each."""
         run, lines = context.run, list[str]()
-        jobs = list_background_jobs(run.state)
+        jobs = list_background_jobs(run.state, run.log.store)
         for name in crew.agents:
             status, answer = _get_foreground_status(run, name)
             lines.append(_format_agent_line(name, status, answer))
@@ -271,7 +275,7 @@ def _resolve_agent_name(crew: BackgroundAgents, name: str) -> str:
 
 def _find_task(run: Run, handle: str) -> BackgroundJob:
     """Return the task with this handle; raise `ToolError` if there is none."""
-    jobs = {job.handle: job for job in list_background_jobs(run.state)}
+    jobs = {job.handle: job for job in list_background_jobs(run.state, run.log.store)}
     if handle not in jobs:
         raise ToolError(f"there is no handle {handle!r}: there are {', '.join(map(repr, jobs)) or 'none'}")
     return jobs[handle]

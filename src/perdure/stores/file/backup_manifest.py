@@ -14,7 +14,7 @@ import msgspec
 from perdure.core.error import StoreError
 
 from .file_io import close_file, open_file, read_at, sync_data, write_all
-from .lines import encode_line, read_first_line
+from .line_format import encode_line, read_first_line
 
 MANIFEST_NAME: Final = "backup.manifest"
 """The name of the manifest in a backup folder; no file of a session has it."""
@@ -71,7 +71,7 @@ def read_manifest(folder: str) -> dict[str, FileDigest] | None:
         close_file(descriptor)
 
 
-def check_files(folder: str, files: dict[str, FileDigest], names: Iterable[str]) -> None:
+def check_manifest_files(folder: str, files: dict[str, FileDigest], names: Iterable[str]) -> None:
     """Raise `StoreError` unless these files in a folder are exactly those of its manifest. Raises `OSError`."""
     there = set(names)
     for name in sorted(there ^ files.keys()):

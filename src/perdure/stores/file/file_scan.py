@@ -15,7 +15,7 @@ import msgspec
 from perdure.core.error import StoreError
 
 from .file_io import read_at
-from .lines import DamagedRange, Line, encode_line, read_first_line, scan_lines
+from .line_format import DamagedRange, Line, encode_line, read_first_line, scan_lines
 from .paths import SessionPaths
 
 FORMAT: Final = 1
@@ -188,7 +188,7 @@ class FileScan:
         return line.end
 
     def _is_cut_off(self, line: Line, before: Sequence[Line]) -> bool:
-        """Return True if a line after bad bytes was never synced, and neither was what may have been in their place.
+        """Return True if a line after bad bytes was never synced, nor what may have been in their place.
 
         A disk that loses power may have written the one and not the other. Damage to synced data is different: it does
         not concern what was stored later.
@@ -203,7 +203,7 @@ class FileScan:
         return reached >= synced or seq > synced + 1
 
     def _keep_lines(self, lines: list[Line], most: int | None = None) -> None:
-        """Add the lines of an append to the result; with `most`, only entries up to that number."""
+        """Add the lines of one append to the result; with `most`, only entries up to that number."""
         kept = [line for line in lines if most is None or decode_seq(line.body) <= most]
         for place, line in enumerate(kept, 1):
             self._keep_line(line, has_more=place < len(kept))
@@ -264,7 +264,7 @@ def decode_seq(body: bytes) -> int:
     return int(number) if number.isdigit() else 0
 
 
-def damage_message(found: FileScan, *, is_repaired: bool) -> str:
+def build_damage_warning(found: FileScan, *, is_repaired: bool) -> str:
     """Build the warning for the log about a damaged file, and about its repair."""
     bad, is_untidy, missing = found.problems
     told: list[str] = []
@@ -294,7 +294,9 @@ def _merge_ranges(bad: Sequence[DamagedRange]) -> list[DamagedRange]:
 
 
 def _may_be_session_file(beginning: bytes) -> bool:
-    """Return True if a file without a good line may be a session's file in the making: zeros, or part of a header."""
+    """Return True if a file without a valid line may be a session file that was being created: zeros, or part of a
+    header.
+    """
     beginning = beginning.rstrip(b"\0")
     length, _, rest = beginning.partition(b" ")
     checksum, _, body = rest.partition(b" ")

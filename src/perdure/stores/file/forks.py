@@ -17,7 +17,7 @@ from perdure.core.error import StoreError
 from .file_io import sync_folder
 from .file_scan import EncodedEntry, FileScan, Header
 from .paths import LOG_SUFFIX, REMNANT_SUFFIX, SessionPaths, fork_marker_path, remnant_paths, session_paths
-from .repair import rewrite_and_erase
+from .repair import rewrite_file_securely
 from .secure_delete import erase_file
 from .unlocked_scan import read_header, scan_unlocked
 
@@ -40,7 +40,7 @@ class ForkHeaders(NamedTuple):
     """True if every file's header could be read; if not, nothing may be deleted."""
 
 
-def new_key() -> str:
+def new_session_key() -> str:
     """Return a random key that identifies a new session to its forks."""
     return os.urandom(16).hex()
 
@@ -53,7 +53,7 @@ def find_or_create_key(place: SessionPaths) -> str:
             is_lost = not os.path.lexists(remnant_paths(folder, fork.parent, fork.parent_key).log)
             if fork.parent == place.session_id and is_lost:
                 return fork.parent_key
-    return new_key()
+    return new_session_key()
 
 
 def read_shared_entries(folder: str, header: Header, after: int) -> SharedEntries:
@@ -172,4 +172,4 @@ def _truncate_remnant(remnant: SessionPaths, header: Header, needed: int) -> Non
         kept = [entry for entry in found.entries if entry.seq <= needed]
         if kept:
             kept[-1] = kept[-1]._replace(has_more=False)
-        rewrite_and_erase(remnant, header, kept)
+        rewrite_file_securely(remnant, header, kept)

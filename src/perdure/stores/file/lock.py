@@ -18,7 +18,7 @@ from perdure.core.error import SessionBusy, StoreError, Unsupported
 from perdure.stores.lease_holder import LeaseHolder, describe_this_process
 
 from .file_io import close_file, file_identity, open_file, open_folder
-from .lines import encode_line, read_first_line
+from .line_format import encode_line, read_first_line
 from .paths import SessionPaths
 
 T = TypeVar("T")
@@ -135,7 +135,7 @@ def read_lock_record(place: SessionPaths) -> LockRecord:
     return _inspect_lock_file(place, _decode_record, LockRecord())
 
 
-def is_driven(place: SessionPaths) -> bool:
+def is_session_locked(place: SessionPaths) -> bool:
     """Return True if some process runs the session, which means it has locked it. Raises `OSError`."""
     return _inspect_lock_file(place, lambda descriptor: not _try_lock(descriptor, fcntl.LOCK_SH), default=False)
 

@@ -19,14 +19,14 @@ from perdure.core.store import Lease
 from .file_io import close_file, file_identity, open_file, sync_data, sync_folder, to_store_error, write_all
 from .file_scan import FORMAT, EncodedEntry, FileScan, Header, encode_header, scan_file
 from .forks import find_or_create_key, read_shared_entries
-from .lines import encode_append, encode_body
+from .line_format import encode_append_lines, encode_body
 from .lock import SessionLock
 from .paths import SessionPaths
 from .repair import rename_into_place, repair_file, write_temporary
-from .secure_delete import erase_after_replace, remove_leftovers
+from .secure_delete import erase_leftovers, erase_replaced_file
 
 
-class VerifiedFile(NamedTuple):
+class LastFileState(NamedTuple):
     """The state in which this process left a file. If the file is unchanged, it need not be scanned again."""
 
     fence: int
@@ -36,14 +36,14 @@ class VerifiedFile(NamedTuple):
     header: Header
 
 
-class _EntryLabel(msgspec.Struct, frozen=True):
+class _EntryIdAndTime(msgspec.Struct, frozen=True):
     """Time and id of an entry, decoded from its JSON without the rest."""
 
     at: float
     id: str = ""
 
 
-_labels = msgspec.json.Decoder(_EntryLabel)
+_labels = msgspec.json.Decoder(_EntryIdAndTime)
 
 
 class FileLog:
@@ -106,7 +106,7 @@ class FileLog:
         """Append entries to the log, all or none; their numbers must follow its last entry."""
         with self._turn:
             if self._is_closed:
-                raise Fenced(fenced_message(self.lease))
+                raise Fenced(build_fenced_message(self.lease))
             if not self._is_sound:
                 self._rewrite_file()
             if sync:
@@ -123,7 +123,7 @@ class FileLog:
         body = encode_body(entry)
         with self._turn:
             if self._is_closed:
-                raise Fenced(fenced_message(self.lease))
+                raise Fenced(build_fenced_message(self.lease))
             if not self._is_sound:
                 self._rewrite_file()
             self._check_in_place()
@@ -133,8 +133,8 @@ class FileLog:
                 entries = replace_body(found.entries, entry.seq, body)
                 if entries is None:
                     raise Conflict(missing_entry_message(self.lease.session_id, entry.seq, self.head))
-                remove_leftovers(self._place.log)
-                with erase_after_replace(self._place.log):
+                erase_leftovers(self._place.log)
+                with erase_replaced_file(self._place.log):
                     self._replace_file(entries)
 
     def sync(self) -> bool:
@@ -158,20 +158,20 @@ class FileLog:
         with self._swap:
             return open_file(self._place.log, os.O_RDONLY), self.size
 
-    def close(self) -> VerifiedFile | None:
+    def close(self) -> LastFileState | None:
         """Close the file and release the lock; return the state of the file if it is undamaged, else `None`."""
         with self._turn:
             if self._is_closed:
                 return None
             self._is_closed = True
             stamp = file_stamp(self._descriptor)
-            left = VerifiedFile(self.lease.fence, stamp, self.head, self.header) if self._is_sound else None
+            left = LastFileState(self.lease.fence, stamp, self.head, self.header) if self._is_sound else None
             close_file(self._descriptor)
             self._lock.close()
             return left
 
     def _has_next_numbers(self, entries: Sequence[Entry]) -> bool:
-        """Return True if these entries have the next numbers."""
+        """Return True if these entries are numbered to follow the last entry of the log."""
         head = self.head
         for entry in entries:
             head += 1
@@ -180,7 +180,7 @@ class FileLog:
         return True
 
     def _write_entries(self, entries: Sequence[Entry], *, sync: bool) -> None:
-        data = encode_append(entries, self._place.seed)
+        data = encode_append_lines(entries, self._place.seed)
         self._check_end()
         faults.fault_point("store.append.before_commit")
         self.unread_entries = None
@@ -236,11 +236,11 @@ class FileLog:
                 close_file(source)
             if found.header != self.header or max(found.head, self.lost_up_to) != self.head or not found.is_sound:
                 raise StoreError(f"the file {path!r} was damaged by an error of the disk: open the session again")
-            remove_leftovers(path)
+            erase_leftovers(path)
             self._replace_file(found.entries)
 
     def _replace_file(self, entries: Sequence[EncodedEntry]) -> None:
-        """Replace the file with a new one that has these entries, and continue with that."""
+        """Replace the log file with a new one that has these entries, and append to that one from now on."""
         new, temporary = write_temporary(self._place, self.header, entries)
         with self._swap:
             rename_into_place(new, temporary, self._place)
@@ -267,10 +267,10 @@ class FileLog:
                 "gone with it: put it back, or open the session again to begin anew"
             )
         if not self._lock.is_in_place:
-            raise Fenced(f"the lock {self._place.lock!r} was deleted: {fenced_message(self.lease)}")
+            raise Fenced(f"the lock {self._place.lock!r} was deleted: {build_fenced_message(self.lease)}")
 
     def _check_repeated(self, entries: Sequence[Entry], *, sync: bool) -> None:
-        """Accept entries that the log already has at these numbers, by their ids; raise `Conflict` otherwise."""
+        """Accept entries that the log already has, with the same numbers and ids; raise `Conflict` otherwise."""
         first, last = entries[0].seq, entries[-1].seq
         with self._translate_errors():
             held = scan_file(self._descriptor, self.size, self._place, self.head).entries
@@ -288,7 +288,7 @@ class FileLog:
 
 
 def open_log(
-    place: SessionPaths, lock: SessionLock, now: float, verified: VerifiedFile | None
+    place: SessionPaths, lock: SessionLock, now: float, verified: LastFileState | None
 ) -> tuple[FileLog, FileScan | None]:
     """Open the log of a session; create it if it is new, repair it if damaged. Return it with the result of the scan.
 
@@ -336,7 +336,7 @@ def missing_entry_message(session_id: str, seq: int, head: int) -> str:
     return f"session {session_id!r} has {head} entries and none numbered {seq!r}: read it again, and redact one it has"
 
 
-def fenced_message(lease: Lease) -> str:
+def build_fenced_message(lease: Lease) -> str:
     """Build the error message for using a lease that is no longer valid."""
     return f"session {lease.session_id!r} has changed hands since this driver got it: stop, and open it again"
 

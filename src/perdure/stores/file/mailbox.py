@@ -18,10 +18,10 @@ from perdure.core.store import Post
 
 from .file_io import close_file, file_identity, open_file, sync_data, sync_folder, write_all
 from .file_scan import FORMAT, EncodedEntry, FileScan, Header, encode_header, scan_file
-from .lines import encode_line, to_ascii_json
+from .line_format import encode_line, to_ascii_json
 from .lock import wait_for_lock
 from .paths import SessionPaths
-from .repair import repair_file, rewrite_and_erase
+from .repair import repair_file, rewrite_file_securely
 from .secure_delete import erase_file
 
 OnRepair = Callable[[FileScan], None]
@@ -65,7 +65,7 @@ def add_post(mailbox: SessionPaths, post: Post, now: float, is_taken: Callable[[
         else:
             # Whoever posted it may have died before the sync, or been told that it failed. After a failure the next
             # sync may succeed without having written anything, so all posts are written again.
-            rewrite_and_erase(mailbox, found.header or _build_header(mailbox, now), found.entries)
+            rewrite_file_securely(mailbox, found.header or _build_header(mailbox, now), found.entries)
         sync_folder(os.path.dirname(mailbox.log))  # noqa: PTH120 - also the one that created the file
         return is_new
 
@@ -81,7 +81,7 @@ def erase_taken_posts(mailbox: SessionPaths, find_taken: Callable[[list[Post]], 
             erase_file(mailbox.log)
         elif gone and found.header is not None:
             kept = [EncodedEntry(seq, has_more=False, body=_encode_post(post, seq)) for seq, post in enumerate(left, 1)]
-            rewrite_and_erase(mailbox, found.header, kept)
+            rewrite_file_securely(mailbox, found.header, kept)
 
 
 def erase_mailbox(mailbox: SessionPaths) -> None:

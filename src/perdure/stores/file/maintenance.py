@@ -15,12 +15,11 @@ from typing import Final
 
 from perdure.core.error import ConfigError, SessionBusy, StoreError
 from perdure.core.store import StoreSize
-from perdure.stores.store_paths import create_folder, resolve_store_path
+from perdure.stores.private_paths import create_folder, resolve_store_path
 
-from .backup_manifest import check_files, read_manifest, write_manifest
+from .backup_manifest import check_manifest_files, read_manifest, write_manifest
 from .file_io import close_file, open_file, read_at, sync_data, sync_folder, to_store_error, write_all
-from .file_scan import damage_message
-from .folder import SessionsFolder
+from .file_scan import build_damage_warning
 from .forks import erase_unshared_entries, find_remnants
 from .lock import LockRecord, lock_folder, read_lock_record, take_lock
 from .paths import (
@@ -36,7 +35,8 @@ from .paths import (
     session_paths,
 )
 from .repair import rewrite_file
-from .secure_delete import TEMPORARY_SUFFIX, erase_file, is_leftover, remove_leftover, unused_path
+from .secure_delete import TEMPORARY_SUFFIX, erase_file, erase_leftover, is_leftover_name, make_unused_path
+from .sessions_folder import SessionsFolder
 from .unlocked_scan import read_header, read_header_and_size, scan_unlocked
 
 _DAY: Final = 24 * 3600.0
@@ -64,11 +64,11 @@ def vacuum_folder(folder: SessionsFolder, now: float) -> None:
     """Remove files and entries that are no longer needed. Sessions that a process is running are skipped."""
     folder.check_path()
     files = list(_store_files(folder.path))
-    in_use = {file.inode() for file in files if not is_leftover(file.name)}
+    in_use = {file.inode() for file in files if not is_leftover_name(file.name)}
     for file in files:
         with contextlib.suppress(FileNotFoundError):
             if _is_removable(file, now):
-                remove_leftover(file, in_use) if is_leftover(file.name) else erase_file(file.path)
+                erase_leftover(file, in_use) if is_leftover_name(file.name) else erase_file(file.path)
             elif file.name.endswith(MAILBOX_SUFFIX) and (header := read_header(file.path)) is not None:
                 _compact_mailbox(folder, header.id)
     if os.path.isdir(folder.path):  # noqa: PTH112 - a string
@@ -102,14 +102,14 @@ def restore_folder(backup: str, path: str) -> None:
         files = read_manifest(source)
         names = [file.name for file in _store_files(source)]
         if files is not None:
-            check_files(source, files, names)
+            check_manifest_files(source, files, names)
         else:
             _check_old_backup(source, names)
         with _publish_folder(target) as temporary:
             for name in names:
                 _copy_bytes(os.path.join(source, name), os.path.join(temporary, name))
             if files is not None:
-                check_files(temporary, files, names)
+                check_manifest_files(temporary, files, names)
     except OSError as error:
         raise to_store_error(error, str(error.filename or source)) from error
 
@@ -127,7 +127,7 @@ def _check_old_backup(backup: str, names: list[str]) -> None:
         synced = read_lock_record(place).synced if name.endswith(LOG_SUFFIX) else None
         found = scan_unlocked(place, synced)
         if not found.is_sound or found.problems.missing:
-            raise StoreError(f"the backup {backup!r} is damaged: {damage_message(found, is_repaired=False)}")
+            raise StoreError(f"the backup {backup!r} is damaged: {build_damage_warning(found, is_repaired=False)}")
     _log.warning(
         "the backup %r has no manifest, because an older version made it: it can be read completely, but that no byte "
         "of it has changed is not verified",
@@ -142,7 +142,7 @@ def _publish_folder(path: str) -> Generator[str]:
         raise ConfigError(f"there is something at {path!r} already: back up to a path where nothing is")
     parent = os.path.dirname(path)
     create_folder(parent)
-    temporary = unused_path(path, TEMPORARY_SUFFIX)
+    temporary = make_unused_path(path, TEMPORARY_SUFFIX)
     os.mkdir(temporary, 0o700)
     try:
         yield temporary
@@ -162,14 +162,14 @@ def _store_files(folder: str) -> Iterator[os.DirEntry[str]]:
     except FileNotFoundError:
         return
     for file in there:
-        name = file.name.rsplit(".", 2)[0] if is_leftover(file.name) else file.name
+        name = file.name.rsplit(".", 2)[0] if is_leftover_name(file.name) else file.name
         if name.endswith(_ENDINGS):
             yield file
 
 
 def _is_removable(file: os.DirEntry[str], now: float) -> bool:
     """Return True if this is a temporary or quarantine file older than a day."""
-    if not is_leftover(file.name) and not file.name.endswith(QUARANTINE_SUFFIX):
+    if not is_leftover_name(file.name) and not file.name.endswith(QUARANTINE_SUFFIX):
         return False
     status = file.stat(follow_symlinks=False)
     return now - max(status.st_mtime, status.st_ctime) > _DAY
@@ -189,7 +189,7 @@ def _measure_session(path: str, size: int) -> tuple[str, int] | None:
 
 
 def _compact_mailbox(folder: SessionsFolder, session_id: str) -> None:
-    """Erase the messages that a session has taken, unless a process is running it: that one does it later."""
+    """Erase the posts that a session has consumed, unless a process runs the session, which does it later."""
     if not os.path.lexists(session_paths(folder.path, session_id).log):
         return  # it was never driven: every post waits
     try:
@@ -201,7 +201,7 @@ def _compact_mailbox(folder: SessionsFolder, session_id: str) -> None:
 
 
 def _copy_all(source: str, target: str) -> None:
-    files = [file.name for file in _store_files(source) if not is_leftover(file.name)]
+    files = [file.name for file in _store_files(source) if not is_leftover_name(file.name)]
     order = {
         MAILBOX_SUFFIX: 0,
         LOCK_SUFFIX: 0,

@@ -11,9 +11,9 @@ from typing import Final
 
 from .file_io import close_file, open_file, read_at, sync_data, sync_folder, write_all
 from .file_scan import EncodedEntry, FileScan, Header, encode_header
-from .lines import DamagedRange, encode_line
+from .line_format import DamagedRange, encode_line
 from .paths import SessionPaths
-from .secure_delete import TEMPORARY_SUFFIX, erase_after_replace, remove_leftovers, unused_path
+from .secure_delete import TEMPORARY_SUFFIX, erase_leftovers, erase_replaced_file, make_unused_path
 
 _CHUNK: Final = 1024 * 1024
 
@@ -38,7 +38,7 @@ def rewrite_file(place: SessionPaths, header: Header, entries: Sequence[EncodedE
     """Replace a session's file with a new one that has these entries; return its descriptor. Raises `OSError`, and
     leaves the old file in place then.
     """
-    remove_leftovers(place.log)
+    erase_leftovers(place.log)
     descriptor, temporary = write_temporary(place, header, entries)
     rename_into_place(descriptor, temporary, place)
     try:
@@ -49,12 +49,13 @@ def rewrite_file(place: SessionPaths, header: Header, entries: Sequence[EncodedE
     return descriptor
 
 
-def rewrite_and_erase(place: SessionPaths, header: Header, entries: Sequence[EncodedEntry]) -> None:
-    """Replace a session's file with a new one that has these entries, and overwrite the old one on the disk. Raises
-    `OSError`.
+def rewrite_file_securely(place: SessionPaths, header: Header, entries: Sequence[EncodedEntry]) -> None:
+    """Replace a session's file with one that has these entries, and overwrite the old one on disk.
+
+    Raises `OSError`.
     """
-    remove_leftovers(place.log)
-    with erase_after_replace(place.log):
+    erase_leftovers(place.log)
+    with erase_replaced_file(place.log):
         descriptor, temporary = write_temporary(place, header, entries)
         rename_into_place(descriptor, temporary, place)
         close_file(descriptor)
@@ -63,7 +64,7 @@ def rewrite_and_erase(place: SessionPaths, header: Header, entries: Sequence[Enc
 
 def write_temporary(place: SessionPaths, header: Header, entries: Sequence[EncodedEntry]) -> tuple[int, str]:
     """Write and sync a temporary file with these entries; return its descriptor and path. Raises `OSError`."""
-    temporary = unused_path(place.log, TEMPORARY_SUFFIX)
+    temporary = make_unused_path(place.log, TEMPORARY_SUFFIX)
     descriptor = open_file(temporary, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
     try:
         for part in _encode_parts(place, header, entries):

@@ -1,4 +1,4 @@
-"""Delete files securely: overwrite their content before they are unlinked.
+"""Erase files securely: overwrite their content before they are deleted.
 
 A process that is killed in between leaves a file whose name ends in `DOOMED_SUFFIX`; the next one that rewrites or
 deletes the session, or vacuums the store, finishes the work. Disks that write to a new place each time may keep the old
@@ -22,7 +22,7 @@ _ZEROS: Final = bytes(1024 * 1024)
 
 
 def erase_file(path: str) -> None:
-    """Overwrite and unlink a file, if it exists. Raises `OSError`."""
+    """Overwrite the content of a file and delete it, if it exists. Raises `OSError`."""
     try:
         is_file = stat.S_ISREG(os.stat(path, follow_symlinks=False).st_mode)
     except FileNotFoundError:
@@ -30,19 +30,19 @@ def erase_file(path: str) -> None:
     if not is_file:
         os.unlink(path)
         return
-    doomed = unused_path(path, DOOMED_SUFFIX)
+    doomed = make_unused_path(path, DOOMED_SUFFIX)
     os.rename(path, doomed)
     sync_folder(os.path.dirname(path))  # else its name could reappear after a power failure, with zeros
     _overwrite_and_unlink(doomed)
 
 
 @contextlib.contextmanager
-def erase_after_replace(path: str) -> Generator[None, None, None]:
+def erase_replaced_file(path: str) -> Generator[None, None, None]:
     """Context manager: when its block has replaced the file at `path`, overwrite the old content on the disk. Raises
     `OSError`.
     """
     descriptor = open_file(path, os.O_WRONLY)
-    doomed = unused_path(path, DOOMED_SUFFIX)
+    doomed = make_unused_path(path, DOOMED_SUFFIX)
     try:
         with contextlib.suppress(OSError):  # not every file system knows second names: then a crash may leave bytes
             os.link(path, doomed)
@@ -57,33 +57,33 @@ def erase_after_replace(path: str) -> Generator[None, None, None]:
         close_file(descriptor)
 
 
-def remove_leftovers(path: str) -> None:
-    """Erase the temporary files beside `path` that killed processes have left. Raises `OSError`."""
+def erase_leftovers(path: str) -> None:
+    """Erase the temporary files that killed processes have left beside `path`. Raises `OSError`."""
     folder, name = os.path.split(path)
     with os.scandir(folder) as files:
         there = list(files)
-    left = [file for file in there if file.name.startswith(f"{name}.") and is_leftover(file.name)]
+    left = [file for file in there if file.name.startswith(f"{name}.") and is_leftover_name(file.name)]
     if left:
-        in_use = {file.inode() for file in there if not is_leftover(file.name)}
+        in_use = {file.inode() for file in there if not is_leftover_name(file.name)}
         for file in left:
             with contextlib.suppress(FileNotFoundError):  # whoever replaced the file last was still about to erase it
-                remove_leftover(file, in_use)
+                erase_leftover(file, in_use)
 
 
-def is_leftover(name: str) -> bool:
+def is_leftover_name(name: str) -> bool:
     """Return True if a file name is that of a temporary file, which may be in use or left by a killed process."""
     return name.endswith((TEMPORARY_SUFFIX, DOOMED_SUFFIX))
 
 
-def remove_leftover(file: os.DirEntry[str], in_use: Collection[int]) -> None:
-    """Erase one temporary file; if its content is also in use under another name, only unlink this name."""
+def erase_leftover(file: os.DirEntry[str], in_use: Collection[int]) -> None:
+    """Erase one temporary file; if its inode is in use under another name, delete only this name."""
     if file.inode() in in_use:
         os.unlink(file.path)
     else:
         _overwrite_and_unlink(file.path)
 
 
-def unused_path(path: str, ending: str) -> str:
+def make_unused_path(path: str, ending: str) -> str:
     """Return a path for a new file beside `path`: a random name with this suffix."""
     return f"{path}.{os.urandom(8).hex()}{ending}"
 

@@ -13,7 +13,7 @@ from perdure.stores.entry_text import find_given_title, find_message_title
 
 from .file_io import close_file, open_file, read_at
 from .file_scan import EncodedEntry, Header, decode_header, decode_seq, scan_file
-from .lines import DamagedRange, Line, read_first_line, scan_lines
+from .line_format import DamagedRange, Line, read_first_line, scan_lines
 from .lock import read_lock_record
 from .paths import LOG_SUFFIX, SessionPaths, decode_file_name, encode_file_name, session_paths
 
@@ -91,7 +91,7 @@ def _session_id_of(path: str, header: Header | None) -> str:
 def _summarize_whole(descriptor: int, size: int, place: SessionPaths, header: Header | None) -> FileSummary:
     first_at, beginning = _read_beginning(descriptor, size, place.seed)
     created_at = header.created_at if header is not None else first_at
-    last = _read_last_label(descriptor, size, place)
+    last = _read_last_seq_and_time(descriptor, size, place)
     if last is None:
         return FileSummary(place.session_id, header, created_at)
     name = ""
@@ -118,7 +118,7 @@ def _given_title_in(entries: list[EncodedEntry]) -> str:
 
 
 def _contains_bytes(descriptor: int, size: int, words: bytes) -> bool:
-    """Return True if these bytes occur in a file: a quick test before the file is parsed."""
+    """Return True if these bytes occur in a file, as a quick test before the file is parsed."""
     at = 0
     while at < size:
         if words in read_at(descriptor, at, _LARGE_CHUNK + len(words)):
@@ -141,7 +141,7 @@ def _read_beginning(descriptor: int, size: int, seed: int) -> tuple[float, str]:
     return at or 0.0, title
 
 
-def _read_last_label(descriptor: int, size: int, place: SessionPaths) -> _SeqAndTime | None:
+def _read_last_seq_and_time(descriptor: int, size: int, place: SessionPaths) -> _SeqAndTime | None:
     """Return number and time of the last entry of the last complete append; `None` if there is none."""
     count = _CHUNK
     while True:
@@ -161,5 +161,5 @@ def _read_last_label(descriptor: int, size: int, place: SessionPaths) -> _SeqAnd
 
 
 def _has_hole(pieces: Sequence[Line | DamagedRange], start: int) -> bool:
-    """Return True if there are bad bytes between lines. The first ones may be part of a line, or of the header."""
+    """Return True if there are damaged bytes between two lines, not only at the start."""
     return any(isinstance(piece, DamagedRange) and piece.start > start for piece in pieces[:-1])

@@ -19,12 +19,12 @@ from perdure.core.event import Entry, Event
 from perdure.core.store import InterruptedSession, Lease, Post, SessionInfo, SessionPlace, StoreSize, run_to_completion
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
 from perdure.stores.entry_text import has_large_content
-from perdure.stores.store_paths import resolve_store_path
+from perdure.stores.private_paths import resolve_store_path
 
 from .file_io import to_store_error
-from .folder import SessionsFolder
-from .log import FileLog, fenced_message
+from .log import FileLog, build_fenced_message
 from .maintenance import back_up_folder, measure_folder, vacuum_folder
+from .sessions_folder import SessionsFolder
 
 T = TypeVar("T")
 _Infos: TypeAlias = list[SessionInfo]
@@ -53,7 +53,7 @@ class FileStore:
         return f"file:{self._path}"
 
     def locate_session(self, session_id: str) -> SessionPlace:
-        """Return the place of a session: all stores of this folder share its runs and watchers."""
+        """Return the key of a session, which all store objects for this folder share."""
         return ("file", self._path), session_id
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class FileStore:
         check_session_id(session_id)
         return await self._run_on_thread(partial(self._folder.posts, session_id))
 
-    async def interrupted(
+    async def list_interrupted(
         self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
     ) -> list[InterruptedSession]:
         """Return the sessions whose last run can continue and that no living process drives, the longest idle first.
@@ -267,7 +267,7 @@ class FileStore:
         """Return the open log of a lease. Raises `Fenced` if the lease is no longer valid."""
         log = self._logs.get(lease.session_id)
         if log is None or log.lease.fence != lease.fence:
-            raise Fenced(fenced_message(lease))
+            raise Fenced(build_fenced_message(lease))
         self._check_process()
         return log
 

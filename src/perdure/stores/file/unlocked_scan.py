@@ -9,8 +9,8 @@ from typing import Final
 
 from .file_io import close_file, file_identity, open_file
 from .file_scan import FileScan, Header, decode_header, scan_file
-from .lines import read_first_line
-from .lock import is_driven
+from .line_format import read_first_line
+from .lock import is_session_locked
 from .paths import SessionPaths
 
 OpenLog = Callable[[], tuple[int, int]]
@@ -75,7 +75,7 @@ def _open_log(place: SessionPaths) -> tuple[int, int]:
 
 def _rescan(descriptor: int, place: SessionPaths, synced: int | None) -> FileScan:
     """Scan a file again. While a process runs the session, bad bytes at the end are an append in progress."""
-    is_growing = is_driven(place)
+    is_growing = is_session_locked(place)
     found = scan_file(descriptor, os.fstat(descriptor).st_size, place, synced)
     if is_growing:
         found.ignore_tail()

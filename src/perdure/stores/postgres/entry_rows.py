@@ -12,7 +12,7 @@ from perdure.core.last_run import RunProgress, find_last_run
 from perdure.stores.argument_checks import check_session_id
 from perdure.stores.entry_text import find_given_title, find_message_title, searchable_text
 
-from .search_terms import join_tokens
+from .search_terms import build_index_text
 
 PROGRESS_NUMBERS: Final[Mapping[RunProgress, int]] = {"over": 0, "cut_off": 1, "waiting": 2}
 """The progress of a session's last run, as its column has it."""
@@ -39,7 +39,7 @@ class EntryRow(NamedTuple):
 
 
 class _Outline(msgspec.Struct):
-    """A row with the position of its body instead of the body."""
+    """A database row with the position of its body in the joined bodies, instead of the body."""
 
     seq: int
     id: str | None
@@ -65,17 +65,17 @@ def encode_row(entry: Entry) -> EntryRow:
     if not entry_id.isascii() or "\0" in entry_id:
         check_session_id(entry_id, what="the id of an entry")
     title = find_message_title((entry,)) or find_given_title((entry,))
-    role, words = tokenized_text(event)
+    role, words = get_indexed_text(event)
     run = find_last_run((entry,))
     progress, due_at = (None, None) if run is None else (PROGRESS_NUMBERS[run.progress], run.due_at)
     labels = (entry.seq, entry_id or None, kind, type(event).critical, entry.at, title, role, words)
     return EntryRow(*labels, progress, due_at, encode_event(event))
 
 
-def tokenized_text(event: Event) -> tuple[str, str] | tuple[None, None]:
-    """Return the role and the search terms of an event's text; `None` twice if it has none."""
+def get_indexed_text(event: Event) -> tuple[str, str] | tuple[None, None]:
+    """Return the role and the search terms of an event's text; `None` twice if it has no text."""
     found = searchable_text(event)
-    return (found[0], join_tokens(found[1])) if found else (None, None)
+    return (found[0], build_index_text(found[1])) if found else (None, None)
 
 
 def encode_rows(rows: Sequence[EntryRow]) -> tuple[str, bytes]:
@@ -112,5 +112,5 @@ def has_consecutive_numbers(rows: Sequence[EntryRow]) -> bool:
 
 
 def _clean_kind(kind: str) -> str:
-    """Return an event kind as a text column can store it; the body has the original."""
+    """Return an event kind without characters that a text column cannot store."""
     return kind.encode("utf-8", "replace").decode().replace("\0", "�")

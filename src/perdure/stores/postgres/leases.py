@@ -33,9 +33,10 @@ RETURNING session.id, session.fence, set_config('synchronous_commit', 'off', tru
 _log = logging.getLogger("perdure.stores")
 
 
-class TokenHolder(LeaseHolder, frozen=True):
-    """The process that has a lease, with a token that is unique to this lease, even after the database was restored
-    from a backup.
+class TokenLeaseHolder(LeaseHolder, frozen=True):
+    """The process that has a lease, with a token that is unique to this lease.
+
+    It stays unique when the database was restored from a backup.
     """
 
     token: str
@@ -49,7 +50,7 @@ class ActiveLease:
     def __init__(self, lease: Lease, grip: str, head: int, renewed_at: float, *, is_fork: bool) -> None:
         self.lease = lease
         self.grip = grip
-        """The `TokenHolder`, as it is written into the database."""
+        """The `TokenLeaseHolder`, as it is written into the database."""
         self.head = head
         """The number of the last entry that is known to be stored."""
         self.is_fork = is_fork
@@ -64,7 +65,7 @@ class ActiveLease:
         """Their size."""
 
     def record_stored(self, rows: Sequence[EntryRow], *, sync: bool, sent_at: float) -> None:
-        """Note that these rows were stored, which has also renewed the lease."""
+        """Record that these rows were stored, which has also renewed the lease."""
         self.renewed_at = max(self.renewed_at, sent_at)
         new = [row for row in rows if row.seq > self.head]
         self.head = max(self.head, rows[-1].seq)
@@ -75,13 +76,13 @@ class ActiveLease:
             self.unsynced_bytes += sum(len(row.body) + len(row.words or "") for row in new)
 
     def record_synced(self, *, sent_at: float) -> None:
-        """Note that all stored entries are on the server's disk, and that the lease was renewed."""
+        """Record that all stored entries are on the server's disk, and that the lease was renewed."""
         self.renewed_at = max(self.renewed_at, sent_at)
         self.unsynced, self.unsynced_bytes = [], 0
 
 
-class RenewedLeases:
-    """All leases of one store. A background thread renews them until they are removed."""
+class LeaseRenewer:
+    """The leases of one store, and the background thread that renews them until they are removed."""
 
     def __init__(self, settings: Settings, tenant: str, seconds: float, clock: Clock) -> None:
         self._settings = settings
@@ -119,7 +120,7 @@ class RenewedLeases:
         """Return the state of a lease. Raises `Fenced` if it is lost, or could not be renewed in time."""
         held = self._held.get(lease)
         if held is None or held.is_lost:
-            raise fenced_error(lease)
+            raise build_fenced_error(lease)
         silence = self._clock.monotonic() - held.renewed_at
         if silence > self._seconds * 2 / 3:
             held.is_lost = True
@@ -175,6 +176,6 @@ class RenewedLeases:
         )
 
 
-def fenced_error(lease: Lease) -> Fenced:
+def build_fenced_error(lease: Lease) -> Fenced:
     """Build the error for a lease that is no longer valid: another process has the session, or it was deleted."""
     return Fenced(f"session {lease.session_id!r} has changed hands since this driver got it: stop, and open it again")

@@ -12,7 +12,7 @@ from perdure.core.error import StoreError
 from perdure.core.event import Entry
 from perdure.core.last_run import NO_RUN, LastRun, find_last_run
 
-from .entry_rows import PROGRESS_NUMBERS, decode_row_event, tokenized_text
+from .entry_rows import PROGRESS_NUMBERS, decode_row_event, get_indexed_text
 
 Migration: TypeAlias = str | Callable[[AsyncConnection], Awaitable[None]]
 """One step to the next format: SQL statements, or a function for changes that SQL cannot express."""
@@ -184,7 +184,7 @@ FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::float8[], $6
 
 
 async def _index_existing_entries(connection: AsyncConnection) -> None:
-    """Index the entries that were stored before there was a search."""
+    """Add the entries that were stored before the search index existed to the index."""
     place = (0, 0)
     while rows := await (await connection.execute(_UNINDEXED, (*place, _BATCH), binary=True)).fetchall():
         heard = [each for row in rows if (each := _build_search_row(row))]
@@ -197,7 +197,7 @@ def _build_search_row(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Return the search row of an entry; `None` if it has no text, or cannot be read."""
     tenant, session, seq, at, critical, version, body = row
     try:
-        role, words = tokenized_text(decode_row_event("", seq, critical, version, body))
+        role, words = get_indexed_text(decode_row_event("", seq, critical, version, body))
     except StoreError:
         return None
     return None if words is None else (tenant, session, seq, role, at, words)
@@ -222,7 +222,7 @@ WHERE session.key = given.key"""
 
 
 async def _fill_progress(connection: AsyncConnection) -> None:
-    """Set the progress of the last run of every session that existed before it was recorded."""
+    """Set the progress of the last run for sessions stored before progress was recorded."""
     place = (0, 0)
     while rows := await (await connection.execute(_RUN_EVENTS, (*place, _BATCH), binary=True)).fetchall():
         last: dict[int, LastRun] = {}

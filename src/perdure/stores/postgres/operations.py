@@ -24,10 +24,10 @@ from . import maintenance as postgres_upkeep
 from .entry_rows import EntryRow, has_consecutive_numbers
 from .erasure import EraseStatements, vacuum_dead_rows
 from .fork import TenantForkRequest, create_fork
-from .leases import ActiveLease, RenewedLeases, TokenHolder, fenced_error
+from .leases import ActiveLease, LeaseRenewer, TokenLeaseHolder, build_fenced_error
 from .mailbox import MailboxStatements
 from .pool import ConnectionPool, parse_connection_settings
-from .search import parse_query, search_entries
+from .search import parse_search_query, search_entries
 from .statements import SessionState, SessionStatements
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class PostgresOperations:
         self._erasure = EraseStatements(tenant, lease)
         self.statements = SessionStatements(tenant, lease)
         self.mailbox = MailboxStatements(tenant)
-        self.leases = RenewedLeases(self._settings, tenant, lease, clock)
+        self.leases = LeaseRenewer(self._settings, tenant, lease, clock)
 
     @property
     def is_inherited(self) -> bool:
@@ -90,10 +90,10 @@ class PostgresOperations:
     def new_holder_json(self) -> str:
         """Return the JSON that marks this process as the lease holder of a session, with a unique token."""
         holder = msgspec.structs.asdict(describe_this_process(self._clock.now()))
-        return msgspec.json.encode(TokenHolder(**holder, token=new_id())).decode()
+        return msgspec.json.encode(TokenLeaseHolder(**holder, token=new_id())).decode()
 
     def new_token(self) -> str:
-        """Return a unique token, by which a statement that is sent again finds out if it was done already."""
+        """Return a unique token, which lets a repeated statement detect that it has been executed already."""
         return new_id()
 
     async def acquire(self, session_id: str, grip: str, *, take_over: bool) -> ActiveLease:
@@ -150,7 +150,7 @@ class PostgresOperations:
 
     async def search(self, asked: SearchRequest) -> list[Hit]:
         """Search the entries of the tenant, the best hits first. Raises `ConfigError` for a query without terms."""
-        query = parse_query(asked)
+        query = parse_search_query(asked)
         if not query.text:
             return []
         return await self.run(lambda connection: search_entries(connection, self._tenant, asked, query))
@@ -176,7 +176,7 @@ class PostgresOperations:
         return pool
 
     async def _vacuum_dead_rows(self, session_id: str) -> None:
-        """Vacuum erased rows from the disk; log a warning if that fails, since they are out of reach anyway."""
+        """Vacuum redacted rows from the disk; log a warning if that fails, since they can no longer be read anyway."""
         try:
             await self.run(vacuum_dead_rows)
         except StoreError as error:
@@ -220,7 +220,7 @@ class PostgresOperations:
     async def _resolve_failed_append(
         self, connection: AsyncConnection, held: ActiveLease, rows: Sequence[EntryRow], *, sync: bool
     ) -> tuple[Sequence[EntryRow], bool]:
-        """Handle rows that could not be appended: accept them if they are there already, else raise the reason.
+        """Handle rows that could not be appended: accept them if they are stored already, else raise the reason.
 
         Returns the rows that are stored now, and whether they are synced.
         """
@@ -228,7 +228,7 @@ class PostgresOperations:
         found = await self.statements.find(connection, lease.session_id)
         if found is None or (found.fence, found.holder) != (lease.fence, held.grip):
             held.is_lost = True
-            raise fenced_error(lease)
+            raise build_fenced_error(lease)
         if found.head < held.head:
             return await self._restore_lost_rows(connection, held, found, rows)
         names = await self.statements.read_ids(connection, lease, first, last)
@@ -253,7 +253,7 @@ class PostgresOperations:
         is_replaced = await self._erasure.redact(connection, held, row)
         if is_replaced is None:
             held.is_lost = True
-            raise fenced_error(lease)
+            raise build_fenced_error(lease)
         if not is_replaced:
             raise Conflict(
                 f"session {lease.session_id!r} has no entry numbered {row.seq}: read it again, and redact one it has"
@@ -263,7 +263,7 @@ class PostgresOperations:
     async def _restore_lost_rows(
         self, connection: AsyncConnection, held: ActiveLease, found: SessionState, rows: Sequence[EntryRow]
     ) -> tuple[Sequence[EntryRow], bool]:
-        """Store entries again that the server had acknowledged since the last sync and has lost."""
+        """Store entries again that the server acknowledged after the last sync, and then lost."""
         rows = [*[row for row in held.unsynced if found.head < row.seq < rows[0].seq], *rows]
         fits = rows[0].seq == found.head + 1 and has_consecutive_numbers(rows)
         if fits and await self.statements.append(connection, held, rows, sync=True):

@@ -72,8 +72,7 @@ class ConnectionPool:
         patience: float | None = None,
         has_deadline: bool = True,
     ) -> T:
-        """Run a function with a connection from the pool; retry if the connection breaks. So it may run twice, and
-        must allow for that.
+        """Run a function with a connection from the pool; if the connection breaks, run it again with another one.
 
         While the server is unreachable it is retried, until `patience` seconds have passed; then work with
         `has_deadline` is aborted as well. Raises `StoreError`.
@@ -156,7 +155,7 @@ class ConnectionPool:
 
 
 def _close(connection: AsyncConnection) -> None:
-    """Close a connection without an event loop."""
+    """Close a connection from outside its event loop."""
     connection.pgconn.finish()
 
 

@@ -15,7 +15,7 @@ from perdure.stores.search_query import SearchRequest
 from perdure.stores.snippet import SearchTerms, make_snippet
 
 from .entry_rows import decode_row_event
-from .search_terms import ParsedQuery, parse_plain_query, parse_web_query, tokenize
+from .search_terms import ParsedQuery, build_plain_query, build_websearch_query, tokenize
 
 _FITS: Final = "({0} = $3 OR $3 = '') AND starts_with({0}, $4)"
 # What forks share belongs to the session that was forked. When that one is not asked for, or deleted, it is found in
@@ -62,11 +62,11 @@ async def search_entries(
     return [_build_hit(row, wanted) for row in await cursor.fetchall()]
 
 
-def parse_query(request: SearchRequest) -> ParsedQuery:
+def parse_search_query(request: SearchRequest) -> ParsedQuery:
     """Parse the text of a search request. Raises `ConfigError` for a query in search syntax without any term."""
     if request.syntax == "words":
-        return parse_plain_query(request.query)
-    query = parse_web_query(request.query)
+        return build_plain_query(request.query)
+    query = build_websearch_query(request.query)
     if not query.text:
         raise ConfigError(
             f'there is no word in the query {request.query!r}: write words, "words together", or, -without'

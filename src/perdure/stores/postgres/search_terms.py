@@ -1,4 +1,4 @@
-"""Split texts and search queries into search terms, for the full-text search of a PostgreSQL store.
+"""Search terms of a PostgreSQL store: tokenize texts, and build full-text queries.
 
 A token is a sequence of letters and digits, in lower case. The server's parser would take `store.py` for a host and
 `<T>` for a tag, and depends on the locale of the database; it gets plain tokens instead, which it leaves as they are.
@@ -14,7 +14,7 @@ _TOO_LONG: Final = re.compile(rf"[^ ]{{{_LONGEST + 1},}}")
 
 
 class ParsedQuery(NamedTuple):
-    """A search query as PostgreSQL gets it, and the terms to mark in the hits."""
+    """A search query in the form that PostgreSQL gets, with the terms to mark in the hits."""
 
     text: str
     """The query for the server; empty if it has no search term."""
@@ -22,8 +22,8 @@ class ParsedQuery(NamedTuple):
     """The terms to mark in snippets."""
 
 
-def join_tokens(text: str) -> str:
-    """Return the search terms of a text, separated by spaces, as far as PostgreSQL can index them."""
+def build_index_text(text: str) -> str:
+    """Return the search terms of a text, separated by spaces, in the form that PostgreSQL indexes."""
     words = _BETWEEN.sub(" ", text.lower()).strip()
     return words if len(words) <= _LONGEST else _TOO_LONG.sub("", words)
 
@@ -43,16 +43,16 @@ def tokenize(data: bytes) -> list[tuple[int, int, str]]:
     return found
 
 
-def parse_plain_query(query: str) -> ParsedQuery:
-    """Build a query for texts that have all of these terms, for `plainto_tsquery`."""
+def build_plain_query(query: str) -> ParsedQuery:
+    """Build a query (for `plainto_tsquery`) that matches texts with all of these terms."""
     words = dict.fromkeys(_WORD.findall(query.lower()))
     if any(len(word.encode()) > _LONGEST for word in words):
         return ParsedQuery("", frozenset())
     return ParsedQuery(" ".join(words), frozenset(words))
 
 
-def parse_web_query(query: str) -> ParsedQuery:
-    """Build a query in search engine syntax, for `websearch_to_tsquery`: `"exact phrase"`, `or`, `-without`."""
+def build_websearch_query(query: str) -> ParsedQuery:
+    """Build a query (for `websearch_to_tsquery`) from search engine syntax: `"exact phrase"`, `or`, `-without`."""
     parts: list[str] = []
     shown: set[str] = set()
     denied = False  # a minus before a quote

@@ -23,7 +23,7 @@ from perdure.core.store import (
     SessionInfo,
     SessionPlace,
     StoreSize,
-    run_to_completion_repeatedly,
+    restart_until_completed,
 )
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
 from perdure.stores.entry_text import has_large_content
@@ -88,7 +88,7 @@ class PostgresStore:
         return f"{redact_url(self._address)}#{self._tenant}"
 
     def locate_session(self, session_id: str) -> SessionPlace:
-        """Return the place of a session: all stores of this database and tenant share its runs and watchers."""
+        """Return the key of a session, which all store objects for this database and tenant share."""
         return ("postgres", self._address, self._tenant), session_id
 
     def __repr__(self) -> str:
@@ -104,11 +104,9 @@ class PostgresStore:
         check_session_id(session_id)
         database = self._get_database()
         grip = database.new_holder_json()
-        held, cancelled = await run_to_completion_repeatedly(
-            lambda: database.acquire(session_id, grip, take_over=take_over)
-        )
+        held, cancelled = await restart_until_completed(lambda: database.acquire(session_id, grip, take_over=take_over))
         if cancelled:
-            await run_to_completion_repeatedly(lambda: self.release(held.lease))
+            await restart_until_completed(lambda: self.release(held.lease))
             raise asyncio.CancelledError
         return held.lease
 
@@ -244,7 +242,7 @@ class PostgresStore:
         finally:
             database.close()
 
-    async def interrupted(
+    async def list_interrupted(
         self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
     ) -> list[InterruptedSession]:
         """Return the sessions whose last run can continue and that no living process drives, the longest idle first.
@@ -285,7 +283,7 @@ class PostgresStore:
 
 async def _finish_before_cancel(work: Callable[[], Awaitable[T]]) -> T:
     """Await work that must be finished, and raise a cancellation only afterwards."""
-    result, cancelled = await run_to_completion_repeatedly(work)
+    result, cancelled = await restart_until_completed(work)
     if cancelled:
         raise asyncio.CancelledError
     return result

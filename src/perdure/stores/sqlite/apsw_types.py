@@ -13,7 +13,7 @@ class Cursor(Protocol):
 
     @property
     def get(self) -> Any:
-        """All rows at once: `None` for no rows, one value for one column of one row, a tuple for one row."""
+        """Return all rows at once: `None` for no rows, a value for one column of one row, a tuple for one row."""
         ...
 
     def fetchall(self) -> list[tuple[Any, ...]]: ...

@@ -16,15 +16,13 @@ from .apsw_types import Connection
 
 def copy_database(connection: Connection, path: str, *, replace: bool = False) -> None:
     """Write a compact copy of a database to a new file. With `replace`, an existing file is replaced."""
-    with publish_when_done(path, replace=replace) as place:
+    with rename_when_done(path, replace=replace) as place:
         connection.execute("VACUUM INTO ?", (place,))
 
 
 @contextlib.contextmanager
-def publish_when_done(path: str, *, replace: bool = False) -> Generator[str]:
-    """Context manager: yield the path of a temporary file to write to, which is renamed to `path` if the block
-    succeeds.
-    """
+def rename_when_done(path: str, *, replace: bool = False) -> Generator[str]:
+    """Context manager: yield a temporary path to write to; it is renamed to `path` if the block succeeds."""
     if not replace and os.path.lexists(path):
         raise ConfigError(f"{path!r} exists already, and has been left as it is: choose another path")
     place = f"{path}.{os.urandom(8).hex()}.unfinished"  # a name that no other process can have taken

@@ -14,17 +14,17 @@ from typing import Any, Final, TypeVar, cast
 import apsw
 
 from perdure.core.error import Conflict, StoreError
-from perdure.stores.store_paths import check_file_path, create_file
+from perdure.stores.private_paths import check_file_path, create_file
 
 from .apsw_types import Connection
 from .copy_file import copy_database
-from .interrupted import fill_progress
+from .interrupted_sessions import fill_run_progress
 from .lock_holder import describe_lock_holder
-from .one_statement import APPEND_TRIGGER
-from .page_checksums import find_checksum_vfs, has_checksums, is_checksum_error, request_checksums
+from .page_checksums import find_checksum_vfs, has_checksums, is_checksum_error, reserve_checksum_space
 from .queued_jobs import Job as Job  # noqa: PLC0414 - re-exported
-from .read_only_file import is_read_only, read_only_error, read_only_flags, unchanging_uri
+from .read_only_file import build_immutable_uri, is_read_only, read_only_error, read_only_flags
 from .schema import APPLICATION_IDS, FORMAT, TABLES, UNCHECKED_FORMAT, migrate_tables
+from .single_statement_append import APPEND_TRIGGER
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ def _open_file(path: str, vfs: str | None) -> tuple[Connection, int]:
         # and would otherwise delete the log while others use it.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         if version == 0 and name is not None:
-            request_checksums(connection)
+            reserve_checksum_space(connection)
         _enable_wal(connection, path)
         connection.execute(_PRAGMAS).fetchall()  # some give a row, at which it would stop
         if version == 0:
@@ -162,12 +162,10 @@ def connect(path: str, vfs: str | None, *, flags: int) -> Connection:
 
 
 def open_read_only(path: str, vfs: str | None = None) -> Connection:
-    """Open a read-only connection to a store that this process already has open for writing, or that lies where it can
-    only be read.
-    """
+    """Open a read-only connection to a store that this process has open for writing, or that it can only read."""
     try:
         if is_read_only(path):
-            connection = connect(unchanging_uri(path), vfs, flags=read_only_flags())
+            connection = connect(build_immutable_uri(path), vfs, flags=read_only_flags())
             _check_readable(connection, path, vfs)
         else:
             connection = connect(path, vfs, flags=apsw.SQLITE_OPEN_READONLY)
@@ -289,7 +287,7 @@ def _migrate_file(connection: Connection, path: str, version: int, vfs: str | No
         found = _read_format(connection, path, vfs)
         if found < UNCHECKED_FORMAT:  # else another process was quicker
             migrate_tables(connection, found)
-            fill_progress(connection)
+            fill_run_progress(connection)
 
     connection.execute("PRAGMA synchronous = FULL")
     run_in_transaction(connection, bring_up)
@@ -306,11 +304,12 @@ def _enable_wal(connection: Connection, path: str) -> None:
 
 
 def retry_while_busy(work: Callable[[], T]) -> T:
-    """Do work for which SQLite does not wait while another process has the file: try again, for `BUSY_SECONDS`."""
-    pause = 0.005
-    for _ in range(round(BUSY_SECONDS / pause)):
+    """Call a function again for up to `BUSY_SECONDS` while another process has the file locked."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
         try:
             return work()
         except apsw.BusyError:
-            time.sleep(pause)
-    return work()
+            if time.monotonic() > until:  # an attempt may have waited itself: what counts is the time, not the number
+                raise
+            time.sleep(0.005)

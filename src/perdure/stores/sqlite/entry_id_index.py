@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from .apsw_types import Connection
-from .pack_rows import PackRow, decode_heads
+from .pack_rows import PackRow, decode_entry_metadata
 
 UNNUMBERED: Final = -1
 _DIGITS: Final = 15  # as many are a number for SQLite too
@@ -22,7 +22,7 @@ WHERE session = ?1 AND last > (SELECT sealed FROM session WHERE key = ?1) ORDER 
 
 
 class IdRange(NamedTuple):
-    """Ids of consecutive entries that have the same stem and consecutive numbers, as one row of the index."""
+    """A range of entry ids with the same stem and consecutive numbers, stored as one row of the index."""
 
     stem: str
     first: int
@@ -58,7 +58,7 @@ def group_ids(first: int, ids: Sequence[str]) -> Iterator[IdRange]:
 
 def add_ids(connection: Connection, session: int, row: PackRow) -> None:
     """Add the entry ids of a merged row to the index."""
-    connection.executemany(_ADD, [(session, *run) for run in group_ids(row.first, decode_heads(row).ids)])
+    connection.executemany(_ADD, [(session, *run) for run in group_ids(row.first, decode_entry_metadata(row).ids)])
 
 
 def find_seq_by_id(connection: Connection, session: int, entry_id: str) -> int | None:
@@ -68,7 +68,7 @@ def find_seq_by_id(connection: Connection, session: int, entry_id: str) -> int |
     if found is not None:
         return int(found)
     for row in map(PackRow._make, connection.execute(_LOOSE, (session,))):
-        ids = decode_heads(row).ids
+        ids = decode_entry_metadata(row).ids
         if entry_id in ids:
             return row.first + ids.index(entry_id)
     return None
@@ -81,6 +81,6 @@ def highest_id_number(connection: Connection, session: int, stem: str) -> int:
     top = connection.execute(_TOP, (session, stem)).get
     highest = UNNUMBERED if top is None else int(top)
     for row in map(PackRow._make, connection.execute(_LOOSE, (session,))):
-        parts = map(split_id, decode_heads(row).ids)
+        parts = map(split_id, decode_entry_metadata(row).ids)
         highest = max([highest, *[number for other, number in parts if other == stem]])
     return highest

@@ -11,7 +11,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from itertools import islice, takewhile
 from typing import Any, TypeVar, cast
@@ -24,15 +24,16 @@ from perdure.core.store import Lease
 
 from .apsw_types import Connection
 from .database_file import run_in_transaction
-from .future_slices import get_future_slices, resolve_futures
+from .future_batches import get_future_batches, resolve_futures
 from .log import AppendState, EncodedAppend, append_entries
-from .one_statement import append_in_one_statement
 from .queued_jobs import Job, QueuedJob, fail_jobs, run_jobs
-from .read_only_file import ReadOnlyFile
+from .read_only_file import ReadOnlyStoreError
 from .read_thread import ReadThread
 from .row_merging import prepare_merges
 from .search_thread import SearchThread
+from .single_statement_append import append_in_one_statement
 from .write_connection import WriteConnection
+from .write_thread import WriteThread
 
 T = TypeVar("T")
 
@@ -56,13 +57,13 @@ class FileScheduler:
         self.indexer = SearchThread(path, vfs, self.submit)
         """Must be notified of appends, and removes deleted text from the index."""
         self._thread_lock = threading.RLock()
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: WriteThread | None = None
         self._waiting: deque[QueuedJob[Any]] = deque()
         self._is_draining = False
         self._is_checkpoint_due = False
         self._gathered: dict[asyncio.AbstractEventLoop, list[QueuedJob[Any]]] = {}
-        self._served = ""
-        """The session that was written to directly in this iteration of the event loop."""
+        self._direct_session = ""
+        """The session whose writes are made on its own thread, until it is released or another one writes as well."""
 
     @property
     def is_inherited(self) -> bool:
@@ -86,7 +87,7 @@ class FileScheduler:
         self._users.discard(user)
         if not self._users:
             await self.indexer.aclose()
-            await asyncio.wrap_future(self._executor().submit(self._close))
+            await asyncio.wrap_future(self._get_or_start_thread().submit(self._close))
 
     # -- what is asked for ---------------------------------------------------------------------------------------------
 
@@ -96,10 +97,15 @@ class FileScheduler:
         When several sessions write in the same iteration of an event loop, all but the first are better written
         together.
         """
-        return self._served in ("", session_id) and not (self._waiting or self._gathered or self._lock.locked())
+        if self._waiting or self._gathered or self._lock.locked():
+            return False
+        if self._direct_session in ("", session_id):
+            return True
+        self.end_direct_writes_soon()
+        return False
 
     def append_now(self, new: EncodedAppend) -> bool:
-        """Append at once in a transaction of its own. If that would have to wait, do nothing and return False."""
+        """Append immediately in a separate transaction. If that would have to wait, do nothing and return False."""
         session_id = new.lease.session_id
         if not (self.can_write_now(session_id) and self._lock.acquire(blocking=False)):
             return False
@@ -109,7 +115,7 @@ class FileScheduler:
                 return False
             if not append_in_one_statement((new,), self.notes, connection):
                 run_in_transaction(connection, partial(append_entries, new, self.notes))
-            self._note_served(session_id)
+            self._direct_session = session_id
             self._enqueue_merges()
         except apsw.BusyError:
             return False
@@ -119,13 +125,33 @@ class FileScheduler:
             self._lock.release()
         return True
 
-    def _note_served(self, whose: str) -> None:
-        if not self._served:
-            self._served = whose
-            asyncio.get_running_loop().call_soon(self._clear_served)
+    def run_now(self, session_id: str, job: Job[T]) -> T | None:
+        """Run a job of one statement at once, and return its result. If that would have to wait, do nothing and return
+        `None`.
+        """
+        if not (self.can_write_now(session_id) and self._lock.acquire(blocking=False)):
+            return None
+        try:
+            connection = self._access.get_if_idle() if self._access.is_open else None
+            if connection is None:
+                return None
+            result = job(connection)
+            self._direct_session = session_id
+        except apsw.BusyError:
+            return None
+        except apsw.Error as error:
+            raise self._access.to_store_error(error) from error
+        finally:
+            self._lock.release()
+        return result
 
-    def _clear_served(self) -> None:
-        self._served = ""
+    def end_direct_writes_soon(self) -> None:
+        """Let any session write directly from the next iteration of the event loop on."""
+        asyncio.get_running_loop().call_soon(self.end_direct_writes)
+
+    def end_direct_writes(self) -> None:
+        """Let any session write directly."""
+        self._direct_session = ""
 
     def append(self, new: EncodedAppend, *, sync: bool) -> "asyncio.Future[None]":
         """Queue an append for a transaction that it shares with others, and return its future.
@@ -181,7 +207,7 @@ class FileScheduler:
 
     def run_alone(self, job: Job[T]) -> "asyncio.Future[T]":
         """Run a job outside of any transaction, while no other thread of this process writes; return its future."""
-        return asyncio.wrap_future(self._executor().submit(self._run_job_alone, job))
+        return asyncio.wrap_future(self._get_or_start_thread().submit(partial(self._run_job_alone, job)))
 
     def erase_wal(self) -> "asyncio.Future[None]":
         """Remove all traces of deleted and overwritten data from SQLite's write-ahead log, and wait for the disk."""
@@ -191,17 +217,17 @@ class FileScheduler:
 
     def _write_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
         works = self._gathered.pop(loop)
-        self._served = ""
+        self._direct_session = ""
         if not self._waiting and self._lock.acquire(blocking=False):
             try:
                 self._run_if_idle(works)
             finally:
                 self._lock.release()
         self._enqueue([work for work in works if not work.is_settled])
-        get_future_slices(loop).add_on_loop([work for work in works if work.is_settled], loop)
+        get_future_batches(loop).add_on_loop([work for work in works if work.is_settled], loop)
 
     def _run_if_idle(self, works: Sequence[QueuedJob[Any]]) -> None:
-        """Run jobs at once, if they need not wait."""
+        """Run jobs immediately if the file is idle."""
         connection = self._access.get_if_idle()
         if connection is None:
             return
@@ -214,7 +240,7 @@ class FileScheduler:
         self._translate_errors(works)
 
     def _enqueue(self, works: Sequence[QueuedJob[Any]]) -> None:
-        """Queue jobs for the thread."""
+        """Queue jobs for the writer thread."""
         if not works:
             return
         with self._thread_lock:
@@ -229,12 +255,12 @@ class FileScheduler:
     def _start_draining(self) -> None:
         if not self._is_draining:
             self._is_draining = True
-            self._executor().submit(self._drain)
+            self._get_or_start_thread().call(self._drain)
 
-    def _executor(self) -> ThreadPoolExecutor:
+    def _get_or_start_thread(self) -> WriteThread:
         with self._thread_lock:
             if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, "perdure-sqlite")
+                self._thread = WriteThread("perdure-sqlite")
             return self._thread
 
     def _drain(self) -> None:
@@ -270,7 +296,7 @@ class FileScheduler:
         self._translate_errors(works)
 
     def _run_shortly(self, connection: Connection, works: Sequence[QueuedJob[Any]]) -> None:
-        """Run jobs in one transaction that is as short as can be: appends in one statement, preparations before it."""
+        """Run jobs in one transaction that is as short as possible, with all preparation before it."""
         for work in works:
             if work.prepare is not None:
                 work.job = work.prepare(connection)
@@ -302,7 +328,7 @@ class FileScheduler:
 
     def _ensure_open(self) -> None:
         if not self._access.is_open:
-            with self._lock, contextlib.suppress(ReadOnlyFile):  # it is read as it is
+            with self._lock, contextlib.suppress(ReadOnlyStoreError):  # it is read as it is
                 self._access.get_or_open()
 
     def _close(self) -> None:
@@ -310,7 +336,7 @@ class FileScheduler:
             if self._users or self._waiting or self._thread is None:
                 return
             thread, self._thread = self._thread, None
-        thread.shutdown(wait=False)  # ends after this, its last job
+        thread.end()  # after this, its last job
         self._reader.close()
         with self._lock:
             self.notes = AppendState()
@@ -318,7 +344,7 @@ class FileScheduler:
 
 
 def _settle_read(work: QueuedJob[T], reading: "Future[T]") -> None:
-    """Hand the result of a read to the task that waits for it, which is on another thread."""
+    """Pass the result of a read from the reader thread to the future of the task that waits for it."""
     if not reading.cancelled():
         work.error = reading.exception()
         work.result = None if work.error is not None else reading.result()

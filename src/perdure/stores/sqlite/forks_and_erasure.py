@@ -1,4 +1,4 @@
-"""Fork, delete and redact sessions in an SQLite file.
+"""Fork and delete sessions, and redact entries, in an SQLite file.
 
 A fork is a row that names its parent and the number of entries they share; those are read from the parent. A deleted
 session keeps, without an id, the entries that its forks share, and is removed with the last of them.
@@ -16,9 +16,9 @@ from perdure.stores.argument_checks import check_fork
 
 from .apsw_types import Connection
 from .entry_id_index import add_ids
-from .lease import check_not_driven
-from .log import find_ranges, make_long_text_reader, read_entry_time, read_title, release_blobs
-from .pack_rows import PackRow, decode_heads, encode_row, slice_row
+from .lease import check_not_running
+from .log import find_ranges, make_long_text_reader, read_entry_time, read_title, release_long_texts
+from .pack_rows import PackRow, decode_entry_metadata, encode_row, slice_row
 from .schema import ADD_BLOB, ADD_ROW
 
 _FIND: Final = "SELECT key, head, fence, title FROM session WHERE tenant = '' AND id = ?"
@@ -68,7 +68,7 @@ def _check_fork_id(session_id: str, new_id: str, leases: set[Lease], connection:
     there = connection.execute(_FIND, (new_id,)).get
     taken = there is not None and there[1] > 0
     try:
-        check_not_driven(new_id, leases, connection)
+        check_not_running(new_id, leases, connection)
     except SessionBusy:
         taken = True
     if taken:
@@ -77,7 +77,7 @@ def _check_fork_id(session_id: str, new_id: str, leases: set[Lease], connection:
 
 def delete_session(session_id: str, leases: set[Lease], connection: Connection) -> None:
     """Delete a session, but keep the entries that its forks share."""
-    check_not_driven(session_id, leases, connection)
+    check_not_running(session_id, leases, connection)
     connection.execute("DELETE FROM post WHERE tenant = '' AND session = ?", (session_id,))
     found = connection.execute(_FIND, (session_id,)).get
     if found is None:
@@ -109,7 +109,7 @@ def _delete_entries_above(key: int, upto: int, connection: Connection) -> None:
     straddling = PackRow._make(rows[0][1:]) if rows else None
     if straddling is not None and straddling.first <= upto:
         _add_row(key, *slice_row(straddling, straddling.first, upto, make_long_text_reader(connection)), connection)
-    release_blobs(connection, [PackRow._make(row[1:]) for row in rows])
+    release_long_texts(connection, [PackRow._make(row[1:]) for row in rows])
     connection.execute("DELETE FROM label WHERE session = ? AND seq > ?", (key, upto))
     connection.execute(_CUT_LABELS, (key, upto))
     connection.execute(_CUT, (key, upto))
@@ -169,8 +169,8 @@ def _replace_entry(owner: int, entry: Entry, connection: Connection) -> str:
         _add_row(owner, part, texts, connection)
         if is_sealed:  # the ids of others are not in the table
             add_ids(connection, owner, part)
-    release_blobs(connection, [row])
-    return decode_heads(row).ids[entry.seq - row.first]
+    release_long_texts(connection, [row])
+    return decode_entry_metadata(row).ids[entry.seq - row.first]
 
 
 def _find_sharing_sessions(owner: int, seq: int, connection: Connection) -> list[int]:

@@ -23,7 +23,7 @@ from .database_file import file_identity, open_read_only, to_store_error
 from .log import EntryRange, find_ranges, make_long_text_reader
 from .pack_rows import PackRow, decode_row_entries
 from .queued_jobs import Job
-from .read_only_file import ReadOnlyFile
+from .read_only_file import ReadOnlyStoreError
 from .search_index import IndexedText
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ _FORKS: Final = "SELECT key, id FROM session WHERE parent = ? AND at >= ? ORDER 
 
 
 class SubmitJob(Protocol):
-    """Function that runs a job in a transaction of the store's writer."""
+    """Protocol of the function that runs a job in a transaction of the store's writer."""
 
     def __call__(self, job: Job[Any], *, sync: bool = False) -> "Future[Any]": ...
 
 
-class ShownRange(NamedTuple):
-    """A range of entries that a session owns, and the session id under which search hits in it are shown."""
+class SearchRange(NamedTuple):
+    """A range of entries that a search covers: the session that owns them, and the session id shown with hits."""
 
     session: int
     after: int
@@ -76,7 +76,7 @@ class ShownRange(NamedTuple):
 
 
 class IndexedLog:
-    """The log in an SQLite file, as the search reads it. Use it on one thread only."""
+    """The log in an SQLite file, as the search index reads it. Use it on one thread only."""
 
     def __init__(self, path: str, vfs: str | None, submit: SubmitJob) -> None:
         self.path = path
@@ -167,8 +167,7 @@ class IndexedLog:
         return cast("tuple[T, int]", self._submit(run_and_read_stamp, sync=True).result())
 
     def find_removable_ranges(self, session_id: str, seq: int | None) -> list[tuple[int, int, int]]:
-        """Return the entries that will be removed if a session is deleted, or its entry `seq` is redacted: key of the
-        owner, first and last number.
+        """Return the ranges of entries that deleting a session, or redacting its entry `seq`, would remove.
 
         Deleting a session may also remove entries that were kept for it alone, of deleted ancestors.
         """
@@ -179,24 +178,24 @@ class IndexedLog:
         kept = [key for key in keys[:-1] if self._query("SELECT id FROM session WHERE key = ?", key) == [(None,)]]
         return [(key, 1, MAX_SEQ) for key in [*kept, *keys[-1:]]]
 
-    def ranges_of_session(self, session_id: str) -> list[ShownRange]:
+    def ranges_of_session(self, session_id: str) -> list[SearchRange]:
         """Return the ranges of entries that make up a session's log, its own last; an empty list if there is no such
         session.
         """
         for key, head in self._query(_FIND, session_id):
             with self._translate_errors() as connection:
-                stretches = find_ranges(connection, key, head)
-            *shared, own = stretches
+                entry_ranges = find_ranges(connection, key, head)
+            *shared, own = entry_ranges
             return [
-                *[ShownRange(each.session, each.after, each.upto, session_id) for each in shared],
-                ShownRange(own.session, 0, MAX_SEQ, session_id),
+                *[SearchRange(each.session, each.after, each.upto, session_id) for each in shared],
+                SearchRange(own.session, 0, MAX_SEQ, session_id),
             ]
         return []
 
-    def ranges_under_prefix(self, prefix: str) -> list[ShownRange]:
+    def ranges_under_prefix(self, prefix: str) -> list[SearchRange]:
         """Return the ranges of entries of all sessions whose id begins with `prefix`, without duplicates."""
         rows = self._query(_BEGINNING, prefix)
-        found = {key: ShownRange(key, 0, MAX_SEQ, session_id) for key, _, _, session_id in rows}
+        found = {key: SearchRange(key, 0, MAX_SEQ, session_id) for key, _, _, session_id in rows}
         own = set(found)
         for session_id in [row[3] for row in rows if row[2] is not None]:
             for span in self.ranges_of_session(session_id)[:-1]:
@@ -229,9 +228,7 @@ class IndexedLog:
 
     @contextmanager
     def _translate_errors(self) -> Generator[Connection]:
-        """Yield the connection, and raise errors of the log as `StoreError`, so that they are not taken for errors of
-        the index.
-        """
+        """Context manager: yield the connection, and raise its errors as `StoreError`, unlike errors of the index."""
         try:
             yield self._get_or_open()
         except apsw.Error as error:
@@ -240,7 +237,7 @@ class IndexedLog:
     def _get_or_open(self) -> Connection:
         if self._connection is not None:
             return self._connection
-        with suppress(ReadOnlyFile):
+        with suppress(ReadOnlyStoreError):
             self._submit(lambda _: None).result()  # so that there is a file to read
         connection = self._connection = open_read_only(self.path, self._vfs)
         self._file = file_identity(self.path)

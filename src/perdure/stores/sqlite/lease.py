@@ -13,10 +13,11 @@ from perdure.core.error import SessionBusy
 from perdure.core.store import Lease
 from perdure.stores.lease_holder import LeaseHolder, describe_this_process, parse_holder
 
+from . import row_merging
 from .apsw_types import Connection
 from .log import AppendState
 from .mailbox import delete_taken_posts
-from .row_merging import MergePlan, merge_log, plan_merge
+from .row_merging import RowMergePlan, merge_log_rows, plan_row_merge
 
 _FIND: Final = "SELECT fence, holder FROM session WHERE tenant = '' AND id = ?"
 _TAKE: Final = """
@@ -24,8 +25,19 @@ INSERT INTO session(id, fence, holder, created_at, updated_at)
 SELECT ?1, value + 1, ?2, ?3, ?3 FROM meta WHERE name = 'fence'
 ON CONFLICT(tenant, id) DO UPDATE SET fence = fence + 1, holder = excluded.holder
 RETURNING fence"""
+_TAKE_FREE: Final = """
+INSERT INTO session(id, fence, holder, created_at, updated_at)
+SELECT ?1, value + 1, ?2, ?3, ?3 FROM meta WHERE name = 'fence'
+ON CONFLICT(tenant, id) DO UPDATE SET fence = fence + 1, holder = excluded.holder WHERE session.holder IS NULL
+RETURNING fence"""
 _HELD: Final = "SELECT 1 FROM session WHERE tenant = '' AND id = ? AND fence = ? AND holder IS NOT NULL"
-_GIVE_BACK: Final = "UPDATE session SET holder = NULL WHERE tenant = '' AND id = ? AND fence = ? RETURNING key"
+_LOOSE_KEY: Final = "SELECT key FROM session WHERE tenant = '' AND id = ? AND loose >= ?"
+_GIVE_BACK: Final = "UPDATE session SET holder = NULL WHERE tenant = '' AND id = ? AND fence = ? RETURNING key, loose"
+_GIVE_BACK_TIDY: Final = """
+UPDATE session SET holder = NULL
+WHERE tenant = '' AND id = ?1 AND fence = ?2 AND loose < ?3
+    AND NOT EXISTS (SELECT 1 FROM post WHERE tenant = '' AND session = ?1)
+RETURNING key"""
 
 
 def acquire_lease(session_id: str, now: float, leases: set[Lease], take_over: bool, connection: Connection) -> Lease:  # noqa: FBT001 - handed through
@@ -33,14 +45,25 @@ def acquire_lease(session_id: str, now: float, leases: set[Lease], take_over: bo
     unless `take_over` is set.
     """
     if not take_over:
-        check_not_driven(session_id, leases, connection)
+        check_not_running(session_id, leases, connection)
     holder = msgspec.json.encode(describe_this_process(now)).decode()
     lease = Lease(session_id, int(connection.execute(_TAKE, (session_id, holder, now)).get))
     leases.add(lease)
     return lease
 
 
-def check_not_driven(session_id: str, leases: set[Lease], connection: Connection) -> None:
+def acquire_free_lease(session_id: str, now: float, leases: set[Lease], connection: Connection) -> Lease | None:
+    """Acquire the lease of a session that is new or free, in one statement; `None` if a process may have it."""
+    holder = msgspec.json.encode(describe_this_process(now)).decode()
+    fence = connection.execute(_TAKE_FREE, (session_id, holder, now)).get
+    if fence is None:
+        return None
+    lease = Lease(session_id, int(fence))
+    leases.add(lease)
+    return lease
+
+
+def check_not_running(session_id: str, leases: set[Lease], connection: Connection) -> None:
     """Raise `SessionBusy` if a live process runs the session. A lease that a dead process has left does not count."""
     for fence, text in connection.execute(_FIND, (session_id,)).fetchall():
         holder = parse_holder(text)
@@ -60,17 +83,29 @@ def is_lease_valid(lease: Lease, connection: Connection) -> bool:
     return bool(connection.execute(_HELD, (lease.session_id, lease.fence)).get)
 
 
+def release_tidy_lease(lease: Lease, notes: AppendState, connection: Connection) -> bool:
+    """Release the lease of a session in one statement; return False, with nothing done, if there is more to do."""
+    values = (lease.session_id, lease.fence, row_merging.MERGED_ROW_BYTES)
+    if connection.execute(_GIVE_BACK_TIDY, values).get is None:
+        return False
+    notes.forget_lease(lease.session_id)
+    return True
+
+
 def prepare_release(lease: Lease, notes: AppendState, connection: Connection) -> Callable[[Connection], None]:
-    """Prepare the release of a lease outside of any transaction; return the job that does it."""
-    key = connection.execute("SELECT key FROM session WHERE tenant = '' AND id = ?", (lease.session_id,)).get
-    return partial(release_lease, lease, notes, None if key is None else plan_merge(connection, key))
+    """Plan the release of a lease, outside of any transaction; return the function that carries it out."""
+    values = (lease.session_id, row_merging.MERGED_ROW_BYTES)
+    key = connection.execute(_LOOSE_KEY, values).get
+    return partial(release_lease, lease, notes, None if key is None else plan_row_merge(connection, key))
 
 
-def release_lease(lease: Lease, notes: AppendState, plan: MergePlan | None, connection: Connection) -> None:
-    """Release the lease of a session, merge the small rows of its log, and delete the posts that it has taken."""
-    notes.highest_ids.pop(lease.session_id, None)
-    notes.loose_bytes.pop(lease.session_id, None)
-    key = connection.execute(_GIVE_BACK, (lease.session_id, lease.fence)).get
+def release_lease(lease: Lease, notes: AppendState, plan: RowMergePlan | None, connection: Connection) -> None:
+    """Release the lease of a session, merge the small rows of its log if they have become a large one together, and
+    delete the posts that it has taken.
+    """
+    notes.forget_lease(lease.session_id)
+    key, loose = connection.execute(_GIVE_BACK, (lease.session_id, lease.fence)).get or (None, 0)
     if key is not None:
-        merge_log(connection, key, plan)
+        if loose >= row_merging.MERGED_ROW_BYTES:
+            merge_log_rows(connection, key, plan)
         delete_taken_posts(lease.session_id, connection)

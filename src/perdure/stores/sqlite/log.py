@@ -20,7 +20,15 @@ from perdure.stores.entry_text import find_given_title, find_message_title
 
 from .apsw_types import Connection
 from .entry_id_index import UNNUMBERED, find_seq_by_id, highest_id_number, split_id
-from .pack_rows import PackRow, ReadText, decode_heads, decode_holes, decode_row_entries, decode_row_events, encode_row
+from .pack_rows import (
+    PackRow,
+    ReadText,
+    decode_cut_texts,
+    decode_entry_metadata,
+    decode_row_entries,
+    decode_row_events,
+    encode_row,
+)
 from .row_merging import MAX_LOOSE_BYTES, row_size
 from .schema import ADD_BLOB, ADD_ROW
 
@@ -35,6 +43,10 @@ _FIND: Final = "SELECT key, head, fence FROM session WHERE tenant = '' AND id = 
 _ROWS: Final = """
 SELECT first, last, version, heads, body, holes FROM pack
 WHERE session = ?1 AND last > ?2 AND first <= ?3 ORDER BY last"""
+
+
+MAX_NOTED_SESSIONS: Final = 1000
+"""The sessions without a lease of which a process remembers the last id."""
 
 
 class EntryRange(NamedTuple):
@@ -56,21 +68,42 @@ class EncodedAppend(NamedTuple):
 
 
 class AppendState:
-    """Memory of a process about the logs it appends to: last ids, and logs whose rows should be merged. Used inside
-    transactions only.
-    """
+    """Notes of a process about the logs it appends to: their last ids, and which have rows to merge."""
 
     def __init__(self) -> None:
         self.highest_ids: dict[str, tuple[int, str, int]] = {}
-        """By session id: its fence, the stem of the last appended id, and the highest number with that stem."""
+        """By session id: its fence, the stem of the last appended id, and the highest number with that stem.
+
+        Kept when the lease is released, since the next run of the session in this process goes on numbering.
+        """
         self.loose_bytes: dict[str, int] = {}
         """By session id: the size of the rows appended since it was last compared with `MAX_LOOSE_BYTES`."""
         self.merge_due: set[int] = set()
         """The keys of sessions whose loose rows should be merged."""
 
+    def find_highest_id(self, new: "EncodedAppend", stem: str) -> int | None:
+        """Return the highest number that follows this stem in the session's ids; `None` if it has to be looked up.
 
-def encode_append(lease: Lease, entries: Sequence[Entry]) -> EncodedAppend:
-    """Encode entries as a row, before a connection is needed. Raises `Conflict` unless numbered consecutively."""
+        Each lease has the next fence. So if the last append was made under this lease or the one before it, no other
+        process has appended anything since.
+        """
+        if new.row.first == 1:
+            return UNNUMBERED
+        lease = new.lease
+        known = self.highest_ids.get(lease.session_id)
+        if known is None or known[1] != stem or not 0 <= lease.fence - known[0] <= 1:
+            return None
+        return known[2]
+
+    def forget_lease(self, session_id: str) -> None:
+        """Forget what is not needed after a lease was released."""
+        self.loose_bytes.pop(session_id, None)
+        while len(self.highest_ids) > MAX_NOTED_SESSIONS:
+            del self.highest_ids[next(iter(self.highest_ids))]
+
+
+def encode_append_row(lease: Lease, entries: Sequence[Entry]) -> EncodedAppend:
+    """Encode the entries of one append as a database row. Raises `Conflict` unless they are numbered consecutively."""
     first = entries[0].seq
     if len(entries) > 1 and [entry.seq for entry in entries] != [*range(first, first + len(entries))]:
         raise Conflict(f"entries for session {lease.session_id!r} must be numbered one by one, from {first} on")
@@ -101,7 +134,7 @@ def append_entries(new: EncodedAppend, notes: AppendState, connection: Connectio
 
 
 def _check_repeated(new: EncodedAppend, connection: Connection) -> None:
-    """Accept entries that the log already has at these numbers, by their ids; raise `Conflict` or `Fenced`
+    """Accept entries that the log already has, with the same numbers and ids; raise `Conflict` or `Fenced`
     otherwise.
     """
     lease, row = new.lease, new.row
@@ -120,26 +153,23 @@ def _check_repeated(new: EncodedAppend, connection: Connection) -> None:
 
 
 def _check_new_ids(new: EncodedAppend, key: int, notes: AppendState, connection: Connection) -> None:
-    """Raise `Conflict` for an id that the log already has. Drivers number their ids, so mostly only the last one is
+    """Raise `Conflict` for an entry id that the log already has. Ids are usually numbered, so only the last is
     compared.
     """
     stem, number = split_id(new.ids[-1])
     if number == UNNUMBERED:
         _check_each_id(new, key, connection)
         return
-    session_id, fence = new.lease.session_id, new.lease.fence
-    known = notes.highest_ids.get(session_id)
-    if known is None or known[:2] != (fence, stem):
+    top = notes.find_highest_id(new, stem)
+    if top is None:
         top = max(
             highest_id_number(connection, each.session, stem)
             for each in find_ranges(connection, key, new.row.first - 1)
         )
-    else:
-        top = known[2]
     before = number - len(new.ids)
     if before < top or any(each != f"{stem}-{place}" for place, each in enumerate(new.ids, before + 1)):
         _check_each_id(new, key, connection)
-    notes.highest_ids[session_id] = (fence, stem, max(number, top))
+    notes.highest_ids[new.lease.session_id] = (new.lease.fence, stem, max(number, top))
 
 
 def _check_each_id(new: EncodedAppend, key: int, connection: Connection) -> None:
@@ -158,40 +188,40 @@ def find_ranges(connection: Connection, key: int, upto: int) -> list[EntryRange]
     """Return the ranges of entries that make up the first `upto` entries of a log: those shared with ancestors, then
     its own.
     """
-    stretches: list[EntryRange] = []
+    entry_ranges: list[EntryRange] = []
     while True:
         parent, at = connection.execute("SELECT parent, at FROM session WHERE key = ?", (key,)).get
-        stretches.append(EntryRange(key, at, upto))
+        entry_ranges.append(EntryRange(key, at, upto))
         if parent is None:
-            return stretches[::-1]
+            return entry_ranges[::-1]
         key, upto = parent, min(at, upto)
 
 
-def read_entries(connection: Connection, stretch: EntryRange, session_id: str) -> list[Entry]:
+def read_entries(connection: Connection, entry_range: EntryRange, session_id: str) -> list[Entry]:
     """Read the entries of a range, in order. The session id is for error messages."""
     text_of = make_long_text_reader(connection)
     entries: list[Entry] = []
-    for row in read_rows(connection, stretch):
-        entries += decode_row_entries(row, stretch.after + 1, stretch.upto, text_of, session_id)
+    for row in read_rows(connection, entry_range):
+        entries += decode_row_entries(row, entry_range.after + 1, entry_range.upto, text_of, session_id)
     return entries
 
 
-def read_events(connection: Connection, stretch: EntryRange, session_id: str) -> list[Event]:
+def read_events(connection: Connection, entry_range: EntryRange, session_id: str) -> list[Event]:
     """Read only the events of a range of entries, without the entries' ids and times."""
     text_of = make_long_text_reader(connection)
     events: list[Event] = []
-    for row in read_rows(connection, stretch):
-        events += decode_row_events(row, stretch.after + 1, stretch.upto, text_of, session_id)
+    for row in read_rows(connection, entry_range):
+        events += decode_row_events(row, entry_range.after + 1, entry_range.upto, text_of, session_id)
     return events
 
 
-def read_rows(connection: Connection, stretch: EntryRange) -> list[PackRow]:
+def read_rows(connection: Connection, entry_range: EntryRange) -> list[PackRow]:
     """Read the database rows that contain a range of entries; they may contain more entries before and after it."""
-    return [PackRow._make(row) for row in connection.execute(_ROWS, stretch)]
+    return [PackRow._make(row) for row in connection.execute(_ROWS, entry_range)]
 
 
-def read_every_row(connection: Connection) -> None:
-    """Decode every entry and post in a file. Raises `StoreError` for the first that cannot be decoded."""
+def verify_every_row(connection: Connection) -> None:
+    """Decode every entry and post in a file, to verify it. Raises `StoreError` for the first that cannot be decoded."""
     text_of = make_long_text_reader(connection)
     for key, session_id, at, head in connection.execute("SELECT key, id, at, head FROM session").fetchall():
         reached = at
@@ -223,18 +253,18 @@ def read_ids(connection: Connection, key: int, first: int, last: int) -> list[st
     """Return the ids of the entries of a log from number `first` to `last`."""
     ids: list[str] = []
     for each in find_ranges(connection, key, last):
-        stretch = each._replace(after=max(each.after, first - 1))
-        for row in read_rows(connection, stretch):
-            numbered = enumerate(decode_heads(row).ids, row.first)
-            ids += [entry_id for seq, entry_id in numbered if stretch.after < seq <= stretch.upto]
+        entry_range = each._replace(after=max(each.after, first - 1))
+        for row in read_rows(connection, entry_range):
+            numbered = enumerate(decode_entry_metadata(row).ids, row.first)
+            ids += [entry_id for seq, entry_id in numbered if entry_range.after < seq <= entry_range.upto]
     return ids
 
 
 def find_seq(connection: Connection, key: int, upto: int, entry_id: str) -> int | None:
     """Return the number of the entry with this id among the first `upto` of a log; `None` if there is none."""
-    for stretch in find_ranges(connection, key, upto):
-        seq = find_seq_by_id(connection, stretch.session, entry_id)
-        if seq is not None and stretch.after < seq <= stretch.upto:
+    for entry_range in find_ranges(connection, key, upto):
+        seq = find_seq_by_id(connection, entry_range.session, entry_id)
+        if seq is not None and entry_range.after < seq <= entry_range.upto:
             return seq
     return None
 
@@ -242,9 +272,9 @@ def find_seq(connection: Connection, key: int, upto: int, entry_id: str) -> int 
 # -- what goes with rows -----------------------------------------------------------------------------------------------
 
 
-def release_blobs(connection: Connection, rows: Sequence[PackRow]) -> None:
+def release_long_texts(connection: Connection, rows: Sequence[PackRow]) -> None:
     """Decrease the use counts of the long texts in deleted rows, and delete texts that are used nowhere else."""
-    digests = [(digest,) for row in rows for digest in {hole.digest for hole in decode_holes(row)}]
+    digests = [(digest,) for row in rows for digest in {hole.digest for hole in decode_cut_texts(row)}]
     connection.executemany("UPDATE blob SET uses = uses - 1 WHERE digest = ?", digests)
     connection.executemany("DELETE FROM blob WHERE digest = ? AND uses <= 0", digests)
 
@@ -261,4 +291,4 @@ def read_entry_time(connection: Connection, key: int, seq: int) -> float:
     """Return the time of an entry of a log."""
     owner = next(each for each in find_ranges(connection, key, seq) if each.after < seq <= each.upto)
     (row,) = read_rows(connection, EntryRange(owner.session, seq - 1, seq))
-    return decode_heads(row).ats[seq - row.first]
+    return decode_entry_metadata(row).ats[seq - row.first]

@@ -18,6 +18,7 @@ from .log import find_seq
 
 _ADD: Final = "INSERT OR IGNORE INTO post(session, id, kind, at, body) VALUES(?, ?, ?, ?, ?) RETURNING key"
 _WAITING: Final = "SELECT id, kind, body, at FROM post WHERE tenant = '' AND session = ? ORDER BY key"
+_ANY: Final = "SELECT 1 FROM post WHERE tenant = '' AND session = ? LIMIT 1"
 _FORGET: Final = "DELETE FROM post WHERE tenant = '' AND session = ? AND id = ?"
 _LOG: Final = "SELECT key, head FROM session WHERE tenant = '' AND id = ? AND head > 0"
 
@@ -44,6 +45,11 @@ def read_pending_posts(session_id: str, connection: Connection) -> list[Post]:
         for post_id, kind, body, at in connection.execute(_WAITING, (session_id,)).fetchall()
         if not _is_taken(session_id, post_id, connection)
     ]
+
+
+def has_no_posts(session_id: str, connection: Connection) -> bool:
+    """Return True if no posts are stored for a session, not even taken ones."""
+    return not connection.execute(_ANY, (session_id,)).get
 
 
 def delete_taken_posts(session_id: str, connection: Connection) -> None:

@@ -12,12 +12,12 @@ import apsw
 
 from perdure.core.error import StoreError
 from perdure.core.store import StoreSize
-from perdure.stores.store_paths import check_file_path, create_folder, resolve_store_path
+from perdure.stores.private_paths import check_file_path, create_folder, resolve_store_path
 
 from .apsw_types import Connection
-from .copy_file import publish_when_done
+from .copy_file import rename_when_done
 from .database_file import connect, damaged_store_error, open_read_only, to_store_error
-from .log import read_every_row
+from .log import verify_every_row
 from .page_checksums import find_checksum_vfs, has_checksums, write_checksums
 from .schema import APPLICATION_IDS, FORMAT, UNCHECKED_FORMAT
 
@@ -47,7 +47,7 @@ def back_up_database(store: str, vfs: str | None, path: str) -> None:
         create_folder(os.path.dirname(path))
         connection = open_read_only(store, vfs)
         try:
-            with publish_when_done(path) as place:
+            with rename_when_done(path) as place:
                 _copy_with_checksums(connection, place, vfs)
         finally:
             connection.close()
@@ -67,7 +67,7 @@ def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> Non
     check_file_path(target)
     try:
         create_folder(os.path.dirname(target))
-        with _open_verified(source) as connection, publish_when_done(target) as place:
+        with _open_verified(source) as connection, rename_when_done(target) as place:
             _copy_with_checksums(connection, place, None)
             verify(place)
     except OSError as error:
@@ -131,7 +131,7 @@ def _check_store(connection: Connection, path: str) -> None:
             raise StoreError(f"{path!r} is damaged ({found}): use another backup, or try `sqlite3 FILE .recover`")
     if version < FORMAT:
         if version > 1:
-            read_every_row(connection)
+            verify_every_row(connection)
         _log.warning(
             "%r has no checksums, because an older version made it: it can be read completely, but that no byte of it "
             "has changed is not verified",

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from perdure.core.codec import VERSION, decode_events, decode_known_events, encode_events, pack_events
+from perdure.core.codec import VERSION, decode_events, decode_known_events, encode_events, encode_events_as_msgpack
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, Event
 
@@ -22,8 +22,8 @@ LONG_TEXT_BYTES: Final = 16 * 1024
 _TEXT: Final = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 
 
-class EntryHeads(msgspec.Struct):
-    """Times and ids of the entries in a row, and which of their events a reader must not ignore."""
+class EntryMetadata(msgspec.Struct):
+    """Times and ids of the entries in a row, and which events must not be ignored by readers that do not know them."""
 
     ats: list[float]
     ids: list[str]
@@ -41,7 +41,7 @@ class _StoredHeads(msgspec.Struct, array_like=True):
 
 
 class CutText(msgspec.Struct, array_like=True, frozen=True):
-    """A position in the encoded events of a row at which a long text was cut out."""
+    """The place in a row's encoded events from which a long text was cut out, to be stored separately."""
 
     place: int
     """In the body as it is stored, without the texts."""
@@ -71,18 +71,18 @@ _bodies_in_json = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _bodies_packed = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
-def decode_heads(row: PackRow) -> EntryHeads:
+def decode_entry_metadata(row: PackRow) -> EntryMetadata:
     """Decode the times and ids of the entries in a row, without their events."""
     stored = _stored_heads(row.heads)
-    return EntryHeads(stored.ats, list(map(stored.stem.__add__, stored.ids)), stored.critical)
+    return EntryMetadata(stored.ats, list(map(stored.stem.__add__, stored.ids)), stored.critical)
 
 
-def _encode_heads(heads: EntryHeads) -> bytes:
+def _encode_heads(heads: EntryMetadata) -> bytes:
     stem = heads.ids[0] if len(heads.ids) == 1 else _common_beginning(min(heads.ids), max(heads.ids))
     return _pack(_StoredHeads(heads.ats, stem, [each[len(stem) :] for each in heads.ids], heads.critical))
 
 
-def decode_holes(row: PackRow) -> list[CutText]:
+def decode_cut_texts(row: PackRow) -> list[CutText]:
     """Decode the positions at which long texts were cut out of a row."""
     return _holes(row.holes) if row.holes else []
 
@@ -100,7 +100,7 @@ def encode_row(entries: Sequence[Entry]) -> tuple[PackRow, dict[bytes, bytes]]:
 
 
 def build_row_without_long_texts(
-    first: int, version: int, heads: EntryHeads, body: bytes
+    first: int, version: int, heads: EntryMetadata, body: bytes
 ) -> tuple[PackRow, dict[bytes, bytes]]:
     """Build a row from the entries' times and ids and their encoded events, with long texts cut out; return it with
     these texts, compressed, by digest.
@@ -114,23 +114,23 @@ def build_row_without_long_texts(
 
 def merge_rows(rows: Sequence[PackRow]) -> PackRow:
     """Merge consecutive rows of a log, each with some entries, into one row with all of them."""
-    whole = EntryHeads([], [], [])
+    whole = EntryMetadata([], [], [])
     events: list[Event] = []
     for row in rows:
-        heads = decode_heads(row)
+        heads = decode_entry_metadata(row)
         whole.ats += heads.ats
         whole.ids += heads.ids
         whole.critical += [kind for kind in heads.critical if kind not in whole.critical]
         events += decode_events(row.body, critical=heads.critical, version=row.version)
-    return PackRow(rows[0].first, rows[-1].last, VERSION, _encode_heads(whole), pack_events(events), None)
+    return PackRow(rows[0].first, rows[-1].last, VERSION, _encode_heads(whole), encode_events_as_msgpack(events), None)
 
 
 def slice_row(row: PackRow, first: int, last: int, text_of: ReadText) -> tuple[PackRow, dict[bytes, bytes]]:
     """Return a new row with entries `first` to `last` of a row, still encoded: they may be of a newer version."""
-    heads, start, stop = decode_heads(row), first - row.first, last + 1 - row.first
+    heads, start, stop = decode_entry_metadata(row), first - row.first, last + 1 - row.first
     body = _slice_body(_insert_long_texts(row, text_of), start, stop)
     return build_row_without_long_texts(
-        first, row.version, EntryHeads(heads.ats[start:stop], heads.ids[start:stop], heads.critical), body
+        first, row.version, EntryMetadata(heads.ats[start:stop], heads.ids[start:stop], heads.critical), body
     )
 
 
@@ -139,7 +139,7 @@ def decode_row_entries(row: PackRow, first: int, last: int, text_of: ReadText, s
     first, last = max(first, row.first), min(last, row.last)
     try:
         body = _insert_long_texts(row, text_of)
-        heads = decode_heads(row)
+        heads = decode_entry_metadata(row)
         ats, ids = heads.ats, heads.ids
         if (first, last) != (row.first, row.last):
             start, stop = first - row.first, last + 1 - row.first
@@ -167,9 +167,9 @@ def decode_row_events(row: PackRow, first: int, last: int, text_of: ReadText, se
     return [entry.event for entry in decode_row_entries(row, first, last, text_of, session_id)]
 
 
-def _build_heads(entries: Sequence[Entry]) -> EntryHeads:
+def _build_heads(entries: Sequence[Entry]) -> EntryMetadata:
     critical = {type(entry.event).__struct_config__.tag: None for entry in entries if type(entry.event).critical}
-    return EntryHeads(
+    return EntryMetadata(
         [entry.at for entry in entries], [entry.id for entry in entries], [str(kind) for kind in critical]
     )
 
@@ -198,7 +198,7 @@ def _cut_long_texts(body: bytes) -> tuple[bytes, list[CutText], dict[bytes, byte
 
 
 def _insert_long_texts(row: PackRow, text_of: ReadText) -> bytes:
-    """Return the body of a row with its long texts inserted."""
+    """Return the body of a row with its long texts inserted again."""
     if not row.holes:
         return row.body
     pieces: list[bytes] = []

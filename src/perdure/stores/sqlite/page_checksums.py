@@ -73,13 +73,13 @@ def _load_extension(path: str, over: str | None = None) -> str | None:
 
 
 def has_checksums(connection: Connection) -> bool:
-    """Return True if the pages of the file have room for checksums, as the header of the file says."""
+    """Return True if the file's header reserves room for checksums on its pages."""
     read: Any = getattr(connection, "reserve_bytes", None)
     return read is not None and read("main") == RESERVED_BYTES
 
 
-def request_checksums(connection: Connection) -> None:
-    """Make room for checksums in a file that is still empty, or when it is next vacuumed.
+def reserve_checksum_space(connection: Connection) -> None:
+    """Reserve room for page checksums in an empty file, or in any file at its next vacuum.
 
     Nothing is verified or stored over this connection: close it once the file has pages.
     """
@@ -92,7 +92,7 @@ def is_checksum_error(error: apsw.Error) -> bool:
 
 
 def write_checksums(path: str, vfs: str | None) -> None:
-    """Give every page of a file that no other connection uses its checksum, whatever it contained before.
+    """Write the checksum of every page of a file that no other connection uses.
 
     Needed after `VACUUM INTO`, which writes most pages before the header, where the VFS finds out about checksums.
     """
@@ -104,7 +104,7 @@ def write_checksums(path: str, vfs: str | None) -> None:
                 continue
             connection.execute("PRAGMA journal_mode = off; PRAGMA synchronous = off").fetchall()
             if verify:
-                request_checksums(connection)
+                reserve_checksum_space(connection)
             else:
                 connection.execute("PRAGMA checksum_verification = off").fetchall()
             connection.execute("VACUUM")

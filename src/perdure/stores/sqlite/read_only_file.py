@@ -1,4 +1,4 @@
-"""Open SQLite files that cannot be written: on a medium or in a folder that can only be read.
+"""Open SQLite files on media or in folders that are read-only.
 
 SQLite needs to write beside a file in WAL mode even to read it. Where that is impossible, a file without a write-ahead
 log is opened as one that does not change; before each use the store looks whether it has changed all the same.
@@ -14,27 +14,29 @@ import apsw
 from perdure.core.error import StoreError
 
 
-class ReadOnlyFile(StoreError):
-    """The store lies where it can only be read."""
+class ReadOnlyStoreError(StoreError):
+    """Raised when a store cannot be written because its file, folder or medium is read-only."""
 
 
 def is_read_only(path: str) -> bool:
-    """Return True if a file exists that this process can only read, because of it, its folder or its medium."""
+    """Return True if a file exists and this process can read but not write it, because of the file, its folder or
+    medium.
+    """
     return os.path.exists(path) and not (  # noqa: PTH110 - as above
         os.access(path, os.W_OK) and os.access(os.path.dirname(path) or ".", os.W_OK)
     )
 
 
-def read_only_error(path: str) -> ReadOnlyFile:
-    """Build the error for an attempt to write to a store that can only be read."""
-    return ReadOnlyFile(
+def read_only_error(path: str) -> ReadOnlyStoreError:
+    """Build the error for an attempt to write to a read-only store."""
+    return ReadOnlyStoreError(
         f"the store {path!r} can only be read here: to write to it, check the permissions of the file and its folder, "
         "and the disk, or copy it to where it can be written"
     )
 
 
-def unchanging_uri(path: str) -> str:
-    """Return the URI that opens a file as one that does not change. Raises `StoreError` if it has a write-ahead log.
+def build_immutable_uri(path: str) -> str:
+    """Build the SQLite URI that opens a file as immutable. Raises `StoreError` if it has a write-ahead log.
 
     Without the write-ahead log, what was stored last would be missing.
     """
@@ -47,12 +49,12 @@ def unchanging_uri(path: str) -> str:
 
 
 def read_only_flags() -> int:
-    """Return the flags with which such a URI is opened."""
+    """Return the SQLite flags for opening a file by the URI of `build_immutable_uri`."""
     return int(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
-def file_version(path: str) -> tuple[int, int, int, int, int]:
-    """Return what changes when a file is replaced or written: device, inode, size, time, and size of its log."""
+def get_file_version(path: str) -> tuple[int, int, int, int, int]:
+    """Return values that change when a file or its write-ahead log is written or replaced, such as size and time."""
     try:
         status = os.stat(path)
     except OSError:

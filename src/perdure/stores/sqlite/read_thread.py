@@ -14,7 +14,7 @@ import apsw
 from .apsw_types import Connection
 from .database_file import file_identity, open_read_only, to_store_error
 from .queued_jobs import Job
-from .read_only_file import file_version, is_read_only
+from .read_only_file import get_file_version, is_read_only
 
 T = TypeVar("T")
 
@@ -74,8 +74,8 @@ class ReadThread:
         return connection
 
     def _look_at_file(self) -> tuple[int, ...]:
-        """Return what changes when the connection cannot be used any more."""
-        return file_version(self._path) if self._is_read_only else file_identity(self._path)
+        """Return values that change when the file is replaced and the connection cannot be used any more."""
+        return get_file_version(self._path) if self._is_read_only else file_identity(self._path)
 
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None

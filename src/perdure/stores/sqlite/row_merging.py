@@ -1,4 +1,4 @@
-"""Merge the many small rows of a log into a few large ones, when there are many or the session's lease is released.
+"""Merge the many small rows of a log into few large ones, when there are many or the session's lease is released.
 
 Rows are *loose* until they are merged into one that is large enough to stay; the ids in that are in the table `label`.
 
@@ -16,7 +16,8 @@ from perdure.core.error import UnreadableEntry
 from .apsw_types import Connection
 from .entry_id_index import add_ids
 from .pack_rows import PackRow, merge_rows
-from .schema import ADD_ROW, MERGED_ROW_BYTES
+from .schema import ADD_ROW
+from .schema import MERGED_ROW_BYTES as MERGED_ROW_BYTES  # noqa: PLC0414 - re-exported
 
 ROW_COST: Final = 512
 """The bytes that a row counts for in addition to its size, which limits the number of rows."""
@@ -31,12 +32,12 @@ _NOTE: Final = "UPDATE session SET sealed = coalesce(?2, sealed), loose = ?3 WHE
 
 
 def row_size(row: PackRow) -> int:
-    """Return the size at which a row is counted when rows are merged: its bytes plus a fixed cost."""
+    """Return the size of a row for the decision to merge rows: its bytes plus a fixed cost."""
     return len(row.body) + ROW_COST
 
 
-class MergedGroup(NamedTuple):
-    """Rows of a log that are replaced by one, or stay as they are."""
+class PlannedRowGroup(NamedTuple):
+    """A group of rows in a merge plan: they are replaced by one merged row, or stay as they are."""
 
     rows: list[PackRow]
     """What the log has there afterwards."""
@@ -45,46 +46,46 @@ class MergedGroup(NamedTuple):
     """True if they are large enough to stay: their ids go into the index."""
 
 
-class MergePlan(NamedTuple):
-    """Changes to be made when the small rows of a log are merged, worked out before the transaction."""
+class RowMergePlan(NamedTuple):
+    """The plan for merging the small rows of a log, made before the transaction that carries it out."""
 
     key: int
     """Of the session."""
     data_version: int
     """Number by which changes of other processes since then are noticed."""
-    groups: list[MergedGroup]
+    groups: list[PlannedRowGroup]
 
 
 def prepare_merges(keys: Iterable[int], connection: Connection) -> Callable[[Connection], None]:
-    """Work out the merges of several logs outside of any transaction; return the job that makes them."""
-    return partial(_merge_logs, [plan_merge(connection, key) for key in keys])
+    """Plan the row merges of several logs outside of any transaction; return the job that carries them out."""
+    return partial(_merge_logs, [plan_row_merge(connection, key) for key in keys])
 
 
-def _merge_logs(plans: Sequence[MergePlan], connection: Connection) -> None:
+def _merge_logs(plans: Sequence[RowMergePlan], connection: Connection) -> None:
     for plan in plans:
-        merge_log(connection, plan.key, plan)
+        merge_log_rows(connection, plan.key, plan)
 
 
-def plan_merge(connection: Connection, key: int) -> MergePlan:
-    """Work out how the small rows of a log become large ones. A rest too small for that becomes one small row."""
+def plan_row_merge(connection: Connection, key: int) -> RowMergePlan:
+    """Plan how the small rows of a log are merged into large ones; rows left over become one small row."""
     version = int(connection.pragma("data_version"))
     groups = list(_group_rows([PackRow._make(row) for row in connection.execute(_LOOSE, (key,))]))
-    planned: list[MergedGroup] = []
+    planned: list[PlannedRowGroup] = []
     for place, group in enumerate(groups, 1):
         whole = _merge_group(group)
         is_large = sum(len(row.body) for row in group) >= MERGED_ROW_BYTES
         is_sealed = place < len(groups) or bool(group[0].holes) or is_large
-        planned.append(MergedGroup(group if whole is None else [whole], whole is not None, is_sealed))
-    return MergePlan(key, version, planned)
+        planned.append(PlannedRowGroup(group if whole is None else [whole], whole is not None, is_sealed))
+    return RowMergePlan(key, version, planned)
 
 
-def merge_log(connection: Connection, key: int, plan: MergePlan | None = None) -> None:
-    """Merge the small rows of a log into large ones, as planned unless another process has changed the file since.
+def merge_log_rows(connection: Connection, key: int, plan: RowMergePlan | None = None) -> None:
+    """Merge the small rows of a log into large ones, by the plan unless another process has changed the file since.
 
     Runs inside a transaction that the caller has begun.
     """
     if plan is None or plan.key != key or plan.data_version != connection.pragma("data_version"):
-        plan = plan_merge(connection, key)
+        plan = plan_row_merge(connection, key)
     sealed: int | None = None
     loose = 0
     for group in plan.groups:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from .apsw_types import Connection
 from .entry_id_index import add_ids
-from .pack_rows import EntryHeads, PackRow, build_row_without_long_texts
+from .pack_rows import EntryMetadata, PackRow, build_row_without_long_texts
 
 FORMAT: Final = 4
 """The newest format; a file of a newer one is refused. It has the tables below, and a checksum on every page."""
@@ -121,9 +121,7 @@ PRAGMA user_version = {UNCHECKED_FORMAT};"""
 
 
 def migrate_tables(connection: Connection, version: int) -> None:
-    """Migrate a database of an older format to the current tables; its pages have no checksums. The caller has begun a
-    transaction, and then fills in the progress of runs.
-    """
+    """Migrate the tables of an older format to the current one, inside the caller's transaction."""
     if version == 1:
         _migrate_entries(connection)
     else:
@@ -148,13 +146,13 @@ def _read_old_rows(connection: Connection) -> Iterator[tuple[int, PackRow, dict[
     """Yield the entries of a file of format 1, several to a row; their bodies are not decoded."""
     belong: tuple[int, int] = (0, 0)
     first = size = 0
-    heads, bodies = EntryHeads([], [], []), list[bytes]()
+    heads, bodies = EntryMetadata([], [], []), list[bytes]()
     for session, seq, entry_id, kind, critical, version, at, body in connection.execute(_OLD_ENTRIES):
         if bodies and (size >= MERGED_ROW_BYTES or belong != (session, version)):
             yield belong[0], *build_row_without_long_texts(first, belong[1], heads, b"[%b]" % b",".join(bodies))
             bodies = []
         if not bodies:
-            belong, first, size, heads = (session, version), seq, 0, EntryHeads([], [], [])
+            belong, first, size, heads = (session, version), seq, 0, EntryMetadata([], [], [])
         bodies.append(body)
         size += len(body)
         _add_head(heads, at, entry_id, kind if critical else "")
@@ -162,7 +160,7 @@ def _read_old_rows(connection: Connection) -> Iterator[tuple[int, PackRow, dict[
         yield belong[0], *build_row_without_long_texts(first, belong[1], heads, b"[%b]" % b",".join(bodies))
 
 
-def _add_head(heads: EntryHeads, at: float, entry_id: str, critical: Any) -> None:
+def _add_head(heads: EntryMetadata, at: float, entry_id: str, critical: Any) -> None:
     heads.ats.append(at)
     heads.ids.append(entry_id)
     if critical and critical not in heads.critical:

@@ -22,10 +22,10 @@ from perdure.stores.search_query import ROLES, SearchRequest, split_query
 from perdure.stores.snippet import SearchTerms, make_snippet
 
 from .database_file import to_store_error
-from .indexed_log import MAX_SEQ, IndexedLog, ShownRange, SubmitJob
+from .indexed_log import MAX_SEQ, IndexedLog, SearchRange, SubmitJob
 from .log import EntryRange
 from .queued_jobs import Job
-from .search_index import DAMAGE, SearchIndex, StaleIndex
+from .search_index import DAMAGE, SearchIndex, StaleIndexError
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class LogSearch:
         return self._with_rebuild(lambda: self._index_batch(BATCH_ENTRIES))
 
     def run_erasing_job(self, session_id: str, seq: int | None, job: Job[T]) -> T:
-        """Run a job that removes a session, or its entry `seq`, from the log, and remove the text from the index too.
+        """Run a job that deletes a session or redacts its entry `seq`, and remove the text from the index too.
 
         No byte of it is left in the index. If that cannot be done otherwise, the index is emptied.
         """
@@ -97,7 +97,7 @@ class LogSearch:
         try:
             try:
                 self._erase(session_id, seq, job, done)
-            except (*DAMAGE, StaleIndex) as error:
+            except (*DAMAGE, StaleIndexError) as error:
                 self._warn_of_rebuild(error)
                 self._index.clear()
                 if not done:
@@ -125,7 +125,7 @@ class LogSearch:
         try:
             try:
                 return work()
-            except (*DAMAGE, StaleIndex) as error:
+            except (*DAMAGE, StaleIndexError) as error:
                 self._warn_of_rebuild(error)
                 self._rebuild_index()
                 return work()
@@ -133,7 +133,7 @@ class LogSearch:
             raise to_store_error(error, self._index.path) from error
 
     def _warn_of_rebuild(self, error: Exception) -> None:
-        is_new = isinstance(error, StaleIndex) and not self._source.read_stamp()
+        is_new = isinstance(error, StaleIndexError) and not self._source.read_stamp()
         if not is_new:
             _log.warning("the search index %r is made anew: %s", self._index.path, error)
 
@@ -143,14 +143,14 @@ class LogSearch:
             self._index.stamp = self._source.reset_indexed()
 
     def _check_stamps(self) -> int:
-        """Return the stamp of log and index. Raises `StaleIndex` if they differ."""
+        """Return the stamp of log and index. Raises `StaleIndexError` if they differ."""
         stamp = self._source.read_stamp()
         if not stamp or self._index.stamp != stamp:
-            raise StaleIndex("it does not belong to the log as it is now")
+            raise StaleIndexError("it does not belong to the log as it is now")
         return stamp
 
     def _catch_up(self) -> None:
-        """Index all entries that were in the log when this began; more may be appended meanwhile."""
+        """Index all entries that were in the log when this method began."""
         self._check_stamps()
         backlog = self._source.count_unindexed()
         while backlog > 0 and (done := self._index_batch(CATCH_UP_ENTRIES)):
@@ -186,7 +186,7 @@ class LogSearch:
             result, stamp = self._source.run_removal(job)
             done.append(result)
             if stamp:
-                raise StaleIndex("it was begun while something left the log")
+                raise StaleIndexError("it was begun while something left the log")
             return
         with self._index.write_transaction():
             self._check_stamps()
@@ -204,16 +204,16 @@ class LogSearch:
                 self._index.stamp = stamp
         self._index.truncate_wal()
 
-    def _indexed_texts(self, stretches: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int], str]:
+    def _indexed_texts(self, entry_ranges: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int], str]:
         """Return the texts of those entries in some ranges that are indexed."""
         found: dict[tuple[int, int], str] = {}
-        for session, first, last in stretches:
+        for session, first, last in entry_ranges:
             places = set(self._index.find_indexed_seqs(session, first, last))
             if places:
                 docs = self._source.read_texts(EntryRange(session, min(places) - 1, max(places)))
                 found |= {(session, doc.seq): doc.text for doc in docs if doc.seq in places}
                 if len(docs) < len(places):
-                    raise StaleIndex(f"some entries of session {session} can be read no more")
+                    raise StaleIndexError(f"some entries of session {session} can be read no more")
         return found
 
     # -- finding -------------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class LogSearch:
         try:
             return self._find_hits(request, expression, wanted)
         except (
-            StaleIndex
+            StaleIndexError
         ):  # perhaps another process has just taken something out of log and index: then it is well by now
             return self._find_hits(request, expression, wanted)
 
@@ -236,7 +236,7 @@ class LogSearch:
         return [self._build_hit(found, names, terms) for found in self._query_rows(request, expression, spans)]
 
     def _query_rows(
-        self, request: SearchRequest, expression: str, spans: Sequence[ShownRange] | None
+        self, request: SearchRequest, expression: str, spans: Sequence[SearchRange] | None
     ) -> list[_FoundRow]:
         try:
             return [_FoundRow(*row) for row in self._index.query(*_build_statement(request, expression, spans))]
@@ -271,7 +271,7 @@ class LogSearch:
     def _tokenize(self, text: str) -> list[str]:
         return [word for _, _, word in self._index.tokenize(text.encode())]
 
-    def _find_ranges(self, request: SearchRequest) -> list[ShownRange] | None:
+    def _find_ranges(self, request: SearchRequest) -> list[SearchRange] | None:
         """Return the ranges that the search is limited to; `None` if it covers all sessions."""
         if not request.session_id:
             return self._source.ranges_under_prefix(request.prefix) if request.prefix else None
@@ -290,13 +290,13 @@ class LogSearch:
         text = self._source.read_text(found.session, found.seq)
         name = names.get(found.session) or self._source.find_shown_session_id(found.session, found.seq)
         if text is None or not name or found.checksum != crc32(text.encode()):
-            raise StaleIndex(f"entry {found.seq} of session {found.session} is not in the log as it was indexed")
+            raise StaleIndexError(f"entry {found.seq} of session {found.session} is not in the log as it was indexed")
         shown = make_snippet(text, terms, self._index.tokenize)
         return Hit(name, found.seq, ROLES[found.role], shown, found.score, found.at)
 
 
 def _build_statement(
-    request: SearchRequest, expression: str, spans: Sequence[ShownRange] | None
+    request: SearchRequest, expression: str, spans: Sequence[SearchRange] | None
 ) -> tuple[str, dict[str, Any]]:
     """Build the SQL statement and its parameters."""
     values: dict[str, Any] = {"expression": expression, "limit": request.limit, "offset": request.offset}

@@ -17,12 +17,12 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 import apsw
 
 from perdure.core.error import StoreError
+from perdure.stores.private_paths import create_file
 from perdure.stores.snippet import Token
-from perdure.stores.store_paths import create_file
 
 from .apsw_types import Connection, Cursor
 from .database_file import file_identity, retry_while_busy, run_in_transaction, sync_wal
-from .read_only_file import is_read_only, read_only_error, read_only_flags, unchanging_uri
+from .read_only_file import build_immutable_uri, is_read_only, read_only_error, read_only_flags
 
 FORMAT: Final = 2
 """The version of the tables below, of the tokenizer, and of what counts as text. An index of another one is rebuilt."""
@@ -91,8 +91,8 @@ DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.Sch
 """The errors that SQLite raises for a damaged file. (The statements themselves are right.)"""
 
 
-class StaleIndex(Exception):
-    """The index does not match the log, and has to be rebuilt."""
+class StaleIndexError(Exception):
+    """Raised when the search index does not match the log and has to be rebuilt."""
 
 
 class IndexedText(NamedTuple):
@@ -158,7 +158,7 @@ class SearchIndex:
         self._get_or_open().execute("UPDATE state SET stamp = ?", (stamp,))
 
     def add(self, docs: Sequence[IndexedText]) -> None:
-        """Add texts that are not in the index yet. Raises `StaleIndex` if an entry was indexed with another text."""
+        """Add texts that are not in the index yet. Raises `StaleIndexError` if an entry has another text there."""
         connection = self._get_or_open()
         texts = {(doc.session, doc.seq): doc.text for doc in docs}
         sums = {place: zlib.crc32(text.encode()) for place, text in texts.items()}
@@ -168,7 +168,7 @@ class SearchIndex:
         connection.executemany("INSERT INTO search(rowid, text) VALUES(?, ?)", new)
         for session, seq in texts:
             if self.read_checksum(session, seq) != sums[session, seq]:
-                raise StaleIndex(f"entry {seq} of session {session} is another one than when it was indexed")
+                raise StaleIndexError(f"entry {seq} of session {session} is another one than when it was indexed")
 
     def find_indexed_seqs(self, session: int, first: int, last: int) -> list[int]:
         """Return the numbers of those entries from `first` to `last` that are in the index."""
@@ -189,7 +189,7 @@ class SearchIndex:
         of the index was rewritten.
 
         No byte of them is left once this has been committed and `truncate_wal` called; if the index was rewritten,
-        `rewrite_pages` before that. Raises `StaleIndex` if one of them is not what was indexed: removing it would
+        `rewrite_pages` before that. Raises `StaleIndexError` if one of them is not what was indexed: removing it would
         corrupt FTS5's tables.
         """
         connection = self._get_or_open()
@@ -199,7 +199,7 @@ class SearchIndex:
             connection.execute(_SECURELY, (0,))
         for session, seq, text in texts:
             if self.read_checksum(session, seq) != zlib.crc32(text.encode()):
-                raise StaleIndex(f"entry {seq} of session {session} is another one than when it was indexed")
+                raise StaleIndexError(f"entry {seq} of session {session} is another one than when it was indexed")
             key = connection.execute("DELETE FROM doc WHERE session = ? AND seq = ? RETURNING key", (session, seq)).get
             connection.execute(_TAKE_OUT, (key, text))
         if at_once:
@@ -207,9 +207,7 @@ class SearchIndex:
         return at_once
 
     def rewrite_pages(self) -> None:
-        """Rewrite the file without free pages and free parts of pages. Even with `secure_delete`, SQLite leaves copies
-        of rows there when it moves them to other pages.
-        """
+        """Rewrite the file without free pages and free space, where SQLite may have left copies of removed rows."""
         retry_while_busy(lambda: self._get_or_open().execute("VACUUM"))
 
     def truncate_wal(self) -> None:
@@ -237,7 +235,7 @@ class SearchIndex:
             connection.execute("VACUUM")
             connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 0)
             connection.execute(_PRAGMAS).fetchall()  # each of them: SQLite stops where there is a row to be had
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            retry_while_busy(lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
             sync_wal(self.path, None)
         finally:
             connection.close()
@@ -276,8 +274,10 @@ class SearchIndex:
         return connection
 
     def _open_read_only(self) -> _TokenizingConnection:
-        """Open an index that cannot be written. Raises `StaleIndex` if it has another format."""
-        connection = cast("_TokenizingConnection", apsw.Connection(unchanging_uri(self.path), flags=read_only_flags()))
+        """Open an index that cannot be written. Raises `StaleIndexError` if it has another format."""
+        connection = cast(
+            "_TokenizingConnection", apsw.Connection(build_immutable_uri(self.path), flags=read_only_flags())
+        )
         self._connection, self._file = connection, file_identity(self.path)
         if not _has_tables(connection, _READABLE_FORMATS):
             self._drop_connection()
@@ -312,7 +312,7 @@ def measure_search_index(path: str) -> int:
 
 
 def _create_tables(connection: Connection) -> None:
-    """Create the tables if the file is empty. Raises `StaleIndex` for a file of another format."""
+    """Create the tables if the file is empty. Raises `StaleIndexError` for a file of another format."""
 
     def make(connection: Connection) -> None:
         if not _has_tables(connection):  # another process may have been quicker
@@ -323,7 +323,7 @@ def _create_tables(connection: Connection) -> None:
 
 
 def _merge_segments(connection: Connection) -> None:
-    """Rewrite the index as one segment, without the words of removed texts; afterwards texts are removed in place."""
+    """Rewrite the index as one segment without removed terms; later removals are then done in place."""
     connection.execute(_MERGE)
     key: int = connection.execute("SELECT coalesce(max(id), 0) FROM search_docsize").get
     added: list[tuple[int, str]] = []
@@ -335,7 +335,7 @@ def _merge_segments(connection: Connection) -> None:
     connection.execute(_SECURELY, (1,))
     connection.executemany(_TAKE_OUT, added)
     if _may_hold_removed_words(connection):
-        raise StaleIndex("words of removed texts are left in it")
+        raise StaleIndexError("words of removed texts are left in it")
 
 
 def _may_hold_removed_words(connection: Connection) -> bool:
@@ -357,12 +357,12 @@ def _read_levels(block: bytes) -> list[int]:
             levels.append(numbers[1])  # after the number of those that are being merged
             del numbers[: 2 + levels[-1] * _NUMBERS_PER_SEGMENT]
     except IndexError as error:
-        raise StaleIndex(f"the structure of the index is unknown: {block.hex()}") from error
+        raise StaleIndexError(f"the structure of the index is unknown: {block.hex()}") from error
     return levels
 
 
 def _read_varints(data: bytes) -> list[int]:
-    """Read SQLite's integers of variable length, of which none here has nine bytes."""
+    """Decode SQLite's variable-length integers, none of which has nine bytes here."""
     values = [0]
     for byte in data:
         values[-1] = values[-1] << 7 | byte & ~_MORE_FOLLOWS
@@ -379,5 +379,5 @@ def _has_tables(connection: Connection, formats: AbstractSet[int] = frozenset({F
     if stamp == (0, 0, 0):
         return False
     if stamp[0] not in _APPLICATION_IDS or stamp[1] not in formats:
-        raise StaleIndex(f"the index has another format: {stamp!r}")
+        raise StaleIndexError(f"the index has another format: {stamp!r}")
     return True

@@ -26,19 +26,20 @@ from perdure.core.store import (
 )
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
 from perdure.stores.entry_text import has_large_content
-from perdure.stores.store_paths import resolve_store_path
+from perdure.stores.private_paths import resolve_store_path
 
 from .apsw_types import Connection
 from .forks_and_erasure import ForkRequest, create_fork, delete_session, redact_entry
-from .interrupted import query_interrupted
-from .lease import acquire_lease, is_lease_valid, prepare_release
-from .log import EntryRange, encode_append, find_ranges, read_entries, read_events
-from .mailbox import add_post, encode_post_body, read_pending_posts
+from .interrupted_sessions import query_interrupted
+from .lease import acquire_free_lease, acquire_lease, is_lease_valid, prepare_release, release_tidy_lease
+from .log import EntryRange, encode_append_row, find_ranges, read_entries, read_events
+from .mailbox import add_post, encode_post_body, has_no_posts, read_pending_posts
 
 if TYPE_CHECKING:
     from .file_scheduler import FileScheduler
 
 _FIND: Final = "SELECT key, head FROM session WHERE tenant = '' AND id = ?"
+_NEWER: Final = "SELECT 1 FROM session WHERE tenant = '' AND id = ? AND head > ?"
 _INFO: Final = """
 SELECT session.id, session.head, session.created_at, session.updated_at, session.title,
     coalesce(origin.id, ''), iif(origin.id IS NULL, 0, session.at)
@@ -70,7 +71,7 @@ class SqliteStore:
         return f"sqlite:{self._path}"
 
     def locate_session(self, session_id: str) -> SessionPlace:
-        """Return the place of a session: all stores of this file share its runs and watchers."""
+        """Return the key of a session, which all store objects for this file share."""
         return ("sqlite", self._path), session_id
 
     def __repr__(self) -> str:
@@ -83,8 +84,14 @@ class SqliteStore:
         that drives the session.
         """
         check_session_id(session_id)
-        writer = self._get_writer()
-        job = partial(acquire_lease, session_id, self._clock.now(), writer.leases, take_over)
+        writer, now = self._get_writer(), self._clock.now()
+        free = None
+        if not take_over:
+            free = writer.run_now(session_id, partial(acquire_free_lease, session_id, now, writer.leases))
+        if free is not None:
+            self._leases.add(free)
+            return free
+        job = partial(acquire_lease, session_id, now, writer.leases, take_over)
         lease, cancelled = await run_to_completion(writer.write(job, sync=take_over))
         self._leases.add(lease)
         if cancelled:
@@ -98,7 +105,16 @@ class SqliteStore:
             return  # closing gave back all there were
         writer = self._get_writer()
         self._leases.discard(lease)
-        await _finish_before_cancel(self._release_lease(writer, lease))
+        try:
+            is_released = writer.run_now(lease.session_id, partial(release_tidy_lease, lease, writer.notes))
+        except BaseException:
+            writer.leases.discard(lease)  # the disk has failed: it is not driven any more
+            raise
+        if is_released:
+            writer.leases.discard(lease)
+            writer.end_direct_writes()
+        else:
+            await _finish_before_cancel(self._release_lease(writer, lease))
 
     async def holds(self, lease: Lease) -> bool:
         """Return True if the lease is still valid: neither released nor taken over, by any process."""
@@ -108,7 +124,7 @@ class SqliteStore:
         """Append entries to a session's log, all or none; their numbers must follow its last entry."""
         if entries:
             writer = self._get_writer()
-            encode = partial(encode_append, lease, entries)
+            encode = partial(encode_append_row, lease, entries)
             encoded = await asyncio.to_thread(encode) if has_large_content(entries) else encode()
             await writer.append(encoded, sync=sync)
             writer.indexer.signal_append()
@@ -119,7 +135,7 @@ class SqliteStore:
         if has_large_content(entries):
             return asyncio.ensure_future(self.append(lease, entries, sync=sync))
         writer = self._get_writer()
-        stored = writer.append(encode_append(lease, entries), sync=sync)
+        stored = writer.append(encode_append_row(lease, entries), sync=sync)
         writer.indexer.signal_append()
         if faults.is_armed():
             stored.add_done_callback(lambda _: faults.fault_point("store.append.after_commit"))
@@ -134,7 +150,7 @@ class SqliteStore:
         writer = self._get_writer()
         if sync or not writer.can_write_now(lease.session_id) or has_large_content(entries):
             return False
-        if not writer.append_now(encode_append(lease, entries)):
+        if not writer.append_now(encode_append_row(lease, entries)):
             return False
         writer.indexer.signal_append()
         faults.fault_point("store.append.after_commit")
@@ -152,7 +168,10 @@ class SqliteStore:
         """
         check_session_id(session_id)
         check_count("after", after)
-        return await self._get_writer().read(partial(_read_events, session_id, after))
+        writer = self._get_writer()
+        if writer.run_now(session_id, partial(_is_read, session_id, after)):
+            return [], after
+        return await writer.read(partial(_read_events, session_id, after))
 
     async def post(self, session_id: str, post: Post) -> bool:
         """Store a post (a message to a session) until the process that runs the session takes it. Return False if a
@@ -167,7 +186,10 @@ class SqliteStore:
     async def posts(self, session_id: str) -> list[Post]:
         """Return the posts (messages to a session) that the process running it has not taken yet, oldest first."""
         check_session_id(session_id)
-        return await self._get_writer().read(partial(read_pending_posts, session_id))
+        writer = self._get_writer()
+        if writer.run_now(session_id, partial(has_no_posts, session_id)):
+            return []
+        return await writer.read(partial(read_pending_posts, session_id))
 
     async def info(self, session_id: str) -> SessionInfo | None:
         """Return title, times and entry count of a session; `None` if it does not exist or has no entries."""
@@ -215,7 +237,7 @@ class SqliteStore:
         check_session_id(session_id)
         return await self._get_writer().read(partial(_query_infos, _FORKS, (session_id,)))
 
-    async def interrupted(
+    async def list_interrupted(
         self, *, prefix: str = "", include_posts: bool = False, now: float | None = None
     ) -> list[InterruptedSession]:
         """Return the sessions whose last run can continue and that no living process drives, the longest idle first.
@@ -308,12 +330,17 @@ def _read_events(session_id: str, after: int, connection: Connection) -> "tuple[
     return events, wanted[-1].upto if wanted else after
 
 
+def _is_read(session_id: str, after: int, connection: Connection) -> bool:
+    """Return True if a session has no entries numbered above `after`."""
+    return not connection.execute(_NEWER, (session_id, after)).get
+
+
 def _find_wanted_ranges(session_id: str, after: int, connection: Connection) -> "list[EntryRange]":
     return [
-        stretch._replace(after=max(after, stretch.after))
+        entry_range._replace(after=max(after, entry_range.after))
         for key, head in connection.execute(_FIND, (session_id,)).fetchall()
-        for stretch in find_ranges(connection, key, head)
-        if stretch.upto > after
+        for entry_range in find_ranges(connection, key, head)
+        if entry_range.upto > after
     ]
 
 

@@ -1,5 +1,6 @@
-"""The connection over which a process writes to an SQLite file, and its recovery from disk errors. One thread uses it
-at a time, which `file_scheduler.py` ensures.
+"""The connection over which a process writes to an SQLite file, and its recovery from disk errors.
+
+One thread uses it at a time, which `file_scheduler.py` ensures.
 
 After a disk error, data that was not synced may be lost: the system may have dropped what it could not write, and
 report success the next time. So the connection is closed; and the process that opens the next one, or finds what a dead

@@ -1,0 +1,125 @@
+"""Files of the `perdure` command in `~/.perdure` (sessions, grants, trusted files), and helpers to open its store.
+
+PERDURE_HOME names another folder. Only its owner can read it.
+"""
+
+# ruff: noqa: PTH100, PTH103, PTH111, PTH112, PTH118, PTH120 - pathlib would cost every start milliseconds
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from perdure.core.error import ConfigError, SessionNotFound
+
+from .untrusted_text_frame import quote_text
+
+if TYPE_CHECKING:
+    from perdure.core.event import QuestionAsked
+    from perdure.core.store import Store
+    from perdure.runtime.session import Session
+
+T = TypeVar("T")
+
+HOME_VARIABLE: Final = "PERDURE_HOME"
+MAX_QUESTION: Final = 200
+"""Characters of a question that a line about it shows."""
+
+store_option = click.option(
+    "--store", metavar="sqlite:PATH", help="Store of the sessions.  [default: sessions.db in ~/.perdure]"
+)
+
+
+def get_home_file_path(name: str) -> str:
+    """Return the absolute path of the file `name` in `~/.perdure`, or in the folder that PERDURE_HOME names."""
+    home = os.path.expanduser(os.environ.get(HOME_VARIABLE) or "~/.perdure")
+    return os.path.join(os.path.abspath(home), name)
+
+
+def snapshots_path() -> str:
+    """Return the absolute path of the folder with the contents of files before and after changes by tools."""
+    return get_home_file_path("snapshots")
+
+
+def resolve_store_spec(given: str | None) -> str:
+    """Return the store that the option `--store` names, or the default SQLite store in `~/.perdure`."""
+    usual = f"sqlite:{get_home_file_path('sessions.db')}"
+    if given and given != usual:
+        check_store_folder(given)
+    else:  # it is made at its first use, and may be in a new home
+        with contextlib.suppress(OSError):  # then the store says which folder it needs
+            os.makedirs(os.path.dirname(os.path.dirname(get_home_file_path("sessions.db"))), mode=0o700, exist_ok=True)
+    return given or usual
+
+
+def check_store_folder(store: str) -> None:
+    """Raise `ConfigError` if the folder around a store that the user named does not exist: it may be misspelt."""
+    kind, _, path = store.partition(":")
+    folder = os.path.dirname(os.path.abspath(os.path.expanduser(path)))
+    if kind in {"sqlite", "file"} and path and not os.path.isdir(folder):
+        raise ConfigError(f"{store!r}: there is no folder {folder!r}; create it, or choose another path")
+
+
+def run_with_store(given: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
+    """Open the store of `--store`, run `work(store)` in a new event loop, close the store, and return the result."""
+    import asyncio
+
+    from perdure.stores import open_store
+
+    async def main() -> T:
+        store = open_store(resolve_store_spec(given))
+        try:
+            return await work(store)
+        finally:
+            await store.aclose()
+
+    return asyncio.run(main())
+
+
+def run_with_session(given: str | None, session_id: str, work: "Callable[[Session], Awaitable[T]]") -> T:
+    """Run `work(session)` with an existing session, and return its result. Asks no model. Raises `SessionNotFound`."""
+
+    async def with_session(store: "Store") -> T:
+        from perdure.runtime.agent import Agent
+
+        session = Agent("demo", store=store).session(session_id)
+        if await session.info() is None:
+            raise build_session_not_found(session_id)
+        return await work(session)
+
+    return run_with_store(given, with_session)
+
+
+def build_session_not_found(session_id: str) -> SessionNotFound:
+    """Build the `SessionNotFound` error that says how to list sessions."""
+    return SessionNotFound(f"there is no session {session_id!r}; `perdure sessions list` lists them")
+
+
+def describe_open_question(session_id: str, question: "QuestionAsked", store: str | None) -> str:
+    """Return a line about an open question, with the commands that show it in full and answer it."""
+    text = quote_text(question.text, MAX_QUESTION)
+    return f"a question is open: {text}; {format_answer_commands(session_id, question, store)}"
+
+
+def format_answer_commands(session_id: str, question: "QuestionAsked", store: str | None) -> str:
+    """Return the hint that names the commands which show an open question and answer it."""
+    choices = {"permission": "yes|no", "settlement": "retry|skip|TEXT"}.get(question.about, "VALUE")
+    shows = f"perdure questions {format_session_arguments(session_id, store)} shows all of it; "
+    named = format_session_arguments(session_id, store, question.ask_id)
+    return f"{shows}answer it with: perdure answer {named} {choices}"
+
+
+def format_session_arguments(session_id: str, store: str | None, *more: str) -> str:
+    """Return the arguments of a command about a session, quoted for a shell: its id, `more`, and a named store."""
+    import shlex
+
+    return shlex.join([session_id, *more, *([] if store is None else ["--store", store])])
+
+
+# -- permanent grants ---------------------------------------------------------------------------------------
+
+
+def grants_path() -> str:
+    """Return the path of the file of permanent permission grants, one per line. Deleting a line revokes its grant."""
+    return get_home_file_path("grants.jsonl")

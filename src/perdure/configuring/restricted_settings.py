@@ -1,0 +1,106 @@
+"""List the settings of a `perdure.toml` that require the user's trust before the file is used.
+
+People who can write to a project can write its configuration. So until the user has trusted exactly this content, a
+file may suggest how an agent answers, but not run anything, choose the model, send anything elsewhere, allow more,
+raise a limit, or read outside its folder.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from perdure.context.agent_role import Role
+from perdure.core.stop_conditions import Limits
+from perdure.files.confined_folder import ConfinedFolder, FileRefused
+from perdure.files.sensitive_names import SENSITIVE_NAMES
+
+from .line_numbers import ValuePath
+from .tables import ConfigFile
+
+Restriction: TypeAlias = tuple[ValuePath, str]
+"""Path of a setting that needs trust, and the effect that the setting would have."""
+
+
+def list_restricted_settings(file: ConfigFile, folder: str) -> Iterator[Restriction]:
+    """Yield the settings that need the user's trust: they run code, send data away, allow more, or leave `folder`."""
+    named_skills = not isinstance(file.skills, bool) and bool(file.skills)
+    summary_model = "" if file.compaction is None else file.compaction.model
+    found: dict[ValuePath, tuple[object, str]] = {
+        ("tools",): (file.tools, "imports code"),
+        ("extensions", "imports"): (file.extensions.imports, "imports code"),
+        ("mcp", "servers"): (file.mcp.servers, _CONNECTS),
+        ("mcp", "files"): (file.mcp.files, _CONNECTS),
+        ("store",): (file.store not in {"", "memory:"}, "decides where conversations are kept"),
+        ("base_url",): (file.base_url, "sends conversations, and the key, to another address"),
+        ("model",): (file.model, _describe_model(file.model)),
+        ("compaction", "model"): (summary_model, _describe_model(summary_model)),
+        ("settings", "extra_body"): (file.settings.extra_body, "adds unchecked fields to requests"),
+        ("permissions", "allow"): (file.permissions and file.permissions.allow, "allows calls without a question"),
+        ("vault",): (file.vault is not None, "hands out secrets"),
+        ("skills",): (named_skills, "trusts skills"),
+    }
+    yield from [(path, what) for path, (said, what) in found.items() if said]
+    yield from _list_outside_paths(file, folder)
+
+
+_CONNECTS = "starts programs or connects to servers"
+
+
+def _describe_model(model: str) -> str:
+    if has_url(model):
+        return "sends conversations to another address"
+    if model.partition(":")[0] == "local":
+        return "loads a model from a file"
+    return "chooses the model, and who is paid for it"
+
+
+def _list_outside_paths(file: ConfigFile, folder: str) -> Iterator[Restriction]:
+    paths: dict[ValuePath, str] = {
+        ("instructions_file",): file.instructions_file,
+        ("prompts", "directory"): "" if file.prompts is None else file.prompts.directory,
+        ("roles",): file.roles,
+        ("workdir",): file.workdir,
+    }
+    root = ConfinedFolder(folder, blocked=SENSITIVE_NAMES)
+    for path, named in paths.items():
+        if not named:
+            continue
+        is_folder = path != ("instructions_file",)
+        try:
+            root.resolve(os.path.expanduser(named), is_folder=is_folder)  # noqa: PTH111
+        except FileRefused as reason:
+            yield path, f"reads what lies outside the folder of the file, or may contain secrets ({reason})"
+
+
+def has_url(model: str) -> bool:
+    """Return True if a model name contains a URL, so that conversations would be sent there."""
+    return "://" in model
+
+
+def list_roles_that_need_trust(roles: Iterable[Role]) -> list[Role]:
+    """Return the roles that need the user's trust, since they choose a model."""
+    return [role for role in roles if role.model]
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+DEFAULT_LIMITS: Final = Limits()
+"""Limits that a file without trust can lower, and not raise."""
+_AMOUNTS: Final = tuple(name for name in Limits.__struct_fields__ if name != "allowed_tools")
+
+
+def list_raised_limits(limits: Limits, own: Limits = DEFAULT_LIMITS) -> list[str]:
+    """Return the names of the limits that are higher than the user's own."""
+    return [name for name in _AMOUNTS if getattr(limits, name) != _lower(getattr(limits, name), getattr(own, name))]
+
+
+def tighten_limits(limits: Limits, own: Limits = DEFAULT_LIMITS) -> Limits:
+    """Return the lower one of each limit and of the user's own: a project can only ever tighten what a user set."""
+    return replace(limits, **{name: _lower(getattr(limits, name), getattr(own, name)) for name in _AMOUNTS})
+
+
+def _lower(one: Any, other: Any) -> Any:
+    given = [each for each in (one, other) if each is not None]
+    return min(given) if given else None

@@ -1,0 +1,46 @@
+"""The `Role` class: named additional instructions that an agent can switch to."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from perdure.core import check
+from perdure.core.jsonable import replace_surrogates
+from perdure.core.option_class import OptionClass
+
+LONGEST_NAME: Final = 64
+"""Maximum length of a name."""
+LONGEST_DESCRIPTION: Final = 1024
+"""Maximum length of a description."""
+
+
+class Role(Struct, frozen=True, metaclass=OptionClass):
+    """A named set of additional instructions for an agent, optionally with its own model."""
+
+    name: str
+    """Name by which it is chosen, and the heading of its instructions."""
+    instructions: str
+    """Text at the end of the model's instructions."""
+    description: str = ""
+    """What the role is good for, shown where one is chosen."""
+    model: str = ""
+    """Model for this role, as `"provider:model"`; empty for the agent's model."""
+
+    def __post_init__(self) -> None:
+        check.require_text("Role", "name", self.name, non_empty=True)
+        if len(self.name) > LONGEST_NAME or not self.name.isprintable() or self.name != self.name.strip():
+            advice = f"give it a name of at most {LONGEST_NAME} characters on one line, without blanks around it"
+            check.raise_config_error("Role", "name", self.name, advice)
+        check.require_text("Role", "instructions", self.instructions, non_empty=True)
+        for name in ("description", "model"):
+            value = getattr(self, name)
+            check.require_text("Role", name, value)
+            if len(value) > LONGEST_DESCRIPTION:
+                check.raise_config_error("Role", name, value, f"use at most {LONGEST_DESCRIPTION} characters")
+        for name in self.__struct_fields__:
+            if "\0" in (value := getattr(self, name)) or replace_surrogates(value) != value:
+                check.raise_config_error("Role", name, value, "give text that can be written as UTF-8, without NUL")
+
+    def __str__(self) -> str:
+        """Return the role as it appears in the instructions."""
+        return f"## Role: {self.name}\n\n{self.instructions.strip()}"

@@ -1,0 +1,242 @@
+"""Chains of permission gates, of an agent and the agents above it: each gate can only make permissions narrower.
+
+A call of an agent that works for another one, or that a conversation was handed over to, needs the consent of both
+gates. A denial of either one denies it. What the gate above asks about, it asks itself: its handler answers, and not
+that of the agent below. Only what both allow is allowed.
+"""
+
+import inspect
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .permission import (
+    EVERYTHING_ALLOWED,
+    NO_ONE_TO_ASK,
+    NOTHING_ALLOWED,
+    Explanation,
+    Gate,
+    Grants,
+    PermissionRequest,
+    Permissions,
+    Rule,
+    SupportsExplain,
+    SupportsQuestions,
+    SupportsRules,
+    Verdict,
+    allow_all,
+    as_question_gate,
+    complete_verdicts,
+    deny_all,
+    get_gate_grants,
+    later,
+)
+from .rule import decide_by_rules
+
+
+class GateDecision(Struct, frozen=True, eq=False):
+    """The decision of a chain of gates about a tool call: a verdict, or which gate has to ask a person."""
+
+    request: PermissionRequest
+    verdict: Verdict | None = None
+    asker: SupportsQuestions | None = None
+    """The gate that has to ask, if there is no verdict."""
+    level: int = 0
+    """The place of the gate in the chain: 0 for that of the session's own agent."""
+
+    @property
+    def is_denial(self) -> bool:
+        """True if the call is denied."""
+        return self.verdict is not None and not self.verdict.allow
+
+
+class BackgroundTaskCaller(Struct, frozen=True):
+    """The session, agent and run that gave a background agent its task; their remembered denials apply to it too."""
+
+    session_id: str
+    session: str
+    """The session as bindings name it."""
+    agent: str
+    """The names of the agents from the session's own down to the one above."""
+    run_id: str
+
+
+def restrict_gate(
+    gate: Gate | None, parent_gate: Gate | None, caller: BackgroundTaskCaller | None = None
+) -> Gate | None:
+    """Return the gate of a subagent: its own, limited by its parent's; only the parent's if it has none.
+
+    `caller` is the place of the parent's gate, if that belongs to another session.
+    """
+    if parent_gate is None or parent_gate is allow_all:
+        return parent_gate if gate is None else gate
+    if caller is not None:
+        return RestrictedGate(gate or allow_all, parent_gate, caller)
+    return parent_gate if gate is None or gate is parent_gate else RestrictedGate(gate, parent_gate)
+
+
+class RestrictedGate:
+    """The permission gate of a subagent: its own gate and that of its parent both have to allow a call."""
+
+    def __init__(self, own: Gate, above: Gate, caller: BackgroundTaskCaller | None = None) -> None:
+        self._own = own
+        self._above = above
+        self._caller = caller
+
+    @property
+    def depth(self) -> int:
+        """The number of gates in the chain."""
+        return gate_depth(self._above) + 1
+
+    @property
+    def parts(self) -> tuple[Gate, Gate]:
+        """The parent's gate, and the agent's own."""
+        return self._above, self._own
+
+    async def __call__(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+        verdicts: list[Verdict] = []
+        for decision in await self.decide(requests):
+            if decision.verdict is None and decision.asker is not None:
+                verdicts += await _call_gate(decision.asker, [decision.request])
+            else:
+                verdicts.append(decision.verdict or NO_ONE_TO_ASK)
+        return verdicts
+
+    async def decide(self, requests: Sequence[PermissionRequest]) -> list[GateDecision]:
+        """Return, for each request, the verdict of both gates, or which of them has to ask a person."""
+        above: list[GateDecision] = []
+        for request, decision in zip(requests, await decide_by_gate(self._above, requests), strict=True):
+            denial = self._find_denial_of_caller(request)
+            denied = None if denial is None else Verdict(allow=False, reason=denial.why)
+            above.append(decision if denied is None else GateDecision(request, denied))
+        left = [each.request for each in above if not each.is_denial]
+        own = iter(await decide_by_gate(self._own, left, gate_depth(self._above)) if left else ())
+        return [each if each.is_denial else _choose_stricter(each, next(own)) for each in above]
+
+    def explain(self, request: PermissionRequest) -> Explanation:
+        """Return the stricter decision of the two gates about a call, and the reason, without asking anyone."""
+        above = self._find_denial_of_caller(request) or explain_decision(self._above, request)
+        if above.verdict == "deny":
+            return above
+        own = explain_decision(self._own, request)
+        return above if above.verdict == "ask" and own.verdict != "deny" else own
+
+    def with_rules(self, rules: Sequence[Rule]) -> Gate | None:
+        """Return a gate that applies these rules to the agent's own gate too."""
+        own = add_rules_to_gate(self._own, rules)
+        return None if own is None else RestrictedGate(own, self._above, self._caller)
+
+    def _find_denial_of_caller(self, request: PermissionRequest) -> Explanation | None:
+        """Return a denial that was remembered in the session that gave the task; it applies to the background agent
+        too.
+        """
+        caller = self._caller
+        if caller is None:
+            return None
+        agent = f"{caller.agent}/{request.binding.agent}"
+        binding = replace(request.binding, session=caller.session, agent=agent)
+        seen = replace(request, session_id=caller.session_id, run_id=caller.run_id, binding=binding)
+        found = [grants.find(seen) for _, grants in list_chain_grants(self._above)]
+        denial = next((each for each in found if each is not None and not each.allow), None)
+        why = "" if denial is None else denial.reason or f"denied before, for {denial.scope}"
+        return None if denial is None else Explanation("deny", why, grant=denial)
+
+
+def gate_depth(gate: Gate | None) -> int:
+    """Return the number of gates in a chain, not counting one that only denies."""
+    return (
+        gate.depth if isinstance(gate, RestrictedGate) else int(gate is not None and not isinstance(gate, DenyOnlyGate))
+    )
+
+
+def can_ask_here(gate: Gate | None) -> bool:
+    """Return True if a gate of a chain has a handler that answers questions in this process."""
+    if isinstance(gate, RestrictedGate):
+        return any(map(can_ask_here, gate.parts))
+    asks = as_question_gate(gate)
+    return asks is not None and asks.handler is not None and asks.handler is not later
+
+
+def list_chain_grants(gate: Gate | None) -> list[tuple[int, Grants]]:
+    """Return the remembered decisions (grants) of every gate in a chain, each with its level in the chain."""
+    if isinstance(gate, RestrictedGate):
+        above, own = gate.parts
+        grants = get_gate_grants(own)
+        return [*list_chain_grants(above), *([] if grants is None else [(gate_depth(above), grants)])]
+    grants = get_gate_grants(gate)
+    return [] if grants is None else [(0, grants)]
+
+
+async def decide_by_gate(gate: Gate, requests: Sequence[PermissionRequest], level: int = 0) -> Sequence[GateDecision]:
+    """Return the decision of a gate about each request: a verdict, or that a person has to be asked.
+
+    A plain function is just called.
+    """
+    if isinstance(gate, RestrictedGate):
+        return await gate.decide(requests)
+    asks = as_question_gate(gate)
+    verdicts: Sequence[Verdict | None]
+    if asks is None or asks.handler is None:
+        verdicts = await _call_gate(gate, requests)
+    else:
+        verdicts = await asks.verdicts(requests)
+    return [GateDecision(each, verdict, asks, level) for each, verdict in zip(requests, verdicts, strict=True)]
+
+
+def _choose_stricter(above: GateDecision, own: GateDecision) -> GateDecision:
+    """Return the stricter of the decisions of a parent's gate and an agent's own; of two questions, the parent's."""
+    return above if above.verdict is None and not own.is_denial else own
+
+
+def add_rules_to_gate(gate: Gate | None, rules: Sequence[Rule]) -> Gate | None:
+    """Return a gate that also applies these rules. A gate that cannot apply rules only gets their denials."""
+    if gate is None:
+        return Permissions(*rules)
+    if isinstance(gate, SupportsRules):
+        combined = gate.with_rules(rules)
+        if combined is not None:
+            return combined
+    denials = [rule for rule in rules if rule.policy == "deny"]
+    if not denials:
+        return gate
+    return DenyOnlyGate(denials) if gate is allow_all else restrict_gate(gate, DenyOnlyGate(denials))
+
+
+class DenyOnlyGate:
+    """A permission gate that denies calls which its rules deny, or may deny, and allows all others."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+
+    def __call__(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+        explained = [self.explain(each) for each in requests]
+        return [Verdict(allow=each.verdict == "allow", reason=each.why) for each in explained]
+
+    def explain(self, request: PermissionRequest) -> Explanation:
+        """Explain which rule denies a call, or that none does."""
+        decided = decide_by_rules(self._rules, request)
+        if decided.rule is None:
+            return Explanation("allow", EVERYTHING_ALLOWED.reason)
+        return Explanation("deny", f"denied by the rule {decided.rule}", str(decided.rule))
+
+
+def explain_decision(gate: Gate | None, request: PermissionRequest) -> Explanation:
+    """Explain whether a gate would allow a call, deny it, or ask about it, without asking anyone."""
+    if isinstance(gate, SupportsExplain):
+        return gate.explain(request)
+    if gate is None:
+        if request.required:
+            return Explanation("deny", NO_ONE_TO_ASK.reason)
+        return Explanation("allow", "the tool needs no permission")
+    if gate is allow_all:
+        return Explanation("allow", EVERYTHING_ALLOWED.reason)
+    if gate is deny_all:
+        return Explanation("deny", NOTHING_ALLOWED.reason)
+    name = getattr(gate, "__name__", type(gate).__name__)
+    return Explanation("ask", f"the gate {name!r} decides when the call is made")
+
+
+async def _call_gate(gate: Gate, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
+    answered = gate(requests)
+    return complete_verdicts(requests, list(await answered if inspect.isawaitable(answered) else answered))

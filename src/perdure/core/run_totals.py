@@ -1,0 +1,48 @@
+"""Totals of the past runs of a session: tokens, turns and cost."""
+
+from msgspec import Struct
+
+from .event import RunEnded
+from .message import NO_USAGE, Usage
+
+
+class RunTotals(Struct, frozen=True):
+    """Tokens, turns and cost of several runs."""
+
+    usage: Usage = NO_USAGE
+    turns: int = 0
+    cost_usd: float | None = 0.0
+    """Cost in US dollars; `None` if the price of one of them is not known."""
+
+
+def add_run_cost(past_usd: float | None, ended: RunEnded | None) -> float | None:
+    """Return the cost of past runs with that of one more, if that has ended; `None` if one of them is not known."""
+    if ended is None or past_usd is None:
+        return past_usd
+    if ended.cost_usd is None:
+        return None if ended.usage.total_tokens else past_usd
+    return past_usd + ended.cost_usd
+
+
+class UncountedRun(Struct, frozen=True, gc=False):
+    """A past run whose tokens and cost were not added to those of the runs before it yet.
+
+    Adding takes longer than all else that the end of a run changes, so it is done when the totals are asked for.
+    """
+
+    usage: Usage
+    pending_usage: list[Usage]
+    """Usage of further replies, in order."""
+    children_usage: Usage
+    turns: int
+    run_ended_event: RunEnded | None
+
+    def add_to(self, past: RunTotals) -> RunTotals:
+        """Return the totals of the runs before it and of this one."""
+        own = sum(self.pending_usage, self.usage)
+        used = own if self.children_usage is NO_USAGE else own + self.children_usage
+        return RunTotals(
+            used if past.usage is NO_USAGE else past.usage + used,
+            past.turns + self.turns,
+            add_run_cost(past.cost_usd, self.run_ended_event),
+        )

@@ -1,0 +1,210 @@
+"""The sandbox of commands on Linux: bubblewrap, with everything read-only but the working folder, and no network."""
+
+# ruff: noqa: PTH106, PTH108, PTH111, PTH112, PTH114, PTH118, PTH119, PTH208 - before every command, where pathlib would cost milliseconds
+import contextlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Final
+
+from perdure.core.error import ConfigError
+from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
+
+CONFIG_FILES: Final = ("perdure.toml", ".mcp.json")
+CONFIG_FOLDERS: Final = (".perdure",)
+"""Names in the working folder that the runtime reads as configuration: never writable, also while they do not exist."""
+GIT_FILES: Final = ("config",)
+GIT_FOLDERS: Final = ("hooks",)
+"""Names in `.git` that make git run programs, outside of the sandbox too."""
+_HIDDEN_FOLDERS: Final = ("/run", "/var/tmp", "/tmp")  # noqa: S108 - these are hidden, nothing is written there
+"""Folders where other programs listen on sockets, or keep files of other users."""
+SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin:/opt/homebrew/bin"
+"""Folders of programs that only the administrator can change."""
+_PLACEHOLDER_MODE: Final = 0o444
+_TMP_BYTES: Final = 512 * 1024 * 1024
+_MOST_ENTRIES: Final = 2_000
+"""Entries of the working folder that are looked at for names that mean secrets."""
+_NAMESPACES: Final = ("--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+_NO_NESTING: Final = "--disable-userns"
+
+
+@cache
+def find_bubblewrap() -> tuple[tuple[str, ...], str]:
+    """Return how bubblewrap is started on this machine; or nothing, and the reason why it cannot be used."""
+    program = find_program("bwrap")
+    if program is None:
+        return (), "bubblewrap is not installed (on Debian and Ubuntu: apt-get install bubblewrap)"
+    problem = ""
+    for options in ((*_NAMESPACES, _NO_NESTING), _NAMESPACES):
+        tried = subprocess.run(  # noqa: S603 - our own words
+            [program, *options, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--", "/bin/true"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=10,
+            check=False,
+        )
+        if tried.returncode == 0:
+            return (program, *options), ""
+        problem = tried.stderr.decode("utf-8", "replace").strip() or f"exit code {tried.returncode}"
+    return (), f"bubblewrap does not work here: {problem}"
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program of the system. The PATH of this process may lead into the working folder."""
+    return shutil.which(name, path=SYSTEM_PATH)
+
+
+def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), writable: Sequence[str] = ()) -> list[str]:
+    """Return the command line prefix that runs a command in the sandbox. Raises `ConfigError` without bubblewrap."""
+    start, problem = find_bubblewrap()
+    if not start:
+        raise ConfigError(problem)
+    words = [*start, *(["--share-net"] if network else []), "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    for folder in _HIDDEN_FOLDERS:
+        if os.path.isdir(folder) and not os.path.islink(folder):
+            words += ["--size", str(_TMP_BYTES), "--tmpfs", folder]
+    if network and os.path.isdir("/run/systemd/resolve"):
+        words += ["--ro-bind", "/run/systemd/resolve", "/run/systemd/resolve"]
+    for folder in readable:
+        words += ["--ro-bind", folder, folder]
+    words += _hide_secrets(find_home_secrets())
+    for folder in (root, *writable):
+        words += ["--bind", folder, folder]
+    words += _hide_secrets(find_secrets(root))
+    words += protect_configuration(root)
+    return [*words, "--"]
+
+
+def _hide_secrets(paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        is_folder = os.path.isdir(path)
+        yield from ["--tmpfs", path] if is_folder else ["--ro-bind", "/dev/null", path]
+
+
+def protect_configuration(root: str) -> Iterator[str]:
+    """Yield the options that make the configuration of the runtime and of git read-only, existing or not.
+
+    A name that does not exist gets an empty file or folder to mount over; `remove_placeholders` removes it afterwards.
+    `.git` itself is mounted too: a folder that something is mounted on cannot be renamed away.
+    """
+    for name in CONFIG_FILES:
+        yield from _protect(os.path.join(root, name), "/dev/null")
+    for name in CONFIG_FOLDERS:
+        yield from _protect(os.path.join(root, name), "")
+    own = os.path.realpath(sys.prefix)  # what a command changes there would run in this program next time
+    if own.startswith(f"{root}/"):
+        yield from ("--ro-bind", own, own)
+    git = os.path.join(root, ".git")
+    if is_real_folder(git):
+        yield from ("--bind", git, git)
+        for name in GIT_FILES:
+            yield from _protect(os.path.join(git, name), "/dev/null")
+        for name in GIT_FOLDERS:
+            yield from _protect(os.path.join(git, name), "")
+
+
+def _protect(path: str, empty_file: str) -> Iterator[str]:
+    if os.path.islink(path):
+        raise ConfigError(f"{path} is a link, and cannot be protected from commands: put the file itself there")
+    if os.path.lexists(path):
+        yield from ("--ro-bind", path, path)
+    elif empty_file:
+        yield from ("--ro-bind", empty_file, path)
+    else:
+        yield from ("--perms", "0555", "--tmpfs", path, "--remount-ro", path)
+
+
+def list_placeholders(root: str) -> list[str]:
+    """Return the protected names that do not exist: while a command runs, each has an empty file or folder.
+
+    Empty files that a host has left behind which was killed are among them.
+    """
+    names = [os.path.join(root, name) for name in (*CONFIG_FILES, *CONFIG_FOLDERS)]
+    git = os.path.join(root, ".git")
+    if is_real_folder(git):
+        names += [os.path.join(git, name) for name in (*GIT_FILES, *GIT_FOLDERS)]
+    return [each for each in names if not os.path.lexists(each) or is_left_behind(each)]
+
+
+def is_left_behind(path: str) -> bool:
+    """Return True for an empty file as bubblewrap makes it, and for an empty folder of the runtime."""
+    found = os.lstat(path)
+    if stat.S_ISDIR(found.st_mode):
+        return os.path.basename(path) in CONFIG_FOLDERS and not os.listdir(path)
+    return stat.S_ISREG(found.st_mode) and found.st_size == 0 and stat.S_IMODE(found.st_mode) == _PLACEHOLDER_MODE
+
+
+def remove_placeholders(paths: Iterable[str]) -> None:
+    """Remove the empty files and folders that protected names had while a command ran."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = os.lstat(path)
+            if stat.S_ISDIR(found.st_mode):
+                os.rmdir(path)  # fails unless it is empty
+            elif stat.S_ISREG(found.st_mode) and found.st_size == 0:
+                os.unlink(path)
+
+
+def is_real_folder(path: str) -> bool:
+    """Return True if a path is a folder, and no link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def find_home_secrets() -> list[str]:
+    """Return what in the home folders often means secrets, such as `.ssh`; and the folder of the runtime itself."""
+    found: list[str] = []
+    for home in find_homes():
+        own = os.path.realpath(os.environ.get("PERDURE_HOME") or os.path.join(home, ".perdure"))
+        found += find_secrets(home, depth=1)
+        found += find_secrets(os.path.join(home, ".config"), depth=1, above=(".config",))
+        found += [own] if is_real_folder(own) else []
+    return list(dict.fromkeys(found))
+
+
+def find_homes() -> list[str]:
+    """Return the home folders of the user that this process belongs to: as the system knows it, and by HOME."""
+    import pwd  # which Windows does not have
+
+    homes = [os.path.expanduser("~")]
+    with contextlib.suppress(KeyError, OSError):
+        homes.append(pwd.getpwuid(os.getuid()).pw_dir)
+    return list(dict.fromkeys([path for each in homes if (path := os.path.realpath(each)) != "/"]))
+
+
+def find_secrets(root: str, *, depth: int = 2, above: tuple[str, ...] = ()) -> list[str]:
+    """Return the files and folders near the top of a folder whose names often mean secrets. `.git` is none of them."""
+    found: list[str] = []
+    level = [(root, above)]
+    seen = 0
+    for _ in range(depth):
+        below: list[tuple[str, tuple[str, ...]]] = []
+        for folder, names in level:
+            for entry in _list_folder(folder):
+                seen += 1
+                if seen > _MOST_ENTRIES:
+                    return found
+                if entry.is_symlink() or entry.name == ".git":
+                    continue
+                is_folder = entry.is_dir(follow_symlinks=False)
+                steps = [*names, entry.name, "x"] if is_folder else [*names, entry.name]
+                if find_blocking_pattern(steps, SENSITIVE_NAMES):
+                    found.append(entry.path)
+                elif is_folder:
+                    below.append((entry.path, (*names, entry.name)))
+        level = below
+    return found
+
+
+def _list_folder(folder: str) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda each: each.name)
+    except OSError:
+        return []

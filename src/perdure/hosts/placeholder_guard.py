@@ -1,0 +1,63 @@
+"""Remove the empty files that protected names had during sandboxed commands, once no command uses them any more."""
+
+# ruff: noqa: PTH103, PTH116, PTH118 - before every command, where pathlib would cost time
+import fcntl
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Sequence
+
+from .bubblewrap import list_placeholders, remove_placeholders
+
+_lock = threading.Lock()
+_users: dict[str, int] = {}
+_placeholders: dict[str, set[str]] = {}
+_files: dict[str, int] = {}
+
+
+class PlaceholderGuard:
+    """The use of a working folder by one sandboxed command."""
+
+    def __init__(self, root: str, paths: Sequence[str]) -> None:
+        self._root: str | None = root
+        with _lock:
+            _users[root] = _users.get(root, 0) + 1
+            _placeholders.setdefault(root, set()).update(paths)
+            if root not in _files:
+                _files[root] = _open_lock(root)
+                fcntl.flock(_files[root], fcntl.LOCK_SH)
+
+    def release(self) -> None:
+        """Give up the use; the last command of all processes that use the folder removes the empty files."""
+        root, self._root = self._root, None
+        if root is None:
+            return
+        with _lock:
+            _users[root] -= 1
+            if _users[root]:
+                return
+            file, paths = _files.pop(root), _placeholders.pop(root)
+            del _users[root]
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_placeholders(paths)
+            except OSError:  # another process runs a command there: removing a name would unmount what protects it
+                pass
+            finally:
+                os.close(file)
+
+
+def guard_placeholders(root: str) -> PlaceholderGuard:
+    """Declare that a sandboxed command uses a working folder, so that its protected names stay protected."""
+    return PlaceholderGuard(root, list_placeholders(root))
+
+
+def _open_lock(root: str) -> int:
+    """Open the lock file of a working folder: in the user's own part of the folder for temporary files."""
+    folder = os.path.join(tempfile.gettempdir(), f"perdure-locks-{os.getuid()}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.stat(folder, follow_symlinks=False).st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user")
+    name = hashlib.blake2b(root.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    return os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

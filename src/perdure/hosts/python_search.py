@@ -1,0 +1,116 @@
+"""Search without ripgrep: read files through the jail, and match their lines in a child process."""
+
+# ruff: noqa: PTH118, PTH120 - a Path would cost every start milliseconds
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any, Final, Self, cast
+
+from perdure.core.error import ToolError
+from perdure.files.confined_folder import FileRefused
+from perdure.files.jail import Jail
+from perdure.toolkits.search_backend import MOST_FILE_BYTES, SearchMatch, SearchQuery
+
+_PROGRAM: Final = os.path.join(os.path.dirname(__file__), "line_search.py")
+_BATCH_BYTES: Final = 1024 * 1024
+_BATCH_FILES: Final = 200
+
+
+def search_with_python(
+    jail: Jail, paths: Iterable[Sequence[str]], query: SearchQuery, seconds: float
+) -> Iterator[SearchMatch]:
+    """Yield the lines that match in files of the jail, in the order of the paths, and those around them."""
+    with _LineSearch(query, seconds) as search:
+        for batch in _read_batches(jail, paths):
+            for (path, _), lines in zip(batch, search.ask([data for _, data in batch]), strict=True):
+                for number, text, is_context in lines:
+                    yield SearchMatch("/".join(path), number, text, is_context=is_context)
+
+
+def _read_batches(jail: Jail, paths: Iterable[Sequence[str]]) -> Iterator[list[tuple[Sequence[str], bytes]]]:
+    batch: list[tuple[Sequence[str], bytes]] = []
+    size = 0
+    for path in paths:
+        try:
+            data = jail.read(jail.target_of(path), MOST_FILE_BYTES).data
+        except FileRefused:
+            continue
+        batch.append((path, data))
+        size += len(data)
+        if size >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+class _LineSearch:
+    """The process that looks for lines; it is killed when its time is over."""
+
+    def __init__(self, query: SearchQuery, seconds: float) -> None:
+        self._seconds = seconds
+        self._process = subprocess.Popen(  # noqa: S603 - our own program, with nothing of a model's on its command line
+            [sys.executable, "-I", "-S", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+            cwd=os.sep,
+            start_new_session=True,
+        )
+        self._expired = threading.Event()
+        self._timer = threading.Timer(seconds, self._expire)
+        self._timer.daemon = True
+        self._timer.start()
+        self._options = {
+            "pattern": query.pattern,
+            "ignore_case": query.ignore_case,
+            "context": query.context_lines,
+            "most": query.max_results + 1,
+        }
+
+    def __enter__(self) -> Self:
+        self._send(json.dumps(self._options).encode() + b"\n")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # what was not sent is not needed
+                    stream.close()
+        self._process.wait()
+
+    def ask(self, contents: Sequence[bytes]) -> list[list[Any]]:
+        """Return the lines that match in each content. Raises `ToolError` when the time is over."""
+        self._send(json.dumps([len(each) for each in contents]).encode() + b"\n" + b"".join(contents))
+        answer = cast("IO[bytes]", self._process.stdout).readline()
+        if not answer:
+            raise self._explain_end()
+        found: list[list[Any]] = json.loads(answer)
+        return found
+
+    def _send(self, data: bytes) -> None:
+        stream = cast("IO[bytes]", self._process.stdin)
+        try:
+            stream.write(data)
+            stream.flush()
+        except BrokenPipeError as error:
+            raise self._explain_end() from error
+
+    def _expire(self) -> None:
+        self._expired.set()
+        self._process.kill()
+
+    def _explain_end(self) -> ToolError:
+        """Return the error for a process that has ended early: because of its time, or because of the pattern."""
+        if not self._expired.is_set():
+            return ToolError("the search failed: the pattern is no regular expression that Python knows")
+        return ToolError(
+            f"it was stopped after {self._seconds:g} seconds: use a simpler pattern, or one folder or file"
+        )

@@ -1,0 +1,289 @@
+"""A running command: its output is read as it is written, and its whole process tree can be ended."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final, Protocol
+
+from msgspec import Struct
+
+from perdure.core.clock import SYSTEM_CLOCK
+from perdure.core.error import ConfigError
+from perdure.toolkits.shell_backend import JobOutput, ShellCommand, ShellEnding, ShellResult
+
+from . import supervisor
+from .output_capture import READ_BYTES, OutputCapture
+from .process_tree import list_descendants, signal_processes
+
+GRACE_SECONDS: Final = 2.0
+"""Seconds between SIGTERM and SIGKILL."""
+_DRAIN_SECONDS: Final = 0.2
+"""Seconds for the last output to arrive once the command has ended; a process outside of its tree may hold the pipe."""
+_COUNT_SECONDS: Final = 0.2
+"""Seconds between two counts of processes."""
+
+
+class SpoolLimits(Struct, frozen=True):
+    """Limits of the output that is kept, and where."""
+
+    keep_bytes: int
+    spool_file: str
+    spool_bytes: int
+
+
+class Releasable(Protocol):
+    """Protocol of a resource that a command uses until it has ended."""
+
+    def release(self) -> None:
+        """Give the resource back."""
+        ...
+
+
+class RunningCommand:
+    """A command that was started, with its output so far. Lives on one event loop."""
+
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        timeout_seconds: float,
+        kept: SpoolLimits,
+        *,
+        control: int | None = None,
+        guard: Releasable | None = None,
+        most_processes: int = 0,
+    ) -> None:
+        self._process = process
+        self._control = control
+        self._guard = guard
+        self._loop = asyncio.get_running_loop()
+        self._begun = self._loop.time()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._drained: asyncio.Future[None] = self._loop.create_future()
+        self._ending: ShellEnding = "exit"
+        self._ender: asyncio.Task[None] | None = None
+        self._captures: dict[int, OutputCapture] = {}
+        self._stdout = self._capture(process.stdout, kept, ".out")
+        self._stderr = self._capture(process.stderr, kept, ".err")
+        self._deadline = self._loop.call_later(timeout_seconds, self._begin_end, "timeout")
+        self._counter = asyncio.ensure_future(self._limit_processes(most_processes)) if most_processes else None
+        self._watcher = asyncio.ensure_future(self._watch())
+
+    @classmethod
+    def start_confined(
+        cls,
+        words: Sequence[str],
+        command: ShellCommand,
+        folder: str,
+        env: Mapping[str, str],
+        *,
+        kept: SpoolLimits,
+        guard: Releasable,
+        most_processes: int,
+    ) -> "RunningCommand":
+        """Start a command in a sandbox, which ends it together with this process."""
+        process = _spawn(words, command.stdin, folder, env)
+        return cls(process, command.timeout_seconds, kept, guard=guard, most_processes=most_processes)
+
+    @classmethod
+    def start_supervised(
+        cls, words: Sequence[str], command: ShellCommand, folder: str, env: Mapping[str, str], *, kept: SpoolLimits
+    ) -> "RunningCommand":
+        """Start a command below a supervisor, which ends everything that it started when this process dies."""
+        read, write = os.pipe()
+        try:
+            with tempfile.TemporaryFile() as variables:
+                variables.write(b"".join([os.fsencode(f"{name}={value}\0") for name, value in env.items()]))
+                variables.seek(0)
+                fds = (read, variables.fileno())
+                started = [sys.executable, "-I", "-S", str(Path(supervisor.__file__)), *map(str, fds), *words]
+                process = _spawn(started, command.stdin, folder, {}, *fds)
+        except BaseException:
+            os.close(write)
+            raise
+        finally:
+            os.close(read)
+        return cls(process, command.timeout_seconds, kept, control=write)
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the command has ended, and everything that it started."""
+        return self._ended.done()
+
+    async def wait(self) -> ShellResult:
+        """Wait until the command has ended, and return its result."""
+        await asyncio.shield(self._ended)
+        return ShellResult(
+            exit_code=self._exit_code,
+            stdout=self._stdout.build_output(),
+            stderr=self._stderr.build_output(),
+            ending=self._ending,
+            seconds=self._loop.time() - self._begun,
+        )
+
+    async def wait_for_end(self, seconds: float) -> None:
+        """Wait until the command has ended, but no longer than this."""
+        if seconds > 0:
+            await asyncio.wait((self._ended,), timeout=seconds)
+
+    @property
+    def _exit_code(self) -> int:
+        code = self._process.returncode
+        return code if code >= 0 else 128 - code
+
+    def take_output(self) -> JobOutput:
+        """Return the output since the last call of this method, and the exit code if the command has ended."""
+        code = self._exit_code if self.has_ended else None
+        return JobOutput(
+            stdout=self._stdout.take_new(), stderr=self._stderr.take_new(), exit_code=code, ending=self._ending
+        )
+
+    async def end(self, ending: ShellEnding) -> None:
+        """End the command and all that it started: SIGTERM, two seconds, SIGKILL. Waits until they are gone."""
+        self._begin_end(ending)
+        cancelled = False
+        while not self._ended.done():
+            try:
+                await asyncio.shield(self._ended)
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
+
+    def _begin_end(self, ending: ShellEnding) -> None:
+        if self._ender is None and not self._ended.done() and self._process.returncode is None:
+            self._ending = ending
+            self._ender = asyncio.ensure_future(self._end_tree())
+
+    async def _end_tree(self) -> None:
+        if self._control is not None:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._control, b".")  # the supervisor does the rest
+            return
+        inside = list_descendants(self._process.pid)[1:]  # the first is the sandbox's own: it would end at once
+        signal_processes(inside, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS if inside else 0):
+                await asyncio.shield(self._ended)
+        if not self._ended.done():
+            self._process.kill()
+
+    async def _limit_processes(self, most: int) -> None:
+        """End a command that has started too many processes, where the kernel does not count them."""
+        while not self._ended.done():
+            await SYSTEM_CLOCK.sleep(_COUNT_SECONDS)
+            if len(list_descendants(self._process.pid)) > most:
+                self._process.kill()
+                return
+
+    def _capture(self, stream: IO[bytes] | None, kept: SpoolLimits, suffix: str) -> OutputCapture:
+        if stream is None:
+            raise ConfigError("the process was started without pipes for its output")
+        fd = os.dup(stream.fileno())
+        stream.close()
+        os.set_blocking(fd, False)
+        capture = self._captures[fd] = OutputCapture(kept.keep_bytes, kept.spool_file + suffix, kept.spool_bytes)
+        self._loop.add_reader(fd, self._read, fd)
+        return capture
+
+    def _read(self, fd: int) -> None:
+        try:
+            data = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        capture = self._captures[fd]
+        if not data:
+            self._close_stream(fd)
+            return
+        capture.add(data)
+        if capture.is_full:
+            self._begin_end("output")
+            self._close_stream(fd)  # the command gets SIGPIPE if it goes on
+
+    def _close_stream(self, fd: int) -> None:
+        self._loop.remove_reader(fd)
+        os.close(fd)
+        self._captures.pop(fd).close()
+        if not self._captures:
+            _settle(self._drained)
+
+    async def _watch(self) -> None:
+        """Wait for the process, then for its last output; then release everything."""
+        try:
+            await _wait_for_exit(self._process)
+            if self._captures:
+                await asyncio.wait((self._drained,), timeout=_DRAIN_SECONDS)
+        finally:
+            if self._process.poll() is None:  # the event loop is being closed
+                if self._control is None:
+                    self._process.kill()
+                self._close_control()  # a supervisor that was killed could not end the others
+                self._process.wait()
+            for fd in list(self._captures):
+                self._close_stream(fd)
+            self._deadline.cancel()
+            if self._counter is not None:
+                self._counter.cancel()
+            self._close_control()
+            if self._guard is not None:
+                self._guard.release()
+            _settle(self._ended)
+
+    def _close_control(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            os.close(control)
+
+
+def _spawn(
+    words: Sequence[str], stdin: str, folder: str, env: Mapping[str, str], *fds: int
+) -> "subprocess.Popen[bytes]":
+    """Start a process in a new session, with pipes for its output."""
+    with contextlib.ExitStack() as stack:
+        source: int | IO[bytes] = subprocess.DEVNULL
+        if stdin:
+            file = stack.enter_context(tempfile.TemporaryFile())
+            file.write(stdin.encode("utf-8", "surrogatepass"))
+            file.seek(0)
+            source = file
+        return subprocess.Popen(  # noqa: S603 - running what it is given is its purpose
+            list(words),
+            stdin=source,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env=dict(env),
+            start_new_session=True,
+            pass_fds=fds,
+            bufsize=0,
+        )
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _wait_for_exit(process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a process has ended, on the event loop where the system has process descriptors."""
+    loop = asyncio.get_running_loop()
+    open_pidfd = getattr(os, "pidfd_open", None)
+    if open_pidfd is None:
+        await loop.run_in_executor(None, process.wait)
+        return
+    pidfd = open_pidfd(process.pid)
+    ended: asyncio.Future[None] = loop.create_future()
+    try:
+        loop.add_reader(pidfd, _settle, ended)
+        await ended
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+    process.wait()

@@ -1,0 +1,154 @@
+"""Run one command, and end everything that it started when the command ends or the host program dies.
+
+Started as a program of its own: `python -I -S supervisor.py CONTROL VARIABLES COMMAND…`. CONTROL is the read end of a
+pipe whose write end only the host has: when it writes a byte, the whole tree gets SIGTERM, two seconds, and SIGKILL;
+when it closes the pipe without one, which its death does, it is one second. VARIABLES is a file with the environment of
+the command, for Python adds to its own. It imports nothing of Perdure, so that it starts quickly.
+"""
+
+# ruff: noqa: PTH123, PTH208 - pathlib would double the time that it takes to start
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+
+GRACE_SECONDS = 2.0
+ORPHANED_GRACE_SECONDS = 1.0
+"""Seconds between SIGTERM and SIGKILL when the host is gone: all is to be over within two."""
+_SUBREAPER = 36
+_DEATH_SIGNAL = 1
+
+
+def main(argv: list[str]) -> int:
+    """Run the command, and return its exit code."""
+    control, variables, command = int(argv[0]), read_variables(int(argv[1])), argv[2:]
+    adopt_orphans()
+    wake, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.signal(signal.SIGCHLD, ignore_signal)  # so that it wakes the loop below
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    child = os.fork()
+    if child == 0:
+        start_command(command, variables, (control, wake, write))
+    code = wait_for_end(child, control, wake)
+    end_descendants(child, 0.0 if code is not None else choose_grace(control))
+    return 128 + signal.SIGKILL if code is None else code
+
+
+def read_variables(fd: int) -> dict[bytes, bytes]:
+    """Return the environment that a file has, as `NAME=value` with a NUL after each."""
+    with open(fd, "rb") as file:
+        pairs = [each.partition(b"=") for each in file.read().split(b"\0") if each]
+    return {name: value for name, _, value in pairs}
+
+
+def start_command(command: list[str], variables: dict[bytes, bytes], fds: tuple[int, ...]) -> None:
+    """Replace this process by the command, in a new process group."""
+    os.setpgid(0, 0)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    call_prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    for each in fds:
+        os.close(each)
+    try:
+        os.execvpe(command[0], command, variables)  # noqa: S606 - its purpose
+    except OSError as error:
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def wait_for_end(child: int, control: int, wake: int) -> int | None:
+    """Return the exit code of the command; `None` if the host asks for its end before, or is gone."""
+    while True:
+        ready, _, _ = select.select([control, wake], [], [])
+        if wake in ready:
+            os.read(wake, 4096)
+        while (ended := reap_one()) is not None:
+            if ended[0] == child:
+                return ended[1]
+        if control in ready:
+            return None
+
+
+def choose_grace(control: int) -> float:
+    """Return how long processes have to end: less if the host has closed the pipe without asking for an end."""
+    return GRACE_SECONDS if os.read(control, 1) else ORPHANED_GRACE_SECONDS
+
+
+def ignore_signal(number: int, frame: object) -> None:
+    """Do nothing about a signal."""
+    del number, frame
+
+
+def reap_one() -> tuple[int, int] | None:
+    """Return an ended child with its exit code, if there is one."""
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if pid == 0:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return pid, code if code >= 0 else 128 - code
+
+
+def end_descendants(group: int, grace_seconds: float) -> None:
+    """End all processes that descend from this one: SIGTERM, some time, SIGKILL until there is none."""
+    deadline = time.monotonic() + grace_seconds
+    send(group, signal.SIGTERM if grace_seconds else signal.SIGKILL)
+    while has_children():
+        if time.monotonic() >= deadline:
+            send(group, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def has_children() -> bool:
+    """Return True if a child is left, after those that have ended are reaped."""
+    while reap_one() is not None:
+        pass
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def send(group: int, number: int) -> None:
+    """Send a signal to the command's process group and every descendant: orphans too, which were adopted."""
+    with contextlib.suppress(OSError):
+        os.killpg(group, number)
+    parents: dict[int, list[int]] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdecimal():
+                with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+                    stat = file.read()
+                    parents.setdefault(int(stat[stat.rindex(b")") + 2 :].split()[1]), []).append(int(name))
+    level = [os.getpid()]
+    while level:
+        level = [each for parent in level for each in parents.get(parent, ())]
+        for pid in level:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
+
+def adopt_orphans() -> None:
+    """Make orphaned descendants children of this process, where the system can."""
+    call_prctl(_SUBREAPER, 1)
+
+
+def call_prctl(option: int, value: int) -> None:
+    """Call Linux's prctl; elsewhere do nothing."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1:]))

@@ -1,0 +1,91 @@
+"""Convert JSON Schemas of older drafts and of OpenAPI to draft 2020-12."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.core.schema_definitions import is_array, is_object
+
+TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
+
+_KINDS: Mapping[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
+_KEYWORDS_BY_TYPE = {"object": ("properties", "required", "additionalProperties"), "array": ("items", "prefixItems")}
+
+
+def upgrade_schema_draft(schema: dict[str, Any]) -> dict[str, Any]:
+    """Convert a schema to draft 2020-12. Malformed keywords are left out."""
+    fixed = {key: value for key, value in schema.items() if _is_well_formed(key, value)}
+    if "type" in fixed:
+        types = get_declared_types(fixed)
+        fixed["type"] = types[0] if len(types) == 1 else types
+        if not types:
+            del fixed["type"]
+    if fixed.pop("nullable", False) is True:
+        fixed = _apply_nullable(fixed)
+    for bound in ("minimum", "maximum"):
+        exclusive = f"exclusive{bound.capitalize()}"
+        if isinstance(fixed.get(exclusive), bool) and fixed.pop(exclusive) and bound in fixed:  # draft 4
+            fixed[exclusive] = fixed.pop(bound)
+    if is_array(fixed.get("items")):  # draft 7
+        fixed["prefixItems"] = fixed.pop("items")
+        if "additionalItems" in fixed:
+            fixed["items"] = fixed["additionalItems"]
+    fixed.pop("additionalItems", None)
+    return fixed
+
+
+def get_declared_types(schema: dict[str, Any]) -> list[str]:
+    """Return the types in a schema's `type` keyword; invalid ones are left out."""
+    told = schema.get("type")
+    listed = told if is_array(told) else [told]
+    known = [each.lower() for each in listed if isinstance(each, str)]
+    return [each for each in dict.fromkeys(known) if each in TYPES]
+
+
+def infer_types(schema: dict[str, Any]) -> list[str]:
+    """Return the types in `type`, or else those that other keywords imply; empty if any type is possible."""
+    types = get_declared_types(schema)
+    values = schema.get("enum")
+    if not types and is_array(values):
+        types = list(dict.fromkeys(get_json_type(value) for value in values))
+    if not types:
+        types = [name for name, signs in _KEYWORDS_BY_TYPE.items() if any(sign in schema for sign in signs)][:1]
+    return [each for each in types if each != "integer" or "number" not in types]
+
+
+def get_json_type(value: Any) -> str:
+    """Return the JSON Schema type of a Python value, such as `integer`."""
+    return next((name for kind, name in _KINDS.items() if type(value) is kind), "object")
+
+
+def _apply_nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    types = get_declared_types(schema)
+    if "null" in types or not types:
+        return schema
+    found = {**schema, "type": [*types, "null"]}
+    if is_array(schema.get("enum")) and None not in schema["enum"]:
+        found["enum"] = [*schema["enum"], None]
+    return found
+
+
+_MAPS = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+_LISTS = {"anyOf", "oneOf", "allOf", "enum"}
+
+
+def _is_well_formed(key: str, value: Any) -> bool:
+    if key in _MAPS:
+        return is_object(value)
+    if key in _LISTS:
+        return is_array(value) and bool(value)
+    if key == "required":  # in draft 3 it is a flag of each property
+        return is_array(value) and all(isinstance(name, str) for name in value)
+    if key in ("pattern", "format", "description", "title", "$ref"):
+        return isinstance(value, str)
+    return True

@@ -1,0 +1,156 @@
+"""Delivery of posts (stored messages to a session) to its run: those that wait at its start, and later ones by
+polling.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from weakref import WeakKeyDictionary
+
+from perdure.core.clock import random_fraction
+from perdure.core.error import StoreError
+from perdure.core.event import Entry, InboxAdded
+from perdure.core.fold import State
+from perdure.core.inbox import INBOX_POST
+from perdure.core.mailbox import ANSWER_POST, CANCEL_POST, Mailbox, list_posted_events
+from perdure.core.store import Post, Store, wait_despite_cancel
+
+logger = logging.getLogger("perdure")
+
+POLL_SECONDS = 1.0
+"""The longest interval at which a run looks for posts of other processes. Posts of this process arrive at once."""
+TICK = 0.1
+"""The part of that interval after which it is found that a poller is due."""
+_GOLDEN_RATIO = 0.618
+"""Multiples of it, without their whole parts, are spread evenly, however many there are."""
+
+
+def _choose_interval() -> float:
+    """Return the seconds until the next poll, with jitter, so that sessions do not all poll at the same time."""
+    return POLL_SECONDS * (0.6 + 0.4 * random_fraction())
+
+
+def fill_mailbox(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: str, *, is_resumed: bool) -> list[Post]:
+    """Put the posts for a run into its mailbox; return those that are too late, as they were for an earlier run."""
+    if not posts:
+        return []
+    questions = {each.ask_id for each in state.open_questions} if is_resumed else set[str]()
+    added = [each.item_id for each in list_posted_events(posts) if isinstance(each, InboxAdded)]
+    items = {*state.session_inbox, *added}
+    late: list[Post] = []
+    for post in posts:
+        if (
+            (post.kind == CANCEL_POST and post.text_field("run_id") != run_id)
+            or (post.kind == ANSWER_POST and post.text_field("ask_id") not in questions)
+            or (post.kind == INBOX_POST and post.text_field("item_id") not in items)
+        ):
+            late.append(post)
+        else:
+            mailbox.accept_post(post)
+    return late
+
+
+def promote_follow_ups(mailbox: Mailbox) -> None:
+    """Deliver follow-ups as messages for the next turn if no other message is due, as no run is in progress."""
+    if not mailbox.has_messages_due:
+        mailbox.steering, mailbox.follow_ups = mailbox.follow_ups, mailbox.steering
+
+
+class PostPoller:
+    """Polls the store during a run for posts (messages to the session) that other processes have stored."""
+
+    def __init__(self, store: Store, session_id: str, deliver: Callable[[Post], None]) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._deliver = deliver
+        self._task: asyncio.Task[None] | None = None
+        self._schedule = _get_schedule(asyncio.get_running_loop())
+        self._schedule.add(self)
+
+    def begin_polling(self) -> None:
+        """Poll the store for posts now, and then at intervals."""
+        self._task = asyncio.ensure_future(self._poll_store())
+
+    async def _poll_store(self) -> None:
+        while True:
+            try:
+                for post in await self._store.posts(self._session_id):
+                    self._deliver(post)
+            except StoreError as error:  # the next append fails too, and ends the run
+                logger.warning("posts to session %s cannot be read: %s", self._session_id, error)
+            await asyncio.sleep(_choose_interval())
+
+    async def close(self) -> None:
+        """Stop polling."""
+        self._schedule.due_times.pop(self, None)
+        if self._task is not None:
+            self._task.cancel()
+            await wait_despite_cancel((self._task,))
+
+
+async def iterate_with_timeouts(entries: AsyncGenerator[Entry], seconds: float) -> AsyncGenerator[Entry | None]:
+    """Yield the entries, and `None` whenever none has arrived for `seconds`."""
+    coming: asyncio.Future[Entry | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(anext(entries, None))
+            arrived, _ = await asyncio.wait((coming,), timeout=seconds)
+            if not arrived:
+                yield None
+                continue
+            entry, coming = coming.result(), None
+            if entry is None:
+                return  # the session was closed
+            yield entry
+    finally:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.wait((coming,))
+        await entries.aclose()
+
+
+class _PollSchedule:
+    """Starts the pollers of an event loop when they are due, with a single timer for all of them."""
+
+    __slots__ = ("_is_ticking", "_spread", "due_times")
+
+    def __init__(self) -> None:
+        self.due_times: dict[PostPoller, float] = {}
+        """The pollers that have not begun, and when they will, by the clock of the event loop."""
+        self._spread = random_fraction()
+        # A flag, not the timer: that would refer to its loop, and a loop must not be kept alive by its schedule.
+        self._is_ticking = False
+
+    def add(self, poller: PostPoller) -> None:
+        """Schedule the start of a poller within the polling interval, spread among those that are added together."""
+        loop = asyncio.get_running_loop()
+        self._spread = (self._spread + _GOLDEN_RATIO) % 1.0
+        self.due_times[poller] = loop.time() + POLL_SECONDS * (0.6 + 0.4 * self._spread - TICK)
+        if not self._is_ticking:
+            self._start_timer(loop)
+
+    def _start_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_ticking = True
+        loop.call_later(POLL_SECONDS * TICK, self._begin_due)
+
+    def _begin_due(self) -> None:
+        """Start the pollers that are due."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for poller in [each for each, due_at in self.due_times.items() if due_at <= now]:
+            del self.due_times[poller]
+            poller.begin_polling()
+        self._is_ticking = False
+        if self.due_times:
+            self._start_timer(loop)
+
+
+_schedules: "WeakKeyDictionary[asyncio.AbstractEventLoop, _PollSchedule]" = WeakKeyDictionary()
+
+
+def _get_schedule(loop: asyncio.AbstractEventLoop) -> _PollSchedule:
+    """Return the schedule of the pollers of an event loop, made at first use."""
+    schedule = _schedules.get(loop)
+    if schedule is None:
+        schedule = _schedules[loop] = _PollSchedule()
+    return schedule

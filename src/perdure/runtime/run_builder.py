@@ -1,0 +1,451 @@
+"""Assembly of a run from the agent, its extensions, the session's settings and the overrides for this run.
+
+Precedence, highest first: the overrides of this run, its role, the session's configuration, then the agent and its
+extensions. The same log and the same agent always build the same run, so an interrupted run continues as it began.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from perdure.core.approval_binding import list_session_keys
+from perdure.core.budget import Budget, budgeted
+from perdure.core.error import ConfigError, ContextOverflow
+from perdure.core.event import ADDED_TOOLS_NAME
+from perdure.core.fold import State
+from perdure.core.jsonable import replace_surrogates
+from perdure.core.loop import process_history
+from perdure.core.message import Message, ToolResult
+from perdure.core.model import Model, Request, ShortenRequest, model_info
+from perdure.core.run import Run
+from perdure.core.run_callbacks import HistoryProcessor, TurnWrapper
+from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
+from perdure.core.secret_redaction import RelatedRunsRedaction
+from perdure.core.stop_conditions import Guardrail, Limits, StopCondition, any_of, rebuild_steps
+from perdure.core.store import Store, find_full_id
+from perdure.core.tool import Tool
+from perdure.core.toolbox import Toolbox
+
+from .active_agent import choose_compaction, choose_model, choose_role, get_active_agent, get_session_configuration
+from .agent_spec import AgentSpec
+from .extension import add_extension_rules
+from .handoff import HANDED_BY_SETTING, HANDOFF_TRIAL_KEY, handoff_tool_name, make_handoff_step, make_handoff_tool
+from .output import OutputParts, add_output_parts
+from .overrides import RunOverrides
+
+if TYPE_CHECKING:
+    from perdure.context.agent_role import Role
+    from perdure.context.compaction import Compaction
+    from perdure.context.skills import Skills
+    from perdure.core.gate import Gate
+
+
+_NO_TOOLS = Toolbox()
+_SHARED_SPEC = "_shared_run_spec"
+"""Where an agent keeps the settings that its runs share."""
+_OVERRIDES_OF_OPTIONS = frozenset({"deps", "engine", "settings"})
+"""Overrides that change nothing but the options of a run, or nothing that is built here."""
+
+
+def build_run(
+    first_agent: AgentSpec[Any], place: RunPlace, state: State, overrides: RunOverrides, skills: Sequence[str] = ()
+) -> Run:
+    """Build the next run of a session whose conversation began with `first_agent`.
+
+    `skills` are the names of the skills that are loaded as the run begins.
+    """
+    if _is_usual(first_agent, place, state, overrides):
+        return Run(_build_usual_spec(first_agent, place, state, overrides), place, state)
+    made: list[Run] = []
+
+    def build_spec(current: Run | None = None, handed_to: str = "") -> RunSpec:
+        agent = first_agent.find_reachable(handed_to) if handed_to else get_active_agent(first_agent, state)
+        before = state.settings.get(HANDED_BY_SETTING, "") if current is None else current.agent_name
+        back = None if agent is first_agent else first_agent.find_reachable(before)
+        spec = _build_spec(
+            agent, place, state, overrides, skills=skills, first_agent=first_agent, previous_agent=back, built_runs=made
+        )
+        return (
+            replace(spec, between_turns=[make_handoff_step(build_spec), *spec.between_turns])
+            if first_agent.handoffs
+            else spec
+        )
+
+    run = Run(build_spec(), place, state)
+    made.append(run)
+    if first_agent.handoffs:
+        run.scratch[HANDOFF_TRIAL_KEY] = build_spec
+    return run
+
+
+def _is_usual(agent: AgentSpec[Any], place: RunPlace, state: State, overrides: RunOverrides) -> bool:
+    """Return True if a run depends only on its agent and its own options, so that shared settings can be used."""
+    return (
+        agent.has_fixed_runs
+        and not (state.settings or state.skills or ADDED_TOOLS_NAME in state.kept_values)
+        and place.parent is None
+        and (not overrides or overrides.keys() <= _OVERRIDES_OF_OPTIONS)
+    )
+
+
+def _build_usual_spec(agent: AgentSpec[Any], place: RunPlace, state: State, overrides: RunOverrides) -> RunSpec:
+    """Build the settings of a run from those that all runs of its agent share, which are cached."""
+    shared: RunSpec | None = vars(agent).get(_SHARED_SPEC)
+    if shared is None:
+        shared = _build_spec(
+            agent, place, State(), {}, skills=(), first_agent=agent, previous_agent=None, built_runs=()
+        )
+        vars(agent)[_SHARED_SPEC] = shared
+    sync_grants(shared.gate, place.session_id, state, place.log.store)
+    options = _build_options(agent, overrides, agent.limits, None) if overrides else shared.options
+    return replace(shared, options=options, guardrails=_start_guardrails(agent, place, state))
+
+
+def _build_spec(
+    agent: AgentSpec[Any],
+    place: RunPlace,
+    state: State,
+    overrides: RunOverrides,
+    *,
+    skills: Sequence[str],
+    first_agent: AgentSpec[Any],
+    previous_agent: AgentSpec[Any] | None,
+    built_runs: Sequence[Run],
+) -> RunSpec:
+    """Build the settings of a run from the active agent, its extensions, the session's settings and the overrides.
+
+    `first_agent` is the agent that the session was begun with, `previous_agent` the one to hand the conversation back
+    to. `built_runs` is empty at first and will contain the run once it exists.
+    """
+    configured, parent = get_session_configuration(first_agent, agent, state), place.parent
+    role = choose_role(first_agent, agent, overrides, configured)
+    model = choose_model(first_agent, agent, overrides, role, configured)
+    limits = overrides.get("limits", agent.limits)
+    if limits.max_cost_usd is not None and model_info(model).price is None:
+        raise ConfigError(f"max_cost_usd needs a model whose price is known, and {model_info(model).name!r} has none")
+    ledgers = _collect_budgets(agent, overrides, parent)
+    compaction = _add_summary_budgets(choose_compaction(agent, configured), ledgers, place.redaction)
+    model = _wrap_model(agent, model, compaction, ledgers, built_runs)
+    toolbox = build_toolbox(agent, overrides, agent.all_skills(), [*state.skills, *skills])
+    if ADDED_TOOLS_NAME in state.kept_values:
+        toolbox = _restore_added_tools(agent, toolbox, state, place.run_id)
+    if previous_agent is not None:
+        toolbox = _add_handback_tool(previous_agent, agent, toolbox)
+    asked = _plan_output(agent, toolbox, model, overrides, configured)
+    upkeep = _collect_from_extensions(agent, "between_turns")
+    return RunSpec(
+        options=_build_options(agent, overrides, _drop_tools_of_other_agents(first_agent, toolbox, limits), parent),
+        model=model,
+        toolbox=asked.toolbox,
+        instructions=_compose_instructions(agent, asked, agent.all_skills(), role[0]),
+        gate=_build_gate(first_agent, agent, place, state, overrides),
+        project=get_project_root(agent),
+        stop=_combine_stop_conditions(agent),
+        guardrails=_start_guardrails(agent, place, state),
+        output_validators=asked.accept,
+        output_spec=asked.spec,
+        between_turns=upkeep if compaction is None else [*upkeep, compaction],
+        reminders=_collect_from_extensions(agent, "reminders"),
+        compaction=None if compaction is None else compaction.compact,
+        wrap_tool=_get_tool_wrapper(agent),
+        budgets=ledgers,
+        spare_tools=agent.spare_toolbox if agent.spare_tools else _NO_TOOLS,
+        tool_caller=_call_tools,
+        around_turn=_build_turn_wrapper(agent),
+    )
+
+
+async def _call_tools(run: Run, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[ToolResult]:
+    """Carry out tool calls of an engine."""
+    from perdure.core.direct_calls import call_tools  # at first use, which few runs have
+
+    return await call_tools(run, calls)
+
+
+def build_instructions(first_agent: AgentSpec[Any], state: State, overrides: RunOverrides) -> str:
+    """Return the system prompt that the next run of a session sends, without building the run."""
+    agent = get_active_agent(first_agent, state)
+    configured = get_session_configuration(first_agent, agent, state)
+    role = choose_role(first_agent, agent, overrides, configured)
+    model = choose_model(first_agent, agent, overrides, role, configured)
+    toolbox = build_toolbox(agent, overrides, agent.all_skills(), state.skills)
+    if agent is not first_agent:
+        before = first_agent.find_reachable(state.settings.get(HANDED_BY_SETTING, ""))
+        toolbox = _add_handback_tool(before, agent, toolbox)
+    plan = _plan_output(agent, toolbox, model, overrides, configured)
+    return _compose_instructions(agent, plan, agent.all_skills(), role[0])
+
+
+def _plan_output(
+    agent: AgentSpec[Any], toolbox: Toolbox, model: Model, overrides: RunOverrides, configured: dict[str, Any]
+) -> OutputParts:
+    """Return the tools, base instructions and output validators of a run, with what its output type requires."""
+    base = overrides.get("instructions", configured.get("instructions", agent.instructions))
+    texts = [each for each in (base, *[extension.instructions for extension in agent.extensions]) if each]
+    validators = [*agent.output_validators, *_collect_from_extensions(agent, "output_validators")]
+    return add_output_parts(
+        overrides.get("output"), model_info(model), OutputParts(toolbox, "\n\n".join(texts), validators)
+    )
+
+
+def _build_turn_wrapper(agent: AgentSpec[Any]) -> TurnWrapper | None:
+    """Return the middleware of an agent around its turns, as one function; None if there is none."""
+    if not (layers := agent.middleware_layers):
+        return None
+    from .middleware import build_turn_wrapper  # at first use: most agents have none
+
+    return build_turn_wrapper(layers)
+
+
+def _combine_history_processors(agent: AgentSpec[Any]) -> HistoryProcessor:
+    """Return the history processors of the agent and its extensions, each applied to the result of the one before."""
+    listed = [agent.history_processor, *[each.history_processor for each in agent.extensions]]
+    processors = [each for each in listed if each is not None]
+
+    async def process_in_order(messages: Sequence[Message]) -> Sequence[Message]:
+        for processor in processors:
+            messages = await process_history(processor, messages)
+        return messages
+
+    return process_in_order
+
+
+def _build_options(
+    agent: AgentSpec[Any], overrides: RunOverrides, limits: Limits, parent: Run | None
+) -> RunOptions[Any]:
+    """Return the agent's run options, with the overrides of this run applied.
+
+    A child run waits for answers at least as long as its parent.
+    """
+    changes: dict[str, Any] = {name: value for name, value in overrides.items() if name in {"settings", "deps"}}
+    own: Any = agent.deps
+    if "deps" in changes and isinstance(own, dict) and isinstance(changes["deps"], dict):
+        changes["deps"] = own | changes["deps"]
+    if limits is not agent.limits:
+        changes["limits"] = limits
+    if any(each.history_processor is not None for each in agent.extensions):
+        changes["history_processor"] = _combine_history_processors(agent)
+    if parent is not None:
+        changes["interactive"] = agent.interactive and parent.options.interactive
+        changes["answer_timeout_seconds"] = max(agent.answer_timeout_seconds, parent.options.answer_timeout_seconds)
+    if not changes:
+        return agent
+    return RunOptions(**{**{name: getattr(agent, name) for name in RunOptions.__struct_fields__}, **changes})
+
+
+def _collect_from_extensions(agent: AgentSpec[Any], field: str) -> list[Any]:
+    """Return the items in this field of all extensions of an agent, in the order in which they are listed."""
+    return [each for extension in agent.extensions for each in getattr(extension, field)]
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+def _collect_budgets(agent: AgentSpec[Any], overrides: RunOverrides, parent: Run | None) -> Sequence[Budget]:
+    """Return the budgets of this run: its own, and those of its parent runs."""
+    own, above = overrides.get("budget", agent.budget), () if parent is None else parent.spec.budgets
+    return above if own is None or own in above else [own, *above]
+
+
+def _wrap_model(
+    agent: AgentSpec[Any],
+    model: Model,
+    compaction: "Compaction | None",
+    budgets: Sequence[Budget],
+    built_runs: Sequence[Run],
+) -> Model:
+    """Wrap the model with the wrappers of extensions, then compaction on context overflow, then budgets."""
+    for extension in agent.extensions:
+        if extension.wrap_model is not None:
+            model = extension.wrap_model(model)
+    if compaction is not None:
+        from perdure.core.wrappers import compacted  # at first use, as for a budget
+
+        model = compacted(model, _compact_on_overflow(built_runs))
+    for ledger in budgets:
+        model = budgeted(model, ledger)
+    return model
+
+
+def _add_summary_budgets(
+    compaction: "Compaction | None", budgets: Sequence[Budget], redaction: RelatedRunsRedaction
+) -> "Compaction | None":
+    """Return a compaction whose own model, if it has one, gets the same budgets and redaction as the agent's."""
+    redactor = redaction.redactor
+    if compaction is None or compaction.model is None or not (budgets or redactor):
+        return compaction
+    model = compaction.model
+    for ledger in budgets:
+        model = budgeted(model, ledger)
+    return replace(compaction, model=model if redactor is None else redactor.model(model))
+
+
+def _compact_on_overflow(built_runs: Sequence[Run]) -> ShortenRequest:
+    """Return a callback that compacts the conversation and rebuilds a request that overflowed the context window."""
+
+    async def compact(_too_long: Request, error: ContextOverflow) -> Request | None:
+        run = built_runs[0]
+        if not await run.compact("overflow", error):
+            return None
+        view, shape = run.state.view, run.options.history_processor
+        request = run.build_request(view if shape is None else await process_history(shape, view))
+        await run.emit(*run.build_request_events(request))
+        return replace(request, messages=[run.redaction.redact_value(each) for each in request.messages])
+
+    return compact
+
+
+# -- tools and instructions --------------------------------------------------------------------------------------------
+
+
+def build_toolbox(
+    agent: AgentSpec[Any], overrides: RunOverrides, skills: "Skills | None", loaded: Iterable[str]
+) -> Toolbox:
+    """Return the agent's tools plus those of loaded skills; a skill's tool never replaces an existing one."""
+    box = agent.toolbox if "tools" not in overrides else _wrap_tools(agent, overrides["tools"])
+    found = [] if skills is None else [tool for name in loaded if name in skills for tool in skills.get(name).tools]
+    more: dict[str, Tool[..., Any]] = {}
+    if skills is not None and "skill_resource" not in box and _has_hidden_parts(skills, loaded):
+        from perdure.context.skills.tools import skill_resource_tool  # at first use: most agents have no skills
+
+        found.append(skill_resource_tool(skills))
+    for each in found:
+        if each.name not in box:
+            more.setdefault(each.name, each)
+    return box.with_tools(_wrap_tools(agent, more.values())) if more else box
+
+
+def _has_hidden_parts(skills: "Skills", loaded: Iterable[str]) -> bool:
+    """Return True if a loaded skill that is hidden from the model has texts which the model can read separately."""
+    known = [skills.get(name) for name in loaded if name in skills]
+    return any(each.hidden and (each.sections or each.resources) for each in known)
+
+
+def _restore_added_tools(agent: AgentSpec[Any], toolbox: Toolbox, state: State, run_id: str) -> Toolbox:
+    """Return the toolbox with the tools that were added to this run, or to the session, before."""
+    from perdure.core.added_tools import find_added_tools  # at first use, which few sessions have
+
+    found = find_added_tools(state, agent.name, run_id, agent.spare_toolbox)
+    return toolbox.with_tools(_wrap_tools(agent, [each for each in found if each.name not in toolbox]))
+
+
+def _drop_tools_of_other_agents(first_agent: AgentSpec[Any], toolbox: Toolbox, limits: Limits) -> Limits:
+    """Return the limits without allowed tools that this agent lacks, but another agent of the conversation has."""
+    allowed = limits.allowed_tools
+    if allowed is None or not first_agent.handoffs:
+        return limits
+    others = {name for each in first_agent.reachable for name in (*each.toolbox.names, handoff_tool_name(each.name))}
+    return replace(limits, allowed_tools=tuple([each for each in allowed if each in toolbox or each not in others]))
+
+
+def _wrap_tools(agent: AgentSpec[Any], tools: Iterable[Tool[..., Any]]) -> Toolbox:
+    """Return a toolbox of these tools, wrapped by the agent's vault and extensions."""
+    wrap = _get_tool_wrapper(agent)
+    return Toolbox(tools if wrap is None else [wrap(each) for each in tools])
+
+
+def _get_tool_wrapper(agent: AgentSpec[Any]) -> "Callable[[Tool[..., Any]], Tool[..., Any]] | None":
+    """Return the function that wraps each tool of an agent; None if nothing wraps them."""
+    return agent.wrap_tool if agent.has_tool_wrappers else None
+
+
+def _compose_instructions(
+    agent: AgentSpec[Any], output_plan: OutputParts, skills: "Skills | None", role: "Role | None"
+) -> str:
+    """Compose the system prompt, its parts in a fixed order."""
+    prompts = [each.prompt for each in output_plan.toolbox if each.prompt]
+    if agent.project is None and skills is None and role is None:
+        return replace_surrogates("\n\n".join([part for part in (output_plan.instructions, *prompts) if part]))
+    from perdure.context.instructions import compose_instructions  # at first use: most agents have none of these
+
+    return replace_surrogates(
+        compose_instructions(
+            base=output_plan.instructions,
+            project="" if agent.project is None else agent.project.text(),
+            skills="" if skills is None else skills.catalogue(),
+            role=role,
+            tools=prompts,
+        )
+    )
+
+
+def _add_handback_tool(previous_agent: AgentSpec[Any], agent: AgentSpec[Any], toolbox: Toolbox) -> Toolbox:
+    """Add the tool with which an agent hands the conversation back to the agent that had it before."""
+    back = make_handoff_tool(previous_agent.name, previous_agent.description)
+    return toolbox if back.name in toolbox else toolbox.with_tools(_wrap_tools(agent, [back]))
+
+
+# -- the rules ---------------------------------------------------------------------------------------------------------
+
+
+def _build_gate(
+    first_agent: AgentSpec[Any], agent: AgentSpec[Any], place: RunPlace, state: State, overrides: RunOverrides
+) -> "Gate | None":
+    """Build the permission gate of a run, with the session's grants, limited by the gate of the parent run."""
+    if "permission" in overrides:
+        gate = add_extension_rules(overrides["permission"], agent.extensions)
+    else:
+        gate = combine_gates(first_agent, agent)
+    if place.parent is not None and (place.is_restricted or gate is None):
+        from perdure.core.gate_chain import restrict_gate  # at first use: for subagents
+
+        gate = restrict_gate(gate, place.parent.gate)
+    sync_grants(gate, place.session_id, state, place.log.store)
+    return gate
+
+
+def combine_gates(first_agent: AgentSpec[Any], agent: AgentSpec[Any]) -> "Gate | None":
+    """Return the permission gate of the active agent, limited by the gate of the agent that the conversation began
+    with.
+    """
+    gate = add_extension_rules(agent.permission, agent.extensions)
+    if agent is first_agent or not first_agent.narrow_handoffs:
+        return gate
+    from perdure.core.gate_chain import restrict_gate  # at first use: for handoffs
+
+    return restrict_gate(gate, add_extension_rules(first_agent.permission, first_agent.extensions))
+
+
+def build_session_gate(
+    first_agent: AgentSpec[Any], agent: AgentSpec[Any], session_id: str, state: State, store: Store
+) -> "Gate | None":
+    """Build the permission gate of a session between runs, with the session's grants."""
+    gate = combine_gates(first_agent, agent)
+    sync_grants(gate, session_id, state, store)
+    return gate
+
+
+def sync_grants(gate: "Gate | None", session_id: str, state: State, store: Store) -> None:
+    """Update the grants of every gate in a chain from a session's log: add new ones, and remove revoked ones."""
+    if state.remembered_decisions:
+        from perdure.core.gate_chain import list_chain_grants  # at first use: for remembered answers
+
+        full_id = find_full_id(store, session_id)
+        keys = list_session_keys(full_id, state)
+        for level, grants in list_chain_grants(gate):
+            grants.sync_with_log(state.remembered_decisions, full_id, keys, level=level)
+
+
+def get_project_root(agent: AgentSpec[Any]) -> str:
+    """Return the root of an agent's project; empty without one."""
+    return "" if agent.project is None else str(agent.project.root)
+
+
+def _combine_stop_conditions(agent: AgentSpec[Any]) -> StopCondition | None:
+    """Combine the stop conditions of the agent and its extensions into one; None if there are none."""
+    conditions: list[StopCondition] = [] if agent.stop is None else [agent.stop]
+    conditions += _collect_from_extensions(agent, "stop")
+    return any_of(*conditions) if len(conditions) > 1 else (conditions[0] if conditions else None)
+
+
+def _start_guardrails(agent: AgentSpec[Any], place: RunPlace, state: State) -> list[Guardrail]:
+    """Start the guardrails of a run; of a resumed run, pass them the turns before the interruption."""
+    guardrails = [start() for start in (*agent.guardrails, *_collect_from_extensions(agent, "guardrails"))]
+    if guardrails and state.is_interrupted and state.run is not None and state.run.run_id == place.run_id:
+        steps = rebuild_steps(state.messages, state.first_message_index)
+        last = state.last_reply  # the loop is about to pass it to the guardrails
+        for step in [each for each in steps if each.reply is not last]:
+            for guardrail in guardrails:
+                guardrail(step)
+    return guardrails

@@ -1,0 +1,85 @@
+"""Redaction across the agents of a session: the secrets of each are removed from the output of all.
+
+An agent with a vault has a redactor that knows the secrets its tools were given. Agents that share a session also share
+one redactor that knows the secrets of all of them: of agents that can get the conversation by a handoff, and of those
+that work for them, in the foreground or in the background.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.error import ConfigError
+from perdure.core.event import RunStarted, ValueKept
+from perdure.core.fold import State
+from perdure.core.message import Message, ToolCall
+from perdure.core.secret_redaction import RelatedRunsRedaction
+
+from .agent_spec import AgentSpec
+
+if TYPE_CHECKING:
+    from perdure.credentials import Vault
+
+
+async def add_agent_redactors(agent: AgentSpec[Any], state: State, redaction: RelatedRunsRedaction) -> None:
+    """Add the secrets of an agent, and of agents it can hand over to, to the shared redaction of the session.
+
+    Each new redactor looks up the secrets that were given out before, perhaps by another process: the log shows which
+    names were requested.
+    """
+    with_redactor = [each for each in agent.reachable if each.vault is not None]
+    if not with_redactor:
+        return
+    from perdure.credentials import SharedRedactor  # at first use: most agents have no vault
+
+    shared = redaction.redactor
+    if not isinstance(shared, SharedRedactor):
+        shared = redaction.redactor = SharedRedactor()
+    for each in with_redactor:
+        if each.redactor is not None and each.vault is not None and each.redactor not in shared:
+            shared.add(each.redactor)
+            without_credentials = {tool.name for tool in each.toolbox if not tool.credentials}
+            names = (*_find_requested_names(state, without_credentials), *_list_vault_names(each.vault))
+            await each.redactor.recall_values(each.vault, dict.fromkeys(names))
+
+
+def check_id_for_secrets(session_id: str, redaction: RelatedRunsRedaction) -> None:
+    """Raise `ConfigError` if a session id contains a secret, as the store would keep it in plain text."""
+    if redaction.redact_event(ValueKept(session_id, None)).name != session_id:
+        raise ConfigError("the id of this session contains a credential, and would be stored: choose another id")
+
+
+def redact_input_id(input_id: str, redaction: RelatedRunsRedaction) -> str:
+    """Return the caller's `input_id` redacted, so that it is recognised when the same input is sent again."""
+    return redaction.redact_event(RunStarted("", input_id=input_id)).input_id
+
+
+def _list_vault_names(vault: "Vault") -> list[str]:
+    """Return the names of the secrets in a vault; none if it cannot be read."""
+    from perdure.credentials import list_local_secret_names
+
+    with suppress(ConfigError):  # a tool that needs a value gets the error
+        return list_local_secret_names(vault)
+    return []
+
+
+def _find_requested_names(state: State, tools_without_credentials: Collection[str]) -> list[str]:
+    """Return the secret names that tool calls of a session and its children refer to.
+
+    Calls of `tools_without_credentials` are skipped: their arguments are plain text, and get no secrets.
+    """
+    from perdure.credentials import find_placeholder_names
+
+    while state.parent is not None:
+        state = state.parent
+    every = [call for each in (state, *state.children.values()) for call in _iterate_calls(each)]
+    return find_placeholder_names([call.arguments for call in every if call.name not in tools_without_credentials])
+
+
+def _iterate_calls(state: State) -> Iterator[ToolCall]:
+    """Yield every tool call of a session, including calls without a result."""
+    messages: Iterable[Message] = (
+        state.messages if state.unsettled_reply is None else (*state.messages, state.unsettled_reply)
+    )
+    for message in messages:
+        yield from message.tool_calls

@@ -1,0 +1,74 @@
+"""The sessions that a worker continues with one agent: which belong to the agent, and how each is continued."""
+
+import inspect
+from typing import Any, cast
+
+from perdure.core import check
+from perdure.core.error import Fenced, SessionBusy
+from perdure.core.fold import State
+from perdure.core.outcome import Outcome
+from perdure.core.store import Store
+
+from .agent_spec import AgentSpec
+from .inbox_forwarding import find_task_giver
+from .overrides import ChooseOverrides, Overrides
+from .session import Session
+
+_MAX_SESSIONS = 10_000
+"""The number of sessions that are remembered."""
+
+
+class WorkerSessions:
+    """The sessions of a store that belong to one agent: those whose last run was begun by an agent of its name."""
+
+    def __init__(
+        self,
+        agent: AgentSpec[Any],
+        store: Store,
+        overrides: Overrides[Any],
+        overrides_for: "ChooseOverrides[Any] | None" = None,
+    ) -> None:
+        if overrides_for is not None:
+            check.require_callable("attend_all", "overrides_for", overrides_for)
+        self._agent = agent
+        self._store = store
+        self._overrides = overrides
+        self._overrides_for = overrides_for
+        self._sessions: dict[str, Session[Any]] = {}
+        """Sessions that were looked at: each remembers the reasons that had no effect."""
+
+    async def attend(self, session_id: str) -> Outcome[Any] | None:
+        """Continue a session if there is a reason to, and return the outcome; `None` if there is none.
+
+        The session of a background agent is continued by the session that gave the task, which knows the agent.
+        """
+        session = self._get_session(session_id)
+        state = await session.read_state()
+        if above := find_task_giver(state, session_id):
+            return await self.attend(above)
+        if not self._is_ours(state):
+            return None
+        try:
+            return await session.attend_once(**await self._choose_overrides(session_id))
+        except (SessionBusy, Fenced):  # another process was quicker, or has taken the session over
+            return None
+
+    async def _choose_overrides(self, session_id: str) -> Overrides[Any]:
+        """Return the options for the runs of one session: those for all, and those chosen for it."""
+        if self._overrides_for is None:
+            return self._overrides
+        chosen = self._overrides_for(session_id)
+        own = await chosen if inspect.isawaitable(chosen) else chosen
+        check.require_return_type("overrides_for", self._overrides_for, own, dict, "a dict, such as {'deps': …}")
+        return cast("Overrides[Any]", {**self._overrides, **own})
+
+    def _is_ours(self, state: State) -> bool:
+        """Return True if this agent may continue a session: it began the last run, or there was none yet."""
+        return state.run is None or state.run.agent == self._agent.name
+
+    def _get_session(self, session_id: str) -> Session[Any]:
+        session = self._sessions.pop(session_id, None) or Session(self._agent, session_id, self._store)
+        self._sessions[session_id] = session
+        while len(self._sessions) > _MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        return session

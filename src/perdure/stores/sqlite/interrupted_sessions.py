@@ -1,0 +1,89 @@
+"""Find the sessions of an SQLite file whose last run can continue; its progress is a column of the session's row.
+
+An append that begins, suspends or ends a run changes the column in its own transaction. Only sessions whose run is not
+over are in the index, so a query costs nothing for the others.
+
+The functions here run inside a transaction that the caller has begun.
+"""
+
+from typing import Final
+
+from perdure.core.error import StoreError
+from perdure.core.last_run import NO_RUN, LastRun, RunProgress, find_last_run
+from perdure.core.store import InterruptedSession, Lease
+from perdure.stores.lease_holder import LeaseHolder, parse_holder
+
+from .apsw_types import Connection
+from .log import PROGRESS_NUMBERS, SET_PROGRESS, make_long_text_reader
+from .pack_rows import PackRow, decode_row_entries
+
+_PROGRESS: Final[dict[int, RunProgress]] = {number: name for name, number in PROGRESS_NUMBERS.items()}
+# A session that was posted to need not exist yet. The parts of the union use the index, and the posts' key.
+_INTERRUPTED: Final = """
+SELECT id, progress, head, updated_at, posts, due_at, fence, holder FROM (
+    SELECT id, progress, head, updated_at, due_at, fence, holder,
+        (SELECT count(*) FROM post WHERE post.tenant = '' AND post.session = session.id) AS posts
+    FROM session WHERE progress > 0 AND tenant = '' AND id IS NOT NULL
+    UNION ALL
+    SELECT post.session, 0, coalesce(head, 0), iif(coalesce(head, 0) > 0, updated_at, min(post.at)), NULL,
+        coalesce(fence, 0), holder, count(*)
+    FROM post LEFT JOIN session ON session.tenant = '' AND session.id = post.session
+    WHERE ?1 AND post.tenant = '' AND coalesce(progress, 0) = 0 GROUP BY post.session
+)
+WHERE (progress = 1 OR posts > 0 OR due_at <= ?2) AND substr(id, 1, length(?3)) = ?3
+ORDER BY updated_at, id"""
+_SESSIONS: Final = "SELECT key, at FROM session WHERE head > at"
+_ROWS_BACKWARDS: Final = """
+SELECT first, last, version, heads, body, holes FROM pack WHERE session = ?1 AND last > ?2 ORDER BY last DESC"""
+
+
+def query_interrupted(
+    prefix: str,
+    include_posts: bool,  # noqa: FBT001 - handed through
+    now: float,
+    leases: set[Lease],
+    connection: Connection,
+) -> list[InterruptedSession]:
+    """Return the sessions whose last run can continue and that no living process drives, the longest idle first."""
+    rows = connection.execute(_INTERRUPTED, (include_posts, now, prefix))
+    alive: dict[tuple[int, str, str], bool] = {}
+    """Whether a process is alive, so that each is looked for once."""
+    return [
+        InterruptedSession(session_id, _PROGRESS[progress], *columns)
+        for session_id, progress, *columns, fence, holder in rows
+        if not _is_driven(parse_holder(holder), Lease(session_id, fence), leases, alive)
+    ]
+
+
+def _is_driven(
+    holder: LeaseHolder | None, lease: Lease, leases: set[Lease], alive: dict[tuple[int, str, str], bool]
+) -> bool:
+    if holder is None or holder.is_this_process:
+        return holder is not None and lease in leases
+    process = (holder.pid, holder.machine, holder.started)
+    if process not in alive:
+        alive[process] = holder.is_alive
+    return alive[process]
+
+
+def fill_run_progress(connection: Connection) -> None:
+    """Compute the progress of the last run of every session from the logs, for files of older formats."""
+    for key, at in connection.execute(_SESSIONS).fetchall():
+        run = _read_last_run(connection, key, at)
+        connection.execute(SET_PROGRESS, (PROGRESS_NUMBERS[run.progress], run.due_at, key))
+
+
+def _read_last_run(connection: Connection, key: int, at: int) -> LastRun:
+    """Read the progress of a session's last run from its own entries, which are those numbered above `at`."""
+    text_of = make_long_text_reader(connection)
+    for columns in connection.execute(_ROWS_BACKWARDS, (key, at)):
+        row = PackRow._make(columns)
+        if b"run_" not in row.body:  # the kinds of all events that begin or end a run contain this
+            continue
+        try:
+            run = find_last_run(decode_row_entries(row, at + 1, row.last, text_of, ""))
+        except StoreError:  # the session cannot be read, and so cannot be continued
+            return NO_RUN
+        if run is not None:
+            return run
+    return NO_RUN

@@ -1,0 +1,120 @@
+"""Append to a log with a single SQL statement, so that its transaction is as short as possible.
+
+Between the statements of a transaction another thread of the process may take the GIL, or the process may be stopped;
+all other processes then wait for the file. A single statement begins, changes and commits inside one call of SQLite,
+which needs no GIL. Triggers of the connection itself do what the statement stands for.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import apsw
+
+from perdure.core import fault_injection as faults
+from perdure.core.last_run import find_last_run
+from perdure.stores.entry_text import find_given_title, find_message_title
+
+from .apsw_types import Connection
+from .entry_id_index import UNNUMBERED, split_id
+from .log import PROGRESS_NUMBERS, AppendState, EncodedAppend
+from .row_merging import MAX_LOOSE_BYTES, row_size
+
+_STALE: Final = "stale append"
+APPEND_TRIGGER: Final = """
+PRAGMA temp_store = memory;
+CREATE TEMP VIEW appended(
+    session_id, fence, at, size, given_title, said_title, progress, due_at, first, last, version, heads, body, holes
+) AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+CREATE TEMP TRIGGER append_row INSTEAD OF INSERT ON appended BEGIN
+    UPDATE session SET head = NEW.last, updated_at = NEW.at, loose = loose + NEW.size,
+        title = coalesce(NEW.given_title, nullif(title, ''), NEW.said_title),
+        progress = coalesce(NEW.progress, progress), due_at = iif(NEW.progress IS NULL, due_at, NEW.due_at)
+        WHERE tenant = '' AND id = NEW.session_id AND fence = NEW.fence AND head = NEW.first - 1;
+    SELECT RAISE(ABORT, 'stale append') WHERE changes() = 0;
+    INSERT INTO pack(session, first, last, version, heads, body, holes)
+        SELECT key, NEW.first, NEW.last, NEW.version, NEW.heads, NEW.body, NEW.holes
+        FROM session WHERE tenant = '' AND id = NEW.session_id;
+END;
+"""
+"""Statements that prepare a connection for `append_in_one_statement`."""
+
+_APPEND: Final = "INSERT INTO appended VALUES "
+_COLUMNS: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_LOOSE: Final = "SELECT key, loose FROM session WHERE tenant = '' AND id = ?"
+_MOST: Final = 64
+"""The number of appends in one statement; more are rare, and each number of them is a statement to be prepared."""
+
+
+def append_in_one_statement(appends: Sequence[EncodedAppend], notes: AppendState, connection: Connection) -> bool:
+    """Append encoded entries to one or several logs, all or none, in one statement; return False, with nothing done, if
+    that is not possible.
+
+    It does for drivers that number their ids, from their second append on, and in new sessions from the first. Raises
+    `apsw.Error`.
+    """
+    if len(appends) > _MOST or faults.is_armed():  # inside a statement there is no place for a fault
+        return False
+    highest = dict[str, tuple[int, str, int]]()
+    values: list[Any] = []
+    for new in appends:
+        session_id = new.lease.session_id
+        reached = _follow_ids(new, highest.get(session_id), notes)
+        if reached is None:
+            return False
+        highest[session_id] = reached
+        values += _build_values(new)
+    try:
+        connection.execute(_APPEND + ", ".join([_COLUMNS] * len(appends)), values)
+    except apsw.ConstraintError as error:
+        if str(error) != _STALE:
+            raise
+        return False
+    notes.highest_ids.update(highest)
+    for new in appends:
+        _note_size(new, notes, connection)
+    return True
+
+
+def _follow_ids(
+    new: EncodedAppend, before: tuple[int, str, int] | None, notes: AppendState
+) -> tuple[int, str, int] | None:
+    """Return fence, stem and number of the last id; `None` unless the ids follow the highest one that is known, from
+    the append `before` in the same statement or from the notes.
+    """
+    stem, number = split_id(new.ids[-1])
+    if new.texts or number == UNNUMBERED:
+        return None
+    if before is None:
+        known = notes.find_highest_id(new, stem)
+    else:
+        known = before[2] if before[:2] == (new.lease.fence, stem) else None
+    first = number - len(new.ids) + 1
+    if known is None or first <= known:
+        return None
+    if len(new.ids) > 1 and any(each != f"{stem}-{place}" for place, each in enumerate(new.ids, first)):
+        return None
+    return new.lease.fence, stem, number
+
+
+def _build_values(new: EncodedAppend) -> tuple[Any, ...]:
+    run = find_last_run(new.entries)
+    progress = (None, None) if run is None else (PROGRESS_NUMBERS[run.progress], run.due_at)
+    titles = (find_given_title(new.entries) or None, find_message_title(new.entries))
+    return (
+        *(new.lease.session_id, new.lease.fence, new.entries[-1].at, row_size(new.row)),
+        *titles,
+        *progress,
+        *new.row,
+    )
+
+
+def _note_size(new: EncodedAppend, notes: AppendState, connection: Connection) -> None:
+    """Mark a log for merging its rows, once the rows that this process appended are large enough."""
+    session_id = new.lease.session_id
+    size = notes.loose_bytes.get(session_id, 0) + row_size(new.row)
+    if size >= MAX_LOOSE_BYTES:
+        key, loose = connection.execute(_LOOSE, (session_id,)).get
+        size = 0
+        if loose >= MAX_LOOSE_BYTES:
+            notes.merge_due.add(key)
+    notes.loose_bytes[session_id] = size

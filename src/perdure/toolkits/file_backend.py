@@ -1,0 +1,120 @@
+"""Backends of the file tools: protocols for a place with files, and the values that they pass.
+
+The tools in this package say what is done; a backend says where. `perdure.hosts.LocalFiles` is a folder of this
+machine, `perdure.testing.MemoryFiles` keeps files in memory. A method may be a plain function, which runs on a thread,
+or an async one.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+
+from perdure.core.error import ConfigError, ToolError
+from perdure.core.path_target import PathTarget
+from perdure.core.thread_pool import THREAD_POOL
+from perdure.core.tool import Skip, ToolContext
+from perdure.files.confined_folder import FileRefused
+from perdure.files.jail import FileChanged, FileState, FolderEntry
+
+__all__ = ["FileChanged", "FileReadBackend", "FileRefused", "FileState", "FileWriteBackend", "FolderEntry"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class FileReadBackend(Protocol):
+    """Protocol of a place whose files tools may read. Everything raises `FileRefused` with the reason as a clause."""
+
+    @property
+    def root(self) -> str:
+        """The folder that paths are relative to, as an absolute path."""
+        ...
+
+    def resolve(self, path: str) -> PathTarget:
+        """Return the real path that a path leads to: the object that is shown, checked and used. May lie outside."""
+        ...
+
+    def check(self, target: PathTarget, *, write: bool = False, is_folder: bool = False) -> Any:
+        """Raise `FileRefused` if the file, or folder, may not be read or written, whatever its content is."""
+        ...
+
+    def show(self, target: PathTarget) -> str:
+        """Return the path of a target as the model reads and writes it."""
+        ...
+
+    def read_file(self, target: PathTarget) -> FileState | Awaitable[FileState]:
+        """Return the content of a regular file."""
+        ...
+
+    def list_folder(self, target: PathTarget) -> Sequence[FolderEntry] | Awaitable[Sequence[FolderEntry]]:
+        """Return the entries of a folder, sorted by name."""
+        ...
+
+
+class FileWriteBackend(FileReadBackend, Protocol):
+    """Protocol of a place whose files tools may read and write."""
+
+    def write_file(
+        self, target: PathTarget, data: bytes, *, expected: str | None = None
+    ) -> FileState | Awaitable[FileState]:
+        """Create or replace a file in one step. Raises `FileChanged` unless it has the `expected` digest (empty: none).
+
+        An `expected` of `None` replaces whatever is there.
+        """
+        ...
+
+
+async def call_backend(
+    context: ToolContext[Any], function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a method of a backend: a plain one on a thread, once the session is confirmed to be still this process's."""
+    if inspect.iscoroutinefunction(function):
+        return await cast("Awaitable[T]", function(*args, **kwargs))
+
+    def call_unless_fenced() -> T | Awaitable[T]:
+        context.confirm_lease_on_thread()
+        return function(*args, **kwargs)
+
+    value = await THREAD_POOL.run(call_unless_fenced, (), {}, session_id=context.session_id)
+    return cast("T", await value if inspect.isawaitable(value) else value)
+
+
+def target_of(context: ToolContext[Any]) -> PathTarget:
+    """Return the target of a call: the object that permission was given for. Raises `ToolError` if it is no path."""
+    try:
+        target = context.target
+    except FileRefused as error:
+        raise ToolError(f"that path cannot be used: {error}") from error
+    if not isinstance(target, PathTarget):
+        raise ToolError("the call has no path")
+    return target
+
+
+def refuse_early(
+    backend: FileReadBackend, verb: str, *, write: bool = False, is_folder: bool = False
+) -> Callable[[Any, dict[str, Any]], Skip | None]:
+    """Return a `prepare` hook that answers a call which the backend would refuse in any case, before a person is asked.
+
+    The effect checks again, on the target that the person saw.
+    """
+
+    def check_path(_call: Any, arguments: dict[str, Any]) -> Skip | None:
+        path = arguments.get("path")
+        if not isinstance(path, str):
+            return None  # the validation says what is wrong with it
+        try:
+            backend.check(backend.resolve(path), write=write, is_folder=is_folder)
+        except FileRefused as error:
+            return Skip(f"{path!r} cannot be {verb}: {error}")
+        return None
+
+    return check_path
+
+
+def check_backend(owner: str, backend: object, methods: Sequence[str]) -> None:
+    """Raise `ConfigError` unless an object has the methods of a backend."""
+    missing = [each for each in methods if not callable(getattr(backend, each, None))]
+    if isinstance(backend, type) or missing:
+        raise ConfigError(
+            f"{owner}({backend!r}): give a backend with {', '.join(missing or methods)}, such as LocalFiles('.')"
+        )

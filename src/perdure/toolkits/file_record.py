@@ -1,0 +1,95 @@
+"""Records of files in the log of a session: the digest of each file that was read, and each change to it.
+
+Each is a value in the log under the name `file:PATH`, so that it survives a restart. A change is stored before it is
+made: after a crash the digests tell whether it was made, and `perdure.file_history` can undo it. The contents are in a
+`SnapshotBackend`, by digest.
+"""
+
+from collections.abc import Awaitable
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.error import ToolError
+from perdure.core.tool import ToolContext
+from perdure.files.jail import FileState
+
+FILE_PREFIX: Final = "file:"
+"""Names of values about files begin with this."""
+NO_FILE: Final = ""
+"""The digest of a file that does not exist."""
+
+
+class FileRecord(Struct, frozen=True, omit_defaults=True):
+    """A record of a file in the log: its digest, and the change that led to it, if a tool has changed it."""
+
+    digest: str
+    """The digest of its content when it was last read, written or restored."""
+    before: str | None = None
+    """The digest before a change, empty if there was no file; `None` if the file was only read."""
+    call_id: str = ""
+    """The call that changed it."""
+    root: str = ""
+    """The folder that the path is relative to, for a change."""
+    mode: int | None = None
+    """Permission bits before the change."""
+    restored: str = ""
+    """`undo` or `redo`, if a person had the file restored."""
+
+
+class SnapshotBackend(Protocol):
+    """Protocol of a place for the contents of files before and after changes, by digest."""
+
+    def save(self, data: bytes) -> str | Awaitable[str]:
+        """Store a content, and return its digest. What is stored already is not stored again."""
+        ...
+
+    def load(self, digest: str) -> bytes | Awaitable[bytes]:
+        """Return a content. Raises `ConfigError` if it is not there, or damaged."""
+        ...
+
+
+def read_record(context: ToolContext[Any], path: str) -> FileRecord | None:
+    """Return what the session knows of a file; `None` if its tools have not read it."""
+    return parse_record(context.kept(FILE_PREFIX + path))
+
+
+def parse_record(value: Any) -> FileRecord | None:
+    """Convert a value of the log to a record; `None` for one that is none."""
+    try:
+        return None if value is None else msgspec.convert(value, FileRecord)
+    except msgspec.ValidationError:
+        return None
+
+
+async def note_read(context: ToolContext[Any], path: str, digest: str) -> None:
+    """Store that the session has seen this content of a file, unless that is known already."""
+    known = read_record(context, path)
+    if known is None or known.digest != digest:
+        await context.keep(FILE_PREFIX + path, FileRecord(digest))
+
+
+async def note_change(
+    context: ToolContext[Any], path: str, root: str, before: FileState | None, after: str
+) -> FileRecord:
+    """Store that this call is about to change a file."""
+    record = FileRecord(
+        digest=after,
+        before=NO_FILE if before is None else before.digest,
+        call_id=context.call_id,
+        root=root,
+        mode=None if before is None else before.mode,
+    )
+    await context.keep(FILE_PREFIX + path, record)
+    return record
+
+
+def check_fresh(known: FileRecord | None, found: FileState | None, path: str) -> None:
+    """Raise `ToolError` unless the file is as the session has last seen it."""
+    if found is None:
+        return
+    if known is None:
+        raise ToolError(f"{path!r} has not been read in this session: read it first, then change it")
+    if known.digest != found.digest:
+        raise ToolError(f"{path!r} has changed since you read it: read it again, then repeat the change")

@@ -1,0 +1,228 @@
+"""The tools `git_status`, `git_diff`, `git_log`, `git_show` and `git_commit`, over a `GitBackend`.
+
+Each call becomes the words of one git command, which rules match as a `CommandTarget`; exactly these words are run. The
+repository is that of the working folder: the model names no other.
+"""
+
+# ruff: noqa: ARG001 - the arguments of a call are in its command, which is its target
+
+import re
+from collections.abc import Awaitable, Sequence
+from typing import Annotated, Any, Final, Protocol
+
+from msgspec import Struct
+
+from perdure.core.command_target import CommandTarget
+from perdure.core.error import ToolError
+from perdure.core.tool import Skip, Tool, ToolContext, tool
+from perdure.core.wrappers import before
+
+from .file_backend import FileReadBackend, FileRefused, call_backend, check_backend
+
+MOST_BYTES: Final = 100 * 1024
+"""The most bytes of output that a call returns."""
+_REVISION: Final = re.compile(r"[\w./@{}^~+=\-]{1,200}")
+_MOST_LOGGED: Final = 200
+
+
+class GitOutput(Struct, frozen=True):
+    """The output of a git command."""
+
+    text: str
+    exit_code: int = 0
+    problem: str = ""
+    """What it wrote to standard error."""
+    is_truncated: bool = False
+
+
+class GitBackend(Protocol):
+    """Protocol of a place with a repository. It runs nothing that the repository brings: hooks, filters, pagers."""
+
+    def run_git(
+        self, arguments: Sequence[str], *, given: str = "", max_bytes: int = MOST_BYTES
+    ) -> GitOutput | Awaitable[GitOutput]:
+        """Run a git command of these tools, and return its output. Raises `ToolError` if it cannot be run."""
+        ...
+
+
+def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., Any]]:
+    """Return the tools that read the repository: `git_status`, `git_diff`, `git_log` and `git_show`."""
+    _check_backends("git_read_tools", files, git)
+
+    @tool(effect="read", target=lambda _: CommandTarget.of(status_command()))
+    async def git_status(context: ToolContext[Any]) -> str:
+        """Show the branch, and the files that have changed or are new."""
+        return await _run(context, git, "(nothing has changed)")
+
+    @tool(effect="read", target=lambda given: CommandTarget.of(diff_command(files, **given)))
+    async def git_diff(
+        context: ToolContext[Any],
+        base: Annotated[str, "Compare with this branch or commit: what HEAD adds to it. Empty for uncommitted."] = "",
+        path: Annotated[str, "Only this file or folder."] = ".",
+        staged: Annotated[bool, "Only what is staged."] = False,  # noqa: FBT002 - a model gives it by name
+    ) -> str:
+        """Show changes as a diff: uncommitted ones, staged ones, or those of this branch since `base`."""
+        return await _run(context, git, "(no changes)")
+
+    @tool(effect="read", target=lambda given: CommandTarget.of(log_command(files, **given)))
+    async def git_log(
+        context: ToolContext[Any],
+        base: Annotated[str, "Only commits that this branch or commit does not have."] = "",
+        path: Annotated[str, "Only commits that touch this file or folder."] = ".",
+        limit: Annotated[int, "The most commits."] = 20,
+    ) -> str:
+        """List commits, the latest first: hash, date, author, message."""
+        return await _run(context, git, "(no commits)")
+
+    @tool(effect="read", target=lambda given: CommandTarget.of(show_command(files, **given)))
+    async def git_show(
+        context: ToolContext[Any],
+        revision: Annotated[str, "A commit, such as 'HEAD~1' or a hash."] = "HEAD",
+        path: Annotated[str, "Only this file or folder."] = ".",
+    ) -> str:
+        """Show a commit: its message and its changes."""
+        return await _run(context, git, "(no changes)")
+
+    return [
+        git_status,
+        *[
+            before(each, _refuse_early(make, files))
+            for each, make in ((git_diff, diff_command), (git_log, log_command), (git_show, show_command))
+        ],
+    ]
+
+
+def git_commit_tool(files: FileReadBackend, git: GitBackend) -> Tool[..., Any]:
+    """Return the tool `git_commit`, which commits named files, once a call is allowed."""
+    _check_backends("git_commit_tool", files, git)
+
+    @tool(
+        permission=True,
+        action="commit",
+        parallel=False,
+        credentials=False,
+        target=lambda given: CommandTarget.of(commit_command(files, **given)),
+    )
+    async def git_commit(
+        message: Annotated[str, "The message: what changed, and why."],
+        paths: Annotated[Sequence[str], "The files to commit; no others are."],
+        context: ToolContext[Any],
+    ) -> str:
+        """Commit the named files as they are now, new and deleted ones included. Hooks do not run."""
+        await context.begin()
+        words = _words_of(context)
+        named = words[words.index("--") + 1 :]
+        added = await call_backend(context, git.run_git, ["add", "--all", "--", *named])
+        _check_done(added)
+        done = await call_backend(context, git.run_git, words[1:], given=message)
+        _check_done(done)
+        return done.text.strip()
+
+    return before(git_commit, _refuse_early(commit_command, files))
+
+
+# -- the words of commands ---------------------------------------------------------------------------------------------
+
+
+def status_command() -> list[str]:
+    """Return the command of `git_status`."""
+    return ["git", "status", "--short", "--branch", "--untracked-files=normal", "--", "."]
+
+
+def diff_command(files: FileReadBackend, base: str = "", path: str = ".", *, staged: bool = False) -> list[str]:
+    """Return the command of `git_diff`. Raises `ToolError` for what is no revision, or no path inside."""
+    if base and staged:
+        raise ToolError("give base, or staged, not both")
+    since = [f"{check_revision(base)}...HEAD"] if base else ["--cached"] if staged else ["HEAD"]
+    return ["git", "diff", *since, "--", check_path(files, path)]
+
+
+def log_command(files: FileReadBackend, base: str = "", path: str = ".", limit: int = 20) -> list[str]:
+    """Return the command of `git_log`. Raises `ToolError` for what is no revision, or no path inside."""
+    if not 1 <= limit <= _MOST_LOGGED:
+        raise ToolError(f"limit={limit}: give a number from 1 to {_MOST_LOGGED}")
+    since = [f"{check_revision(base)}..HEAD"] if base else ["HEAD"]
+    form = "--format=%h %ad %an%n    %s%n%w(0,4,4)%-b"
+    return ["git", "log", f"--max-count={limit}", "--date=short", form, *since, "--", check_path(files, path)]
+
+
+def show_command(files: FileReadBackend, revision: str = "HEAD", path: str = ".") -> list[str]:
+    """Return the command of `git_show`. Raises `ToolError` for what is no revision, or no path inside."""
+    return ["git", "show", "--date=short", f"{check_revision(revision)}^{{commit}}", "--", check_path(files, path)]
+
+
+def commit_command(files: FileReadBackend, message: str, paths: Sequence[str]) -> list[str]:
+    """Return the command of `git_commit`. Raises `ToolError` without a message or paths, or for paths outside."""
+    if not message.strip():
+        raise ToolError("give a message for the commit")
+    if not paths:
+        raise ToolError("name the files to commit")
+    return ["git", "commit", "--only", "--file=-", "--", *[check_path(files, each, write=True) for each in paths]]
+
+
+def check_revision(revision: str) -> str:
+    """Return a revision. Raises `ToolError` for what git could take for an option, a file or a range."""
+    if not _REVISION.fullmatch(revision) or revision.startswith(("-", ".", "/")) or ".." in revision:
+        raise ToolError(f"{revision!r} is no revision: give a branch, a tag, a hash, or HEAD~1")
+    return revision
+
+
+def check_path(files: FileReadBackend, path: str, *, write: bool = False) -> str:
+    """Return the path of a file or folder relative to the root. Raises `ToolError` if it is outside, or secret.
+
+    The path is not resolved through links: git has the link itself, and not what it leads to.
+    """
+    import posixpath
+
+    plain = posixpath.normpath(path.strip() or "\0")
+    if plain.startswith(f"{files.root}/"):
+        plain = plain[len(files.root) + 1 :]
+    if "\0" in plain or plain.startswith(("/", "..")):
+        raise ToolError(f"{path!r} cannot be used: it is outside the working folder {files.root!r}")
+    try:
+        target = files.resolve(plain)
+        files.check(target, write=write)
+        files.check(target, is_folder=True)
+    except FileRefused as error:
+        raise ToolError(f"{path!r} cannot be used: {error}") from error
+    return plain
+
+
+def _refuse_early(make: Any, files: FileReadBackend) -> Any:
+    """Return a hook that answers a call whose command cannot be made, before a person is asked."""
+
+    def check_arguments(_call: Any, arguments: dict[str, Any]) -> Skip | None:
+        try:
+            make(files, **arguments)
+        except ToolError as error:
+            return Skip(str(error))
+        except Exception:  # noqa: BLE001 - arguments that are not valid: the validation says what is wrong
+            return None
+        return None
+
+    return check_arguments
+
+
+async def _run(context: ToolContext[Any], git: GitBackend, otherwise: str) -> str:
+    """Run the command that is the target of a call, and return its output."""
+    done = await call_backend(context, git.run_git, _words_of(context)[1:])
+    _check_done(done)
+    note = f"\n[cut off after {MOST_BYTES:,} bytes: ask for one file or folder]" if done.is_truncated else ""
+    return (done.text.rstrip() + note) or otherwise
+
+
+def _words_of(context: ToolContext[Any]) -> list[str]:
+    target = context.target
+    if not isinstance(target, CommandTarget):
+        raise ToolError("the call has no command")
+    return [*target.argv]
+
+
+def _check_done(done: GitOutput) -> None:
+    if done.exit_code and not done.is_truncated:
+        raise ToolError(f"git failed: {(done.problem or done.text).strip()[-500:] or f'exit code {done.exit_code}'}")
+
+
+def _check_backends(owner: str, files: FileReadBackend, git: GitBackend) -> None:
+    check_backend(owner, files, ("resolve", "check", "show"))
+    check_backend(owner, git, ("run_git",))

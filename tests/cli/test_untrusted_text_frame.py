@@ -1,0 +1,182 @@
+"""Rows that nothing in a text can imitate."""
+
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.cli.terminal_output import measure_terminal
+from perdure.cli.untrusted_text_frame import (
+    LABEL_MARK,
+    MIN_WIDTH,
+    MORE_MARK,
+    PLAIN_WIDTH,
+    VALUE_MARK,
+    UntrustedTextFrame,
+    make_frame,
+    quote_text,
+    quote_unless_plain,
+    split_pages,
+)
+from tests.security.emulator import draw_rows
+
+NASTY = st.sampled_from(
+    [
+        *"\x00\x07\x08\x0b\x0c\r\n\t\x1b\x7f\x85\x9b\xa0\xad",
+        *"\u0300\u034f\u0489\u05d0\u0627\u0660\u1160\u115f\u180e\u200b\u200d\u200e\u200f\u2028\u2029\u202a\u202e",
+        *"\u2066\u2069\u2800\u3000\u3164\ufe0f\ufeff\uff5c\uffa0\U0001f600\U0001f3fb\U000e0041\u4e00\uac00│|:\\{}\"'",
+        "\x1b[2J",
+        "\x1b[1A",
+        "\x1b]0;x\x07",
+        " " * 200,
+        "\n| tool: ",
+        "\nAllow this call? (1 of 1, 5 rows)\n",
+        "\\{3 blanks}",
+        "\ud800",
+    ]
+)
+TEXTS = st.lists(st.one_of(NASTY, st.text(max_size=8)), max_size=25).map("".join)
+WIDTHS = st.sampled_from([20, 21, 40, 80, 133])
+
+ESCAPE = re.compile(r"\\\{([^}]*)\}|\\(.)")
+
+
+def unescape(shown: str) -> str:
+    """What a row means, as its reader would work it out."""
+
+    def decode(found: re.Match[str]) -> str:
+        name, letter = found.groups()
+        if letter is not None:
+            return {"n": "\n", "r": "\r"}.get(letter, letter)
+        if name.startswith("U+"):
+            return chr(int(name.replace("U+", "0x"), 0))
+        number, _, what = name.partition(" ") if " " in name else ("1", "", name)
+        return {"blank": " ", "blanks": " ", "tab": "\t", "tabs": "\t"}[what] * int(number.replace(",", ""))
+
+    return ESCAPE.sub(decode, shown)
+
+
+@given(TEXTS)
+def test_a_quoted_text_is_one_printable_line_from_which_the_text_can_be_told(text):
+    shown = quote_text(text)
+    assert shown.isprintable()
+    assert unescape(shown[1:-1]) == text
+
+
+@given(TEXTS, WIDTHS)
+def test_every_row_on_the_screen_begins_with_a_mark_and_is_one_row(text, width):
+    frame = UntrustedTextFrame(width)
+    frame.add_value("target", text)
+    frame.add_value("tool", "x")
+    drawn = draw_rows("".join([f"{row}\r\n" for row in frame.rows]), width)
+    assert len(drawn) == len(frame.rows)
+    assert all(row.startswith((LABEL_MARK, VALUE_MARK.rstrip(), MORE_MARK)) for row in drawn)
+    labels = [row for row in drawn if row.startswith(LABEL_MARK)]
+    assert labels[0].startswith("| target: ")
+    assert labels[-1] == '| tool: "x"'
+    assert len(labels) == 2
+
+
+@given(st.lists(TEXTS.map(lambda text: text.replace("\n", "")), min_size=2, max_size=5), WIDTHS)
+def test_the_lines_of_a_text_stand_under_their_numbers_and_can_be_told(lines, width):
+    frame = UntrustedTextFrame(width)
+    frame.add_text("text", "\n".join([*lines, ""]))
+    rows = [row for row in frame.rows if row.startswith(VALUE_MARK)]
+    assert [int(row[2]) for row in rows if row[2] != " "] == list(range(1, len(lines) + 1))
+    joined = "".join([row[4:] if row[2] == " " else f"\n{row[4:]}" for row in rows])
+    meant = [re.sub(r"\\\{([^}]*)\}", lambda found: unescape(found[0]), line) for line in joined.split("\n")[1:]]
+    assert meant == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text", '"plain text"'),
+        ('say "hi"', '"say \\"hi\\""'),
+        ("a\\b", '"a\\\\b"'),
+        ("a\nb\tc\r", '"a\\nb\\{tab}c\\r"'),
+        ("a" + " " * 118 + "b", '"a\\{118 blanks}b"'),
+        ("a   b", '"a   b"'),
+        ("\t\t", '"\\{2 tabs}"'),
+        ("\x1b[2J", '"\\{U+001B}[2J"'),
+        ("a\u202eb", '"a\\{U+202E}b"'),
+        ("שלום", '"\\{U+05E9}\\{U+05DC}\\{U+05D5}\\{U+05DD}"'),
+        ("zero\u200bwidth", '"zero\\{U+200B}width"'),
+        ("cafe\u0301", '"cafe\u0301"'),
+        ("\u0301x", '"\\{U+0301}x"'),
+        ("x" + "\u0301" * 6, '"x' + "\u0301" * 4 + "\\{U+0301}\\{U+0301}" + '"'),
+        ("日本", '"日本"'),
+        ("", '""'),
+    ],
+)
+def test_what_could_mislead_is_named(text, shown):
+    assert quote_text(text) == shown
+
+
+def test_a_name_needs_no_quotes_unless_it_could_mislead():
+    assert quote_unless_plain("openai:gpt-5.1/mini") == "openai:gpt-5.1/mini"
+    assert quote_unless_plain("two words") == '"two words"'
+    assert quote_unless_plain("") == '""'
+    assert quote_unless_plain("x" * 101) == f'"{"x" * 101}"'
+
+
+def test_a_text_shows_its_lines_with_indentation_and_trailing_blanks():
+    frame = UntrustedTextFrame(80)
+    frame.add_value("text", "def f():\n    return '\\d'\n  \n\tx  \nend")
+    assert frame.rows == [
+        "| text: 5 lines, 36 characters, without a line break at the end",
+        ": 1 def f():",
+        ": 2     return '\\d'",
+        ": 3 \\{2 blanks}",
+        ": 4 \\{tab}x\\{2 blanks}",
+        ": 5 end",
+    ]
+
+
+def test_a_blank_at_which_a_row_ends_is_seen_on_the_next():
+    for text in ("x" * 12 + " y", "x" * 13 + " y"):
+        frame = UntrustedTextFrame(24)
+        frame.add_value("label", text)
+        assert frame.rows[1].startswith(":  y")
+
+
+def test_wide_characters_count_twice_and_a_long_escape_is_cut():
+    frame = UntrustedTextFrame(20)
+    frame.add_value("a", "日" * 20 + " " * 1_234_567)
+    assert max(map(len, frame.rows)) <= 19
+    assert len(draw_rows("\r\n".join(frame.rows), 20)) == len(frame.rows)
+    assert '\\{1,234,567 blanks}" (has characters outside ASCII)' in "".join([row[2:] for row in frame.rows])
+
+
+def test_a_stream_that_cannot_write_a_character_gets_its_number():
+    frame = UntrustedTextFrame(80, "ascii")
+    frame.add_value("a", "é日")
+    assert frame.rows == ['| a: "\\{U+00E9}\\{U+65E5}" (has characters outside ASCII)']
+
+
+def test_where_there_is_no_terminal_rows_have_a_fixed_width(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    frame = make_frame(stream)
+    frame.add_value("a", "x" * 200)
+    assert max(map(len, frame.rows)) == PLAIN_WIDTH - 1
+    monkeypatch.setenv("COLUMNS", "97")
+    monkeypatch.setenv("LINES", "31")
+    assert measure_terminal(stream) == (97, 31)
+    for nonsense in ("", "0", "-3", "x", "²", "99999999"):
+        monkeypatch.setenv("COLUMNS", nonsense)
+        assert measure_terminal(stream).columns == PLAIN_WIDTH + 1
+
+
+def test_a_frame_is_never_narrower_than_it_can_be_read():
+    frame = UntrustedTextFrame(3)
+    frame.add_value("a", "x" * 100)
+    assert max(map(len, frame.rows)) == MIN_WIDTH - 1
+
+
+def test_rows_are_split_into_pages_that_fit():
+    rows = [str(number) for number in range(45)]
+    assert [len(page) for page in split_pages(rows, 24)] == [19, 19, 7]
+    assert [len(page) for page in split_pages(rows[:12], 3)] == [5, 5, 2]
+    assert split_pages([], 24) == [[]]

@@ -1,0 +1,66 @@
+"""The cost of a run by the prices in its log."""
+
+import pytest
+
+from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunStarted
+from perdure.core.fold import State, fold_events
+from perdure.core.message import Usage, assistant
+from perdure.core.model import Price
+from perdure.core.run_cost import find_cost_usd
+
+DOLLAR_PER_TOKEN = Price(input_usd=1e6, output_usd=0).to_tuple()
+
+
+def unfinished(price: tuple[float | None, ...] = DOLLAR_PER_TOKEN, path: str = "") -> list[Event]:
+    """A run with one reply of ten tokens, and a request of five that has no reply."""
+    return [
+        RunStarted(run_id="r", path=path),
+        ModelRequested(1, price_usd=price, run_id="r", path=path),
+        MessageAdded(assistant("Yes.", usage=Usage(10)), run_id="r", path=path),
+        ModelRequested(2, price_usd=price, estimated_tokens=5, run_id="r", path=path),
+    ]
+
+
+def test_a_run_without_requests_costs_nothing():
+    assert find_cost_usd(State()) == 0.0
+    assert find_cost_usd(fold_events([RunStarted(run_id="r")]), with_unanswered=True) == 0.0
+
+
+def test_a_run_costs_its_replies_and_after_a_crash_what_it_had_asked():
+    state = fold_events(unfinished())
+    assert find_cost_usd(state) == 10.0
+    assert find_cost_usd(state, with_unanswered=True) == 15.0
+
+
+@pytest.mark.parametrize("price", [(), (1.0,), (-1.0, 1.0), (1.0, float("nan")), (None, None)])
+def test_without_a_valid_price_the_cost_is_not_known(price):
+    state = fold_events(unfinished(price))
+    assert find_cost_usd(state) is None
+    assert find_cost_usd(state, with_unanswered=True) is None
+    asked = fold_events([RunStarted(run_id="r"), ModelRequested(1, price_usd=price, estimated_tokens=5, run_id="r")])
+    assert (find_cost_usd(asked), find_cost_usd(asked, with_unanswered=True)) == (0.0, None)
+
+
+def test_what_a_provider_reports_needs_no_price():
+    reported = MessageAdded(assistant("Yes.", usage=Usage(10, reported_usd=0.5)), run_id="r")
+    assert find_cost_usd(fold_events([RunStarted(run_id="r"), ModelRequested(1, run_id="r"), reported])) == 0.5
+
+
+def test_subagents_count_whether_they_have_ended_or_not():
+    ended = [*unfinished(path="a"), RunEnded("done", cost_usd=3.0, run_id="r", path="a")]
+    state = fold_events([*unfinished(), *ended, *unfinished(path="b")])
+    assert find_cost_usd(state) == 10.0 + 3.0 + 10.0
+    assert find_cost_usd(state, with_unanswered=True) == 15.0 + 3.0 + 15.0
+    assert find_cost_usd(fold_events([*unfinished(), *unfinished((), path="b")])) is None
+
+
+def test_the_price_of_a_run_is_not_that_of_the_next():
+    state = fold_events([*unfinished(), RunEnded("done", cost_usd=10.0, usage=Usage(10), run_id="r")])
+    assert state.total_usd == 10.0
+    state.apply(RunStarted(run_id="s"))
+    assert (state.price_usd, state.total_usd) == ((), 10.0)
+
+
+def test_a_price_is_the_same_after_it_was_stored():
+    price = Price(input_usd=1, output_usd=2, cache_write_usd=0.5)
+    assert Price.from_tuple(price.to_tuple()) == price

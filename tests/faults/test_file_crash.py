@@ -1,0 +1,44 @@
+"""A process that is killed at a write: resumed, each file is changed exactly once, and everything can be undone."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from perdure.file_history import FileHistory
+from perdure.hosts import FolderSnapshots, LocalFiles
+from tests.faults.file_worker import SCRIPT, build_agent
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("at", [1, 2, 3])
+async def test_a_run_that_was_killed_at_a_write_goes_on_and_is_undone(tmp_path, at, when):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "a.txt").write_text("one\n")
+    died = start_and_wait(str(tmp_path), at, when)
+    assert died == -signal.SIGKILL
+    assert [each.name for each in root.rglob("*") if each.name.endswith(".tmp")] == []
+    agent = build_agent(str(tmp_path), LocalFiles(root), SCRIPT[at + 1 :])
+    session = agent.session("s")
+    outcome = await session.resume()
+    assert (outcome.status, outcome.text) == ("done", "Done.")
+    results = [each for message in await session.messages() for each in message.tool_results]
+    assert [each.status for each in results] == ["ok"] * 4, [each.text for each in results]
+    assert {each.name: each.read_text() for each in root.rglob("*.txt")} == {"a.txt": "two\n", "b.txt": "new\n"}
+    history = FileHistory(session, FolderSnapshots(tmp_path / "snapshots"))
+    assert {each.status for each in await history.undo()} == {"restored"}
+    assert {each.name: each.read_text() for each in root.rglob("*.txt")} == {"a.txt": "one\n"}
+    assert {each.status for each in await history.redo()} == {"restored"}
+    assert {each.name: each.read_text() for each in root.rglob("*.txt")} == {"a.txt": "two\n", "b.txt": "new\n"}
+    await agent.store.aclose()
+
+
+def start_and_wait(place, at, when) -> int:
+    """Start the process that dies, and return its exit code."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.faults.file_worker", place, str(at), when], check=False, timeout=50
+    ).returncode

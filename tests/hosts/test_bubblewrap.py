@@ -1,0 +1,250 @@
+"""The sandbox of commands: what they cannot reach, change, see or use up."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.core.error import ConfigError
+from perdure.hosts import bubblewrap
+from perdure.hosts.local_shell import CommandLimits, LocalShell
+from perdure.hosts.placeholder_guard import guard_placeholders
+from perdure.toolkits.shell_backend import ShellCommand
+
+pytestmark = pytest.mark.needs("bubblewrap")
+
+
+async def run(root, line, **options):
+    async with LocalShell(root, sandbox="require", **options) as shell:
+        return await asyncio.wait_for(shell.run(ShellCommand(line=line, timeout_seconds=20)), 30)
+
+
+def make_repository(folder):
+    subprocess.run(["git", "init", "-q", folder], check=True)
+
+
+async def test_only_the_working_folder_and_tmp_can_be_written(tmp_path):
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    result = await run(
+        tmp_path, f"echo a > in; echo b > /tmp/x && cat /tmp/x; echo c > {outside}/y; echo d > /usr/z; echo e > ~/w"
+    )
+    assert (tmp_path / "in").read_text() == "a\n"
+    assert str(result.stdout) == "b\n"
+    assert list(outside.iterdir()) == []
+    assert "x" not in os.listdir("/tmp")  # noqa: PTH208 - it was another folder, which is gone
+
+
+async def test_further_folders_can_be_made_readable_or_writable(tmp_path):
+    work, cache, data = tmp_path / "work", tmp_path / "cache", tmp_path / "data"
+    for folder in (work, cache, data):
+        folder.mkdir()
+    (data / "x").write_text("seen")
+    result = await run(work, f"echo a > {cache}/y; cat {data}/x; echo b > {data}/z", writable=[cache], readable=[data])
+    assert str(result.stdout) == "seen"
+    assert (cache / "y").read_text() == "a\n"
+    assert not (data / "z").exists()
+
+
+async def test_there_is_no_network_unless_it_is_given(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        line = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo connected || echo refused"
+        assert str((await run(tmp_path, line)).stdout) == "refused\n"
+        assert str((await run(tmp_path, line, network=True)).stdout) == "connected\n"
+
+
+async def test_sockets_of_other_programs_cannot_be_found(tmp_path):
+    with socket.socket(socket.AF_UNIX) as server:
+        path = tmp_path.parent / f"{tmp_path.name}.sock"
+        server.bind(str(path))
+        assert str((await run(tmp_path, f"test -e {path} && echo there; ls -A /run")).stdout) == ""
+
+
+async def test_a_command_has_no_capabilities_and_cannot_gain_any(tmp_path):
+    line = """
+    grep -E 'Cap(Eff|Prm|Bnd)' /proc/self/status
+    unshare -U true 2>/dev/null && echo nested; mount -t tmpfs x /mnt 2>/dev/null && echo mounted
+    """
+    result = await run(tmp_path, line)
+    assert {line.split()[1] for line in str(result.stdout).splitlines()} == {"0000000000000000"}
+
+
+async def test_other_processes_cannot_be_seen_or_ended(tmp_path):
+    me = f"/proc/{os.getpid()}/cmdline"
+    line = f"test -e {me} && tr '\\0' ' ' < {me}; kill -9 {os.getpid()}; ls -d /proc/[0-9]* | wc -l"
+    result = await run(tmp_path, line)
+    assert "pytest" not in str(result.stdout)
+    assert int(str(result.stdout).split()[-1]) < 10
+
+
+async def test_a_command_has_a_session_of_its_own(tmp_path):
+    result = await run(tmp_path, "cat /proc/self/stat | cut -d' ' -f6,7")
+    session, terminal = str(result.stdout).split()
+    assert session != "0"
+    assert terminal == "0"
+
+
+async def test_names_that_mean_secrets_are_empty_in_the_working_folder(tmp_path):
+    (tmp_path / ".env").write_text("TOKEN=1")
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "id_rsa").write_text("key")
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").write_text("key")
+    (tmp_path / "plain").write_text("plain\n")
+    result = await run(
+        tmp_path, "cat .env app/id_rsa .aws/credentials plain; echo gone > .env; rm -rf .aws/credentials"
+    )
+    assert str(result.stdout) == "plain\n"
+    assert (tmp_path / ".env").read_text() == "TOKEN=1"
+    assert (tmp_path / ".aws" / "credentials").read_text() == "key"
+
+
+async def test_secrets_of_the_home_folder_are_hidden(tmp_path, monkeypatch):
+    home, work = tmp_path / "home", tmp_path / "home" / "work"
+    for name in (".ssh", ".config/gh", ".perdure", "work"):
+        (home / name).mkdir(parents=True)
+        (home / name / "file").write_text("secret")
+    (home / ".netrc").write_text("secret")
+    monkeypatch.setattr(bubblewrap, "find_homes", lambda: [str(home)])
+    monkeypatch.delenv("PERDURE_HOME", raising=False)
+    shell = LocalShell(work, sandbox="require", readable=[str(home)])
+    (work / "link").symlink_to("../.netrc")
+    secrets = bubblewrap.find_home_secrets()
+    assert {Path(each).name for each in secrets} == {".ssh", "gh", ".perdure", ".netrc"}
+    result = await shell.run(ShellCommand(line=f"cat {home}/.ssh/file {home}/.netrc {home}/.config/gh/file link"))
+    await shell.close()
+    assert "secret" not in str(result.stdout)
+
+
+async def test_the_configuration_cannot_be_written_or_moved_away(tmp_path):
+    make_repository(tmp_path)
+    (tmp_path / "perdure.toml").write_text("# ours\n")
+    before = (tmp_path / ".git" / "config").read_bytes()
+    line = """
+    echo x > perdure.toml; rm -f perdure.toml; mv perdure.toml y; ln -sf y perdure.toml
+    mkdir -p .perdure/x; echo x > .perdure/y; rmdir .perdure; mv .perdure z
+    mv .git elsewhere; mkdir -p .git/hooks; echo x > .git/hooks/pre-commit
+    echo x >> .git/config; git config core.fsmonitor ./x
+    mv .git/hooks .git/h; rm -rf .git/hooks
+    """
+    await run(tmp_path, line)
+    assert (tmp_path / "perdure.toml").read_text() == "# ours\n"
+    assert not (tmp_path / ".perdure").exists()
+    assert (tmp_path / ".git" / "config").read_bytes() == before
+    assert not (tmp_path / ".git" / "hooks" / "pre-commit").exists()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_the_environment_of_this_program_cannot_be_changed(tmp_path, monkeypatch):
+    (tmp_path / ".venv" / "lib").mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    await run(tmp_path, "echo evil > .venv/lib/sitecustomize.py; mv .venv x; mkdir .venv; touch written")
+    assert sorted(each.name for each in tmp_path.rglob("*")) == [".venv", "lib", "written"]
+
+
+async def test_programs_of_the_sandbox_are_those_of_the_system(tmp_path, monkeypatch):
+    for name in ("bwrap", "prlimit", "bash"):
+        (tmp_path / name).write_text("#!/bin/sh\necho planted\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert bubblewrap.find_bubblewrap.__wrapped__()[0][0] != str(tmp_path / "bwrap")
+    assert str((await run(tmp_path, "echo mine")).stdout) == "mine\n"
+
+
+async def test_git_works_in_the_sandbox(tmp_path):
+    make_repository(tmp_path)
+    line = "echo a > f; git add f; git -c user.name=a -c user.email=b commit -qm first; git log --oneline | wc -l"
+    assert str((await run(tmp_path, line)).stdout).strip() == "1"
+
+
+async def test_a_configuration_that_is_a_link_cannot_be_protected(tmp_path):
+    (tmp_path / "perdure.toml").symlink_to("other.toml")
+    with pytest.raises(ConfigError, match="is a link"):
+        await run(tmp_path, "true")
+    (tmp_path / "perdure.toml").unlink()
+    assert (await run(tmp_path, "true")).exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_was_mounted_over_is_removed_when_the_last_command_ends(tmp_path):
+    async with LocalShell(tmp_path, sandbox="require") as shell:
+        job = await shell.start(
+            ShellCommand(line="until [ -e go ]; do sleep 0.02; done; echo x > perdure.toml; exit 0")
+        )
+        await shell.run(ShellCommand(line="touch go.not"))
+        assert (tmp_path / "perdure.toml").read_bytes() == b""  # it still protects the other command
+        (tmp_path / "go").touch()
+        assert "Permission denied" in (await shell.poll(job, wait_seconds=10)).stderr
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["go", "go.not"]
+
+
+async def test_what_a_killed_host_has_left_is_removed_by_the_next_command(tmp_path):
+    (tmp_path / "perdure.toml").touch(0o444)
+    (tmp_path / ".mcp.json").touch(0o644)  # empty, and a person's
+    (tmp_path / ".perdure").mkdir()
+    assert (await run(tmp_path, "true")).exit_code == 0
+    assert [each.name for each in tmp_path.iterdir()] == [".mcp.json"]
+
+
+def test_a_folder_that_another_process_uses_keeps_its_protection(tmp_path):
+    guard = guard_placeholders(str(tmp_path))
+    (tmp_path / "perdure.toml").touch()
+    script = f"""
+from perdure.hosts.placeholder_guard import guard_placeholders
+guard_placeholders({str(tmp_path)!r}).release()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert (tmp_path / "perdure.toml").exists()
+    guard.release()
+    guard.release()
+    assert not (tmp_path / "perdure.toml").exists()
+
+
+async def test_memory_files_and_processes_are_limited(tmp_path):
+    limits = CommandLimits(memory_bytes=200_000_000, file_bytes=1_000_000, open_files=20, processes=40)
+    hungry = 'python3 -c "bytearray(400_000_000)" 2>&1 | tail -1'
+    assert "MemoryError" in str((await run(tmp_path, hungry, limits=limits)).stdout)
+    await run(tmp_path, "head -c 5000000 /dev/zero > big", limits=limits)
+    assert (tmp_path / "big").stat().st_size == 1_000_000
+    assert str((await run(tmp_path, "ulimit -n; ulimit -u; ulimit -c", limits=limits)).stdout).split() == [
+        "20",
+        "40",
+        "0",
+    ]
+
+
+async def test_a_command_that_starts_too_many_processes_is_ended(tmp_path):
+    limits = CommandLimits(processes=30)
+    async with LocalShell(tmp_path, sandbox="require", limits=limits) as shell:
+        line = "for i in $(seq 60); do sleep 20 & done; wait"
+        result = await asyncio.wait_for(shell.run(ShellCommand(line=line, timeout_seconds=15)), 30)
+    assert result.exit_code != 0
+    assert result.seconds < 15
+
+
+async def test_cpu_time_is_limited(tmp_path):
+    result = await run(tmp_path, "while :; do :; done", limits=CommandLimits(cpu_seconds=1))
+    assert result.exit_code in {137, 152}  # SIGKILL or SIGXCPU
+
+
+def test_without_the_program_the_reason_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    words, reason = bubblewrap.find_bubblewrap.__wrapped__()
+    assert words == ()
+    assert "apt-get install bubblewrap" in reason
+
+
+def test_a_program_that_does_not_work_here_is_no_sandbox(monkeypatch, tmp_path):
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho no namespaces >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: str(broken))
+    assert bubblewrap.find_bubblewrap.__wrapped__() == ((), "bubblewrap does not work here: no namespaces")
+    monkeypatch.setattr(bubblewrap, "find_bubblewrap", bubblewrap.find_bubblewrap.__wrapped__)
+    with pytest.raises(ConfigError, match="no namespaces"):
+        bubblewrap.build_sandbox(str(tmp_path), network=False)

@@ -1,0 +1,307 @@
+"""Git of a folder: what its tools show and commit, and that the repository itself runs nothing."""
+
+# ruff: noqa: E501 - a case is a line
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from perdure import Agent, Permissions, allow, allow_all, command, deny
+from perdure.core.error import ConfigError, ToolError
+from perdure.hosts import LocalFiles, LocalGit
+from perdure.testing import ScriptedModel
+from perdure.toolkits.git_tools import git_commit_tool, git_read_tools
+
+
+def git(folder, *words, **options):
+    env = {
+        "PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "Anna",
+        "GIT_AUTHOR_EMAIL": "anna@example.org", "GIT_COMMITTER_NAME": "Anna", "GIT_COMMITTER_EMAIL": "anna@example.org",
+    }  # fmt: skip
+    done = subprocess.run(["git", *words], cwd=folder, env=env, capture_output=True, text=True, check=True, **options)
+    return done.stdout
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository with two commits, a branch, a change and a new file; its user has a name."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[user]\n\tname = Bert\n\temail = bert@example.org\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    root = tmp_path / "root"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / "boat.py").write_text("one\n")
+    (root / ".env").write_text("KEY=secret\n")
+    git(root, "add", "-f", ".")
+    git(root, "commit", "-qm", "First boat")
+    git(root, "checkout", "-qb", "topic")
+    (root / "boat.py").write_text("one\ntwo\n")
+    (root / ".env").write_text("KEY=secret2\n")
+    git(root, "commit", "-qam", "Second boat\n\nWith a body.")
+    (root / "boat.py").write_text("one\ntwo\nthree\n")
+    (root / "new.txt").write_text("new\n")
+    return root
+
+
+def open_session(root, permission=allow_all):
+    files = LocalFiles(root)
+    backend = LocalGit(files)
+    tools = [*git_read_tools(files, backend), git_commit_tool(files, backend)]
+    return Agent(ScriptedModel(), tools=tools, permission=permission).session()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "present", "absent"),
+    [
+        ("git_status", {}, ["## topic", " M boat.py", "?? new.txt"], [".env"]),
+        ("git_diff", {}, ["+three"], ["+two", "secret"]),
+        ("git_diff", {"staged": True}, ["(no changes)"], []),
+        ("git_diff", {"base": "main"}, ["+two"], ["+three", "secret"]),
+        ("git_diff", {"base": "main", "path": "new.txt"}, ["(no changes)"], ["two"]),
+        ("git_diff", {"path": "boat.py"}, ["+three"], []),
+        ("git_log", {}, ["Bert" and "Anna", "Second boat", "    With a body.", "First boat"], ["secret"]),
+        ("git_log", {"base": "main"}, ["Second boat"], ["First"]),
+        ("git_log", {"limit": 1}, ["Second boat"], ["First"]),
+        ("git_log", {"path": "new.txt"}, ["(no commits)"], []),
+        ("git_show", {}, ["Second boat", "+two"], ["secret"]),
+        ("git_show", {"revision": "HEAD~1"}, ["First boat", "+one"], ["secret"]),
+        ("git_show", {"revision": "main"}, ["First boat"], ["two"]),
+    ],
+)
+async def test_the_repository_is_shown_without_secrets(repository, tool, arguments, present, absent):
+    result = await open_session(repository).call(tool, arguments)
+    assert result.status == "ok", result.text
+    assert all(each in result.text for each in present), result.text
+    assert not any(each in result.text for each in absent), result.text
+
+
+async def test_named_files_are_committed_and_no_others(repository):
+    (repository / "other.txt").write_text("other\n")
+    git(repository, "add", "other.txt")
+    session = open_session(repository)
+    result = await session.call(
+        "git_commit", {"message": "Third boat\n\n- with quotes \"'", "paths": ["boat.py", "new.txt"]}
+    )
+    assert result.status == "ok", result.text
+    assert git(repository, "log", "-1", "--format=%an|%B").strip() == "Bert|Third boat\n\n- with quotes \"'"
+    assert git(repository, "show", "--name-only", "--format=", "HEAD").split() == ["boat.py", "new.txt"]
+    assert git(repository, "status", "--short") == "A  other.txt\n"
+    (repository / "new.txt").unlink()
+    assert (await session.call("git_commit", {"message": "Gone", "paths": ["new.txt"]})).status == "ok"
+    assert "new.txt" not in git(repository, "ls-files")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "words"),
+    [
+        ("git_diff", {"base": "--output=/tmp/x"}, "no revision"),
+        ("git_diff", {"base": "-O/tmp/x"}, "no revision"),
+        ("git_diff", {"base": "main..HEAD"}, "no revision"),
+        ("git_diff", {"base": "a b"}, "no revision"),
+        ("git_diff", {"base": "main\n--output=x"}, "no revision"),
+        ("git_diff", {"base": "missing"}, "git failed"),
+        ("git_diff", {"base": "main", "staged": True}, "not both"),
+        ("git_diff", {"path": "../x"}, "outside"),
+        ("git_diff", {"path": "/etc/passwd"}, "outside"),
+        ("git_diff", {"path": ".env"}, "secrets"),
+        ("git_diff", {"path": ""}, "outside"),
+        ("git_log", {"limit": 0}, "from 1 to 200"),
+        ("git_log", {"base": "$(id)"}, "no revision"),
+        ("git_show", {"revision": "HEAD:.env"}, "no revision"),
+        ("git_show", {"revision": ":.env"}, "no revision"),
+        ("git_show", {"revision": "-p"}, "no revision"),
+        ("git_show", {"revision": ""}, "no revision"),
+        ("git_show", {"revision": "HEAD^{tree}"}, "git failed"),
+        ("git_commit", {"message": " ", "paths": ["boat.py"]}, "give a message"),
+        ("git_commit", {"message": "m", "paths": []}, "name the files"),
+        ("git_commit", {"message": "m", "paths": [".env"]}, "secrets"),
+        ("git_commit", {"message": "m", "paths": ["../../home/.gitconfig"]}, "outside"),
+        ("git_commit", {"message": "m", "paths": ["perdure.toml"]}, "never written"),
+        ("git_commit", {"message": "m", "paths": [".git/config"]}, "never written"),
+        ("git_commit", {"message": "m", "paths": ["missing.txt"]}, "git failed"),
+        ("git_commit", {"message": "m", "paths": [":(top)boat.py"]}, "git failed"),
+        ("git_commit", {"message": "m", "paths": ["*.py"]}, "git failed"),
+    ],
+)
+async def test_what_is_no_revision_or_file_inside_is_refused(repository, tool, arguments, words):
+    before = git(repository, "rev-parse", "HEAD")
+    result = await open_session(repository).call(tool, arguments)
+    assert result.status != "ok"
+    assert words in result.text, result.text
+    assert git(repository, "rev-parse", "HEAD") == before
+
+
+async def test_rules_match_the_command_that_is_run(repository):
+    session = open_session(repository, Permissions(allow("git_commit", target=command("git commit --only"))))
+    assert (await session.call("git_commit", {"message": "m", "paths": ["boat.py"]})).status == "ok"
+    session = open_session(repository, Permissions(deny("git_*", target=command("git log"))))
+    assert "denied by the rule" in (await session.call("git_log", {})).text
+    assert (
+        await open_session(repository, None).call("git_commit", {"message": "m", "paths": ["new.txt"]})
+    ).status == "denied"
+
+
+TRAP = "#!/bin/sh\ntouch {mark}\nexit 0\n"
+SETTINGS = [
+    "core.fsmonitor", "core.pager", "core.editor", "core.sshCommand", "core.askPass", "core.alternateRefsCommand",
+    "diff.external", "diff.evil.command", "diff.evil.textconv", "filter.evil.clean", "filter.evil.smudge",
+    "filter.evil.process", "gpg.program", "gpg.ssh.program", "merge.evil.driver", "pager.diff", "pager.log",
+    "pager.status", "pager.show", "sequence.editor", "interactive.diffFilter", "credential.helper",
+    "trailer.evil.cmd", "trailer.evil.command", "core.gitProxy", "filter.a.b.clean", "filter.A B.clean",
+]  # fmt: skip
+
+
+def arm(root, trap):
+    """Let everything in a repository that can name a program name this one."""
+    for name in SETTINGS:
+        git(root, "config", name, str(trap))
+    for name, value in {
+        "commit.gpgSign": "true", "log.showSignature": "true", "filter.evil.required": "true", "core.hooksPath": str(trap.parent),
+        "trailer.evil.key": "X-By", "alias.status": f"!{trap}", "alias.diff": f"!{trap}",
+    }.items():  # fmt: skip
+        git(root, "config", name, value)
+    (root / ".gitattributes").write_text("* filter=evil diff=evil merge=evil\n*.txt filter=a.b\n*.md filter=A\\ B\n")
+    for hook in (
+        "pre-commit",
+        "prepare-commit-msg",
+        "commit-msg",
+        "post-commit",
+        "post-index-change",
+        "reference-transaction",
+        "fsmonitor-watchman",
+        "post-checkout",
+        "pre-auto-gc",
+    ):
+        for folder in (root / ".git" / "hooks", trap.parent):
+            folder.mkdir(exist_ok=True)
+            (folder / hook).write_text(trap.read_text())
+            (folder / hook).chmod(0o755)
+
+
+async def use_every_tool(root):
+    session = open_session(root)
+    for tool, arguments in (
+        ("git_status", {}), ("git_diff", {}), ("git_diff", {"staged": True}), ("git_diff", {"base": "main"}),
+        ("git_log", {}), ("git_log", {"base": "main"}), ("git_show", {}),
+        ("git_commit", {"message": "m", "paths": ["boat.py", "new.txt"]}), ("git_status", {}), ("git_show", {}),
+    ):  # fmt: skip
+        result = await session.call(tool, arguments)
+        assert result.status == "ok", (tool, arguments, result.text)
+
+
+@pytest.fixture
+def trap(tmp_path):
+    place = tmp_path / "trap" / "trap.sh"
+    place.parent.mkdir()
+    place.write_text(TRAP.format(mark=tmp_path / "sprung"))
+    place.chmod(0o755)
+    return place
+
+
+async def test_nothing_that_a_repository_brings_is_run(repository, tmp_path, trap):
+    arm(repository, trap)
+    await use_every_tool(repository)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_the_trap_springs_for_plain_git(repository, tmp_path, trap):
+    """Else the test above would show nothing."""
+    arm(repository, trap)
+    subprocess.run(["git", "status"], cwd=repository, capture_output=True, check=False)
+    assert (tmp_path / "sprung").exists()
+
+
+async def test_a_submodule_runs_nothing_either(repository, tmp_path, trap):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "a").write_text("a\n")
+    git(inner, "add", ".")
+    git(inner, "commit", "-qm", "inner")
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "inner")
+    git(repository, "commit", "-qm", "submodule")
+    git(repository / "inner", "config", "core.fsmonitor", str(trap))
+    (repository / "inner" / "a").write_text("changed\n")
+    (tmp_path / "sprung").unlink(missing_ok=True)
+    await use_every_tool(repository)
+    assert not (tmp_path / "sprung").exists()
+
+
+async def test_a_git_folder_that_leads_elsewhere_is_not_used(repository, tmp_path):
+    victim = tmp_path / "victim"
+    repository.rename(victim)
+    for make in (
+        lambda root: (root / ".git").symlink_to(victim / ".git"),
+        lambda root: (root / ".git").write_text(f"gitdir: {victim / '.git'}\n"),
+        lambda root: (root / ".git").write_text("nonsense"),
+        lambda root: (root / ".git").write_bytes(b"\xff\xfe"),
+        lambda root: ((root / ".git").mkdir(), (root / ".git" / "commondir").write_text(str(victim / ".git"))),
+    ):
+        root = Path(tempfile.mkdtemp(dir=tmp_path))
+        make(root)
+        result = await open_session(root).call("git_log", {})
+        assert "is not used" in result.text, result.text
+
+
+async def test_a_setting_that_moves_the_work_tree_is_ignored(repository, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "boat.py").write_text("of another\n")
+    git(repository, "config", "core.worktree", str(tmp_path / "elsewhere"))
+    result = await open_session(repository).call("git_diff", {})
+    assert "+three" in result.text
+    assert "of another" not in result.text
+
+
+async def test_a_work_tree_of_a_repository_is_used(repository, tmp_path):
+    git(repository, "worktree", "add", "-q", str(tmp_path / "tree"), "main")
+    result = await open_session(tmp_path / "tree").call("git_log", {})
+    assert "First boat" in result.text
+
+
+async def test_a_folder_inside_a_repository_sees_only_itself(repository):
+    (repository / "sub").mkdir()
+    (repository / "sub" / "x.txt").write_text("x\n")
+    git(repository, "add", "sub")
+    result = await open_session(repository / "sub").call("git_status", {})
+    assert "A  x.txt" in result.text
+    assert "boat.py" not in result.text
+    diff = await open_session(repository / "sub").call("git_diff", {})
+    assert "three" not in diff.text
+
+
+async def test_a_folder_without_a_repository_says_so(tmp_path):
+    result = await open_session(tmp_path).call("git_status", {})
+    assert "in no git repository" in result.text
+
+
+async def test_long_output_is_cut(repository):
+    (repository / "boat.py").write_text("x" * 300_000 + "\n")
+    result = await open_session(repository).call("git_diff", {})
+    assert "[cut off after 102,400 bytes" in result.text
+
+
+def test_git_inside_the_folder_is_not_run(tmp_path, monkeypatch):
+    (tmp_path / "git").write_text("#!/bin/sh\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="install git"):
+        LocalGit(LocalFiles(tmp_path))
+    with pytest.raises(ConfigError, match="give LocalFiles"):
+        LocalGit("folder")  # type: ignore[arg-type]
+
+
+def test_only_the_commands_of_the_tools_are_run(repository):
+    backend = LocalGit(LocalFiles(repository))
+    for words in ([], ["push", "--"], ["status"], ["config", "--list", "--"]):
+        with pytest.raises(ToolError, match="not one of the commands"):
+            backend.run_git(words)
+
+
+def test_a_command_that_takes_too_long_is_stopped(repository):
+    with pytest.raises(ToolError, match="stopped after"):
+        LocalGit(LocalFiles(repository), max_seconds=0.0).run_git(["status", "--", "."])

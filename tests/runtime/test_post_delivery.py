@@ -1,0 +1,106 @@
+"""Posts of other processes are looked for while a run goes on, and no longer."""
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from perdure.core.store import Post
+from perdure.runtime import post_delivery
+from perdure.runtime.post_delivery import PostPoller
+from perdure.stores.memory import MemoryStore
+from tests.doubles import SECONDS
+
+
+class SlowToLook(MemoryStore):
+    """A store that is asked for posts when the run ends, and takes its time to give up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looking = asyncio.Event()
+        self.gave_up = False
+
+    async def posts(self, session_id: str) -> list[Post]:
+        self.looking.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            self.gave_up = True
+        return []
+
+
+async def test_nothing_is_asked_of_the_store_any_more_once_polling_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post_delivery, "POLL_SECONDS", 0.0)
+    store = SlowToLook()
+    poller = PostPoller(store, "s", lambda _: None)
+    async with asyncio.timeout(SECONDS):
+        await store.looking.wait()
+        await poller.close()
+    assert store.gave_up
+
+
+async def test_sessions_that_began_together_look_at_different_times_and_within_the_interval() -> None:
+    store, loop = MemoryStore(), asyncio.get_running_loop()
+    began = loop.time()
+    pollers = [PostPoller(store, f"s{number}", lambda _: None) for number in range(100)]
+    schedule = post_delivery._schedules[loop]
+    due = list(schedule.due_times.values())
+    ended = loop.time()
+    for poller in pollers:
+        await poller.close()
+    assert not schedule.due_times
+    assert len(due) == len(pollers)
+    assert max(due) <= ended + post_delivery.POLL_SECONDS * (1 - post_delivery.TICK)
+    assert min(due) > began
+    assert max(due) - min(due) > post_delivery.POLL_SECONDS / 5
+
+
+class CountsLooks(MemoryStore):
+    """A store that counts how often it is asked for posts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[str] = []
+        self.both = asyncio.Event()
+
+    async def posts(self, session_id: str) -> list[Post]:
+        self.looks.append(session_id)
+        if len(set(self.looks)) == 2:
+            self.both.set()
+        return []
+
+
+async def test_one_timer_starts_the_pollers_of_all_runs_that_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post_delivery, "POLL_SECONDS", 0.01)
+    store, loop = CountsLooks(), asyncio.get_running_loop()
+    timers: list[float] = []
+    call_later = loop.call_later
+
+    def count_timer(delay: float, *rest: Any) -> asyncio.TimerHandle:
+        timers.append(delay)
+        return call_later(delay, *rest)
+
+    monkeypatch.setattr(loop, "call_later", count_timer)
+    ended = PostPoller(store, "ended", lambda _: None)
+    pollers = [PostPoller(store, name, lambda _: None) for name in ("a", "b")]
+    assert len(timers) == 1
+    await ended.close()
+    async with asyncio.timeout(SECONDS):
+        await store.both.wait()
+        for poller in pollers:
+            await poller.close()
+    assert set(store.looks) == {"a", "b"}
+
+
+def test_an_event_loop_is_not_kept_alive_by_the_pollers_that_it_had() -> None:
+    async def poll_shortly() -> "weakref.ref[asyncio.AbstractEventLoop]":
+        await PostPoller(MemoryStore(), "s", lambda _: None).close()
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(poll_shortly())
+    gc.collect()
+    assert loop() is None

@@ -1,0 +1,124 @@
+"""What depends on the agent alone is built once, and each run gets what is its own."""
+
+from typing import Any
+
+import pytest
+
+from perdure import Agent, Budget, Extension, Limits, Model, ToolContext, ToolResult, allow, deny, tool
+from perdure.core.model import Settings
+from perdure.core.stop_conditions import Guardrail, Step
+from perdure.runtime import run_builder
+from perdure.testing import ScriptedModel, call
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the agents whose runs were built from the beginning."""
+    made: list[str] = []
+    original = run_builder._build_spec
+
+    def build_noted(agent: Any, *rest: Any, **named: Any) -> Any:
+        made.append(agent.name)
+        return original(agent, *rest, **named)
+
+    monkeypatch.setattr(run_builder, "_build_spec", build_noted)
+    return made
+
+
+async def test_the_runs_of_an_agent_share_what_depends_on_it_alone(builds: list[str]) -> None:
+    agent = Agent(ScriptedModel("Hello.", repeat_last=True), budget=Budget(token_budget=100_000))
+    session = agent.session("s")
+    for _ in range(3):
+        await session.run("Hi")
+    await agent.session("other").run("Hi")
+    await agent.run("Hi")
+    assert builds == ["agent"]
+    await agent.replace(name="changed").run("Hi")
+    assert builds == ["agent", "changed"]
+
+
+async def test_deps_and_settings_of_one_run_are_its_own(builds: list[str]) -> None:
+    @tool
+    async def look(context: ToolContext[str]) -> str:
+        """Return what it was given."""
+        return context.deps
+
+    model = ScriptedModel(call("look"), "One.", call("look"), "Two.")
+    agent: Agent[str] = Agent(model, tools=[look], deps="the agent's")
+    session = agent.session("s")
+    first = await session.run("Go", deps="mine", settings=Settings(temperature=0.5))
+    second = await session.run("Go")
+    results = [part for run in (first, second) for part in run.new_messages[2].parts if isinstance(part, ToolResult)]
+    assert [each.text for each in results] == ["mine", "the agent's"]
+    assert [each.settings.temperature for each in model.requests] == [0.5, 0.5, None, None]
+    assert builds == ["agent"]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"instructions": "Be long."},
+        {"tools": []},
+        {"limits": Limits(max_turns=1)},
+        {"budget": Budget(token_budget=100_000)},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+async def test_a_run_that_differs_in_more_is_built_for_itself_alone(builds: list[str], overrides: Any) -> None:
+    model = ScriptedModel("Hello.", repeat_last=True)
+    session = Agent(model, instructions="Be brief.").session("s")
+    await session.run("Hi")
+    await session.run("Hi", **overrides)
+    await session.run("Hi")
+    assert builds == ["agent", "agent"]
+    assert [model.requests[0].instructions, model.requests[2].instructions] == ["Be brief.", "Be brief."]
+
+
+async def test_the_configuration_of_a_session_is_for_that_session(builds: list[str]) -> None:
+    model = ScriptedModel("Hello.", repeat_last=True)
+    agent = Agent(model, instructions="Be brief.")
+    await agent.session("a").run("Hi")
+    await agent.session("b").configure(instructions="Be long.")
+    await agent.session("b").run("Hi")
+    await agent.session("a").run("Hi")
+    assert [each.instructions for each in model.requests] == ["Be brief.", "Be long.", "Be brief."]
+    assert builds == ["agent", "agent"]
+
+
+async def test_each_run_has_guardrails_that_have_seen_nothing() -> None:
+    started: list[list[int]] = []
+
+    def start() -> Guardrail:
+        seen: list[int] = []
+        started.append(seen)
+
+        def guard(step: Step) -> None:
+            seen.append(step.turn)
+
+        return guard
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    agent = Agent(ScriptedModel(call("look"), "One.", call("look"), "Two."), tools=[look], guardrails=[start])
+    await agent.session("a").run("Go")
+    await agent.session("b").run("Go")
+    assert [each for each in started if each] == [[1], [1]]
+
+
+async def test_models_and_rules_of_extensions_are_made_for_each_run(builds: list[str]) -> None:
+    wrapped: list[Model] = []
+
+    def wrap(model: Model) -> Model:
+        wrapped.append(model)
+        return model
+
+    model = ScriptedModel("Hello.", repeat_last=True)
+    for extension in (Extension(name="wraps", wrap_model=wrap), Extension(name="rules", rules=[allow("a"), deny("b")])):
+        session = Agent(model, extensions=[extension]).session("s")
+        await session.run("Hi")
+        await session.run("Hi")
+    assert wrapped == [model, model]
+    assert len(builds) == 4

@@ -1,0 +1,192 @@
+"""Changes of files in a session: shown, undone, redone, forked with, and never at the cost of later work."""
+
+import pytest
+
+from perdure import Agent, allow_all
+from perdure.core.error import ConfigError
+from perdure.extensions import coding
+from perdure.file_history import FileHistory
+from perdure.hosts import FolderSnapshots
+from perdure.testing import ScriptedModel, call
+
+
+@pytest.fixture
+def place(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "old.py").write_text("one\n")
+    (root / "old.py").chmod(0o755)
+    return root
+
+
+def script():
+    return [
+        call("read", path="old.py"), call("edit", path="old.py", old_string="one", new_string="two"),
+        call("write", path="sub/new.txt", content="new\n"),
+        call("edit", path="old.py", old_string="two", new_string="three"),
+        "First.",
+        call("edit", path="old.py", old_string="three", new_string="four"), "Second.",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+async def session(place, tmp_path):
+    snapshots = FolderSnapshots(tmp_path / "snapshots")
+    agent = Agent(ScriptedModel(*script()), extensions=[coding(place, snapshots=snapshots)], permission=allow_all)
+    session = agent.session()
+    for prompt in ("First run.", "Second run."):
+        assert (await session.run(prompt)).status == "done"
+    return session
+
+
+@pytest.fixture
+def history(session, tmp_path):
+    return FileHistory(session, FolderSnapshots(tmp_path / "snapshots"))
+
+
+def files_in(root) -> dict[str, str]:
+    return {str(each.relative_to(root)): each.read_text() for each in root.rglob("*") if each.is_file()}
+
+
+async def test_changes_are_shown_in_order_with_their_runs(history, place):
+    changes = await history.changes()
+    assert [(each.path, bool(each.before), each.undone) for each in changes] == [
+        ("old.py", True, False), ("sub/new.txt", False, False), ("old.py", True, False), ("old.py", True, False),
+    ]  # fmt: skip
+    assert changes[0].root == str(place)
+    assert len({each.run_id for each in changes}) == 2
+    assert await history.changes(changes[-1].run_id) == changes[-1:]
+    assert await history.load(changes[0].before) == b"one\n"
+    assert await history.load("") == b""
+
+
+async def test_runs_are_undone_one_after_another_and_redone_in_reverse(history, place):
+    assert [(each.path, each.status) for each in await history.undo()] == [("old.py", "restored")]
+    assert files_in(place) == {"old.py": "three\n", "sub/new.txt": "new\n"}
+    assert sorted((each.path, each.status) for each in await history.undo()) == [
+        ("old.py", "restored"), ("sub/new.txt", "restored"),
+    ]  # fmt: skip
+    assert files_in(place) == {"old.py": "one\n"}
+    assert (place / "old.py").stat().st_mode & 0o777 == 0o755
+    assert await history.undo() == []
+    assert all(each.undone for each in await history.changes())
+    await history.redo()
+    assert files_in(place) == {"old.py": "three\n", "sub/new.txt": "new\n"}
+    await history.redo()
+    assert files_in(place) == {"old.py": "four\n", "sub/new.txt": "new\n"}
+    assert await history.redo() == []
+
+
+async def test_a_dry_run_says_what_would_be_done_and_does_nothing(history, place):
+    before = files_in(place)
+    assert [(each.path, each.status) for each in await history.undo(dry_run=True)] == [("old.py", "restored")]
+    assert files_in(place) == before
+    assert not any(each.undone for each in await history.changes())
+
+
+async def test_what_others_have_changed_since_stays_unless_it_is_to_be_overwritten(history, place):
+    (place / "old.py").write_text("by hand\n")
+    (result,) = await history.undo()
+    assert (result.status, result.reason) == ("conflict", "it has been changed since by others")
+    assert files_in(place)["old.py"] == "by hand\n"
+    assert not any(each.undone for each in await history.changes())
+    await history.undo(overwrite=True)
+    assert files_in(place)["old.py"] == "three\n"
+
+
+async def test_a_file_that_is_so_already_counts_as_undone(history, place):
+    (place / "old.py").write_text("three\n")
+    (result,) = await history.undo()
+    assert result.status == "unchanged"
+    assert (await history.changes())[-1].undone
+
+
+async def test_one_run_can_be_named(history, place):
+    first = (await history.changes())[0].run_id
+    assert sorted((each.path, each.status) for each in await history.undo(first)) == [
+        ("old.py", "conflict"), ("sub/new.txt", "restored"),
+    ]  # fmt: skip
+    assert await history.undo("no such run") == []
+
+
+async def test_a_content_that_is_lost_or_damaged_is_not_restored(history, place, tmp_path):
+    for each in (tmp_path / "snapshots").rglob("*"):
+        if each.is_file() and each.read_bytes() == b"three\n":
+            each.write_bytes(b"damaged")
+    (result,) = await history.undo()
+    assert result.status == "refused"
+    assert "damaged" in result.reason
+    assert files_in(place)["old.py"] == "four\n"
+
+
+async def test_a_link_that_leads_out_is_not_followed(history, place, tmp_path):
+    (tmp_path / "outside.py").write_text("four\n")
+    (place / "old.py").unlink()
+    (place / "old.py").symlink_to(tmp_path / "outside.py")
+    (result,) = await history.undo()
+    assert (result.status, "outside" in result.reason) == ("refused", True)
+    assert (tmp_path / "outside.py").read_text() == "four\n"
+
+
+async def test_a_session_is_forked_with_its_files_as_they_were(history, session, place, tmp_path):
+    changes = await history.changes()
+    fork = await history.fork(tmp_path / "copy", at=changes[1].seq - 1)
+    assert files_in(tmp_path / "copy") == {"old.py": "two\n"}
+    assert files_in(place) == {"old.py": "four\n", "sub/new.txt": "new\n"}
+    assert len(await FileHistory(fork, FolderSnapshots(tmp_path / "snapshots")).changes()) == 1
+    whole = await history.fork(tmp_path / "whole", session_id="whole")
+    assert whole.session_id == "whole"
+    assert files_in(tmp_path / "whole") == files_in(place)
+    with pytest.raises(ConfigError, match="exists: name a folder that does not"):
+        await history.fork(tmp_path / "copy")
+
+
+async def test_the_model_reads_again_what_was_undone(history, session):
+    await history.undo()
+    result = await session.call("edit", {"path": "old.py", "old_string": "three", "new_string": "five"})
+    assert result.status == "ok"  # the log has the digest of what was restored, which the model has seen before
+
+
+async def test_changes_made_elsewhere_need_the_folder(history, session, place, tmp_path):
+    moved = place.rename(tmp_path / "moved")
+    with pytest.raises(ConfigError):
+        await history.undo()
+    there = FileHistory(session, FolderSnapshots(tmp_path / "snapshots"), workdir=moved)
+    assert [each.status for each in await there.undo()] == ["restored"]
+
+
+async def test_a_session_without_changes_has_no_history(tmp_path):
+    session = Agent(ScriptedModel("Hi.")).session()
+    await session.run("Hello.")
+    await session.keep("file:odd", 5)
+    await session.keep("file:read", {"digest": "x"})
+    history = FileHistory(session, FolderSnapshots(tmp_path))
+    assert (await history.changes(), await history.undo(), await history.redo()) == ([], [], [])
+    with pytest.raises(ConfigError, match="workdir"):
+        await history.fork(tmp_path / "copy")
+
+
+def test_what_is_no_session_or_no_snapshots_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="give a session"):
+        FileHistory("id", FolderSnapshots(tmp_path))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="FolderSnapshots"):
+        FileHistory(Agent(ScriptedModel()).session(), None)  # type: ignore[arg-type]
+
+
+async def test_snapshots_are_private_stored_once_and_can_be_pruned(tmp_path):
+    snapshots = FolderSnapshots(tmp_path / "deep" / "snapshots")
+    digest = snapshots.save(b"content")
+    assert snapshots.save(b"content") == digest
+    stored = [each for each in (tmp_path / "deep" / "snapshots").rglob("*") if each.is_file()]
+    assert [each.stat().st_mode & 0o777 for each in stored] == [0o600]
+    assert (tmp_path / "deep" / "snapshots").stat().st_mode & 0o777 == 0o700
+    for wrong in ("../../etc/passwd", "", "A" * 64):
+        with pytest.raises(ConfigError, match="no digest"):
+            snapshots.load(wrong)
+    assert snapshots.prune(60, now=stored[0].stat().st_mtime) == 0
+    assert snapshots.prune(60, now=stored[0].stat().st_mtime + 61) == 1
+    with pytest.raises(ConfigError):
+        snapshots.load(digest)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be stored"):
+        FolderSnapshots(tmp_path / "file").save(b"x")

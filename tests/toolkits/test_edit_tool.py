@@ -1,0 +1,144 @@
+"""The tool edit: all or nothing, only on what was read, and once, also when the process dies in the middle."""
+
+import pytest
+
+from perdure import Agent, allow_all
+from perdure.files.jail import FileChanged
+from perdure.testing import MemoryFiles, ScriptedModel
+from perdure.toolkits.edit_tool import edit_tool
+from perdure.toolkits.file_record import FileRecord
+from perdure.toolkits.file_tools import read_tool, write_tool
+
+TEXT = "def a():\n    return 1\n\n\ndef b():\n    return 2\n"
+
+
+@pytest.fixture
+def files():
+    return MemoryFiles({"code.py": TEXT, "latin.txt": b"caf\xe9", "binary": b"a\0b"})
+
+
+@pytest.fixture
+def session(files):
+    tools = [read_tool(files), write_tool(files), edit_tool(files)]
+    return Agent(ScriptedModel(), tools=tools, permission=allow_all).session()
+
+
+async def edit(session, **arguments):
+    await session.call("read", {"path": arguments.get("path", "code.py")})
+    return await session.call("edit", {"path": "code.py", **arguments})
+
+
+async def test_text_is_replaced_and_the_lines_around_it_are_shown(session, files):
+    result = await edit(session, old_string="    return 1", new_string="    x = 1\n    return x")
+    assert result.text == ("edited code.py: 1 place, 56 bytes\n1: def a():\n2:     x = 1\n3:     return x\n4: \n5: ")
+    assert files.files["code.py"].decode() == TEXT.replace("    return 1", "    x = 1\n    return x")
+
+
+async def test_how_a_text_was_found_is_told_if_it_was_not_exact(session):
+    result = await edit(session, old_string="def a():\nreturn 1", new_string="def a():\nreturn 7")
+    assert "1 place (found by indentation)" in result.text
+
+
+async def test_several_edits_are_made_in_order(session, files):
+    steps = [
+        {"old_string": "return 1", "new_string": "return 3"},
+        {"old_string": "return 3", "new_string": "return 4"},
+        {"old_string": "def", "new_string": "async def", "replace_all": True},
+    ]
+    result = await edit(session, edits=steps)
+    assert result.text.startswith("edited code.py: 4 places")
+    assert files.files["code.py"].decode() == TEXT.replace("return 1", "return 4").replace("def", "async def")
+
+
+async def test_of_several_edits_all_are_made_or_none(session, files):
+    steps = [{"old_string": "return 1", "new_string": "return 3"}, {"old_string": "missing", "new_string": "x"}]
+    result = await edit(session, edits=steps)
+    assert result.text.startswith("edit 2 of 2: old_string was not found")
+    assert result.text.endswith("Nothing was changed.")
+    assert files.files["code.py"].decode() == TEXT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"old_string": "return", "new_string": "x"}, "found 2 times"),
+        ({"old_string": "a", "new_string": "b", "edits": [{"old_string": "a", "new_string": "b"}]}, "not both"),
+        ({}, "old_string is empty"),
+        ({"path": "missing", "old_string": "a", "new_string": "b"}, "there is no such file"),
+        ({"path": "latin.txt", "old_string": "caf", "new_string": "b"}, "not UTF-8 text (byte 3)"),
+        ({"path": "binary", "old_string": "a", "new_string": "b"}, "not been read|not a text file"),
+        ({"path": "perdure.toml", "old_string": "a", "new_string": "b"}, "never written"),
+        ({"path": "/etc/hosts", "old_string": "a", "new_string": "b"}, "outside"),
+    ],
+)
+async def test_an_edit_that_cannot_be_made_says_why(session, files, arguments, words):
+    before = dict(files.files)
+    result = await edit(session, **arguments)
+    assert result.status != "ok"
+    assert any(each in result.text for each in words.split("|"))
+    assert files.files == before
+
+
+async def test_a_file_that_was_not_read_or_has_changed_since_is_not_edited(session, files):
+    arguments = {"path": "code.py", "old_string": "return 1", "new_string": "return 3"}
+    assert "has not been read" in (await session.call("edit", arguments)).text
+    await session.call("read", {"path": "code.py"})
+    files.files["code.py"] += b"# more\n"
+    assert "has changed since you read it" in (await session.call("edit", arguments)).text
+    await session.call("read", {"path": "code.py"})
+    assert (await session.call("edit", arguments)).status == "ok"
+    again = {"path": "code.py", "old_string": "return 3", "new_string": "return 1"}
+    assert (await session.call("edit", again)).status == "ok"  # what it wrote itself, it has seen
+
+
+async def test_a_file_that_another_process_writes_in_the_last_moment_is_not_lost(session, files, monkeypatch):
+    async def refuse(*_arguments, **_options):
+        raise FileChanged("its content has changed meanwhile")
+
+    monkeypatch.setattr(files, "write_file", refuse)
+    result = await edit(session, old_string="return 1", new_string="return 3")
+    assert "was not changed: its content has changed meanwhile; read it again" in result.text
+
+
+@pytest.mark.parametrize("made", [True, False])
+async def test_an_edit_that_a_crash_interrupted_is_made_once(files, made):
+    """The log has the intent and the digests; the same call runs again, and finds its change made, or not."""
+    from perdure.core.tool_context import ToolContext
+    from perdure.files.jail import digest_of
+
+    tool = edit_tool(files)
+    new = TEXT.replace("return 1", "return 1 + return 1")
+    record = FileRecord(digest_of(new.encode()), before=digest_of(TEXT.encode()), call_id="call-1", root="/work")
+    if made:
+        files.files["code.py"] = new.encode()
+
+    class Context(ToolContext):
+        """A context of a call whose first attempt was cut off."""
+
+        __slots__ = ("values",)
+
+        def __init__(self):
+            self.call_id = "call-1"
+            self.values = {"file:code.py": record}
+
+        target = property(lambda _: files.resolve("code.py"))
+        session_id = property(lambda _: "s")
+
+        def confirm_lease_on_thread(self):
+            pass
+
+        def kept(self, name, default=None):
+            import msgspec
+
+            return msgspec.to_builtins(self.values[name])
+
+        async def keep(self, name, value):
+            self.values[name] = value
+
+    arguments = {
+        "path": "code.py", "old_string": "return 1", "new_string": "return 1 + return 1", "replace_all": False,
+        "edits": [],
+    }  # fmt: skip
+    output = await tool.call(arguments, Context())
+    assert output.content.startswith("edited code.py")
+    assert files.files["code.py"].decode() == new

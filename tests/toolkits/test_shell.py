@@ -1,0 +1,212 @@
+"""The tools that run commands: their targets, what they ask, and what the model gets."""
+
+import pytest
+
+from perdure import Agent, Permissions, allow, command, later
+from perdure.core.error import ConfigError
+from perdure.hosts.local_shell import LocalShell
+from perdure.testing import ScriptedModel, call
+from perdure.testing.shell import ScriptedShell
+from perdure.toolkits.shell import describe_confinement, exec_tool, shell_tools
+from perdure.toolkits.shell_backend import Confinement, ShellResult, StreamOutput
+
+ALLOWED = Permissions(allow("*"))
+
+
+async def use(tools, *made, permission=ALLOWED):
+    """Return the results of calls."""
+    outcome = await Agent(ScriptedModel(*made, "Done."), tools=tools, permission=permission).run("Go.")
+    assert outcome.text == "Done."
+    return [result for message in outcome.new_messages for result in message.tool_results]
+
+
+async def test_a_simple_command_is_run_as_words_and_a_line_by_bash():
+    shell = ScriptedShell({"ls -l": "files\n", "ls; make": "both\n"})
+    results = await use(shell_tools(shell), call("bash", command="ls -l"), call("bash", command="ls; make"))
+    assert [each.text for each in results] == ["files", "both"]
+    assert [(each.argv, each.line) for each in shell.commands] == [(("ls", "-l"), ""), ((), "ls; make")]
+
+
+async def test_the_model_sees_both_streams_and_the_exit_code():
+    result = ShellResult(exit_code=2, stdout=StreamOutput("out\n"), stderr=StreamOutput("err\n"))
+    (seen,) = await use(shell_tools(ScriptedShell({"make": result})), call("bash", command="make"))
+    assert (seen.text, seen.is_error) == ("out\n[stderr]\nerr\n[exit code: 2]", True)
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("timeout", "[timed out after 5 s: it was ended, with everything that it started]"),
+        ("stopped", "[it was stopped]"),
+        ("output", "[it wrote too much: it was ended]"),
+    ],
+)
+async def test_the_model_is_told_why_a_command_was_ended(ending, text):
+    shell = ScriptedShell({"make": ShellResult(exit_code=143, ending=ending)})
+    (seen,) = await use(shell_tools(shell), call("bash", command="make", timeout_seconds=5))
+    assert (seen.text, seen.is_error) == (text, True)
+
+
+async def test_a_command_without_output_says_so():
+    (seen,) = await use(shell_tools(ScriptedShell({"true": ""})), call("bash", command="true"))
+    assert seen.text == "(no output)"
+
+
+async def test_output_that_was_cut_names_the_file_that_has_all():
+    cut = ShellResult(exit_code=0, stdout=StreamOutput("a", "z", 1234, 56, "/spool/x"))
+    (seen,) = await use(shell_tools(ScriptedShell({"make": cut})), call("bash", command="make"))
+    assert seen.text == "a\n[… 1,234 bytes, 56 lines omitted; all of it is in /spool/x …]\nz"
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 601])
+async def test_a_timeout_has_limits(seconds):
+    shell = ScriptedShell({"make": ""})
+    (seen,) = await use(shell_tools(shell), call("bash", command="make", timeout_seconds=seconds))
+    assert "at most 600" in seen.text
+    assert shell.commands == []
+
+
+async def test_an_empty_command_is_asked_about_and_fails():
+    (seen,) = await use(shell_tools(ScriptedShell()), call("bash", command=" "), permission=Permissions())
+    assert seen.status == "denied"
+
+
+async def test_a_command_in_the_background_is_polled_and_stopped():
+    shell = ScriptedShell({"make serve": "listening\n"})
+    made = [
+        call("bash", command="make serve", background=True),
+        call("bash_output", job_id="job_1"),
+        call("kill_shell", job_id="job_1"),
+        call("bash_output", job_id="job_9"),
+    ]
+    started, seen, stopped, unknown = await use(shell_tools(shell), *made)
+    assert "Started as job_1" in started.text
+    assert seen.text == "listening\n[it has ended with exit code 0]"
+    assert stopped.text == "[it has ended with exit code 0]"
+    assert "no background command 'job_9'" in unknown.text
+    assert shell.commands[0].timeout_seconds == 24 * 3600
+
+
+async def test_a_command_that_only_reads_needs_no_permission_in_the_background_either():
+    session = Agent(
+        ScriptedModel(), tools=shell_tools(ScriptedShell()), permission=Permissions(handler=later)
+    ).session()
+    assert (await session.explain("bash", {"command": "ls"})).verdict == "allow"
+    assert (await session.explain("bash", {"command": "cat a b", "background": True})).verdict == "allow"
+
+
+async def test_without_a_gate_commands_that_only_read_run_and_others_do_not():
+    shell = ScriptedShell({"ls": "a\n"})
+    read, other = await use(
+        shell_tools(shell), call("bash", command="ls"), call("bash", command="make"), permission=None
+    )
+    assert (read.text, other.status) == ("a", "denied")
+
+
+async def test_an_approval_does_not_hold_where_the_sandbox_is_another():
+    from perdure.core.approval_binding import identify_tool
+
+    kinds = [Confinement(), Confinement(sandbox="x", network=False), Confinement(sandbox="x", network=True)]
+    tools = [shell_tools(ScriptedShell(confinement=each))[0] for each in kinds]
+    assert len({identify_tool(each) for each in tools}) == 3
+    assert all(describe_confinement(kind) in each.description for kind, each in zip(kinds, tools, strict=True))
+
+
+async def test_output_is_labelled_as_private_and_as_untrusted_if_it_may_come_from_the_network():
+    for confinement, labels in (
+        (Confinement(sandbox="x", network=False), ("private",)),
+        (Confinement(sandbox="x", network=True), ("private", "untrusted")),
+    ):
+        shell = ScriptedShell({"ls": "a"}, confinement=confinement)
+        (seen,) = await use(shell_tools(shell), call("bash", command="ls"))
+        assert seen.labels == labels
+
+
+async def test_a_question_offers_the_rule_for_the_parts_that_need_it(tmp_path):
+    agent = Agent(
+        ScriptedModel(call("bash", command="ls && git push origin"), "Done."),
+        tools=shell_tools(ScriptedShell(root=str(tmp_path))),
+        permission=Permissions(handler=later),
+    )
+    (question,) = (await agent.session().run("Go.")).questions
+    assert "git push" in [each["covers"] for each in question.calls[0]["offers"]]
+
+
+# -- words without a shell ---------------------------------------------------------------------------------------------
+
+
+async def test_only_listed_programs_are_run():
+    shell = ScriptedShell({"git status": "clean\n"})
+    tools = [exec_tool(shell, ["git"])]
+    made = [
+        call("shell_exec", argv=["git", "status"]),
+        call("shell_exec", argv=["rm", "x"]),
+        call("shell_exec", argv=["/bin/git"]),
+    ]
+    results = await use(tools, *made)
+    assert results[0].text == "clean"
+    assert [each.text for each in results[1:]] == [
+        "'rm' is not one of the programs that may be run: git",
+        "'/bin/git' is not one of the programs that may be run: git",
+    ]
+    assert len(shell.commands) == 1
+
+
+async def test_without_a_list_no_program_is_run():
+    (seen,) = await use([exec_tool(ScriptedShell(), [])], call("shell_exec", argv=["ls"]))
+    assert "may be run: none" in seen.text
+
+
+@pytest.mark.parametrize("programs", ["git", ["/bin/git"], [""], [5]])
+def test_a_list_that_makes_no_sense_is_refused(programs):
+    with pytest.raises(ConfigError):
+        exec_tool(ScriptedShell(), programs)
+
+
+async def test_a_program_gets_a_folder_standard_input_and_a_timeout():
+    shell = ScriptedShell({"cat": "x"})
+    await use(
+        [exec_tool(shell, ["cat"])], call("shell_exec", argv=["cat"], folder="sub", stdin="in", timeout_seconds=5)
+    )
+    (ran,) = shell.commands
+    assert (ran.folder, ran.stdin, ran.timeout_seconds) == ("sub", "in", 5)
+
+
+async def test_words_that_only_read_need_no_permission_but_another_folder_does():
+    session = Agent(
+        ScriptedModel(), tools=[exec_tool(ScriptedShell(), ["git"])], permission=Permissions(handler=later)
+    ).session()
+    for arguments, verdict in (
+        ({"argv": ["git", "status"]}, "allow"),
+        ({"argv": ["git", "push"]}, "ask"),
+        ({"argv": ["git", "status"], "folder": "sub"}, "ask"),
+    ):
+        assert (await session.explain("shell_exec", arguments)).verdict == verdict
+
+
+async def test_a_rule_is_about_words_too():
+    session = Agent(
+        ScriptedModel(),
+        tools=[exec_tool(ScriptedShell(), ["git"])],
+        permission=Permissions(allow(target=command("git push"))),
+    ).session()
+    assert (await session.explain("shell_exec", {"argv": ["git", "push", "x"]})).verdict == "allow"
+    assert (await session.explain("shell_exec", {"argv": ["git", "pull"]})).verdict == "deny"
+
+
+# -- on a real machine -------------------------------------------------------------------------------------------------
+
+
+async def test_a_program_that_does_not_exist_is_not_found(tmp_path):
+    async with LocalShell(tmp_path) as shell:
+        (seen,) = await use(shell_tools(shell), call("bash", command="no-such-program -x"))
+    assert seen.text == "[stderr]\nno-such-program: command not found\n[exit code: 127]"
+
+
+async def test_the_target_that_was_decided_is_what_is_run(tmp_path):
+    (tmp_path / "a").write_text("seen")
+    async with LocalShell(tmp_path) as shell:
+        first, second = await use(
+            shell_tools(shell), call("bash", command="cat a"), call("bash", command="cat a && echo b")
+        )
+    assert (first.text, second.text) == ("seen", "seenb")

@@ -1,0 +1,117 @@
+"""The watchdog of the event loop: it names the tool that blocks, and is silent about those that do not."""
+
+import asyncio
+import functools
+import logging
+import threading
+
+import pytest
+
+from perdure import Agent, ConfigError, tool
+from perdure.extensions import loop_watchdog
+from perdure.testing import ScriptedModel, call
+from perdure.tracing.loop_watchdog import BlockedLoop, LoopWatchdog, find_code, log_blocked_loop
+
+REPORTED = threading.Event()
+
+
+@tool(effect="read")
+async def block() -> str:
+    """Block the loop until somebody has noticed."""
+    return wait_here()
+
+
+def wait_here():
+    return "noticed" if REPORTED.wait(20) else "not noticed"
+
+
+@tool(effect="read")
+async def wait_politely() -> str:
+    """Wait without blocking."""
+    await asyncio.sleep(0.1)
+    return "done"
+
+
+@tool(effect="read")
+def block_a_thread() -> str:
+    """Block, on a thread."""
+    threading.Event().wait(0.1)
+    return "done"
+
+
+async def use(*made, threshold_seconds=0.05):
+    REPORTED.clear()
+    reports = []
+
+    def report(blocked):
+        reports.append(blocked)
+        REPORTED.set()
+
+    agent = Agent(
+        ScriptedModel(*made, "Done."),
+        tools=[block, wait_politely, block_a_thread],
+        extensions=[loop_watchdog(threshold_seconds, report)],
+    )
+    outcome = await agent.run("Go.")
+    return reports, [result.text for message in outcome.new_messages for result in message.tool_results]
+
+
+async def test_a_tool_that_blocks_the_loop_is_named_while_it_does():
+    reports, texts = await use(call("block"))
+    assert texts == ["noticed"]
+    assert [each.tool for each in reports] == ["block"]
+    assert reports[0].place.endswith("in wait") or "wait_here" in reports[0].place
+    assert "the tool 'block' has blocked the event loop for 0.05 s" in str(reports[0])
+
+
+async def test_tools_that_wait_or_run_on_a_thread_are_not_reported():
+    reports, texts = await use(call("wait_politely"), call("block_a_thread"), threshold_seconds=10)
+    assert (reports, texts) == ([], ["done", "done"])
+
+
+async def test_a_block_by_other_code_while_a_tool_runs_names_no_tool():
+    reports = []
+    noticed = threading.Event()
+
+    def report(blocked):
+        reports.append(blocked)
+        noticed.set()
+
+    started = asyncio.Event()
+    free = asyncio.Event()
+
+    @tool(effect="read")
+    async def wait() -> str:
+        """Wait for the test."""
+        started.set()
+        await free.wait()
+        return "done"
+
+    agent = Agent(ScriptedModel(call("wait"), "Done."), tools=[wait], extensions=[loop_watchdog(0.05, report)])
+    run = asyncio.ensure_future(agent.run("Go."))
+    await started.wait()
+    assert noticed.wait(20)
+    free.set()
+    await run
+    assert [each.tool for each in reports] == [""]
+    assert "the program has blocked" in str(reports[0])
+
+
+def test_without_a_function_reports_are_warnings(caplog):
+    with caplog.at_level(logging.WARNING, "perdure"):
+        log_blocked_loop(BlockedLoop("slow", 0.3, "x.py:1 in f"))
+    assert "the tool 'slow' has blocked the event loop for 0.30 s at x.py:1 in f" in caplog.text
+
+
+def test_the_code_of_a_function_is_found_below_its_wrappers():
+    @functools.wraps(wait_here)
+    def wrapped():
+        return wait_here()
+
+    assert find_code(functools.partial(wrapped)) is wait_here.__code__
+    assert find_code(len) is None
+
+
+def test_a_threshold_is_above_zero():
+    with pytest.raises(ConfigError, match="threshold_seconds"):
+        LoopWatchdog(0)
